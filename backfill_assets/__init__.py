@@ -2,22 +2,22 @@
 
 What a project of one's own imports:
 
-definitions                               the project: its tables and its calendar, as Dagster's `Definitions`
-table, Table                              `@table` declares a daily table
-window, same_day, itself, SliceDays       what a table reads
-Landing, JsonLines, Csv, Parquet, field   a source: files delivered into a folder, by day; how they are written, their columns
-DeltaSource                               a source: a Delta table that somebody else writes
-Kafka                                     a source: a Kafka topic, whose records are of the days of their timestamps
-PostgresTable                             a source: a table or view of a PostgreSQL database
-HttpSource, OpenMeteo                     a source: a service that limits how much it is asked; weather by place
-TwoFlows, Archive                         a landing and archives of many days as one source
-Source, LandingArea                       what a source of one's own extends, and where it finds its deliveries
-rules                                     what a day must hold to be committed
-as_of, leaks                              joins to requests the latest rows known before them; what uses more than that
-DriftThresholds                           how far a column of a rebuild may be from live
-reconciliation, Reconciled, consumer      what tables promise together, checked before a rebuild is published
-read, open_release, Release               a table as a release has it, without Spark or with it
-models, load_model                        what a table of models is declared with; one of them as a release has it
+definitions                               the project: its tables and its calendar, as Dagster's
+`Definitions` table, Table                              `@table` declares a daily table window,
+same_day, itself, SliceDays       what a table reads Landing, JsonLines, Csv, Parquet, field   a
+source: files delivered into a folder, by day; how they are written, their columns DeltaSource
+a source: a Delta table that somebody else writes Kafka                                     a
+source: a Kafka topic, whose records are of the days of their timestamps PostgresTable
+a source: a table or view of a PostgreSQL database HttpSource, OpenMeteo                     a
+source: a service that limits how much it is asked; weather by place TwoFlows, Archive
+a landing and archives of many days as one source Source, LandingArea                       what a
+source of one's own extends, and where it finds its deliveries rules
+what a day must hold to be committed as_of, leaks                              joins to requests the
+latest rows known before them; what uses more than that DriftThresholds
+how far a column of a rebuild may be from live reconciliation, Reconciled, consumer      what tables
+promise together, checked before a rebuild is published read, open_release, Release               a
+table as a release has it, without Spark or with it models, load_model                        what a
+table of models is declared with; one of them as a release has it
 """
 
 from __future__ import annotations
@@ -32,28 +32,34 @@ if TYPE_CHECKING:
     from dagster import Definitions
 
     from backfill_assets import models
-    from backfill_assets.lake.release import Release
-    from backfill_assets.models.load import load_model
+    from backfill_assets.lake.releases import Release
+    from backfill_assets.models.saved import load_model
     from backfill_assets.point_in_time.as_of import as_of
     from backfill_assets.point_in_time.leaks import leaks
     from backfill_assets.quality import rules
     from backfill_assets.quality.thresholds import DriftThresholds
     from backfill_assets.reading import open_release, read
-    from backfill_assets.sources.archive import Archive
+    from backfill_assets.sources.archives.archive import Archive
+    from backfill_assets.sources.archives.two_flows import TwoFlows
     from backfill_assets.sources.area import LandingArea
     from backfill_assets.sources.delta import DeltaSource
-    from backfill_assets.sources.fields import field
-    from backfill_assets.sources.formats import Csv, JsonLines, Parquet
-    from backfill_assets.sources.http import HttpSource
-    from backfill_assets.sources.kafka import Kafka
-    from backfill_assets.sources.landing import Landing
-    from backfill_assets.sources.open_meteo import OpenMeteo
-    from backfill_assets.sources.postgres import PostgresTable
+    from backfill_assets.sources.files.fields import field
+    from backfill_assets.sources.files.formats import Csv, JsonLines, Parquet
+    from backfill_assets.sources.files.landing import Landing
+    from backfill_assets.sources.http.open_meteo import OpenMeteo
+    from backfill_assets.sources.http.source import HttpSource
+    from backfill_assets.sources.kafka.source import Kafka
+    from backfill_assets.sources.postgres.source import PostgresTable
     from backfill_assets.sources.protocol import Source
-    from backfill_assets.sources.two_flows import TwoFlows
-    from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation, consumer, reconciliation
-    from backfill_assets.tables.declaration import Table, table
-    from backfill_assets.tables.windows import SliceDays, itself, same_day, window
+    from backfill_assets.tables.agreements import (
+        Consumer,
+        Reader,
+        Reconciled,
+        Reconciliation,
+        consumer,
+        reconciliation,
+    )
+    from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, table, window
 
 __all__ = [
     "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "HttpSource", "JsonLines", "Kafka", "Landing",
@@ -111,19 +117,22 @@ def definitions(
     reconciliations: Sequence[Reconciliation] = (),
     consumers: Sequence[Consumer] = (),
 ) -> Definitions:
-    """The project: these tables as Dagster's `Definitions`. Call it once in your module, as `defs = definitions(tables=[...])`.
+    """The project: these tables as Dagster's `Definitions`. Call it once in your module, as `defs =
+    definitions(tables=[...])`.
 
-    `tables` are all tables of the project, in any order. `first_day` and `last_day` (UTC, both included) are the calendar where
-    BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY are not set; without a last day it grows, and ends yesterday.
+    `tables` are all tables of the project, in any order. `first_day` and `last_day` (UTC, both
+    included) are the calendar where BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY are not set; without a
+    last day it grows, and ends yesterday.
 
-    `reconciliations` and `consumers` are what several tables promise together (`@reconciliation`, `@consumer`): a rebuild that
-    breaks it is not published.
+    `reconciliations` and `consumers` are what several tables promise together (`@reconciliation`,
+    `@consumer`): a rebuild that breaks it is not published.
 
-    Raises ValueError if two tables, or two of these, have one name, one reads a table that is not among `tables`, or a day is
-    none, and SettingsError if a setting (BACKFILL_*, read now) is not allowed or nothing names the first day.
+    Raises ValueError if two tables, or two of these, have one name, one reads a table that is not
+    among `tables`, or a day is none, and SettingsError if a setting (BACKFILL_*, read now) is not
+    allowed or nothing names the first day.
 
-    While a `backfill` command imports the project for its tables, no setting is read, Dagster is not loaded, and what is
-    returned is empty.
+    While a `backfill` command imports the project for its tables, no setting is read, Dagster is
+    not loaded, and what is returned is empty.
     """
     from backfill_assets.calendar import refuse_no_day
     from backfill_assets.project import Project, declare, in_order
@@ -131,13 +140,15 @@ def definitions(
 
     refuse_no_day("first_day", first_day)
     refuse_no_day("last_day", last_day)
-    project = Project(in_order(tables), first_day, last_day, tuple(reconciliations), tuple(consumers))
+    project = Project(
+        in_order(tables), first_day, last_day, tuple(reconciliations), tuple(consumers)
+    )
     refuse_unusable([*reconciliations, *consumers], [table.name for table in tables])
     if declare(project):
         # A module that merges these definitions with others has loaded Dagster itself.
         nothing: Any = sys.modules["dagster"].Definitions() if "dagster" in sys.modules else None
         return nothing
-    from backfill_assets.code_location import definitions_of
+    from backfill_assets.orchestration.definitions import definitions_of
     from backfill_assets.settings import read_settings
     from backfill_assets.workspace import Workspace
 

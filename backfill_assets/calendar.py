@@ -1,7 +1,7 @@
 """The one calendar: which days exist.
 
-A day is a UTC date, written YYYY-MM-DD, and one partition of every table. The calendar runs from its first
-day to its last; without a fixed last day it grows, and its last day is yesterday.
+A day is a UTC date, written YYYY-MM-DD, and one partition of every table. The calendar runs from
+its first day to its last; without a fixed last day it grows, and its last day is yesterday.
 """
 
 import re
@@ -43,16 +43,23 @@ class Calendar:
 
     def clip(self, days: Iterable[date]) -> list[date]:
         """Those of `days` that are in the calendar, in their order."""
-        first, last = self.first, self.last
+        first = self.first
+        last = self.last
         return [day for day in days if first <= day <= last]
 
     def window(self, first: int, last: int) -> ClippedWindow:
-        """The offsets `first` to `last`, clipped to the calendar; its end is fixed at the time of the call."""
-        lowest, highest = self.first.toordinal(), self.last.toordinal()
+        """The offsets `first` to `last`, clipped to the calendar; its end is fixed at the time of
+        the call.
+        """
+        lowest = self.first.toordinal()
+        highest = self.last.toordinal()
 
         def clipped(day: date) -> range:
-            start, end = day.toordinal() + first, day.toordinal() + last
-            return range(start if start > lowest else lowest, (end if end < highest else highest) + 1)
+            start = day.toordinal() + first
+            end = day.toordinal() + last
+            return range(
+                start if start > lowest else lowest, (end if end < highest else highest) + 1
+            )
 
         return clipped
 
@@ -65,8 +72,9 @@ class Calendar:
         outside = [day for day in days if day not in self]
         if outside:
             raise UsageError(
-                f"{outside[0]} is outside the calendar, which runs from {self.first} to {self.last}. "
-                "Nothing was done. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY."
+                f"{outside[0]} is outside the calendar, which runs from {self.first} to"
+                f" {self.last}. Nothing was done. Name days within it, or set BACKFILL_FIRST_DAY"
+                " and BACKFILL_LAST_DAY."
             )
         return days
 
@@ -83,7 +91,10 @@ class Calendar:
         start = as_day(first)
         end = as_day(last) if dots else start
         if end < start:
-            raise UsageError(f"The range {part} is reversed: it ends before it begins. Nothing was done. Type {end}..{start}.")
+            raise UsageError(
+                f"The range {part} is reversed: it ends before it begins. Nothing was done. Type"
+                f" {end}..{start}."
+            )
         return between(start, end)
 
 
@@ -93,13 +104,15 @@ def as_day(text: str) -> date:
         return datetime.strptime(text.strip(), "%Y-%m-%d").date()
     except ValueError:
         raise UsageError(
-            f"{text.strip()!r} is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as "
-            "2019-09-01..2019-09-07. Nothing was done."
+            f"{text.strip()!r} is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and"
+            " ranges as 2019-09-01..2019-09-07. Nothing was done."
         ) from None
 
 
 def refuse_no_day(argument: str, value: object) -> None:
-    """ValueError for what is neither a date nor None: text, or a time of a day, which no date compares with."""
+    """ValueError for what is neither a date nor None: text, or a time of a day, which no date
+    compares with.
+    """
     if value is not None and type(value) is not date:
         raise ValueError(f"{argument}={value!r} is not a day: write date(2024, 6, 1)")
 
@@ -124,7 +137,9 @@ def days_around_any(days: Iterable[date], first: int, last: int) -> list[date]:
 
 
 def _ordinals(first: int, last: int) -> range:
-    """From `first` to `last`, but for those of which there is no date: a window may be wider than all dates."""
+    """From `first` to `last`, but for those of which there is no date: a window may be wider than
+    all dates.
+    """
     return range(max(first, date.min.toordinal()), min(last, date.max.toordinal()) + 1)
 
 
@@ -140,7 +155,9 @@ def consecutive(days: Iterable[date]) -> list[list[date]]:
 
 
 def one_range(of_tables: Iterable[Iterable[date]], most: int) -> tuple[date, date] | None:
-    """The first and the last of the days that every table has, if those are the same, without a gap, and at most so many."""
+    """The first and the last of the days that every table has, if those are the same, without a
+    gap, and at most so many.
+    """
     spans = [consecutive(days) for days in of_tables]
     if any(each != spans[0] for each in spans) or len(spans[0]) != 1 or len(spans[0][0]) > most:
         return None
@@ -154,4 +171,6 @@ def days_as_typed(days: Iterable[date]) -> str:
 
 def ranges(days: Iterable[date]) -> str:
     """Days as text: `A..B, C`."""
-    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}..{span[-1]}" for span in consecutive(days))
+    return ", ".join(
+        str(span[0]) if len(span) == 1 else f"{span[0]}..{span[-1]}" for span in consecutive(days)
+    )

@@ -18,7 +18,14 @@ BackfillError
     └── AnswerLost       asked, and no answer came: it may have been done
 
 A message says what happened, what was left as it was, and what to do next.
+
+Names in a sentence: the first of them, and how many more there are.
+
+The name that was probably meant where another one was typed.
 """
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class BackfillError(Exception):
@@ -34,7 +41,9 @@ class SettingsError(UsageError):
 
 
 class ProjectError(SettingsError):
-    """The project cannot be imported; nothing was started. `place`: the file and the line that raised, if it is known."""
+    """The project cannot be imported; nothing was started. `place`: the file and the line that
+    raised, if it is known.
+    """
 
     def __init__(self, message: str, place: str = "") -> None:
         super().__init__(message)
@@ -58,7 +67,9 @@ class NotDelivered(SourceError):
 
 
 class StillWritten(NotDelivered):
-    """A day's delivery is not complete yet, or cannot be asked for now; the day's earlier version stays."""
+    """A day's delivery is not complete yet, or cannot be asked for now; the day's earlier version
+    stays.
+    """
 
 
 class Awaited(NotDelivered):
@@ -78,7 +89,9 @@ class TableUnreadable(BackfillError):
 
 
 class NotRecorded(BackfillError):
-    """Rows were committed, and their builds could not be written to the ledger; the next run brings them in."""
+    """Rows were committed, and their builds could not be written to the ledger; the next run brings
+    them in.
+    """
 
 
 class ServiceUnavailable(BackfillError):
@@ -87,3 +100,23 @@ class ServiceUnavailable(BackfillError):
 
 class AnswerLost(ServiceUnavailable):
     """A request was sent and its answer never came: whether it was carried out is not known."""
+
+
+NAMED = 3
+
+
+def named(names: Sequence[str], most: int = NAMED) -> str:
+    """`a, b, c and 2 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that is most like `name`; "" if none is."""
+    return next(iter(get_close_matches(name, sorted(known), n=1)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The question, as a sentence that follows another; "" if no name is like this one."""
+    meant = nearest(name, known)
+    return f" Did you mean {meant}?" if meant else ""

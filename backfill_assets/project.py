@@ -1,7 +1,9 @@
-"""The project that commands and servers work on: a Python module with `defs = backfill_assets.definitions(tables=[...])`.
+"""The project that commands and servers work on: a Python module with `defs =
+backfill_assets.definitions(tables=[...])`.
 
-BACKFILL_PROJECT names the module, or `project` in the `[tool.backfill]` table of the nearest pyproject.toml, from the working
-directory upward (see settings.py). Commands import the module for its tables only and do not load Dagster for that.
+BACKFILL_PROJECT names the module, or `project` in the `[tool.backfill]` table of the nearest
+pyproject.toml, from the working directory upward (see settings.py). Commands import the module for
+its tables only and do not load Dagster for that.
 """
 
 from __future__ import annotations
@@ -18,18 +20,20 @@ from pathlib import Path
 
 from backfill_assets.errors import ProjectError, SettingsError
 from backfill_assets.tables.agreements import Consumer, Reconciliation
-from backfill_assets.tables.as_declared import as_declared
-from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.declaration import Table, as_declared
 
 # The projects declared while `load` imports a module; None at all other times.
 _declared: ContextVar[list[Project] | None] = ContextVar("declared", default=None)
 
-PACKAGE, IMPORTLIB = str(Path(__file__).parent), str(Path(importlib.__file__).parent)
+PACKAGE = str(Path(__file__).parent)
+IMPORTLIB = str(Path(importlib.__file__).parent)
 
 
 @dataclass(frozen=True)
 class Project:
-    """Tables, inputs first, the ends of their calendar where no setting names them, and what tables promise together."""
+    """Tables, inputs first, the ends of their calendar where no setting names them, and what tables
+    promise together.
+    """
 
     tables: tuple[Table, ...]
     first_day: date | None = None
@@ -50,8 +54,9 @@ def declare(project: Project) -> bool:
 def load(module: str, folder: Path) -> Project:
     """Import `module`, which may be in `folder`, and return the project that it declares.
 
-    Raises SettingsError if there is no such module, if importing it fails, or if it does not declare exactly one project.
-    `sys.modules` and `sys.path` are left as they were: whoever imports the module later gets Dagster's definitions from it.
+    Raises SettingsError if there is no such module, if importing it fails, or if it does not
+    declare exactly one project. `sys.modules` and `sys.path` are left as they were: whoever imports
+    the module later gets Dagster's definitions from it.
     """
     declared: list[Project] = []
     imported_before = sys.modules.pop(module, None)
@@ -69,32 +74,47 @@ def load(module: str, folder: Path) -> Project:
             sys.modules[module] = imported_before
     if len(declared) != 1:
         raise SettingsError(
-            f"The project {module} calls `backfill_assets.definitions(tables=[...])` {len(declared)} times, with the modules "
-            "that it imports. Nothing was done. It must be called once."
+            f"The project {module} calls `backfill_assets.definitions(tables=[...])`"
+            f" {len(declared)} times, with the modules that it imports. Nothing was done. It must"
+            " be called once."
         )
     return declared[0]
 
 
 def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
-    if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and error.name
+        and f"{module}.".startswith(f"{error.name}.")
+    ):
         return SettingsError(
-            f"There is no module {module}: Python finds none in {folder} or among the installed packages. Nothing was done. "
-            "Name one in BACKFILL_PROJECT or under [tool.backfill] in pyproject.toml, or type the command in its folder."
+            f"There is no module {module}: Python finds none in {folder} or among the installed"
+            " packages. Nothing was done. Name one in BACKFILL_PROJECT or under [tool.backfill] in"
+            " pyproject.toml, or type the command in its folder."
         )
     raised = traceback.TracebackException.from_exception(error)
     # The way through this package and the import system says nothing to the author of the module.
-    frames = [frame for frame in raised.stack if not frame.filename.startswith((PACKAGE, "<frozen importlib", IMPORTLIB))]
+    frames = [
+        frame
+        for frame in raised.stack
+        if not frame.filename.startswith((PACKAGE, "<frozen importlib", IMPORTLIB))
+    ]
     raised.stack = traceback.StackSummary.from_list(frames)
     last = (error.filename, error.lineno) if isinstance(error, SyntaxError) else None
     file, line = last or ((frames[-1].filename, frames[-1].lineno) if frames else ("", None))
-    said = f"The project {module} cannot be imported. Nothing was done. It raised:\n{''.join(raised.format()).rstrip()}"
+    said = (
+        f"The project {module} cannot be imported. Nothing was done. It"
+        f" raised:\n{''.join(raised.format()).rstrip()}"
+    )
     return ProjectError(said, f"{file}, line {line}" if file else "")
 
 
 def in_order(tables: Sequence[Table]) -> tuple[Table, ...]:
-    """`tables`, inputs before the tables that read them, each with those that are declared as its inputs.
+    """`tables`, inputs before the tables that read them, each with those that are declared as its
+    inputs.
 
-    Raises ValueError if two share a name, an input is missing, or a table is made from itself by way of others.
+    Raises ValueError if two share a name, an input is missing, or a table is made from itself by
+    way of others.
     """
     names = [table.name for table in tables]
     ordered: dict[str, Table] = {}
@@ -103,6 +123,9 @@ def in_order(tables: Sequence[Table]) -> tuple[Table, ...]:
             raise ValueError(f"two tables are named {table.name}")
         for ancestor in table.ancestors():
             if ancestor.name not in names:
-                raise ValueError(f"{table.name} is made from {ancestor.name}, which is not among the tables; add it")
+                raise ValueError(
+                    f"{table.name} is made from {ancestor.name}, which is not among the tables;"
+                    " add it"
+                )
             ordered.setdefault(ancestor.name, ancestor)
     return tuple(ordered.values())

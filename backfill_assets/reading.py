@@ -1,4 +1,6 @@
-"""Reading a release: `backfill_assets.read` and `backfill_assets.open_release`. Neither needs a server or a Spark session."""
+"""Reading a release: `backfill_assets.read` and `backfill_assets.open_release`. Neither needs a
+server or a Spark session.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,8 @@ from typing import TYPE_CHECKING, overload
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.release import STABLE, Release
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.releases import STABLE, Release, Releases
 from backfill_assets.settings import read_settings
 
 if TYPE_CHECKING:
@@ -21,17 +22,28 @@ if TYPE_CHECKING:
 
     from backfill_assets.tables.declaration import Table
 
-# The days of a table: one, several, or as the command line takes them, "2019-09-01..2019-09-07,2019-09-10".
+# The days of a table: one, several, or as the command line takes them,
+# "2019-09-01..2019-09-07,2019-09-10".
 Days = str | date | Iterable[str | date]
 
 
 @overload
 def read(
-    table: str | Table, *, days: Days | None = ..., release: int | Release | None = ..., channel: str = ..., spark: None = ...
+    table: str | Table,
+    *,
+    days: Days | None = ...,
+    release: int | Release | None = ...,
+    channel: str = ...,
+    spark: None = ...,
 ) -> ds.Dataset: ...
 @overload
 def read(
-    table: str | Table, *, days: Days | None = ..., release: int | Release | None = ..., channel: str = ..., spark: SparkSession
+    table: str | Table,
+    *,
+    days: Days | None = ...,
+    release: int | Release | None = ...,
+    channel: str = ...,
+    spark: SparkSession,
 ) -> DataFrame: ...
 def read(
     table: str | Table,
@@ -54,21 +66,26 @@ def read(
     channel    the channel whose release is read where none is named: `stable`, or for example `candidate`
     spark      a Spark session that can read Delta tables
 
-    Returns a `pyarrow.dataset.Dataset` of the rows of exactly these days, with the table's columns; with `spark`, a DataFrame
-    of the same rows. The lake is found as the command line finds it: BACKFILL_LAKE, BACKFILL_HOME, or the project's folder.
+    Returns a `pyarrow.dataset.Dataset` of the rows of exactly these days, with the table's columns;
+    with `spark`, a DataFrame of the same rows. The lake is found as the command line finds it:
+    BACKFILL_LAKE, BACKFILL_HOME, or the project's folder.
 
-    Raises UsageError if there is no release yet, no such release, channel or table, if the release was retired, or `days` are
-    not days; TableUnreadable if the version is not there any more, because it was vacuumed or its log is gone, or if it has
-    deletion vectors, which only Spark reads; ServiceUnavailable if the store of the lake does not answer; and SettingsError for
-    a wrong setting.
+    Raises UsageError if there is no release yet, no such release, channel or table, if the release
+    was retired, or `days` are not days; TableUnreadable if the version is not there any more,
+    because it was vacuumed or its log is gone, or if it has deletion vectors, which only Spark
+    reads; ServiceUnavailable if the store of the lake does not answer; and SettingsError for a
+    wrong setting.
     """
-    released, chosen = released_table(table, release, channel), None if days is None else days_of(days)
+    released = released_table(table, release, channel)
+    chosen = None if days is None else days_of(days)
     if chosen and (outside := released.outside(chosen)):
         warnings.warn(f"{outside} No rows are read.", stacklevel=2)
     return released.dataset(chosen) if spark is None else released.frame(spark, chosen)
 
 
-def released_table(table: str | Table, release: int | Release | None, channel: str) -> ReleasedTable:
+def released_table(
+    table: str | Table, release: int | Release | None, channel: str
+) -> ReleasedTable:
     """The table of the release that is meant, in the lake that the settings name."""
     root = read_settings().lake
     opened = release if isinstance(release, Release) else _release_in(root, release, channel)
@@ -78,8 +95,9 @@ def released_table(table: str | Table, release: int | Release | None, channel: s
 def open_release(release: int | None = None, *, channel: str = STABLE) -> Release:
     """The release of that number; if not given, the one that readers of `channel` get now.
 
-    Give it to `read` for each of several tables, so that all their rows are of one release whatever is released meanwhile. Its
-    `number`, `at`, `who`, `reason` and `tables` (name to path and Delta version) say what it is. Raises as `read` does.
+    Give it to `read` for each of several tables, so that all their rows are of one release whatever
+    is released meanwhile. Its `number`, `at`, `who`, `reason` and `tables` (name to path and Delta
+    version) say what it is. Raises as `read` does.
     """
     return _release_in(read_settings().lake, release, channel)
 
@@ -90,15 +108,23 @@ def _release_in(root: str, number: int | None, channel: str) -> Release:
         number = None if number is None else index(number)
     except TypeError:
         raise UsageError(
-            f"{number!r} is not the number of a release. Nothing was read. Name one, as 3, or none; see `backfill releases`."
+            f"{number!r} is not the number of a release. Nothing was read. Name one, as 3, or none;"
+            " see `backfill releases`."
         ) from None
     return releases.of_channel(channel) if number is None else releases.readable(number)
 
 
 def days_of(days: Days) -> Collection[date]:
-    """The days that are named, each once, in order. UsageError for what is no day, and for `last 7`, which a calendar needs."""
+    """The days that are named, each once, in order. UsageError for what is no day, and for `last
+    7`, which a calendar needs.
+    """
     named = [days] if isinstance(days, str | date) else days
-    parts = [part if isinstance(part, str) else part.strftime("%Y-%m-%d") for part in named]  # a date with a time is a date too
+    parts = [
+        part if isinstance(part, str) else part.strftime("%Y-%m-%d") for part in named
+    ]  # a date with a time is a date too
     if any("last" in part for part in parts):
-        raise UsageError("`last` has another meaning every day. Nothing was read. Name the days, as 2019-09-01..2019-09-07.")
+        raise UsageError(
+            "`last` has another meaning every day. Nothing was read. Name the days, as"
+            " 2019-09-01..2019-09-07."
+        )
     return Calendar(date.min, date.max).select(",".join(parts)) if parts else []

@@ -1,7 +1,8 @@
-"""The workspace: settings, tables, calendar, lake and landing area of one code location, as one frozen value.
+"""The workspace: settings, tables, calendar, lake and landing area of one code location, as one
+frozen value.
 
-The command line or the code location makes it once and passes it to everything that needs it. Several workspaces can be used
-side by side in one process.
+The command line or the code location makes it once and passes it to everything that needs it.
+Several workspaces can be used side by side in one process.
 """
 
 from __future__ import annotations
@@ -13,20 +14,19 @@ from typing import Any
 
 from backfill_assets.calendar import Calendar, today_utc
 from backfill_assets.errors import ProjectError, SettingsError
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.lake import Lake
 from backfill_assets.project import Project, load
-from backfill_assets.pyproject import project_at
-from backfill_assets.settings import PRIVATE, Settings, read_settings
+from backfill_assets.settings import PRIVATE, Settings, project_at, read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.tables.agreements import Consumer, Reconciliation
 from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.graph import Graph
-from backfill_assets.tables.target import tables_named
+from backfill_assets.tables.graph import Graph, tables_named
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a code location works on. `tables` are in order: inputs before the tables that read them.
+    """What a code location works on. `tables` are in order: inputs before the tables that read
+    them.
 
     `reconciliations` and `consumers`: what the project declares about several tables together.
     """
@@ -41,22 +41,30 @@ class Workspace:
 
     @classmethod
     def of(cls, project: Project, settings: Settings) -> Workspace:
-        """The workspace of a project. Raises SettingsError if neither the settings nor the project name the first day."""
-        first, last = settings.first_day or project.first_day, settings.last_day or project.last_day
+        """The workspace of a project. Raises SettingsError if neither the settings nor the project
+        name the first day.
+        """
+        first = settings.first_day or project.first_day
+        last = settings.last_day or project.last_day
         if first is None:
             raise SettingsError(
-                "The calendar has no first day. Nothing was done. Set BACKFILL_FIRST_DAY, for example to 2019-08-15, or "
-                "`first_day=` in `backfill_assets.definitions(...)`."
+                "The calendar has no first day. Nothing was done. Set BACKFILL_FIRST_DAY, for"
+                " example to 2019-08-15, or `first_day=` in `backfill_assets.definitions(...)`."
             )
         if last and last < first:
-            raise SettingsError(f"The calendar's last day {last} is before its first day {first}. Nothing was done.")
+            raise SettingsError(
+                f"The calendar's last day {last} is before its first day {first}. Nothing was done."
+            )
         area = area_of(settings)
-        calendar, agreements = Calendar(first, last), (project.reconciliations, project.consumers)
+        calendar = Calendar(first, last)
+        agreements = (project.reconciliations, project.consumers)
         return cls(settings, project.tables, calendar, Lake(settings.lake), area, *agreements)
 
     @property
     def graph(self) -> Graph:
-        """Which partitions read which. The end of a growing calendar is fixed at the time of the call."""
+        """Which partitions read which. The end of a growing calendar is fixed at the time of the
+        call.
+        """
         return Graph(self.tables, Calendar(self.calendar.first, self.calendar.last))
 
     def one_look(self) -> Workspace:
@@ -75,11 +83,24 @@ class Workspace:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The packages besides Delta's by which Spark reads the sources: their Maven coordinates, each once."""
-        return tuple(sorted({each for table in self.tables if (source := table.source()) for each in source.packages}))
+        """The packages besides Delta's by which Spark reads the sources: their Maven coordinates,
+        each once.
+        """
+        return tuple(
+            sorted(
+                {
+                    each
+                    for table in self.tables
+                    if (source := table.source())
+                    for each in source.packages
+                }
+            )
+        )
 
     def named(self, target: str) -> list[Table]:
-        """The tables that `--target` names, inputs first; all if it is empty. UsageError for a name or pattern of none."""
+        """The tables that `--target` names, inputs first; all if it is empty. UsageError for a name
+        or pattern of none.
+        """
         return tables_named(target, self.tables)
 
     def make_home(self) -> None:
@@ -90,16 +111,20 @@ class Workspace:
 
 def area_of(settings: Settings) -> LandingArea:
     """The landing area that the settings name, and where services are asked."""
-    area = LandingArea.at(settings.landing, settings.home / "landed", settings.max_line_bytes, settings.lake)
+    area = LandingArea.at(
+        settings.landing, settings.home / "landed", settings.max_line_bytes, settings.lake
+    )
     return replace(area, urls=settings.service_urls)
 
 
-def open_workspace(start: Path | None = None, *, only_reading: bool = False, **given: Any) -> Workspace:
-    """The workspace of a command typed in the folder `start` (the working directory, if None). Its home is made, if it can be,
-    unless the command is `only_reading`.
+def open_workspace(
+    start: Path | None = None, *, only_reading: bool = False, **given: Any
+) -> Workspace:
+    """The workspace of a command typed in the folder `start` (the working directory, if None). Its
+    home is made, if it can be, unless the command is `only_reading`.
 
-    `given` settings come before those of the environment. Raises SettingsError for settings that are not allowed and for a
-    project that cannot be imported.
+    `given` settings come before those of the environment. Raises SettingsError for settings that
+    are not allowed and for a project that cannot be imported.
     """
     start = start or Path.cwd()
     settings = read_settings(start, **given)
@@ -110,10 +135,11 @@ def open_workspace(start: Path | None = None, *, only_reading: bool = False, **g
 
 
 def open_records() -> tuple[Workspace, str]:
-    """The workspace of a command that shows what was recorded, and "": it does not need the project's code.
+    """The workspace of a command that shows what was recorded, and "": it does not need the
+    project's code.
 
-    Where that cannot be imported: a workspace without tables, on the days from the first to the last that was ever built, and
-    why. Raises SettingsError for settings that are not allowed.
+    Where that cannot be imported: a workspace without tables, on the days from the first to the
+    last that was ever built, and why. Raises SettingsError for settings that are not allowed.
     """
     try:
         return open_workspace(only_reading=True), ""

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.session import start
+from backfill_assets.lake.spark.session import start
 from backfill_assets.settings import read_settings
 from tests.worlds.deliveries import arriving, day
 from tests.worlds.outages import EIGHT, FOUR, World
@@ -26,15 +26,17 @@ from tests.worlds.servers import demo_once
 from tests.worlds.suite import FIRST_PROCESS, SUITE, connect, end_engine, made_once
 
 NOBODY = 65534
-# An example takes as long as a busy machine makes it; one that fails is printed so that it can be tried again.
+# An example takes as long as a busy machine makes it; one that fails is printed so that it can be
+# tried again.
 hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("here")
 
-# What is imported and collected stays: looking for garbage among it again and again took a sixth of the time of collecting.
+# What is imported and collected stays: looking for garbage among it again and again took a sixth of
+# the time of collecting.
 gc.set_threshold(50_000, 10, 10)
 
-# Files that mostly wait for servers go first, so that other processes compute meanwhile; then those that build many days, and
-# the one with mypy, which would be alone at the end.
+# Files that mostly wait for servers go first, so that other processes compute meanwhile; then those
+# that build many days, and the one with mypy, which would be alone at the end.
 EARLY = (
     "tests/journeys/test_journeys.py",
     "tests/journeys/test_demo.py",
@@ -61,11 +63,15 @@ LAKES = ("tests.worlds.small_lake", "tests.worlds.recorded")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, help="the seed that a random test has printed, to run it again")
+    parser.addoption(
+        "--seed", type=int, help="the seed that a random test has printed, to run it again"
+    )
 
 
 def needs_of(item: pytest.Item) -> set[str]:
-    """What a test needs beyond this process: by its marks, by its fixtures, and by the worlds that its module imports."""
+    """What a test needs beyond this process: by its marks, by its fixtures, and by the worlds that
+    its module imports.
+    """
     marked = {name for name in MARKS if item.get_closest_marker(name)}
     fixtures = set(getattr(item, "fixturenames", ()))
     needs = marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}
@@ -74,15 +80,21 @@ def needs_of(item: pytest.Item) -> set[str]:
 
 @cache
 def uses_a_lake(module: ModuleType) -> bool:
-    classes = (kind for value in vars(module).values() if isinstance(value, type) for kind in value.__mro__)
-    return any(getattr(value, "__module__", "") in LAKES for value in (*vars(module).values(), *classes))
+    classes = (
+        kind for value in vars(module).values() if isinstance(value, type) for kind in value.__mro__
+    )
+    return any(
+        getattr(value, "__module__", "") in LAKES for value in (*vars(module).values(), *classes)
+    )
 
 
 def place_of(item: pytest.Item) -> int:
     """Where a test's file stands in the whole run."""
     if item.get_closest_marker("pure"):
         return 0
-    return next((n for n, path in enumerate(EARLY, 1) if item.nodeid.startswith(path)), len(EARLY) + 1)
+    return next(
+        (n for n, path in enumerate(EARLY, 1) if item.nodeid.startswith(path)), len(EARLY) + 1
+    )
 
 
 # Before pytest deselects by `-m`, so that it finds these marks too.
@@ -103,7 +115,9 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The seed of a random test: the one of `--seed`, or a new one, which is shown if the test fails."""
+    """The seed of a random test: the one of `--seed`, or a new one, which is shown if the test
+    fails.
+    """
     given = request.config.getoption("--seed")
     seed = random.randrange(10**6) if given is None else given
     print(f"again with: --seed {seed}")
@@ -130,15 +144,19 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def nobody() -> Callable[[Path], AbstractContextManager[None]]:
-    """Runs a block as a user who owns nothing, for root may read everything. `path` is opened to all until the block ends.
+    """Runs a block as a user who owns nothing, for root may read everything. `path` is opened to
+    all until the block ends.
 
-    The folders above it are opened for good: they are the test session's own, and other processes of it need them open too.
+    The folders above it are opened for good: they are the test session's own, and other processes
+    of it need them open too.
     """
     user = os.geteuid()
     for needed in (Path(sys.prefix, "bin"), Path(__file__)):
         for folder in needed.parents:
             if user == 0 and not folder.stat().st_mode & stat.S_IXOTH:
-                pytest.skip(f"{folder} is closed to other users, so that none could run what it holds")
+                pytest.skip(
+                    f"{folder} is closed to other users, so that none could run what it holds"
+                )
 
     @contextmanager
     def as_nobody(path: Path) -> Iterator[None]:
@@ -170,7 +188,9 @@ def sixty(spark: SparkSession) -> World:
     return World(home / "lake", home / "landing", lambda: spark)
 
 
-def built_once(name: str, spark: SparkSession, calendar: Calendar, fill: Callable[[World], object]) -> World:
+def built_once(
+    name: str, spark: SparkSession, calendar: Calendar, fill: Callable[[World], object]
+) -> World:
     """A world that `fill` has delivered and built, in whichever process came first. Read only."""
 
     def on(root: Path) -> World:
@@ -182,7 +202,9 @@ def built_once(name: str, spark: SparkSession, calendar: Calendar, fill: Callabl
 @pytest.fixture(scope="session")
 def eight(spark: SparkSession) -> World:
     """Eight days of every table, built in one run on a calendar of those days. Read only."""
-    return built_once("eight", spark, Calendar(EIGHT[0], EIGHT[-1]), lambda world: world.deliver(EIGHT).run(EIGHT))
+    return built_once(
+        "eight", spark, Calendar(EIGHT[0], EIGHT[-1]), lambda world: world.deliver(EIGHT).run(EIGHT)
+    )
 
 
 @pytest.fixture(scope="session")

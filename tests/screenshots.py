@@ -1,16 +1,23 @@
-"""The README's pictures, of a demo that is running: `python -m tests.screenshots http://127.0.0.1:3000`."""
+"""The README's pictures, of a demo that is running: `python -m tests.screenshots
+http://127.0.0.1:3000`.
+"""
 
 import sys
 from pathlib import Path
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.pyproject import BUNDLED
+from backfill_assets.settings import BUNDLED
 from tests.worlds.station import Browser, browser_on
 
 FOLDER = Path(__file__).parents[1] / ".readme"
-TABLE, DAY = "staging/outages", "2019-09-05"
-# Of the page: without the navigation on the left, and the plots without the definition on the right.
-LEFT, WIDTH, OF_PLOT, HEIGHT = 240, 1160, 810, 620
+TABLE = "staging/outages"
+DAY = "2019-09-05"
+# Of the page: without the navigation on the left, and the plots without the definition on the
+# right.
+LEFT = 240
+WIDTH = 1160
+OF_PLOT = 810
+HEIGHT = 620
 
 
 def partitions(browser: Browser) -> None:
@@ -33,7 +40,9 @@ def plot(browser: Browser) -> None:
 
 
 def run(browser: Browser) -> None:
-    runs = Dagster(browser.url).ask("{ runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
+    runs = Dagster(browser.url).ask("{ runsOrError { ... on Runs { results { runId } } } }")[
+        "runsOrError"
+    ]["results"]
     browser.open(f"/runs/{runs[0]['runId']}")
     browser.sees("Loading run logs").wait_for(state="hidden")
 
@@ -44,7 +53,12 @@ def main(url: str) -> None:
             show(browser)
             browser.page.wait_for_load_state("networkidle")
             browser.page.wait_for_timeout(2000)  # what was found is still being drawn
-            clip = {"x": LEFT, "y": 0, "width": OF_PLOT if show is plot else WIDTH, "height": HEIGHT}
+            clip = {
+                "x": LEFT,
+                "y": 0,
+                "width": OF_PLOT if show is plot else WIDTH,
+                "height": HEIGHT,
+            }
             browser.page.screenshot(path=FOLDER / f"{show.__name__}.png", clip=clip)  # type: ignore[arg-type]
 
 

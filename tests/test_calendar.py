@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, consecutive, days_around, days_around_any, ranges
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.slice import condition
-from backfill_assets.tables.windows import window
+from backfill_assets.lake.slices import condition
+from backfill_assets.tables.declaration import window
 from tests.worlds.chain import outages
 from tests.worlds.deliveries import day, days
 
@@ -24,11 +24,21 @@ def test_a_window_is_of_whole_days():
     [
         pytest.param("2019-08-16", days(1), id="one day"),
         pytest.param("2019-08-15..2019-08-17", days(0, 1, 2), id="a range has both its ends"),
-        pytest.param("2019-08-15, 2019-08-18..2019-08-19", days(0, 3, 4), id="days and ranges together leave the gap out"),
-        pytest.param("2019-08-16,2019-08-15..2019-08-16", days(0, 1), id="a day named twice is one day"),
+        pytest.param(
+            "2019-08-15, 2019-08-18..2019-08-19",
+            days(0, 3, 4),
+            id="days and ranges together leave the gap out",
+        ),
+        pytest.param(
+            "2019-08-16,2019-08-15..2019-08-16", days(0, 1), id="a day named twice is one day"
+        ),
         pytest.param("last 2", days(58, 59), id="the last days end with the calendar"),
-        pytest.param("last 500", days(*range(60)), id="more last days than there are is all of them"),
-        pytest.param("last 999999999", days(*range(60)), id="more than there are dates is all of them too"),
+        pytest.param(
+            "last 500", days(*range(60)), id="more last days than there are is all of them"
+        ),
+        pytest.param(
+            "last 999999999", days(*range(60)), id="more than there are dates is all of them too"
+        ),
     ],
 )
 def test_text_names_days(text, named):
@@ -40,32 +50,32 @@ def test_text_names_days(text, named):
     [
         pytest.param(
             "2019-08-14..2019-08-16",
-            "2019-08-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing was done. "
-            "Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
+            "2019-08-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing"
+            " was done. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
             id="a day before the first",
         ),
         pytest.param(
             "2019-10-14",
-            "2019-10-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing was done. "
-            "Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
+            "2019-10-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing"
+            " was done. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
             id="a day after the last",
         ),
         pytest.param(
             "2019-08-17..2019-08-16",
-            "The range 2019-08-17..2019-08-16 is reversed: it ends before it begins. Nothing was done. "
-            "Type 2019-08-16..2019-08-17.",
+            "The range 2019-08-17..2019-08-16 is reversed: it ends before it begins. Nothing was"
+            " done. Type 2019-08-16..2019-08-17.",
             id="a reversed range",
         ),
         pytest.param(
             "yesterday",
-            "'yesterday' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as "
-            "2019-09-01..2019-09-07. Nothing was done.",
+            "'yesterday' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges"
+            " as 2019-09-01..2019-09-07. Nothing was done.",
             id="a word",
         ),
         pytest.param(
             "last 0",
-            "'last 0' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as "
-            "2019-09-01..2019-09-07. Nothing was done.",
+            "'last 0' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as"
+            " 2019-09-01..2019-09-07. Nothing was done.",
             id="no days at all",
         ),
     ],
@@ -94,10 +104,13 @@ def test_days_are_consecutive_until_one_is_missing():
     ("those", "sql"),
     [
         pytest.param([], "false", id="no days are no rows"),
-        pytest.param(days(1), "(d >= DATE'2019-08-16' AND d < DATE'2019-08-17')", id="one day is half open"),
+        pytest.param(
+            days(1), "(d >= DATE'2019-08-16' AND d < DATE'2019-08-17')", id="one day is half open"
+        ),
         pytest.param(
             days(0, 1, 3),
-            "(d >= DATE'2019-08-15' AND d < DATE'2019-08-17') OR (d >= DATE'2019-08-18' AND d < DATE'2019-08-19')",
+            "(d >= DATE'2019-08-15' AND d < DATE'2019-08-17') OR (d >= DATE'2019-08-18' AND d <"
+            " DATE'2019-08-19')",
             id="a gap is left out",
         ),
     ],
@@ -129,5 +142,9 @@ def test_a_window_is_clipped_to_the_calendar(number, span):
 def test_days_around_a_day_end_where_dates_do():
     assert days_around(date(1, 1, 2), -999_999, 0) == [date(1, 1, 1), date(1, 1, 2)]
     assert days_around(date.max, 0, 999_999) == [date.max]
-    assert days_around_any([date(1, 1, 2), date(1, 1, 3)], -999_999, 0) == [date(1, 1, 1), date(1, 1, 2), date(1, 1, 3)]
+    assert days_around_any([date(1, 1, 2), date(1, 1, 3)], -999_999, 0) == [
+        date(1, 1, 1),
+        date(1, 1, 2),
+        date(1, 1, 3),
+    ]
     assert days_around_any([date.max], -1, 999_999) == [date(9999, 12, 30), date.max]

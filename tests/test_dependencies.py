@@ -1,8 +1,9 @@
 """What this project depends on is installed, in versions that fit together.
 
-Nothing here asks for known vulnerabilities: pip-audit asks a service of PyPI or OSV about every package and cannot read a local
-copy (pypa/pip-audit issue 698), and tests use no network; a list kept in this repository would be silent about what was found
-since. Where a network is open, type `pip-audit` in the environment that the servers run in.
+Nothing here asks for known vulnerabilities: pip-audit asks a service of PyPI or OSV about every
+package and cannot read a local copy (pypa/pip-audit issue 698), and tests use no network; a list
+kept in this repository would be silent about what was found since. Where a network is open, type
+`pip-audit` in the environment that the servers run in.
 """
 
 import re
@@ -24,8 +25,12 @@ WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
 
 
 def unmet(requirements: Iterable[Requirement]) -> set[str]:
-    """A sentence for each of these requirements, and of what they require in turn, that the installed version does not meet."""
-    pending, seen, sentences = list(requirements), set[str](), set[str]()
+    """A sentence for each of these requirements, and of what they require in turn, that the
+    installed version does not meet.
+    """
+    pending = list(requirements)
+    seen = set[str]()
+    sentences = set[str]()
     while pending:
         requirement = pending.pop()
         if str(requirement) in seen:
@@ -90,7 +95,9 @@ def test_the_constraints_name_no_address():
 
 
 def test_the_workflow_runs_the_command_of_the_readme():
-    (command,) = re.findall(r"^pip install .* && pytest$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    (command,) = re.findall(
+        r"^pip install .* && pytest$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
     runs = {name: [step.get("run") for step in job["steps"]] for name, job in jobs.items()}
     assert command in runs["all"]
@@ -101,7 +108,9 @@ def test_the_workflow_runs_the_command_of_the_readme():
 
 def test_the_workflow_keeps_to_the_constraints_except_in_the_scheduled_job():
     workflow = yaml.safe_load(WORKFLOW.read_text())
-    constrained = {name for name, job in workflow["jobs"].items() if "PIP_CONSTRAINT" in job.get("env", {})}
+    constrained = {
+        name for name, job in workflow["jobs"].items() if "PIP_CONSTRAINT" in job.get("env", {})
+    }
     assert constrained == {"fast", "all"}
     for name in constrained:
         assert workflow["jobs"][name]["env"]["PIP_CONSTRAINT"].endswith("/.github/constraints.txt")

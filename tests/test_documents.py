@@ -11,14 +11,24 @@ from typer.exceptions import TyperException
 
 import backfill_assets
 from backfill_assets.settings import Settings
-from tests.worlds.documents import COMMANDS, DOCUMENTS, GUIDES, PROJECT, Document, backfill_commands, options_of
+from tests.worlds.documents import (
+    COMMANDS,
+    DOCUMENTS,
+    GUIDES,
+    PROJECT,
+    Document,
+    backfill_commands,
+    options_of,
+)
 
 FILE = re.compile(r"(?:tests|backfill_assets|\.readme)/[\w./-]*")
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 
 
 def parse_command(words: list[str]) -> None:
-    """Parse a command as the shell would, without running it. Raises TyperException for wrong usage."""
+    """Parse a command as the shell would, without running it. Raises TyperException for wrong
+    usage.
+    """
     name, *rest = words
     assert name in COMMANDS, f"there is no command {name}"
     COMMANDS[name].make_context(name, rest)
@@ -41,19 +51,28 @@ def test_commands_in_the_prose_exist_with_their_options(document: Document):
     for name, *rest in document.named():
         # The prose names placeholders and leaves out values, so that only names are compared.
         named = {word for word in rest if word.startswith("--")}
-        if name != "COMMAND" and (name not in COMMANDS or not named - {"--help"} <= options_of(name)):
+        if name != "COMMAND" and (
+            name not in COMMANDS or not named - {"--help"} <= options_of(name)
+        ):
             wrong.append((name, named))
     assert wrong == []
 
 
 def test_a_wrong_command_is_found():
-    for words in (["pubish"], ["plan", "--partition", "2019-09-01"], ["log", "--last", "two"], ["switch", "a/b"]):
+    for words in (
+        ["pubish"],
+        ["plan", "--partition", "2019-09-01"],
+        ["log", "--last", "two"],
+        ["switch", "a/b"],
+    ):
         with pytest.raises((TyperException, AssertionError)):
             parse_command(words)
 
 
 def test_commands_are_found_within_a_line():
-    assert backfill_commands("cd x && backfill plan --only 'a b'  # why") == [["plan", "--only", "a b"]]
+    assert backfill_commands("cd x && backfill plan --only 'a b'  # why") == [
+        ["plan", "--only", "a b"]
+    ]
     assert backfill_commands("pip install backfill") == []
 
 
@@ -86,7 +105,9 @@ def test_settings_exist(document: Document):
 @every_document
 def test_projects_and_modules_exist(document: Document):
     modules = re.findall(r"BACKFILL_PROJECT=([\w.]+)|python -m ([\w.]+)", document.text)
-    missing = [name for pair in modules for name in pair if name and importlib.util.find_spec(name) is None]
+    missing = [
+        name for pair in modules for name in pair if name and importlib.util.find_spec(name) is None
+    ]
     assert missing == []
 
 
@@ -112,7 +133,11 @@ def test_links_lead_to_a_file_and_a_heading(document: Document):
             continue
         target = Document((document.path.parent / file).resolve() if file else document.path)
         is_inside = document not in GUIDES or target.path.parent == document.path.parent
-        if not target.path.is_file() or not is_inside or (anchor and anchor not in target.anchors()):
+        if (
+            not target.path.is_file()
+            or not is_inside
+            or (anchor and anchor not in target.anchors())
+        ):
             wrong.append(link)
     assert wrong == []
 

@@ -16,12 +16,11 @@ from graphql.execution.values import get_variable_values
 from graphql.language.ast import OperationDefinitionNode
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.lake.release import TableVersion
-from backfill_assets.lake.releases import Releases
-from backfill_assets.orchestration.job_config import plan_named, request_of
-from backfill_assets.orchestration.run_options import RebuildOptions
+from backfill_assets.lake.releases import Releases, TableVersion
+from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.jobs import plan_named, request_of
+from backfill_assets.orchestration.run import RebuildOptions
 from backfill_assets.plan.request import RebuildRequest, flag
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import open_workspace
@@ -39,13 +38,16 @@ def test_the_graphql_request_fits_the_installed_dagster():
     command = guide("rebuild").block_with("bash", "curl")
     words = shlex.split(command)
     body = json.loads(words[words.index("-d") + 1])
-    schema, document = create_schema().graphql_schema, parse(body["query"])
+    schema = create_schema().graphql_schema
+    document = parse(body["query"])
     assert validate(schema, document) == []
     (operation,) = [d for d in document.definitions if isinstance(d, OperationDefinitionNode)]
     read = get_variable_values(schema, list(operation.variable_definitions), body["variables"])
     assert isinstance(read, dict), read
     tables = {table.name for table in TABLES}
-    assert {"/".join(a["assetKey"]["path"]) for a in body["variables"]["params"]["partitionsByAssets"]} <= tables
+    assert {
+        "/".join(a["assetKey"]["path"]) for a in body["variables"]["params"]["partitionsByAssets"]
+    } <= tables
     RebuildOptions(**body["variables"]["params"]["runConfigData"]["resources"]["options"]["config"])
 
 
@@ -83,7 +85,9 @@ def test_declarations_in_guides_are_accepted(topic: str):
 
 def test_the_options_of_a_run_are_accepted_by_dagster():
     text = guide("rebuild").block_with("yaml", "resources:")
-    assert validate_run_config(definitions_of(open_workspace()).resolve_job_def("rebuild"), load_run_config_yaml(text))
+    assert validate_run_config(
+        definitions_of(open_workspace()).resolve_job_def("rebuild"), load_run_config_yaml(text)
+    )
 
 
 def first_column(topic: str, heading: str) -> set[str]:
@@ -94,9 +98,15 @@ def test_the_tables_of_jobs_schedules_and_sensors_are_complete():
     definitions = definitions_of(open_workspace())
     job_names = {job.name for job in definitions.jobs or ()}
     assert first_column("operations", "## Jobs in the UI") == job_names
-    assert first_column("operations", "## Sensors") == {sensor.name for sensor in definitions.sensors or ()}
+    assert first_column("operations", "## Sensors") == {
+        sensor.name for sensor in definitions.sensors or ()
+    }
     schedule_names = {schedule.name for schedule in definitions.schedules or ()}
-    assert schedule_names == {"nightly", "weekly_maintenance"} <= set(guide("operations").inline_code())
+    assert (
+        schedule_names
+        == {"nightly", "weekly_maintenance"}
+        <= set(guide("operations").inline_code())
+    )
 
 
 def test_every_bundled_table_is_described():
@@ -106,12 +116,19 @@ def test_every_bundled_table_is_described():
 
 def test_the_table_of_settings_is_complete():
     rows = {
-        codes_in(cells[0]).pop(): cells for cells in guide("settings-and-commands").table_below("## Where settings come from")
+        codes_in(cells[0]).pop(): cells
+        for cells in guide("settings-and-commands").table_below("## Where settings come from")
     }
-    fields_by_name = {f"BACKFILL_{name.upper()}": field for name, field in Settings.model_fields.items()}
+    fields_by_name = {
+        f"BACKFILL_{name.upper()}": field for name, field in Settings.model_fields.items()
+    }
     assert list(rows) == list(dict.fromkeys(rows))
     assert rows.keys() == fields_by_name.keys()
-    simple = {name: field.default for name, field in fields_by_name.items() if isinstance(field.default, int | str)}
+    simple = {
+        name: field.default
+        for name, field in fields_by_name.items()
+        if isinstance(field.default, int | str)
+    }
     differing = {
         name: default
         for name, default in simple.items()
@@ -140,7 +157,9 @@ def test_the_table_of_plan_options_is_complete():
     wrong = {
         name: default
         for name, default in defaults.items()
-        if isinstance(default, str | int) and default not in ("", False) and str(default) not in listed[name]
+        if isinstance(default, str | int)
+        and default not in ("", False)
+        and str(default) not in listed[name]
     }
     assert wrong == {}
 

@@ -24,7 +24,10 @@ MODULE = README.block_with("python", "definitions(")
 TABLES = ["staging/orders", "features/store_sales"]
 
 # The same tables, computed by DuckDB from the delivered files.
-LINES = "SELECT regexp_extract(filename, '([0-9-]{10}).jsonl', 1)::DATE AS day, * FROM read_json('{}/*.jsonl', filename = true)"
+LINES = (
+    "SELECT regexp_extract(filename, '([0-9-]{10}).jsonl', 1)::DATE AS day, * FROM"
+    " read_json('{}/*.jsonl', filename = true)"
+)
 STAGING = f'SELECT DISTINCT day, "order", store, cents FROM ({LINES})'
 FEATURES = f"""
     SELECT day, store, sum(cents)::BIGINT AS cents,
@@ -45,9 +48,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def printed(folder: Path, spark: object) -> dict[str, str]:
     """What each command of the README prints, by verb, and `status` once more at the end."""
-    env, home = environment_alone(), folder / ".backfill"
+    env = environment_alone()
+    home = folder / ".backfill"
     up = Up(home, folder, env)
-    station = Station(Dagster(f"http://127.0.0.1:{up.port}"), home, folder / "deliveries", folder, env, up)
+    station = Station(
+        Dagster(f"http://127.0.0.1:{up.port}"), home, folder / "deliveries", folder, env, up
+    )
     verbs: dict[str, str] = {}
     try:
         for line in [*COMMANDS.splitlines(), "backfill status"]:
@@ -56,7 +62,9 @@ def printed(folder: Path, spark: object) -> dict[str, str]:
                 home.mkdir(exist_ok=True)
                 up.start()
             else:
-                verbs[f"{verb} again" if verb in verbs else verb] = station.backfill(verb, *arguments)
+                verbs[f"{verb} again" if verb in verbs else verb] = station.backfill(
+                    verb, *arguments
+                )
         verbs |= wrong_delivery_rolled_back(folder, station)
         verbs |= late_order_published_from_a_shadow(folder, station)
         up.end()
@@ -68,12 +76,21 @@ def printed(folder: Path, spark: object) -> dict[str, str]:
 
 
 def wrong_delivery_rolled_back(folder: Path, station: Station) -> dict[str, str]:
-    """What is printed when a wrong delivery is built, rolled back, and put right; "wrong": the sales of its day meanwhile."""
+    """What is printed when a wrong delivery is built, rolled back, and put right; "wrong": the
+    sales of its day meanwhile.
+    """
     delivery = folder / "deliveries" / "orders" / "2024-06-02.jsonl"
     right = delivery.read_text()
     delivery.write_text(right + '{"order": "a4", "store": "north", "cents": 999999}\n')
     built = station.backfill(
-        "run", "--partitions", "2024-06-01..2024-06-02", "--only", "outdated", "--downstream", "--into", "live"
+        "run",
+        "--partitions",
+        "2024-06-01..2024-06-02",
+        "--only",
+        "outdated",
+        "--downstream",
+        "--into",
+        "live",
     )
     (plan_id,) = re.findall(r"Plan (\w+): done", built)
     wrong = str(sorted(str(row[2]) for row in rows(folder, "features/store_sales")))
@@ -84,7 +101,8 @@ def wrong_delivery_rolled_back(folder: Path, station: Station) -> dict[str, str]
 
 
 def late_order_published_from_a_shadow(folder: Path, station: Station) -> dict[str, str]:
-    """What is printed when a late order is built in a shadow, compared, verified, published to each channel, and taken back.
+    """What is printed when a late order is built in a shadow, compared, verified, published to each
+    channel, and taken back.
 
     "live meanwhile" and "live published": the sales of its day.
     """
@@ -97,11 +115,15 @@ def late_order_published_from_a_shadow(folder: Path, station: Station) -> dict[s
     said["live meanwhile"] = sales_of_the_second_day(folder)
     said |= {"diff": station.backfill("diff", *re.findall(r"Plan (\w+) is built", said["shadow"]))}
     verdict = json.loads(station.backfill("verify", "--json", code=1))
-    said["undecided"] = json.dumps([line["name"] for line in verdict["lines"] if line["outcome"] == "decision"])
+    said["undecided"] = json.dumps(
+        [line["name"] for line in verdict["lines"] if line["outcome"] == "decision"]
+    )
     said["failed"] = json.dumps([line for line in verdict["lines"] if line["outcome"] == "failed"])
     accept = [word for name in json.loads(said["undecided"]) for word in ("--accept", name)]
     said["verified"] = station.backfill("verify", *accept, "--reason", "one order of two is new")
-    said["candidate"] = station.backfill("publish", "--channel", "candidate", "--reason", "a late order")
+    said["candidate"] = station.backfill(
+        "publish", "--channel", "candidate", "--reason", "a late order"
+    )
     said["stable"] = station.backfill("publish", verdict["plan"])
     said["live published"] = sales_of_the_second_day(folder)
     said["reconcile published"] = station.backfill("reconcile")
@@ -132,9 +154,14 @@ def test_after_the_run_every_day_is_up_to_date(printed):
 
 @pytest.mark.parametrize(
     ("table", "query"),
-    [pytest.param("staging/orders", STAGING, id="orders"), pytest.param("features/store_sales", FEATURES, id="sales")],
+    [
+        pytest.param("staging/orders", STAGING, id="orders"),
+        pytest.param("features/store_sales", FEATURES, id="sales"),
+    ],
 )
-def test_the_tables_hold_what_duckdb_computes_from_the_delivered_files(folder, printed, table, query):
+def test_the_tables_hold_what_duckdb_computes_from_the_delivered_files(
+    folder, printed, table, query
+):
     expected = duckdb.execute(query.replace("{}", f"{folder}/deliveries/orders")).fetchall()
     assert len(expected) == 3
     assert sorted(rows(folder, table), key=repr) == sorted(expected, key=repr)
@@ -142,14 +169,23 @@ def test_the_tables_hold_what_duckdb_computes_from_the_delivered_files(folder, p
 
 def test_a_wrong_delivery_that_was_built_is_taken_back_in_every_table_and_in_dagster(printed):
     assert printed["wrong"] == "['1000899', '1250', '480']"
-    shown = re.findall(r"^  (\S+)  (2024-06-02)$", printed["rollback"].partition("Plan ")[0], re.MULTILINE)
+    shown = re.findall(
+        r"^  (\S+)  (2024-06-02)$", printed["rollback"].partition("Plan ")[0], re.MULTILINE
+    )
     assert shown == [(table, "2024-06-02") for table in TABLES]
-    assert f"Plan {printed['plan id']} is rolled back: 2 partition(s) have the rows from before it." in printed["rollback"]
+    assert (
+        f"Plan {printed['plan id']} is rolled back: 2 partition(s) have the rows from before it."
+        in printed["rollback"]
+    )
     assert "Dagster still shows" not in printed["rollback"]
     # The delivery is as it was, too: the rows put back are those that it comes to.
     assert re.findall(r"^(\S+)  2 up to date$", printed["status after"], re.MULTILINE) == TABLES
-    assert "The ledger, the tables and Dagster agree on 4 partition(s)." in printed["reconcile after"]
-    assert f"rollback of plan {printed['plan id']}: a wrong delivery" in " ".join(printed["log after"].split())
+    assert (
+        "The ledger, the tables and Dagster agree on 4 partition(s)." in printed["reconcile after"]
+    )
+    assert f"rollback of plan {printed['plan id']}: a wrong delivery" in " ".join(
+        printed["log after"].split()
+    )
 
 
 def test_a_rebuild_in_a_shadow_is_seen_by_nobody_until_it_is_verified_and_published(printed):
@@ -164,7 +200,10 @@ def test_a_rebuild_in_a_shadow_is_seen_by_nobody_until_it_is_verified_and_publis
     assert "Readers of stable stay where they were." in printed["candidate"]
     assert "Readers of stable get release " in printed["stable"]
     assert printed["live published"] == "[('north', 900), ('south', 70)]"
-    assert "The ledger, the tables and Dagster agree on 4 partition(s)." in printed["reconcile published"]
+    assert (
+        "The ledger, the tables and Dagster agree on 4 partition(s)."
+        in printed["reconcile published"]
+    )
 
 
 def test_everything_is_in_the_projects_folder(folder, printed):

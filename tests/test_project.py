@@ -1,4 +1,6 @@
-"""A project is found by its name or its pyproject.toml, read without a trace, and its errors are reported as its own."""
+"""A project is found by its name or its pyproject.toml, read without a trace, and its errors are
+reported as its own.
+"""
 
 import importlib
 import os
@@ -12,8 +14,7 @@ from dagster import Definitions
 
 from backfill_assets.cli.doctor import findings
 from backfill_assets.errors import ProjectError, SettingsError
-from backfill_assets.pyproject import BUNDLED, project_at
-from backfill_assets.settings import read_settings
+from backfill_assets.settings import BUNDLED, project_at, read_settings
 from tests.worlds.projects import opened, written
 
 
@@ -26,7 +27,9 @@ def test_the_nearest_pyproject_that_names_a_project_is_the_projects_folder(tmp_p
     assert project_at(tmp_path) == (tmp_path, BUNDLED)
 
 
-@pytest.mark.parametrize("text", ["[tool", '[tool]\nbackfill = "x"\n', "tool = 1 # backfill\n", "[tool.backfill]\n"])
+@pytest.mark.parametrize(
+    "text", ["[tool", '[tool]\nbackfill = "x"\n', "tool = 1 # backfill\n", "[tool.backfill]\n"]
+)
 def test_a_pyproject_that_names_no_project_is_passed_over(tmp_path, text):
     folder = written(tmp_path, "lessons")
     below = folder / "notebooks"
@@ -37,41 +40,74 @@ def test_a_pyproject_that_names_no_project_is_passed_over(tmp_path, text):
 
 def test_a_key_that_means_nothing_is_refused_and_not_taken_for_the_bundled_tables(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.backfill]\nprojct = "shop"\n')
-    with pytest.raises(SettingsError, match=r"has projct\. Nothing was done\. It has one key, the module of the project"):
+    with pytest.raises(
+        SettingsError,
+        match=r"has projct\. Nothing was done\. It has one key, the module of the project",
+    ):
         project_at(tmp_path)
 
 
 def test_paths_and_dotenv_are_the_projects_wherever_the_command_is_typed(tmp_path):
     folder = written(tmp_path, "lessons")
-    (folder / ".env").write_text("BACKFILL_HOME=home\nBACKFILL_LANDING=\nBACKFILL_PRICE_PER_HOUR=2\n")
+    (folder / ".env").write_text(
+        "BACKFILL_HOME=home\nBACKFILL_LANDING=\nBACKFILL_PRICE_PER_HOUR=2\n"
+    )
     below = folder / "notebooks"
     below.mkdir()
     settings = read_settings(below, home="own", landing="")
-    assert (settings.home, settings.landing, settings.price_per_hour) == (folder / "own", str(folder / "own" / "landing"), 2.0)
+    assert (settings.home, settings.landing, settings.price_per_hour) == (
+        folder / "own",
+        str(folder / "own" / "landing"),
+        2.0,
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "error", "line"),
     [
         pytest.param(
-            "import backfill_assets\n", "import backfill_assetz\n", "No module named 'backfill_assetz'", 1, id="a typo"
+            "import backfill_assets\n",
+            "import backfill_assetz\n",
+            "No module named 'backfill_assetz'",
+            1,
+            id="a typo",
         ),
-        pytest.param('"raw/files"', '"files"', "'files' is not the name of a table", 5, id="a table without its layer"),
-        pytest.param("(lines)", "(rows)", "takes ['rows'], but `reads` names ['lines']", 5, id="an argument without its input"),
         pytest.param(
-            "[files, marks]", "[marks]", "made from raw/files, which is not among the tables", 18, id="a table left out"
+            '"raw/files"',
+            '"files"',
+            "'files' is not the name of a table",
+            5,
+            id="a table without its layer",
+        ),
+        pytest.param(
+            "(lines)",
+            "(rows)",
+            "takes ['rows'], but `reads` names ['lines']",
+            5,
+            id="an argument without its input",
+        ),
+        pytest.param(
+            "[files, marks]",
+            "[marks]",
+            "made from raw/files, which is not among the tables",
+            18,
+            id="a table left out",
         ),
         pytest.param("[files, marks]", "[files", "SyntaxError: ", 18, id="no Python at all"),
     ],
 )
-def test_an_error_in_the_module_is_shown_with_its_file_and_line_and_none_of_ours(tmp_path, old, new, error, line):
+def test_an_error_in_the_module_is_shown_with_its_file_and_line_and_none_of_ours(
+    tmp_path, old, new, error, line
+):
     folder = written(tmp_path, "lessons")
     module = folder / "lessons.py"
     module.write_text(module.read_text().replace(old, new, 1))
     with pytest.raises(SettingsError) as refused:
         opened(folder)
     message = str(refused.value)
-    assert message.startswith("The project lessons cannot be imported. Nothing was done. It raised:\n")
+    assert message.startswith(
+        "The project lessons cannot be imported. Nothing was done. It raised:\n"
+    )
     assert re.findall(r'File "(.*)", line (\d+)', message)[-1] == (str(module), str(line))
     assert error in message
     assert "backfill_assets/project.py" not in message
@@ -79,35 +115,68 @@ def test_an_error_in_the_module_is_shown_with_its_file_and_line_and_none_of_ours
     assert refused.value.place == f"{module}, line {line}"
 
 
-def test_the_doctor_says_to_correct_the_file_that_does_not_load_and_no_setting(tmp_path, monkeypatch):
+def test_the_doctor_says_to_correct_the_file_that_does_not_load_and_no_setting(
+    tmp_path, monkeypatch
+):
     folder = written(tmp_path, "lessons", ("[files, marks]", "[files"))
     monkeypatch.chdir(folder)
     (found,) = findings()
-    assert (found.level, found.what, found.remedy) == ("FAIL", "project", f"correct {folder}/lessons.py, line 18")
+    assert (found.level, found.what, found.remedy) == (
+        "FAIL",
+        "project",
+        f"correct {folder}/lessons.py, line 18",
+    )
 
 
 @pytest.mark.parametrize(
     ("named", "level", "by"),
     [
-        pytest.param(None, "ok", "project lessons, named by {}/pyproject.toml; home", id="by the folder"),
-        pytest.param("lessons", "ok", "project lessons, set by BACKFILL_PROJECT; home", id="by both alike"),
-        pytest.param(BUNDLED, "warn", f"project {BUNDLED}, set by BACKFILL_PROJECT; {{}}/pyproject.toml names", id="another"),
+        pytest.param(
+            None, "ok", "project lessons, named by {}/pyproject.toml; home", id="by the folder"
+        ),
+        pytest.param(
+            "lessons", "ok", "project lessons, set by BACKFILL_PROJECT; home", id="by both alike"
+        ),
+        pytest.param(
+            BUNDLED,
+            "warn",
+            f"project {BUNDLED}, set by BACKFILL_PROJECT; {{}}/pyproject.toml names",
+            id="another",
+        ),
     ],
 )
-def test_the_doctor_names_the_project_and_warns_if_the_folder_names_another(tmp_path, monkeypatch, named, level, by):
+def test_the_doctor_names_the_project_and_warns_if_the_folder_names_another(
+    tmp_path, monkeypatch, named, level, by
+):
     monkeypatch.chdir(folder := written(tmp_path, "lessons"))
     if named:
         monkeypatch.setenv("BACKFILL_PROJECT", named)
     found = next(findings())
-    assert (found.level, found.what, found.message.startswith(by.format(folder))) == (level, "settings", True), found.message
+    assert (found.level, found.what, found.message.startswith(by.format(folder))) == (
+        level,
+        "settings",
+        True,
+    ), found.message
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        pytest.param({"project": "nowhere"}, "There is no module nowhere: Python finds none in", id="no such module"),
-        pytest.param({"project": "json"}, "calls `backfill_assets.definitions(tables=[...])` 0 times", id="no project in it"),
-        pytest.param({"first_day": "2030-01-01"}, "last day 2019-06-02 is before its first day 2030-01-01", id="no days"),
+        pytest.param(
+            {"project": "nowhere"},
+            "There is no module nowhere: Python finds none in",
+            id="no such module",
+        ),
+        pytest.param(
+            {"project": "json"},
+            "calls `backfill_assets.definitions(tables=[...])` 0 times",
+            id="no project in it",
+        ),
+        pytest.param(
+            {"first_day": "2030-01-01"},
+            "last day 2019-06-02 is before its first day 2030-01-01",
+            id="no days",
+        ),
     ],
 )
 def test_a_project_that_cannot_be_used_says_why(tmp_path, change, message):
@@ -119,7 +188,9 @@ def test_a_calendar_without_a_first_day_says_where_to_name_it(tmp_path):
     folder = written(tmp_path, "lessons")
     module = folder / "lessons.py"
     module.write_text(re.sub(r", first_day=date\(.*?\)", "", module.read_text()))
-    with pytest.raises(SettingsError, match=r"no first day\. .* Set BACKFILL_FIRST_DAY, .* or `first_day=`"):
+    with pytest.raises(
+        SettingsError, match=r"no first day\. .* Set BACKFILL_FIRST_DAY, .* or `first_day=`"
+    ):
         opened(folder)
 
 
@@ -132,7 +203,8 @@ def test_a_pyproject_that_is_not_toml_is_named(tmp_path):
 def test_a_module_that_was_imported_before_keeps_what_it_had_then(tmp_path, monkeypatch):
     folder = written(tmp_path, "imported_before")
     monkeypatch.syspath_prepend(str(folder))
-    module, path = importlib.import_module("imported_before"), list(sys.path)
+    module = importlib.import_module("imported_before")
+    path = list(sys.path)
     workspace = opened(folder)
     assert workspace.names == ["raw/files", "staging/marks"]
     assert (sys.modules["imported_before"], sys.path) == (module, path)
@@ -146,7 +218,9 @@ def test_a_module_in_a_package_imports_its_neighbours_as_usual(tmp_path):
     (package / "__init__.py").write_text("")
     tables, _, project = (folder / "school.py").read_text().partition("defs = ")
     (package / "tables.py").write_text(tables)
-    (package / "project.py").write_text(f"import backfill_assets\nfrom .tables import date, files, marks\n\ndefs = {project}")
+    (package / "project.py").write_text(
+        f"import backfill_assets\nfrom .tables import date, files, marks\n\ndefs = {project}"
+    )
     assert opened(folder, project="lessons.project").names == ["raw/files", "staging/marks"]
 
 
@@ -159,13 +233,19 @@ def test_dagster_loads_the_same_module_merged_with_other_definitions(tmp_path):
     assert opened(folder).names == ["raw/files", "staging/marks"]
     command = [sys.executable, "-m", "dagster", "definitions", "validate", "-m", "lessons"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
-    validated = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    validated = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
     assert validated.returncode == 0, validated.stderr
 
 
 def test_importing_the_package_loads_neither_dagster_nor_spark():
-    loaded = "import sys, backfill_assets; print({'dagster', 'pyspark', 'pydantic'} & set(sys.modules))"
-    printed = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    loaded = (
+        "import sys, backfill_assets; print({'dagster', 'pyspark', 'pydantic'} & set(sys.modules))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
     assert printed.stdout.strip() == "set()"
 
 

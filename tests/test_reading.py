@@ -1,4 +1,6 @@
-"""`backfill_assets.read`: a release as pandas, DuckDB and Spark see it, while others are added and versions go."""
+"""`backfill_assets.read`: a release as pandas, DuckDB and Spark see it, while others are added and
+versions go.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, time
@@ -10,27 +12,44 @@ from deltalake import DeltaTable
 
 from backfill_assets import open_release, read
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.release import CANDIDATE, TableVersion
-from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.releases import CANDIDATE, Releases, TableVersion
 from tests.worlds.deliveries import day
-from tests.worlds.recorded import RELEASED_COLUMN, RELEASED_TABLE, THREE_DAYS, add_release, table_versions, write_rows
+from tests.worlds.recorded import (
+    RELEASED_COLUMN,
+    RELEASED_TABLE,
+    THREE_DAYS,
+    add_release,
+    table_versions,
+    write_rows,
+)
 from tests.worlds.tables import table
 
 
 @pytest.fixture
 def releases(tmp_path: Path, monkeypatch) -> Releases:
-    """Release 1 has three days; release 2, of the candidate, has another second day and a fourth one."""
+    """Release 1 has three days; release 2, of the candidate, has another second day and a fourth
+    one.
+    """
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
     releases = Releases(str(tmp_path))
     write_rows(tmp_path, THREE_DAYS)
     first = add_release(releases, 0)
     write_rows(tmp_path, {day(1): ["new"], day(3): ["3a"]})
-    releases.add(first, table_versions(1), kind="publish", who="ben", reason="", channels=[CANDIDATE])
+    releases.add(
+        first, table_versions(1), kind="publish", who="ben", reason="", channels=[CANDIDATE]
+    )
     return releases
 
 
 FIRST = sorted((at, n) for at, of_day in THREE_DAYS.items() for n in of_day)
-SECOND = [(day(0), "0a"), (day(0), "0b"), (day(1), "new"), (day(2), "2a"), (day(2), "2b"), (day(3), "3a")]
+SECOND = [
+    (day(0), "0a"),
+    (day(0), "0b"),
+    (day(1), "new"),
+    (day(2), "2a"),
+    (day(2), "2b"),
+    (day(3), "3a"),
+]
 
 
 def rows(dataset) -> list[tuple[date, str]]:
@@ -39,7 +58,11 @@ def rows(dataset) -> list[tuple[date, str]]:
 
 def test_a_release_is_read_by_its_number_and_by_its_channel(releases):
     assert rows(read(RELEASED_TABLE)) == rows(read(RELEASED_TABLE, release=1)) == FIRST
-    assert rows(read(RELEASED_TABLE, channel=CANDIDATE)) == rows(read(RELEASED_TABLE, release=2)) == SECOND
+    assert (
+        rows(read(RELEASED_TABLE, channel=CANDIDATE))
+        == rows(read(RELEASED_TABLE, release=2))
+        == SECOND
+    )
     assert rows(read(table(RELEASED_TABLE), release=open_release(channel=CANDIDATE))) == SECOND
     assert (open_release(1), open_release()) == (releases.get(1), releases.get(1))
 
@@ -48,12 +71,21 @@ def test_a_release_is_read_by_its_number_and_by_its_channel(releases):
     ("days", "numbers"),
     [
         pytest.param(day(1), {1}, id="a date"),
-        pytest.param([datetime.combine(day(1), time(12))], {1}, id="a time of a date, such as pandas has"),
-        pytest.param(f"{day(0)},{day(2)}..{day(9)}", {0, 2}, id="as typed, with a gap, and days that the release has not"),
+        pytest.param(
+            [datetime.combine(day(1), time(12))], {1}, id="a time of a date, such as pandas has"
+        ),
+        pytest.param(
+            f"{day(0)},{day(2)}..{day(9)}",
+            {0, 2},
+            id="as typed, with a gap, and days that the release has not",
+        ),
         pytest.param([day(2), str(day(0)), day(2)], {0, 2}, id="several, in any order, one twice"),
         pytest.param([], set(), id="none"),
         pytest.param(
-            "2001-01-01", set(), id="a day outside", marks=pytest.mark.filterwarnings("ignore:Version 0 of staging/o,")
+            "2001-01-01",
+            set(),
+            id="a day outside",
+            marks=pytest.mark.filterwarnings("ignore:Version 0 of staging/o,"),
         ),
     ],
 )
@@ -64,14 +96,16 @@ def test_exactly_the_days_are_read(releases, days, numbers):
     assert dataset.count_rows() == 2 * len(numbers)
 
 
-@pytest.mark.parametrize("days", ["2001-01-01", [day(3), day(9)]], ids=["a day before", "days after"])
+@pytest.mark.parametrize(
+    "days", ["2001-01-01", [day(3), day(9)]], ids=["a day before", "days after"]
+)
 def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, days):
     with pytest.warns(UserWarning, match="^Version 0") as warned:
         dataset = read(RELEASED_TABLE, days=days)
     assert rows(dataset) == []
     assert [str(each.message) for each in warned] == [
-        f"Version 0 of staging/o, which release 1 has as staging/o, has rows of {day(0)} to {day(2)}, and of none of the days "
-        "that were named. No rows are read."
+        f"Version 0 of staging/o, which release 1 has as staging/o, has rows of {day(0)} to"
+        f" {day(2)}, and of none of the days that were named. No rows are read."
     ]
 
 
@@ -81,21 +115,33 @@ def test_pandas_and_duckdb_read_the_same_rows_and_duckdb_filters_them(releases):
     by_pandas = sorted(zip(frame[RELEASED_COLUMN], frame["n"], strict=True))
     with duckdb.connect() as database:
         database.register("released", dataset)
-        by_duckdb = sorted(database.execute(f"SELECT {RELEASED_COLUMN}, n FROM released").fetchall())
-        second = database.execute(f"SELECT n FROM released WHERE {RELEASED_COLUMN} = '{day(1)}' ORDER BY n").fetchall()
+        by_duckdb = sorted(
+            database.execute(f"SELECT {RELEASED_COLUMN}, n FROM released").fetchall()
+        )
+        second = database.execute(
+            f"SELECT n FROM released WHERE {RELEASED_COLUMN} = '{day(1)}' ORDER BY n"
+        ).fetchall()
     assert by_pandas == by_duckdb == FIRST[2:]
     assert second == [("1a",), ("1b",)]
 
 
 def test_spark_reads_the_same_rows(releases, spark):
     for number, expected in ((1, FIRST), (2, SECOND)):
-        assert sorted(tuple(row) for row in read(RELEASED_TABLE, release=number, spark=spark).collect()) == expected
+        assert (
+            sorted(
+                tuple(row) for row in read(RELEASED_TABLE, release=number, spark=spark).collect()
+            )
+            == expected
+        )
     frame = read(RELEASED_TABLE, days=[day(0), day(2)], spark=spark)
-    assert sorted(tuple(row) for row in frame.collect()) == [row for row in FIRST if row[0] != day(1)]
+    assert sorted(tuple(row) for row in frame.collect()) == [
+        row for row in FIRST if row[0] != day(1)
+    ]
 
 
 def test_a_reader_keeps_the_release_that_it_opened(releases, tmp_path):
-    dataset, opened = read(RELEASED_TABLE), open_release()
+    dataset = read(RELEASED_TABLE)
+    opened = open_release()
     for version in range(2, 5):
         write_rows(tmp_path, {day(n): [f"version {version}"] for n in range(4)})
         add_release(releases, version)
@@ -105,7 +151,9 @@ def test_a_reader_keeps_the_release_that_it_opened(releases, tmp_path):
 
 def test_readers_see_both_tables_of_one_release_and_never_go_backwards(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
-    both, releases, last = (RELEASED_TABLE, "features/p"), Releases(str(tmp_path)), 25
+    both = (RELEASED_TABLE, "features/p")
+    releases = Releases(str(tmp_path))
+    last = 25
 
     def publish(number: int) -> None:
         for name in both:
@@ -118,8 +166,12 @@ def test_readers_see_both_tables_of_one_release_and_never_go_backwards(tmp_path,
         while not seen or seen[-1][0] < last:
             add_release = open_release()
             table_versions = [read(name, release=add_release).to_table() for name in both]
-            numbers = tuple(n for table in table_versions for n in table["n"].to_pylist() if n != "new")
-            seen.append((add_release.number, numbers, tuple(table.num_rows for table in table_versions)))
+            numbers = tuple(
+                n for table in table_versions for n in table["n"].to_pylist() if n != "new"
+            )
+            seen.append(
+                (add_release.number, numbers, tuple(table.num_rows for table in table_versions))
+            )
         return seen
 
     publish(1)
@@ -135,19 +187,34 @@ def test_readers_see_both_tables_of_one_release_and_never_go_backwards(tmp_path,
 
 
 def test_a_table_may_be_read_from_where_the_release_has_it(releases):
-    releases.add(releases.newest(), {"staging/p": TableVersion(RELEASED_TABLE, 0)}, kind="switch", who="", reason="")
+    releases.add(
+        releases.newest(),
+        {"staging/p": TableVersion(RELEASED_TABLE, 0)},
+        kind="switch",
+        who="",
+        reason="",
+    )
     assert rows(read("staging/p")) == FIRST
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        pytest.param({"release": 9}, "There is no release 9; the newest is 2", id="no such release"),
-        pytest.param({"release": "stable"}, "'stable' is not the number of a release. Nothing was read.", id="no number"),
-        pytest.param({"channel": "beta"}, "The channels are stable, candidate", id="no such channel"),
+        pytest.param(
+            {"release": 9}, "There is no release 9; the newest is 2", id="no such release"
+        ),
+        pytest.param(
+            {"release": "stable"},
+            "'stable' is not the number of a release. Nothing was read.",
+            id="no number",
+        ),
+        pytest.param(
+            {"channel": "beta"}, "The channels are stable, candidate", id="no such channel"
+        ),
         pytest.param(
             {"table": "staging/p"},
-            r"Release 1 has no table staging/p\..* Its tables are staging/o.*`backfill status` says what keeps",
+            r"Release 1 has no table staging/p\..* Its tables are staging/o.*`backfill status` says"
+            r" what keeps",
             id="no such table",
         ),
         pytest.param({"days": "monday"}, "'monday' is not a day", id="no day"),
@@ -166,7 +233,9 @@ def test_without_any_release_it_is_said_how_to_make_one(tmp_path, monkeypatch):
 
 
 def test_a_vacuumed_version_is_said_and_other_releases_and_days_are_read(releases, tmp_path):
-    DeltaTable(str(tmp_path / RELEASED_TABLE)).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    DeltaTable(str(tmp_path / RELEASED_TABLE)).vacuum(
+        0, enforce_retention_duration=False, dry_run=False
+    )
     message = (
         f"Version 0 of {RELEASED_TABLE}, which release 1 has as {RELEASED_TABLE}, cannot be "
         "read any more. 1 of its data files are not in"
@@ -184,7 +253,9 @@ def test_a_log_that_is_gone_is_said_and_other_releases_are_read(releases, tmp_pa
     for path in sorted(log.iterdir()):
         if all_of_it or path.name == f"{0:020}.json":
             path.unlink()
-    with pytest.raises(TableUnreadable, match=r"release 1 has .* cannot be read any more.*see `backfill releases`"):
+    with pytest.raises(
+        TableUnreadable, match=r"release 1 has .* cannot be read any more.*see `backfill releases`"
+    ):
         read(RELEASED_TABLE, release=1)
     if not all_of_it:
         assert rows(read(RELEASED_TABLE, release=2)) == SECOND
@@ -192,10 +263,16 @@ def test_a_log_that_is_gone_is_said_and_other_releases_are_read(releases, tmp_pa
 
 def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spark):
     folder = tmp_path / RELEASED_TABLE
-    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(
+        f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE n = '0a'")
     add_release(releases, DeltaTable(str(folder)).version())
-    with pytest.raises(TableUnreadable, match=r"deletionVectors.*Nothing was read. Read it with a Spark session"):
+    with pytest.raises(
+        TableUnreadable, match=r"deletionVectors.*Nothing was read. Read it with a Spark session"
+    ):
         read(RELEASED_TABLE, days=day(0))
-    assert [tuple(row) for row in read(RELEASED_TABLE, days=day(0), spark=spark).collect()] == [(day(0), "0b")]
+    assert [tuple(row) for row in read(RELEASED_TABLE, days=day(0), spark=spark).collect()] == [
+        (day(0), "0b")
+    ]
     assert rows(read(RELEASED_TABLE, release=1)) == FIRST

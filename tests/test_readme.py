@@ -33,4 +33,6 @@ def test_every_promise_names_its_tests():
 
 def test_every_guide_is_linked():
     guides = (PROJECT / "backfill_assets" / "guide").glob("*.md")
-    assert {path.name for path in guides} <= set(re.findall(r"\(backfill_assets/guide/([\w-]+\.md)\)", README.text))
+    assert {path.name for path in guides} <= set(
+        re.findall(r"\(backfill_assets/guide/([\w-]+\.md)\)", README.text)
+    )

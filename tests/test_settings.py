@@ -1,8 +1,7 @@
 import pytest
 
 from backfill_assets.errors import SettingsError
-from backfill_assets.setting_examples import EXAMPLES
-from backfill_assets.settings import Settings, read_settings
+from backfill_assets.settings import EXAMPLES, Settings, read_settings
 
 
 @pytest.mark.parametrize(
@@ -10,42 +9,46 @@ from backfill_assets.settings import Settings, read_settings
     [
         pytest.param(
             {"days_per_run": "many"},
-            "BACKFILL_DAYS_PER_RUN='many' is not allowed: Input should be a valid integer, unable to parse string as an "
-            "integer, for example 100. Nothing was done.",
+            "BACKFILL_DAYS_PER_RUN='many' is not allowed: Input should be a valid integer, unable"
+            " to parse string as an integer, for example 100. Nothing was done.",
             id="a number that is none",
         ),
         pytest.param(
             {"first_day": "2019-10-01", "last_day": "2019-09-01"},
-            "BACKFILL_LAST_DAY 2019-09-01 is before BACKFILL_FIRST_DAY 2019-10-01. Nothing was done.",
+            "BACKFILL_LAST_DAY 2019-09-01 is before BACKFILL_FIRST_DAY 2019-10-01. Nothing was"
+            " done.",
             id="a calendar that ends before it begins",
         ),
         pytest.param(
             {"spark_master": "local[2]", "spark_remote": "sc://host:1"},
-            "BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one. Nothing was done.",
+            "BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one. Nothing"
+            " was done.",
             id="a driver of its own and a server's",
         ),
         pytest.param(
             {"spark_remote": "host:15002"},
-            "BACKFILL_SPARK_REMOTE is not allowed: String should match pattern '^sc://.+', for example "
-            "sc://host:15002. Nothing was done.",
+            "BACKFILL_SPARK_REMOTE is not allowed: String should match pattern '^sc://.+', for"
+            " example sc://host:15002. Nothing was done.",
             id="a server without its scheme",
         ),
         pytest.param(
             {"spark_remote": "sc://host:15002/;use_ssl=true;token=secret"},
-            "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out. A token is set by "
-            "SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was done.",
+            "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out. A"
+            " token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was done.",
             id="a token where it would be shown",
         ),
         pytest.param(
             {"spark_remote": "sc://ada:secret@host:15002/;use_ssl=true;Token=secret"},
-            "BACKFILL_SPARK_REMOTE has a user, a token, which logs and errors would show: take it out. A token is set by "
-            "SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was done.",
+            "BACKFILL_SPARK_REMOTE has a user, a token, which logs and errors would show: take it"
+            " out. A token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was done.",
             id="a password where it would be shown",
         ),
         pytest.param(
             {"spark_jars": "/nowhere/delta.jar"},
-            "BACKFILL_SPARK_JARS='/nowhere/delta.jar' is not allowed: no such file: /nowhere/delta.jar, for example "
-            "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar. Nothing was done.",
+            "BACKFILL_SPARK_JARS='/nowhere/delta.jar' is not allowed: no such file:"
+            " /nowhere/delta.jar, for example"
+            " /jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar. Nothing was"
+            " done.",
             id="a jar that is not there",
         ),
     ],
@@ -62,7 +65,9 @@ def test_a_misspelt_setting_is_refused_with_the_one_that_is_meant(where, tmp_pat
         (tmp_path / ".env").write_text("BACKFILL_FISRT_DAY=2019-08-15\nOTHER=1\n")
     else:
         monkeypatch.setenv("BACKFILL_FISRT_DAY", "2019-08-15")
-    refused = "^BACKFILL_FISRT_DAY is not a setting. Nothing was done. Did you mean BACKFILL_FIRST_DAY"
+    refused = (
+        "^BACKFILL_FISRT_DAY is not a setting. Nothing was done. Did you mean BACKFILL_FIRST_DAY"
+    )
     with pytest.raises(SettingsError, match=refused):
         read_settings(tmp_path)
 
@@ -78,17 +83,24 @@ def test_places_are_absolute_paths_without_dots_wherever_a_command_is_typed(tmp_
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "pyproject.toml").write_text('[tool.backfill]\nproject = "shop"\n')
     (tmp_path / "project" / "below").mkdir()
-    found = read_settings(tmp_path / "project" / "below", home="./home", lake="../x/../lake", landing="../deliveries/")
+    found = read_settings(
+        tmp_path / "project" / "below", home="./home", lake="../x/../lake", landing="../deliveries/"
+    )
     assert (found.home, found.lake, found.landing) == (
         tmp_path / "project" / "home", str(tmp_path / "lake"), str(tmp_path / "deliveries"),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "letters"), [("lake{1}", "{ }"), ("la\tke", r"'\t'"), ("a[b]%20", "%20 [ ]"), ("a\\b", "\\")])
+@pytest.mark.parametrize(
+    ("name", "letters"),
+    [("lake{1}", "{ }"), ("la\tke", r"'\t'"), ("a[b]%20", "%20 [ ]"), ("a\\b", "\\")],
+)
 def test_a_lake_that_spark_could_not_read_is_refused(tmp_path, name, letters):
     with pytest.raises(SettingsError) as refused:
         read_settings(lake=str(tmp_path / name))
-    assert f"Delta tables cannot be opened in a folder with {letters} in its path" in str(refused.value)
+    assert f"Delta tables cannot be opened in a folder with {letters} in its path" in str(
+        refused.value
+    )
 
 
 def test_a_lake_and_a_landing_area_may_be_in_an_object_store():
@@ -99,24 +111,62 @@ def test_a_lake_and_a_landing_area_may_be_in_an_object_store():
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        pytest.param({"first_day": "in august"}, "BACKFILL_FIRST_DAY='in august'", id="the first day"),
-        pytest.param({"last_day": "2019-13-01"}, "BACKFILL_LAST_DAY='2019-13-01'", id="the last day"),
-        pytest.param({"project": "shop/tables.py"}, "BACKFILL_PROJECT='shop/tables.py'", id="the project"),
+        pytest.param(
+            {"first_day": "in august"}, "BACKFILL_FIRST_DAY='in august'", id="the first day"
+        ),
+        pytest.param(
+            {"last_day": "2019-13-01"}, "BACKFILL_LAST_DAY='2019-13-01'", id="the last day"
+        ),
+        pytest.param(
+            {"project": "shop/tables.py"}, "BACKFILL_PROJECT='shop/tables.py'", id="the project"
+        ),
         pytest.param({"days_per_run": 0}, "BACKFILL_DAYS_PER_RUN=0", id="the days of a run"),
         pytest.param({"spark_remote": "local[2]"}, "BACKFILL_SPARK_REMOTE", id="the engine"),
         pytest.param({"spark_jars": "/none.jar"}, "BACKFILL_SPARK_JARS='/none.jar'", id="the jars"),
-        pytest.param({"spark_conf": "memory=4g"}, "BACKFILL_SPARK_CONF", id="Spark's configuration"),
-        pytest.param({"dagster_url": "dagster:3000"}, "BACKFILL_DAGSTER_URL", id="the webserver"),
-        pytest.param({"allowed_hosts": "http://proxy/"}, "BACKFILL_ALLOWED_HOSTS", id="a host with its scheme"),
-        pytest.param({"service_urls": {"weather": "proxy/v1"}}, "BACKFILL_SERVICE_URLS", id="a service without its scheme"),
-        pytest.param({"nightly_cron": "at night"}, "BACKFILL_NIGHTLY_CRON='at night'", id="the hour of the nightly run"),
-        pytest.param({"nightly_cron": "a b c d e"}, "BACKFILL_NIGHTLY_CRON='a b c d e'", id="words that are no time"),
-        pytest.param({"nightly_cron": "*/0 * * * *"}, "BACKFILL_NIGHTLY_CRON='*/0 * * * *'", id="every no minutes"),
         pytest.param(
-            {"nightly_cron": "0 0 0 * *"}, "BACKFILL_NIGHTLY_CRON='0 0 0 * *'", id="a day of the month that there is not"
+            {"spark_conf": "memory=4g"}, "BACKFILL_SPARK_CONF", id="Spark's configuration"
         ),
-        pytest.param({"nightly_cron": "0 5 30 feb *"}, "BACKFILL_NIGHTLY_CRON='0 5 30 feb *'", id="a day that never comes"),
-        pytest.param({"nightly_cron": "0 5 31 4,6 *"}, "BACKFILL_NIGHTLY_CRON='0 5 31 4,6 *'", id="in none of two months"),
+        pytest.param({"dagster_url": "dagster:3000"}, "BACKFILL_DAGSTER_URL", id="the webserver"),
+        pytest.param(
+            {"allowed_hosts": "http://proxy/"},
+            "BACKFILL_ALLOWED_HOSTS",
+            id="a host with its scheme",
+        ),
+        pytest.param(
+            {"service_urls": {"weather": "proxy/v1"}},
+            "BACKFILL_SERVICE_URLS",
+            id="a service without its scheme",
+        ),
+        pytest.param(
+            {"nightly_cron": "at night"},
+            "BACKFILL_NIGHTLY_CRON='at night'",
+            id="the hour of the nightly run",
+        ),
+        pytest.param(
+            {"nightly_cron": "a b c d e"},
+            "BACKFILL_NIGHTLY_CRON='a b c d e'",
+            id="words that are no time",
+        ),
+        pytest.param(
+            {"nightly_cron": "*/0 * * * *"},
+            "BACKFILL_NIGHTLY_CRON='*/0 * * * *'",
+            id="every no minutes",
+        ),
+        pytest.param(
+            {"nightly_cron": "0 0 0 * *"},
+            "BACKFILL_NIGHTLY_CRON='0 0 0 * *'",
+            id="a day of the month that there is not",
+        ),
+        pytest.param(
+            {"nightly_cron": "0 5 30 feb *"},
+            "BACKFILL_NIGHTLY_CRON='0 5 30 feb *'",
+            id="a day that never comes",
+        ),
+        pytest.param(
+            {"nightly_cron": "0 5 31 4,6 *"},
+            "BACKFILL_NIGHTLY_CRON='0 5 31 4,6 *'",
+            id="in none of two months",
+        ),
     ],
 )
 def test_every_setting_that_can_be_wrong_says_so_with_an_example(given, named):
@@ -127,14 +177,19 @@ def test_every_setting_that_can_be_wrong_says_so_with_an_example(given, named):
     assert f", for example {EXAMPLES[name]}. Nothing was done." in str(refused.value)
 
 
-@pytest.mark.parametrize("cron", ["0 5 29 2 *", "0 5 31 4,5 *", "0 5 31 2 mon", "0 5 1,31 2 *", "0 5 */2 2 *", "0 5 31 2-3 *"])
+@pytest.mark.parametrize(
+    "cron",
+    ["0 5 29 2 *", "0 5 31 4,5 *", "0 5 31 2 mon", "0 5 1,31 2 *", "0 5 */2 2 *", "0 5 31 2-3 *"],
+)
 def test_a_schedule_that_starts_some_day_is_taken(cron):
     assert read_settings(nightly_cron=cron).nightly_cron == cron
 
 
 @pytest.mark.parametrize("price", ["inf", "nan", "-1"])
 def test_a_price_is_a_number_of_which_there_may_be_a_sum(price):
-    with pytest.raises(SettingsError, match=r"BACKFILL_PRICE_PER_HOUR=.* is not allowed: .* Nothing was done"):
+    with pytest.raises(
+        SettingsError, match=r"BACKFILL_PRICE_PER_HOUR=.* is not allowed: .* Nothing was done"
+    ):
         read_settings(price_per_hour=price)
 
 
@@ -146,13 +201,17 @@ def test_a_price_is_a_number_of_which_there_may_be_a_sum(price):
         pytest.param('BACKFILL_LAKE="lake', 2, id="a quote that does not end"),
     ],
 )
-def test_a_line_of_env_that_sets_nothing_is_refused_and_its_text_is_not_shown(tmp_path, line, number):
+def test_a_line_of_env_that_sets_nothing_is_refused_and_its_text_is_not_shown(
+    tmp_path, line, number
+):
     """It would be passed over, and the command would work on the folder's own lake."""
     (tmp_path / "pyproject.toml").write_text("[tool.backfill]\n")
     (tmp_path / ".env").write_text(f"# the shop\n{line}\nBACKFILL_DAYS_PER_RUN=3\n")
     with pytest.raises(SettingsError) as refused:
         read_settings(tmp_path)
-    said = f"Line {number} of {tmp_path / '.env'} sets nothing. Nothing was done. Write NAME=value; "
+    said = (
+        f"Line {number} of {tmp_path / '.env'} sets nothing. Nothing was done. Write NAME=value; "
+    )
     assert str(refused.value).startswith(said)
     assert line not in str(refused.value)
 
@@ -162,14 +221,20 @@ def test_what_the_environment_says_is_refused_in_the_same_words(monkeypatch):
     example = EXAMPLES["spark_conf"]
     with pytest.raises(SettingsError) as refused:
         read_settings()
-    assert str(refused.value) == (
-        f"BACKFILL_SPARK_CONF is not allowed: it is not JSON, for example {example}. Nothing was done."
+    assert (
+        str(refused.value)
+        == f"BACKFILL_SPARK_CONF is not allowed: it is not JSON, for example {example}. Nothing was"
+        " done."
     )
 
 
 def test_hosts_are_named_with_or_without_a_port():
     named = "dagster.example.com, 10.0.0.5:8080, [fd00::1]:80"
-    assert read_settings(allowed_hosts=named).allowed_hosts == ("dagster.example.com", "10.0.0.5:8080", "[fd00::1]:80")
+    assert read_settings(allowed_hosts=named).allowed_hosts == (
+        "dagster.example.com",
+        "10.0.0.5:8080",
+        "[fd00::1]:80",
+    )
 
 
 def test_every_setting_has_an_example():
@@ -179,20 +244,42 @@ def test_every_setting_has_an_example():
 @pytest.mark.parametrize(
     "given",
     [
-        pytest.param({"dagster_url": "ada:S3CRET@dagster:3000"}, id="a webserver without its scheme"),
+        pytest.param(
+            {"dagster_url": "ada:S3CRET@dagster:3000"}, id="a webserver without its scheme"
+        ),
         pytest.param({"dagster_url": "http://ada:S3#CRET@dagster:3000"}, id="a password with #"),
-        pytest.param({"dagster_url": "http://ada:S3CRET/x@dagster:3000"}, id="a password with a slash"),
+        pytest.param(
+            {"dagster_url": "http://ada:S3CRET/x@dagster:3000"}, id="a password with a slash"
+        ),
         pytest.param({"dagster_url": "http://ada:S3CRET@dagster:99999"}, id="a port that is none"),
-        pytest.param({"spark_remote": "host:15002/;token=S3CRET"}, id="an engine without its scheme"),
-        pytest.param({"spark_conf": {"spark.hadoop.fs.s3a": {"secret.key": "S3CRET"}}}, id="nested Spark settings"),
-        pytest.param({"spark_conf": "spark.hadoop.fs.s3a.secret.key=S3CRET"}, id="Spark settings that are no JSON"),
-        pytest.param({"service_urls": {"weather": "weather.example.com?apikey=S3CRET"}}, id="a service with its key"),
-        pytest.param({"service_urls": "weather=https://example.com?apikey=S3CRET"}, id="services that are no JSON"),
+        pytest.param(
+            {"spark_remote": "host:15002/;token=S3CRET"}, id="an engine without its scheme"
+        ),
+        pytest.param(
+            {"spark_conf": {"spark.hadoop.fs.s3a": {"secret.key": "S3CRET"}}},
+            id="nested Spark settings",
+        ),
+        pytest.param(
+            {"spark_conf": "spark.hadoop.fs.s3a.secret.key=S3CRET"},
+            id="Spark settings that are no JSON",
+        ),
+        pytest.param(
+            {"service_urls": {"weather": "weather.example.com?apikey=S3CRET"}},
+            id="a service with its key",
+        ),
+        pytest.param(
+            {"service_urls": "weather=https://example.com?apikey=S3CRET"},
+            id="services that are no JSON",
+        ),
         pytest.param({"allowed_hosts": "https://ada:S3CRET@proxy"}, id="a host with a password"),
         pytest.param({"lake": "s3://AKIA:S3CRET@bucket/lake"}, id="a lake with a key"),
-        pytest.param({"landing": "s3://AKIA:S3CRET@bucket/landing"}, id="a landing area with a key"),
+        pytest.param(
+            {"landing": "s3://AKIA:S3CRET@bucket/landing"}, id="a landing area with a key"
+        ),
         pytest.param({"lake": "file:///S3CRET/lake"}, id="a lake in a folder, by an address"),
-        pytest.param({"landing": "hdfs://S3CRET/landing"}, id="a landing area in a store that is not read"),
+        pytest.param(
+            {"landing": "hdfs://S3CRET/landing"}, id="a landing area in a store that is not read"
+        ),
     ],
 )
 def test_a_value_that_may_be_secret_is_refused_without_being_shown(given):

@@ -17,60 +17,59 @@ LONGEST = 600
 # Files that may be longer, each with the reason.
 LONGER: dict[str, str] = {}
 
-# What each package, or module beside them, may import; `errors`, `calendar` and `named` are open to all. Dagster and Spark are
-# listed like packages. The root, `backfill_assets/__init__.py`, only forwards names, and is left out.
+# What each package, or module beside them, may import; `errors` and `calendar` are open to
+# all. Dagster and Spark are listed like packages. The root, `backfill_assets/__init__.py`, only
+# forwards names, and is left out.
 ARROWS = {
     "errors": "",
     "calendar": "",
-    "pyproject": "",
-    "setting_examples": "",
-    "named": "",
-    "nearest": "",
-    "setting_names": "nearest setting_examples",
-    "settings": "pyproject setting_names",
+    "settings": "setting_names",
     "quality": "spark",
     "sources": "lake spark",
-    "lake": "setting_names settings spark",
-    "tables": "nearest quality setting_names sources",
+    "lake": "settings spark",
+    "tables": "quality settings sources",
     "point_in_time": "quality tables spark",
     "models": "lake point_in_time quality reading tables spark",
     "datasets": "models point_in_time quality sources tables root spark",
     "project": "tables",
     "reading": "lake settings tables spark",
-    "workspace": "lake project pyproject settings sources tables",
+    "workspace": "lake project settings sources tables",
     "step": "lake point_in_time quality sources tables workspace spark",
-    "plan": "lake nearest step tables workspace",
-    "publish": "lake nearest plan tables workspace",
+    "plan": "lake step tables workspace",
+    "publish": "lake plan tables workspace",
     "diff": "lake plan tables workspace",
     "reproduce": "diff lake quality sources step tables workspace spark",
     "verify": "diff lake plan publish quality tables workspace",
     "dagster_client": "",
     "rebuild": "dagster_client lake plan reconcile workspace",
     "reconcile": "dagster_client lake tables",
-    "servers": "dagster_client lake pyproject settings",
+    "servers": "dagster_client lake settings",
     "orchestration": (
-        "dagster_client diff lake plan publish rebuild reconcile reproduce servers setting_names settings step tables verify "
-        "workspace dagster spark"
+        "dagster_client diff lake plan publish rebuild reconcile reproduce servers"
+        " settings step tables verify workspace dagster spark"
     ),
-    "code_location": "orchestration workspace dagster",
     "cli": (
-        "dagster_client datasets diff lake nearest plan publish pyproject rebuild reconcile reproduce servers setting_names "
-        "settings step verify workspace"
+        "dagster_client datasets diff lake plan publish rebuild reconcile"
+        " reproduce servers settings step verify workspace"
     ),
 }
 SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile")
-OPEN_TO_ALL = {"errors", "calendar", "named"}
+OPEN_TO_ALL = {"errors", "calendar"}
 IS_TEST = re.compile(r"^tests\.(.*\.)?test_")
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True
+    ).stdout
     return [PROJECT / name for name in listed.splitlines() if (PROJECT / name).is_file()]
 
 
 def package_of(path: Path) -> str:
-    """The package below the root that a file belongs to; a module beside the packages by its own name."""
+    """The package below the root that a file belongs to; a module beside the packages by its own
+    name.
+    """
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py").replace("__init__", "root")
 
 
@@ -79,7 +78,11 @@ def imported_modules(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in ("backfill_assets", "tests"):
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.partition(".")[0] in ("backfill_assets", "tests")
+        ):
             # A name of a package may be one of its modules.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -106,7 +109,11 @@ def test_a_package_imports_only_what_its_arrows_allow(package):
     allowed = {package, *OPEN_TO_ALL, *ARROWS[package].split()}
     files = [path for path in PACKAGE.rglob("*.py") if package_of(path) == package]
     assert files, f"{package} has no file: take it out of the table"
-    wrong = {str(path.relative_to(PACKAGE)): names for path in files if (names := set(imports_of(path)) - allowed)}
+    wrong = {
+        str(path.relative_to(PACKAGE)): names
+        for path in files
+        if (names := set(imports_of(path)) - allowed)
+    }
     assert wrong == {}
 
 
@@ -123,7 +130,7 @@ def test_every_package_has_its_arrows_and_they_make_no_circle():
             id="the root loads nothing until a name of it is used",
         ),
         pytest.param(
-            ["backfill_assets.cli.app", "backfill_assets.cli.reproduce"], {"dagster", "pyspark"},
+            ["backfill_assets.cli.app", "backfill_assets.cli.audit"], {"dagster", "pyspark"},
             id="the command line loads no Dagster, no Spark",
         ),
         pytest.param(
@@ -133,7 +140,7 @@ def test_every_package_has_its_arrows_and_they_make_no_circle():
             id="plans and rebuilds load neither Dagster nor Spark nor a dataset",
         ),
         pytest.param(
-            [f"backfill_assets.{name}" for name in ("lake.ledger", "lake.store", "reading", "settings")],
+            [f"backfill_assets.{name}" for name in ("lake.ledger", "lake.lake", "reading", "settings")],
             {"dagster", "pyspark", "backfill_assets.tables"},
             id="the lake's small records and releases are read without Spark",
         ),
@@ -141,19 +148,29 @@ def test_every_package_has_its_arrows_and_they_make_no_circle():
 )  # fmt: skip
 def test_importing_loads_nothing_heavy(modules, absent):
     program = f"import sys, {', '.join(modules)}\nprint(*sorted({absent!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
 def run_at_import(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every node that is evaluated when a module is imported: all but bodies of functions and `if __name__ == '__main__'`."""
+    """Every node that is evaluated when a module is imported: all but bodies of functions and `if
+    __name__ == '__main__'`.
+    """
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
         yield node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            pending += [*node.decorator_list, *node.args.defaults, *(default for default in node.args.kw_defaults if default)]
-        elif not isinstance(node, ast.Lambda) and not (isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)):
+            pending += [
+                *node.decorator_list,
+                *node.args.defaults,
+                *(default for default in node.args.kw_defaults if default),
+            ]
+        elif not isinstance(node, ast.Lambda) and not (
+            isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+        ):
             pending += ast.iter_child_nodes(node)
 
 
@@ -188,14 +205,19 @@ def test_no_test_module_imports_another():
     """What tests share is in `tests/worlds`."""
     modules = {path: imported_modules(path) for path in (PROJECT / "tests").rglob("*.py")}
     wrong = {
-        str(path.relative_to(PROJECT)): names for path, of in modules.items() if (names := set(filter(IS_TEST.search, of)))
+        str(path.relative_to(PROJECT)): names
+        for path, of in modules.items()
+        if (names := set(filter(IS_TEST.search, of)))
     }
     assert wrong == {}
 
 
 def test_every_job_is_executed_by_a_test_of_its_own():
     jobs = {path.name for path in (PACKAGE / "orchestration").glob("*_job.py")}
-    tested = {path.name.removeprefix("test_") for path in (PROJECT / "tests" / "orchestration").glob("test_*_job.py")}
+    tested = {
+        path.name.removeprefix("test_")
+        for path in (PROJECT / "tests" / "orchestration").glob("test_*_job.py")
+    }
     assert jobs
     assert jobs <= tested
 
@@ -211,7 +233,11 @@ def test_nothing_tracked_names_a_registry_or_a_path_of_one_machine():
     )
     me = Path(__file__).resolve()
     text = [path for path in tracked() if path.suffix not in (".gz", ".png") and path != me]
-    assert {str(path.relative_to(PROJECT)): m.group() for path in text if (m := wrong.search(path.read_text()))} == {}
+    assert {
+        str(path.relative_to(PROJECT)): m.group()
+        for path in text
+        if (m := wrong.search(path.read_text()))
+    } == {}
 
 
 @pytest.mark.tools
@@ -224,5 +250,7 @@ def test_nothing_tracked_names_a_registry_or_a_path_of_one_machine():
     ],
 )
 def test_the_tools_report_nothing(command):
-    done = subprocess.run([sys.executable, "-m", *command], cwd=PROJECT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,7 @@
 """The one place that says with which code a command ends.
 
-0 everything done, 1 partly done, 2 wrong usage, 3 a service is missing or nothing could be launched, 4 stopped by a budget,
-the canary or a guard.
+0 everything done, 1 partly done, 2 wrong usage, 3 a service is missing or nothing could be
+launched, 4 stopped by a budget, the canary or a guard.
 """
 
 import json
@@ -13,13 +13,24 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from backfill_assets.cli.plain_text import plain
+from backfill_assets.cli.terminal import plain
 from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError
 
-DONE, PARTIAL, WRONG_USAGE, UNAVAILABLE, STOPPED = 0, 1, 2, 3, 4
+DONE = 0
+PARTIAL = 1
+WRONG_USAGE = 2
+UNAVAILABLE = 3
+STOPPED = 4
 
-# How a command's work on a plan ended. A refused one has launched something before; else the refusal itself is the error.
-OF_ENDING = {"done": DONE, "partial": PARTIAL, "cancelled": PARTIAL, "refused": PARTIAL, "stopped": STOPPED}
+# How a command's work on a plan ended. A refused one has launched something before; else the
+# refusal itself is the error.
+OF_ENDING = {
+    "done": DONE,
+    "partial": PARTIAL,
+    "cancelled": PARTIAL,
+    "refused": PARTIAL,
+    "stopped": STOPPED,
+}
 
 
 def of_error(error: BackfillError) -> int:
@@ -40,26 +51,36 @@ def exit_on_error() -> Iterator[None]:
     except BrokenPipeError:  # what reads the output has seen enough
         sys.exit(DONE)
     except OSError as error:
-        from backfill_assets.lake.delta_table import one_line  # loads its library, which help does without
+        from backfill_assets.lake.delta import (
+            one_line,  # loads its library, which help does without
+        )
 
         # A store's has no number; its causes follow in lines of their own.
-        said = f"{error.strerror}{f': {error.filename}' if error.filename else ''}" if error.strerror else one_line(error)
+        said = (
+            f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
+            if error.strerror
+            else one_line(error)
+        )
         _end(
-            f"{said}. What was done before stays. Make room, correct the permissions, or set BACKFILL_HOME or BACKFILL_LAKE to "
-            "another place; see `backfill doctor`.",
+            f"{said}. What was done before stays. Make room, correct the permissions, or set"
+            " BACKFILL_HOME or BACKFILL_LAKE to another place; see `backfill doctor`.",
             UNAVAILABLE,
         )
 
 
 def run(app: typer.Typer) -> NoReturn:
-    """Do what was typed. What is wrong with the arguments is said in Typer's box, or as JSON, as all errors are."""
+    """Do what was typed. What is wrong with the arguments is said in Typer's box, or as JSON, as
+    all errors are.
+    """
     if not _wants_json():
         app()
     try:
         sys.exit(app(standalone_mode=False))
     except TyperException as error:
         said = error.format_message().rstrip(".")
-        raise UsageError(f"{said}. Nothing was done. `-h` after a command shows its options.") from None
+        raise UsageError(
+            f"{said}. Nothing was done. `-h` after a command shows its options."
+        ) from None
     except typer.Abort:
         sys.exit(PARTIAL)
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from backfill_assets.errors import UsageError
-from backfill_assets.nearest import did_you_mean
+from backfill_assets.errors import UsageError, did_you_mean
 
 GUIDES = Path(__file__).resolve().parents[1] / "guide"
 app = typer.Typer()
@@ -15,7 +14,12 @@ app = typer.Typer()
 
 @app.command()
 def guide(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The guide to print. Without one, the topics are listed.")] = "",
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="The guide to print. Without one, the topics are listed."
+        ),
+    ] = "",
 ) -> None:
     """Read a guide. Without a topic, list the topics."""
     topics = sorted(path.stem for path in GUIDES.glob("*.md"))
@@ -25,7 +29,8 @@ def guide(
         show(read_guide(topic))
     else:
         raise UsageError(
-            f"There is no guide {topic}. Nothing was done.{did_you_mean(topic, topics)} `backfill guide` lists the topics."
+            f"There is no guide {topic}. Nothing was done.{did_you_mean(topic, topics)} `backfill"
+            " guide` lists the topics."
         )
 
 
@@ -48,7 +53,7 @@ def list_topics(topics: list[str]) -> None:
 
 def show(text: str) -> None:
     """Print Markdown: formatted on a terminal, as it is written through a pipe."""
-    from backfill_assets.cli.rendering import terminal
+    from backfill_assets.cli.terminal import terminal
 
     console = terminal()
     if console.is_terminal and not console.is_dumb_terminal:

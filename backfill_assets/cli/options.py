@@ -17,14 +17,26 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Target = Annotated[str, typer.Option(help=TABLES)]
 PlanId = Annotated[
     str,
-    typer.Argument(metavar="PLAN", help="A plan's id; if not given, the open plan, or else the last one with days left."),
+    typer.Argument(
+        metavar="PLAN",
+        help="A plan's id; if not given, the open plan, or else the last one with days left.",
+    ),
 ]
 
-ShadowId = Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id; if not given, the only one that is in a shadow.")]
+ShadowId = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN", help="A plan's id; if not given, the only one that is in a shadow."
+    ),
+]
 ToPublish = Annotated[
     str,
     typer.Argument(
-        metavar="PLAN", help="A plan's id; if not given, the only one in a shadow, or published to other channels only."
+        metavar="PLAN",
+        help=(
+            "A plan's id; if not given, the only one in a shadow, or published to other channels"
+            " only."
+        ),
     ),
 ]
 
@@ -52,36 +64,48 @@ def with_request(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:
-    """UsageError for a flag that was given without a value, as of a variable that is not set: it would ask for everything."""
+    """UsageError for a flag that was given without a value, as of a variable that is not set: it
+    would ask for everything.
+    """
     if value == "" and (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
-        raise UsageError(f"{flag(name)} has no value. Nothing was planned. Give one, or leave it out.")
+        raise UsageError(
+            f"{flag(name)} has no value. Nothing was planned. Give one, or leave it out."
+        )
 
 
 def _parameter(option: Any) -> inspect.Parameter:
     """One field of a request as typer takes it."""
     metadata: Mapping[str, Any] = option.metadata
-    kind, default = get_type_hints(RebuildRequest)[option.name], default_of(option)
+    kind = get_type_hints(RebuildRequest)[option.name]
+    default = default_of(option)
     if option.default is MISSING:  # a mapping
-        annotation: Any = Annotated[list[str] | None, typer.Option(metavar="K=V", help=metadata["help"])]
+        annotation: Any = Annotated[
+            list[str] | None, typer.Option(metavar="K=V", help=metadata["help"])
+        ]
         default = None
     elif kind is bool:
         annotation = Annotated[bool, typer.Option(flag(option.name), help=metadata["help"])]
     else:
         annotation = Annotated[kind, typer.Option(help=metadata["help"], min=metadata["least"])]
-    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return inspect.Parameter(
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(
-            f"--spark-conf {text} is not a Spark setting. Nothing was started. Type it as spark.sql.shuffle.partitions=8."
+            f"--spark-conf {text} is not a Spark setting. Nothing was started. Type it as"
+            " spark.sql.shuffle.partitions=8."
         )
     return name.strip(), value.strip()
 
 
 def days_in(text: str) -> str:
-    """`text` itself; if it is the name of a file, the days in that file, one a line or separated by commas."""
+    """`text` itself; if it is the name of a file, the days in that file, one a line or separated by
+    commas.
+    """
     try:
         is_file = Path(text).is_file()
     except OSError:  # a list of days can be longer than a file name may be
@@ -91,5 +115,7 @@ def days_in(text: str) -> str:
     try:
         lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise UsageError(f"{text} is not UTF-8. Nothing was planned. Save that list of days as UTF-8 text.") from None
+        raise UsageError(
+            f"{text} is not UTF-8. Nothing was planned. Save that list of days as UTF-8 text."
+        ) from None
     return ",".join(line.strip().rstrip(",") for line in lines if line.strip())

@@ -13,35 +13,63 @@ app = typer.Typer()
 def verify(
     plan_id: ShadowId = "",
     accept: Annotated[
-        list[str] | None, typer.Option(help="A line that needs a decision, by name, or several by a pattern: 'drift raw/*'.")
+        list[str] | None,
+        typer.Option(
+            help="A line that needs a decision, by name, or several by a pattern: 'drift raw/*'."
+        ),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why it is accepted.")] = "",
     json_: Json = False,
 ) -> None:
-    """Fill the checklist of a plan that was built in its shadow; --accept takes a decision on a line of it."""
-    from backfill_assets.cli.verify import run
+    """Fill the checklist of a plan that was built in its shadow; --accept takes a decision on a
+    line of it.
+    """
+    from backfill_assets.cli.publish import run_verify
 
-    raise typer.Exit(run(plan_id, accept or [], reason=reason, as_json=json_))
+    raise typer.Exit(run_verify(plan_id, accept or [], reason=reason, as_json=json_))
 
 
 @app.command()
 def publish(
     plan_id: ToPublish = "",
-    channel: Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")] = "stable",
-    reason: Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")] = "",
+    channel: Annotated[
+        str, typer.Option(help="Whose readers get it: stable, candidate.")
+    ] = "stable",
+    reason: Annotated[
+        str, typer.Option(help="Why; kept in the commits, the ledger, the release.")
+    ] = "",
     allow_breaking: Annotated[
-        bool, typer.Option("--allow-breaking", help="Although columns that live has are gone, or have another type.")
+        bool,
+        typer.Option(
+            "--allow-breaking",
+            help="Although columns that live has are gone, or have another type.",
+        ),
     ] = False,
     with_: Annotated[
         list[str] | None,
-        typer.Option("--with", help="Another plan that these readers may get with it, once for each.", metavar="PLAN"),
+        typer.Option(
+            "--with",
+            help="Another plan that these readers may get with it, once for each.",
+            metavar="PLAN",
+        ),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Publish a plan that was verified in its shadow: its days go live, one commit a table, and then into one release."""
-    from backfill_assets.cli.publish import run
+    """Publish a plan that was verified in its shadow: its days go live, one commit a table, and
+    then into one release.
+    """
+    from backfill_assets.cli.publish import run_publish
 
-    raise typer.Exit(run(plan_id, channel, reason=reason, allow_breaking=allow_breaking, with_plans=with_ or (), as_json=json_))
+    raise typer.Exit(
+        run_publish(
+            plan_id,
+            channel,
+            reason=reason,
+            allow_breaking=allow_breaking,
+            with_plans=with_ or (),
+            as_json=json_,
+        )
+    )
 
 
 @app.command()

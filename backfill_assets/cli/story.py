@@ -23,20 +23,22 @@ from typing import Any
 from rich.console import Console
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.demo import await_closed, usual_port
-from backfill_assets.cli.rendering import terminal
-from backfill_assets.cli.up import interrupted_by_signals, watch
+from backfill_assets.cli.servers import await_closed, interrupted_by_signals, usual_port, watch
+from backfill_assets.cli.terminal import terminal
 from backfill_assets.datasets.case_reports import sample as case_reports
 from backfill_assets.datasets.outages import sample as outages
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.documents import write_whole
+from backfill_assets.lake.storage import write_whole
 from backfill_assets.plan.store import Plans
 from backfill_assets.servers.stack import servers_on
 from backfill_assets.settings import read_settings
 
 STORIES = Path(__file__).with_name("stories")
 # With these settings the story would work on another project, its lake or its servers.
-ELSEWHERE = tuple(f"BACKFILL_{name}" for name in ("PROJECT", "HOME", "LAKE", "LANDING", "FIRST_DAY", "LAST_DAY", "DAGSTER_URL"))
+ELSEWHERE = tuple(
+    f"BACKFILL_{name}"
+    for name in ("PROJECT", "HOME", "LAKE", "LANDING", "FIRST_DAY", "LAST_DAY", "DAGSTER_URL")
+)
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,10 @@ def story_names() -> list[str]:
 def read_story(name: str) -> Story:
     """Read a story from its file. UsageError if there is no story of that name."""
     if name not in story_names():
-        raise UsageError(f"There is no story {name}. Nothing was started. The stories are {', '.join(story_names())}.")
+        raise UsageError(
+            f"There is no story {name}. Nothing was started. The stories are"
+            f" {', '.join(story_names())}."
+        )
     told = tomllib.loads((STORIES / f"{name}.toml").read_text())
     steps = [_step(entry) for entry in told["steps"]]
     return Story(name, told["project"], told["opening"], told["settings"], steps)
@@ -150,7 +155,10 @@ def run(name: str, *, port: int | None, exit_when_played: bool) -> int:
     story = read_story(name)
     console = terminal()
     folder = new_folder(story)
-    console.print(f"{story.opening}\nIt is played in {folder}, where the bundled tables are a project of your own.")
+    console.print(
+        f"{story.opening}\nIt is played in {folder}, where the bundled tables are a project of your"
+        " own."
+    )
     with chdir(folder), interrupted_by_signals():
         settings = read_settings()
         if story.project == outages.__package__:
@@ -158,13 +166,20 @@ def run(name: str, *, port: int | None, exit_when_played: bool) -> int:
         with servers_on(settings, port or usual_port(), console.print) as servers:
             console.print(f"Dagster: {servers.dagster.url}")
             try:
-                whole = play(story, console, Plans(settings.lake), Path(settings.landing), run_typed)
+                whole = play(
+                    story, console, Plans(settings.lake), Path(settings.landing), run_typed
+                )
                 console.print(f"\n{time.monotonic() - started:.0f} s in all.")
                 if exit_when_played:
                     await_closed(servers.dagster)
                 else:
-                    console.print(f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C.")
-                    console.print(f"To go on from here, in a second terminal: cd {folder.name} && backfill status")
+                    console.print(
+                        f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C."
+                    )
+                    console.print(
+                        f"To go on from here, in a second terminal: cd {folder.name} && backfill"
+                        " status"
+                    )
                     watch(servers)
             except KeyboardInterrupt:
                 console.print(f"Stopped. To play it again, delete {folder} first.")
@@ -180,13 +195,13 @@ def new_folder(story: Story) -> Path:
     folder = Path.cwd() / f"story-{story.name}"
     if given := [name for name in ELSEWHERE if os.environ.get(name)]:
         raise UsageError(
-            f"A story has its own folder and days, but {', '.join(given)} names others. Nothing was started. "
-            f"Type: unset {' '.join(given)}"
+            f"A story has its own folder and days, but {', '.join(given)} names others. Nothing was"
+            f" started. Type: unset {' '.join(given)}"
         )
     if folder.exists():
         raise UsageError(
-            f"{folder} exists already. Nothing was started. Delete it to play the story again, or type "
-            "`backfill up` in it to start its servers."
+            f"{folder} exists already. Nothing was started. Delete it to play the story again, or"
+            " type `backfill up` in it to start its servers."
         )
     code = folder / story.project.rpartition(".")[2]
     original = import_module(story.project).__path__[0]
@@ -194,11 +209,15 @@ def new_folder(story: Story) -> Path:
     for file in code.rglob("*.py"):
         file.write_text(file.read_text().replace(story.project, code.name))
     (folder / "pyproject.toml").write_text(f'[tool.backfill]\nproject = "{code.name}.project"\n')
-    (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in story.settings.items()))
+    (folder / ".env").write_text(
+        "".join(f"{name}={value}\n" for name, value in story.settings.items())
+    )
     return folder
 
 
-def play(story: Story, console: Console, plans: Plans, landing: Path, backfill: Callable[[str], int]) -> bool:
+def play(
+    story: Story, console: Console, plans: Plans, landing: Path, backfill: Callable[[str], int]
+) -> bool:
     """Play the steps in the working directory until one fails. Returns whether all succeeded.
 
     Files arrive in `landing`. `backfill` runs a command as it is typed, and returns its exit code.
@@ -216,7 +235,9 @@ def play(story: Story, console: Console, plans: Plans, landing: Path, backfill: 
         console.print(f"$ {typed}", style="bold cyan")
         code = backfill(typed)
         if code != step.code:
-            console.print(f"This ended with exit code {code}, not {step.code}. The story ends here.")
+            console.print(
+                f"This ended with exit code {code}, not {step.code}. The story ends here."
+            )
             return False
         if code:
             console.print(f"(exit code {code})")

@@ -1,18 +1,275 @@
-"""The Dagster webserver over GraphQL: requests, and this project's errors for whatever goes wrong on the way."""
+"""The daily tables of a code location, as the webserver answers with them.
 
-from collections.abc import Collection, Mapping, Sequence
+What was launched in Dagster to build days of tables: a backfill, or a run that belongs to none.
+
+How days of tables are launched: as one run where one holds them all, else as a backfill.
+
+Dagster's own dialog launches one partition as a run, too. A run starts at once. A backfill launches
+its runs at the daemon's next tick, those of a table that reads itself only after all others have
+ended, and is over at the tick after that.
+
+The Dagster webserver over GraphQL: requests, and this project's errors for whatever goes wrong on
+the way.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import httpx
 
-from backfill_assets.dagster_client import documents
-from backfill_assets.dagster_client.launch_params import ASSET_JOB, backfill_params, one_run, run_params, tag_list
-from backfill_assets.dagster_client.launched import Launched, unfinished_of
-from backfill_assets.dagster_client.loaded_table import LoadedTable, built_by, name_of, refuse_unknown
+from backfill_assets.calendar import as_day, between, consecutive, one_range
+from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.tags import TITLE
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
+
+# The metadata entry of an asset that says where its table is.
+URI = "dagster/uri"
+
+
+class LoadedTable(NamedTuple):
+    """A table of the code location: its code version, and where it is; "" where the webserver does
+    not say.
+    """
+
+    code: str
+    uri: str
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> "LoadedTable":
+        uris = [str(entry["text"]) for entry in node["metadataEntries"] if entry["label"] == URI]
+        return cls(str(node["opVersion"]), *(uris or [""]))
+
+
+def refuse_unknown(
+    nodes: Mapping[str, Mapping[str, Any]], by_table: Mapping[str, Sequence[date]]
+) -> None:
+    """UsageError for the first table, or day of one, that the code location does not have, with
+    those that it has.
+    """
+    for name, days in by_table.items():
+        if name not in nodes:
+            raise UsageError(
+                f"There is no table {name}. Nothing was launched. The tables are"
+                f" {', '.join(sorted(nodes))}."
+            )
+        known = nodes[name]["partitionKeys"]
+        outside = [
+            str(day) for day in sorted(days) if not known or not known[0] <= str(day) <= known[-1]
+        ]
+        if outside:
+            calendar = f"runs from {known[0]} to {known[-1]}" if known else "has no day yet"
+            raise UsageError(
+                f"{outside[0]} is outside the calendar of {name}, which {calendar}. Nothing was"
+                " launched."
+            )
+
+
+def name_of(key: Mapping[str, Any]) -> str:
+    return "/".join(key["path"])
+
+
+# The assets of shadows are named after those of the tables.
+SHADOW = "shadow"
+
+
+def shadow_asset(table: str) -> str:
+    """The asset that builds a table in the shadow of a run's plan."""
+    return f"{SHADOW}/{table}"
+
+
+def step_of(table: str) -> str:
+    """The key of the step that builds a table."""
+    return table.replace("/", "__")
+
+
+def built_by(step: str) -> str:
+    """The table that the step of this key builds."""
+    return step.replace("__", "/")
+
+
+RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
+BACKFILL_FINISHED = frozenset(
+    {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
+)
+# Jobs that write to live; their runs select no assets by name.
+WRITING = ("nightly", "rebuild", "rollback", "publish")
+# Dagster's tags on a run: its one day, or its first and its last.
+DAY = "dagster/partition"
+FIRST_DAY = "dagster/asset_partition_range_start"
+LAST_DAY = "dagster/asset_partition_range_end"
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A backfill, or a run of assets that belongs to none, as Dagster answers with it.
+    `partitions`: how many it is for.
+    """
+
+    id: str
+    is_run: bool
+    status: str = ""
+    created: float = 0.0
+    title: str = ""
+    partitions: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
+    assets: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Self:
+        """An entry of Dagster's feed of runs and backfills."""
+        tagged = {tag["key"]: tag["value"] for tag in entry["tags"]}
+        is_run = entry["__typename"] == "Run"
+        partitions = (
+            _days_of(tagged) * len(entry["assetSelection"] or ())
+            if is_run
+            else entry["numPartitions"]
+        )
+        title = tagged.get(tags.TITLE, "") if is_run else entry["title"]
+        status = entry["runStatus" if is_run else "status"]
+        assets = frozenset("/".join(key["path"]) for key in entry.get("assetSelection") or ())
+        return cls(
+            str(entry["id"]),
+            is_run,
+            str(status),
+            entry["creationTime"],
+            title or "",
+            partitions or 0,
+            tagged,
+            assets,
+        )
+
+    def __str__(self) -> str:
+        return f"{'run' if self.is_run else 'backfill'} {self.id}"
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in (RUN_FINISHED if self.is_run else BACKFILL_FINISHED)
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.status == "CANCELED"
+
+    @property
+    def page(self) -> str:
+        """The path of its page in the UI."""
+        return f"/runs/{self.id}" if self.is_run else f"/runs/b/{self.id}"
+
+
+def _days_of(tagged: Mapping[str, str]) -> int:
+    """How many days a run has, by its tags."""
+    first = tagged.get(FIRST_DAY)
+    last = tagged.get(LAST_DAY)
+    return len(list(between(as_day(first), as_day(last)))) if first and last else int(DAY in tagged)
+
+
+def own_job(table: str) -> str:
+    """The job of a table's own schedule. Its runs select no assets by name either."""
+    return f"build_{step_of(table)}"
+
+
+def writes_to(job: str, tables: Iterable[str]) -> bool:
+    """Whether the runs of a job, which select no assets by name, write to one of these tables in
+    live.
+    """
+    return job in WRITING or job in map(own_job, tables)
+
+
+def unfinished_of(
+    runs: Iterable[Mapping[str, Any]], launched: Iterable[Launched], tables: Collection[str]
+) -> list[str]:
+    """Of `runs` that are not finished, those that write to `tables`, as `run 1b9d6bcd`; and the
+    backfills among `launched`.
+    """
+    of_tables = set(tables)
+    named = list[str]()
+    for run in runs:
+        selected = run["assetSelection"]
+        assets = {"/".join(key["path"]) for key in selected or ()}
+        if writes_to(run["jobName"], tables) if selected is None else bool(assets & of_tables):
+            named.append(f"run {run['runId'][:8]}")
+    return named + [
+        str(each)
+        for each in launched
+        if not each.is_run and not each.is_over and each.assets & of_tables
+    ]
+
+
+Days = Mapping[str, Sequence[date]]
+# Dagster's name for the job of everything that is launched as a selection of assets, and not by a
+# job of its own.
+ASSET_JOB = "__ASSET_JOB"
+
+
+def one_run(days: Days, nodes: Mapping[str, Mapping[str, Any]]) -> tuple[date, date] | None:
+    """The first and the last day of the run that can build all of `days`: all tables have the same,
+    without a gap, and no more than the code location allows in a run. Else None. `nodes`: its
+    assets, by table.
+    """
+    return one_range(
+        days.values(),
+        min(
+            (nodes[table]["backfillPolicy"] or {}).get("maxPartitionsPerRun") or 1 for table in days
+        ),
+    )
+
+
+def run_params(
+    tables: Sequence[str], ends: tuple[date, date], node: Mapping[str, Any], tags: Mapping[str, str]
+) -> dict[str, Any]:
+    """GraphQL's ExecutionParams for a run of these tables on all days between the two `ends`.
+    `node`: one of its assets.
+    """
+    repository, (first, last) = node["repository"], map(str, ends)
+    selector = {
+        "jobName": ASSET_JOB,
+        "repositoryName": repository["name"],
+        "repositoryLocationName": repository["location"]["name"],
+        "assetSelection": [_asset_key(table) for table in tables],
+    }
+    of_days = {DAY: first} if first == last else {FIRST_DAY: first, LAST_DAY: last}
+    return {"selector": selector, "executionMetadata": {"tags": tag_list({**tags, **of_days})}}
+
+
+def job_params(
+    job: str, config: Mapping[str, Any], node: Mapping[str, Any], tags: Mapping[str, str]
+) -> dict[str, Any]:
+    """GraphQL's ExecutionParams for a run of a job with this configuration. `node`: any asset of
+    the code location.
+    """
+    selector = {
+        "jobName": job,
+        "repositoryName": node["repository"]["name"],
+        "repositoryLocationName": node["repository"]["location"]["name"],
+    }
+    return {
+        "selector": selector,
+        "runConfigData": dict(config),
+        "executionMetadata": {"tags": tag_list(tags)},
+    }
+
+
+def backfill_params(days: Days, tags: Mapping[str, str], title: str) -> dict[str, Any]:
+    """GraphQL's LaunchBackfillParams for exactly these days of exactly these tables."""
+    by_asset = [
+        {"assetKey": _asset_key(table), "partitions": {"ranges": _ranges(of)}}
+        for table, of in days.items()
+    ]
+    return {"partitionsByAssets": by_asset, "tags": tag_list(tags), "title": title}
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in tags.items()]
+
+
+def _asset_key(table: str) -> dict[str, list[str]]:
+    return {"path": table.split("/")}
+
+
+def _ranges(days: Sequence[date]) -> list[dict[str, str]]:
+    return [{"start": str(island[0]), "end": str(island[-1])} for island in consecutive(days)]
+
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
 TIMEOUT_S = 60.0
@@ -21,9 +278,11 @@ FAILURE = "dagster._core.definitions.events.Failure: "
 
 @dataclass
 class Dagster:
-    """The webserver at `url`; without one, every request is unavailable. `transport` stands in for the network in tests.
+    """The webserver at `url`; without one, every request is unavailable. `transport` stands in for
+    the network in tests.
 
-    A user and password in the address are sent with each request, and are in no message: afterwards `url` is without them.
+    A user and password in the address are sent with each request, and are in no message: afterwards
+    `url` is without them.
     """
 
     url: str
@@ -33,32 +292,36 @@ class Dagster:
 
     def __post_init__(self) -> None:
         # The server is often on this machine; a proxy of the environment is never on the way to it.
-        self.client = httpx.Client(base_url=self.url, transport=self.transport, timeout=self.timeout, trust_env=False)
+        self.client = httpx.Client(
+            base_url=self.url, transport=self.transport, timeout=self.timeout, trust_env=False
+        )
         self.url = str(httpx.URL(self.url).copy_with(userinfo=b"")) if "@" in self.url else self.url
 
     def ask(self, document: str, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The data of the response.
 
-        Raises UsageError if Dagster refuses the request, ServiceUnavailable if no webserver can be reached, and AnswerLost if
-        the request may have been carried out although no answer came.
+        Raises UsageError if Dagster refuses the request, ServiceUnavailable if no webserver can be
+        reached, and AnswerLost if the request may have been carried out although no answer came.
         """
         if not self.url:
             raise ServiceUnavailable(
-                "No servers run on this home. Nothing was launched by this request. Start them with `backfill up`, or name a "
-                "webserver that has this lake: BACKFILL_DAGSTER_URL."
+                "No servers run on this home. Nothing was launched by this request. Start them with"
+                " `backfill up`, or name a webserver that has this lake: BACKFILL_DAGSTER_URL."
             )
         body = {"query": document, "variables": variables or {}}
         try:
             response = self.client.post("/graphql", json=body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
             raise ServiceUnavailable(
-                f"No Dagster webserver answers at {self.url} ({type(error).__name__}). Nothing was launched by this request. "
-                "Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL."
+                f"No Dagster webserver answers at {self.url} ({type(error).__name__}). Nothing was"
+                " launched by this request. Start one with `backfill up`, or correct"
+                " BACKFILL_DAGSTER_URL."
             ) from None
         except httpx.HTTPError as error:
             raise AnswerLost(
-                f"The Dagster webserver at {self.url} got a request and did not answer ({type(error).__name__}). Whether "
-                "it did what was requested is not known. See `backfill list`."
+                f"The Dagster webserver at {self.url} got a request and did not answer"
+                f" ({type(error).__name__}). Whether it did what was requested is not known. See"
+                " `backfill list`."
             ) from None
         answer = _answer(response)
         if not answer:
@@ -82,15 +345,26 @@ class Dagster:
     def daemons(self) -> dict[str, bool]:
         """Each required daemon, and whether it is healthy."""
         statuses = self.ask(documents.DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
-        return {daemon["daemonType"]: bool(daemon["healthy"]) for daemon in statuses if daemon["required"]}
+        return {
+            daemon["daemonType"]: bool(daemon["healthy"])
+            for daemon in statuses
+            if daemon["required"]
+        }
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """The asset node of each daily table; ServiceUnavailable while the webserver has none loaded."""
-        tables = [node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]]
-        if not tables:  # while it starts, while its code server is restarted, or after the code failed to load
+        """The asset node of each daily table; ServiceUnavailable while the webserver has none
+        loaded.
+        """
+        tables = [
+            node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]
+        ]
+        if (
+            not tables
+        ):  # while it starts, while its code server is restarted, or after the code failed to load
             raise ServiceUnavailable(
-                f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for it to start. If the "
-                f"code did not load, correct it, then press Reload at {self.url}/locations, or type `backfill reload`."
+                f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for"
+                " it to start. If the code did not load, correct it, then press Reload at"
+                f" {self.url}/locations, or type `backfill reload`."
             )
         return {name_of(node["assetKey"]): node for node in tables}
 
@@ -99,12 +373,18 @@ class Dagster:
         return {name: LoadedTable.of(node) for name, node in self.nodes().items()}
 
     def launch(
-        self, days: Mapping[str, Sequence[date]], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str
+        self,
+        days: Mapping[str, Sequence[date]],
+        *,
+        options: Mapping[str, Any],
+        tags: Mapping[str, str],
+        title: str,
     ) -> Launched:
-        """Launch exactly these days of exactly these tables: as one run where one can hold them, else as a backfill.
+        """Launch exactly these days of exactly these tables: as one run where one can hold them,
+        else as a backfill.
 
-        Raises UsageError, before anything is launched, for a table or a day that the code location does not have, and
-        AnswerLost where it may have been launched.
+        Raises UsageError, before anything is launched, for a table or a day that the code location
+        does not have, and AnswerLost where it may have been launched.
         """
         nodes = self.nodes()
         refuse_unknown(nodes, days)
@@ -115,46 +395,78 @@ class Dagster:
             answer = payload(self.ask(documents.LAUNCH_RUN, {"params": run | config})["launchRun"])
             return Launched(str(answer["run"]["runId"]), is_run=True)
         backfill = backfill_params(days, tags, title)
-        answer = payload(self.ask(documents.LAUNCH_BACKFILL, {"params": backfill | config})["launchPartitionBackfill"])
+        answer = payload(
+            self.ask(documents.LAUNCH_BACKFILL, {"params": backfill | config})[
+                "launchPartitionBackfill"
+            ]
+        )
         return Launched(str(answer["backfillId"]), is_run=False)
 
     def launched(self, tags: Mapping[str, str] | None = None, limit: int = 1000) -> list[Launched]:
-        """The backfills, and the runs of assets that belong to none, with all of these tags, newest first.
+        """The backfills, and the runs of assets that belong to none, with all of these tags, newest
+        first.
 
         Runs of jobs, of which there may be any number, are not among them, but count for `limit`.
         """
         variables = {"filter": {"tags": tag_list(tags or {})}, "limit": limit}
         entries = payload(self.ask(documents.FEED, variables)["runsFeedOrError"])["results"]
-        return [Launched.of(entry) for entry in entries if entry["__typename"] != "Run" or entry["jobName"] == ASSET_JOB]
+        return [
+            Launched.of(entry)
+            for entry in entries
+            if entry["__typename"] != "Run" or entry["jobName"] == ASSET_JOB
+        ]
 
     def runs(self, launched: Launched) -> list[dict[str, Any]]:
         """The runs of a backfill, or the one run that was launched."""
-        of_it = {"runIds": [launched.id]} if launched.is_run else {"tags": tag_list({"dagster/backfill": launched.id})}
+        of_it = (
+            {"runIds": [launched.id]}
+            if launched.is_run
+            else {"tags": tag_list({"dagster/backfill": launched.id})}
+        )
         return list(payload(self.ask(documents.RUNS, {"filter": of_it})["runsOrError"])["results"])
 
     def cancel(self, launched: Launched) -> bool:
-        """Launch no more runs of a backfill, and terminate those that are running; or terminate the run. False if Dagster does
-        not terminate it now: it is just being started, is ending, or has ended."""
+        """Launch no more runs of a backfill, and terminate those that are running; or terminate the
+        run. False if Dagster does not terminate it now: it is just being started, is ending, or has
+        ended.
+        """
         if not launched.is_run:
-            payload(self.ask(documents.CANCEL_BACKFILL, {"id": launched.id})["cancelPartitionBackfill"])
+            payload(
+                self.ask(documents.CANCEL_BACKFILL, {"id": launched.id})["cancelPartitionBackfill"]
+            )
             return True
         answer = self.ask(documents.CANCEL_RUN, {"id": launched.id})["terminateRun"]
-        is_not_now = answer["__typename"] == "TerminateRunFailure" and "permission" not in answer["message"]
+        is_not_now = (
+            answer["__typename"] == "TerminateRunFailure" and "permission" not in answer["message"]
+        )
         return not is_not_now and bool(payload(answer))
 
     def unfinished(self, tables: Collection[str]) -> list[str]:
         """The runs and backfills of these tables that are not finished, each as `run 1b9d6bcd`."""
-        return unfinished_of(payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"], self.launched(), tables)
+        return unfinished_of(
+            payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"],
+            self.launched(),
+            tables,
+        )
 
     def failures(self, run_id: str) -> dict[str, str]:
         """The message of each failed step of a run, by table."""
         events = payload(self.ask(documents.FAILURES, {"run": run_id})["logsForRun"])["events"]
-        failed = [event for event in events if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]]
-        return {built_by(event["stepKey"]): event["error"]["message"].removeprefix(FAILURE) for event in failed}
+        failed = [
+            event
+            for event in events
+            if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]
+        ]
+        return {
+            built_by(event["stepKey"]): event["error"]["message"].removeprefix(FAILURE)
+            for event in failed
+        }
 
 
 def _answer(response: httpx.Response) -> dict[str, Any]:
-    """The body of an answer to a GraphQL request, with its data or its errors; empty for any other body."""
+    """The body of an answer to a GraphQL request, with its data or its errors; empty for any other
+    body.
+    """
     try:
         body = response.json()
     except ValueError:
@@ -169,12 +481,21 @@ def _answer(response: httpx.Response) -> dict[str, Any]:
 def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The answer; UsageError or AnswerLost, with Dagster's message, if it is of an error type."""
     kind = str(answer.get("__typename", ""))
-    if kind == "PythonError":  # a locked database, a code location that is being loaded: not the client's fault
+    if (
+        kind == "PythonError"
+    ):  # a locked database, a code location that is being loaded: not the client's fault
         raise AnswerLost(
-            f"Dagster failed to answer: {str(answer.get('message')).strip()}. Whether it did what was requested is not known. "
-            "See `backfill list`."
+            f"Dagster failed to answer: {str(answer.get('message')).strip()}. Whether it did what"
+            " was requested is not known. See `backfill list`."
         )
     if kind.endswith(("Error", "Invalid", "Conflict", "Failure")):
-        message = answer.get("message") or answer.get("errors") or {k: v for k, v in answer.items() if k != "__typename"}
-        raise UsageError(f"Dagster refuses ({kind}): {str(message).strip()}. Nothing was launched by this request.")
+        message = (
+            answer.get("message")
+            or answer.get("errors")
+            or {k: v for k, v in answer.items() if k != "__typename"}
+        )
+        raise UsageError(
+            f"Dagster refuses ({kind}): {str(message).strip()}. Nothing was launched by this"
+            " request."
+        )
     return dict(answer)

@@ -1,6 +1,7 @@
 """Every GraphQL document this project sends. A test validates each against the installed schema.
 
-`... on Error` misses some error types of this Dagster, so each type that can come back is named, with its message.
+`... on Error` misses some error types of this Dagster, so each type that can come back is named,
+with its message.
 """
 
 VERSION = "{ version }"
@@ -9,10 +10,13 @@ DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { daemonType required h
 
 POOLS = "{ instance { concurrencyLimits { concurrencyKey limit usingDefaultLimit } } }"
 
-SET_POOL = "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concurrencyKey: $pool, limit: $limit) }"
+SET_POOL = (
+    "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concurrencyKey: $pool, limit:"
+    " $limit) }"
+)
 
-# All keys are requested: in this Dagster the last one by `partitionKeyConnection(ascending: false)` is yesterday, even where
-# the calendar has a fixed last day.
+# All keys are requested: in this Dagster the last one by `partitionKeyConnection(ascending: false)`
+# is yesterday, even where the calendar has a fixed last day.
 TABLES = """{
   assetNodes(loadMaterializations: false) {
     assetKey { path } isPartitioned opVersion partitionKeys backfillPolicy { maxPartitionsPerRun }

@@ -1,1 +1,3 @@
-"""datasets: sources with their tables in the three layers. A project of one's own takes their place."""
+"""datasets: sources with their tables in the three layers. A project of one's own takes their
+place.
+"""

@@ -1,6 +1,12 @@
-"""What two versions of some tables differ in: values, with their form as JSON. Nothing here reads a table.
+"""What two versions of some tables differ in: values, with their form as JSON. Nothing here reads a
+table.
 
-Of every day, rows before = removed + changed + unchanged, and rows after = added + changed + unchanged.
+Of every day, rows before = removed + changed + unchanged, and rows after = added + changed +
+unchanged.
+
+Diffs in the lake: `_diffs/<id>.json`, and pages of them beside, each written whole or not at all.
+
+One that cannot be read is made again.
 """
 
 import hashlib
@@ -11,12 +17,16 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
+from backfill_assets.lake.storage import Documents, Paths
+
 
 @dataclass(frozen=True)
 class NumberChanges:
-    """The distribution of after - before over the changed rows that have a finite number on both sides; `other`: the others.
+    """The distribution of after - before over the changed rows that have a finite number on both
+    sides; `other`: the others.
 
-    The sums are of the numbers before and after in these rows. All of it is 0 where there are only others.
+    The sums are of the numbers before and after in these rows. All of it is 0 where there are only
+    others.
     """
 
     up: int = 0
@@ -51,7 +61,9 @@ class Example:
 
 @dataclass(frozen=True)
 class ExampleRow:
-    """A row that was added or removed: its key, or all of it where there is no key; without the day column."""
+    """A row that was added or removed: its key, or all of it where there is no key; without the day
+    column.
+    """
 
     day: str
     values: Mapping[str, Any]
@@ -59,7 +71,8 @@ class ExampleRow:
 
 @dataclass(frozen=True)
 class ColumnDiff:
-    """A column that differs in some of the rows that both sides have. `numbers` of a column of numbers, `frequent` of others.
+    """A column that differs in some of the rows that both sides have. `numbers` of a column of
+    numbers, `frequent` of others.
 
     `examples` are only given of a whole table.
     """
@@ -73,8 +86,10 @@ class ColumnDiff:
 
 @dataclass(frozen=True)
 class DayDiff:
-    """One day that was read. Rows of a key that stands more than once on a side are never `changed`: those that have an equal
-    on the other side are unchanged, the others were removed or added. `repeated_keys_*` counts such keys."""
+    """One day that was read. Rows of a key that stands more than once on a side are never
+    `changed`: those that have an equal on the other side are unchanged, the others were removed or
+    added. `repeated_keys_*` counts such keys.
+    """
 
     day: str
     rows_before: int
@@ -94,11 +109,12 @@ class DayDiff:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """One table. `days` were read; those of `same_days` were not, because their files or fingerprints are the same.
+    """One table. `days` were read; those of `same_days` were not, because their files or
+    fingerprints are the same.
 
-    `key` without the day column; of a table without a key (`keyed` is false) rows are only added and removed. `columns` are
-    those of all days together: the median and the frequent changes of many days are close, and not exact. `added_rows`,
-    `removed_rows`: a few of them.
+    `key` without the day column; of a table without a key (`keyed` is false) rows are only added
+    and removed. `columns` are those of all days together: the median and the frequent changes of
+    many days are close, and not exact. `added_rows`, `removed_rows`: a few of them.
     """
 
     name: str
@@ -117,7 +133,9 @@ class TableDiff:
     removed_rows: Sequence[ExampleRow] = ()
 
     def total(self, figure: str) -> int:
-        """The sum of a figure of all days, such as `added`; rows of days that were not read are unchanged."""
+        """The sum of a figure of all days, such as `added`; rows of days that were not read are
+        unchanged.
+        """
         same = self.same_rows if figure in ("rows_before", "rows_after", "unchanged") else 0
         return same + sum(getattr(day, figure) for day in self.days)
 
@@ -128,12 +146,19 @@ class TableDiff:
     @property
     def differs(self) -> bool:
         """Whether rows or columns do."""
-        return bool(self.days_that_differ or self.columns_added or self.columns_removed or self.columns_retyped)
+        return bool(
+            self.days_that_differ
+            or self.columns_added
+            or self.columns_removed
+            or self.columns_retyped
+        )
 
 
 @dataclass(frozen=True)
 class Diff:
-    """`id` is a hash of what was compared; `before` and `after` say it in words; `at` is when, in UTC."""
+    """`id` is a hash of what was compared; `before` and `after` say it in words; `at` is when, in
+    UTC.
+    """
 
     id: str
     before: str
@@ -162,10 +187,19 @@ def read_diff(contents: str | bytes) -> Diff:
 
 
 def _table(values: Mapping[str, Any]) -> TableDiff:
-    days = tuple(DayDiff(**{**day, "columns": tuple(map(_column, day["columns"]))}) for day in values["days"])
-    rows = {name: tuple(ExampleRow(**row) for row in values[name]) for name in ("added_rows", "removed_rows")}
-    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return TableDiff(**known | rows | {"days": days, "columns": tuple(map(_column, values["columns"]))})
+    days = tuple(
+        DayDiff(**{**day, "columns": tuple(map(_column, day["columns"]))}) for day in values["days"]
+    )
+    rows = {
+        name: tuple(ExampleRow(**row) for row in values[name])
+        for name in ("added_rows", "removed_rows")
+    }
+    known: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return TableDiff(
+        **known | rows | {"days": days, "columns": tuple(map(_column, values["columns"]))}
+    )
 
 
 def _column(values: Mapping[str, Any]) -> ColumnDiff:
@@ -173,3 +207,35 @@ def _column(values: Mapping[str, Any]) -> ColumnDiff:
     frequent = tuple(ValueChange(**each) for each in values["frequent"])
     examples = tuple(Example(**each) for each in values["examples"])
     return ColumnDiff(values["name"], values["changed"], numbers, frequent, examples)
+
+
+@dataclass(frozen=True)
+class Diffs:
+    """The diffs of the lake at `root`, a directory or an object-store prefix."""
+
+    root: str
+
+    def read(self, diff_id: str) -> Diff | None:
+        """The diff of that id; None if there is none, or it is not what was kept any more."""
+        try:
+            diff = read_diff(self._documents.read(f"{diff_id}.json"))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return diff if diff.id == diff_id else None
+
+    def keep(self, diff: Diff) -> None:
+        """Write a diff, in place of one of the same id."""
+        self._write(f"{diff.id}.json", diff.contents())
+
+    def keep_page(self, diff_id: str, page: str) -> str:
+        """Write the page of a diff beside it; where it is."""
+        self._write(f"{diff_id}.html", page)
+        return f"{self._documents.folder}/{diff_id}.html"
+
+    def _write(self, name: str, text: str) -> None:
+        # Text of a table may hold half a surrogate pair, which no file takes.
+        self._documents.write(name, text.encode(errors="backslashreplace").decode())
+
+    @property
+    def _documents(self) -> Documents:
+        return Documents(Paths(self.root).diffs)

@@ -1,4 +1,6 @@
-"""The columns of a table as its log keeps them: what a write may add to them, and what it may not change."""
+"""The columns of a table as its log keeps them: what a write may add to them, and what it may not
+change.
+"""
 
 import json
 import re
@@ -23,7 +25,9 @@ DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC) *\( *(\d+) *(?:, *(\d+) *)?\)")
 
 
 class ColumnChanges(NamedTuple):
-    """The columns that only the declaration has, that only the table has, that have two types, in words, and two spellings."""
+    """The columns that only the declaration has, that only the table has, that have two types, in
+    words, and two spellings.
+    """
 
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
@@ -39,8 +43,11 @@ def changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
 
     Of nested types only the kind is compared: struct, array, map.
     """
-    stored = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
-    spelled, wanted = {name.lower(): name for name in stored}, {name.lower() for name in declared}
+    stored = {
+        field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]
+    }
+    spelled = {name.lower(): name for name in stored}
+    wanted = {name.lower() for name in declared}
     retyped = [
         f"{name} is {type_words(kind)}, now {declared[name].lower()}"
         for name, kind in stored.items()
@@ -55,7 +62,9 @@ def changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
 
 
 def delta_type(kind: str) -> str:
-    """Delta's name of an SQL type in upper case, such as BIGINT, `DECIMAL(9, 2)`, or of a nested one: struct, map."""
+    """Delta's name of an SQL type in upper case, such as BIGINT, `DECIMAL(9, 2)`, or of a nested
+    one: struct, map.
+    """
     if decimal := DECIMAL.match(kind):
         return f"decimal({decimal[1]},{decimal[2] or 0})"
     word = re.split(r"\W", kind, maxsplit=1)[0]
@@ -63,15 +72,23 @@ def delta_type(kind: str) -> str:
 
 
 def delta_schema(columns: str) -> Schema:
-    """The columns of a DataFrame (`rows.schema.json()`) as Delta's: every one of them may be null, as Spark's writer has it."""
+    """The columns of a DataFrame (`rows.schema.json()`) as Delta's: every one of them may be null,
+    as Spark's writer has it.
+    """
     return Schema.from_json(json.dumps(nullable(json.loads(columns))))
 
 
 def differing(table: DeltaTable, columns: str) -> list[str]:
     """The names of the columns that only the table has, only `columns` has, or that have two types."""
-    stored, declared = table.schema().to_json(), json.dumps(nullable(json.loads(columns)))
-    types = [{f["name"]: nullable(f["type"]) for f in json.loads(each)["fields"]} for each in (stored, declared)]
-    return sorted(name for name in {*types[0], *types[1]} if types[0].get(name) != types[1].get(name))
+    stored = table.schema().to_json()
+    declared = json.dumps(nullable(json.loads(columns)))
+    types = [
+        {f["name"]: nullable(f["type"]) for f in json.loads(each)["fields"]}
+        for each in (stored, declared)
+    ]
+    return sorted(
+        name for name in {*types[0], *types[1]} if types[0].get(name) != types[1].get(name)
+    )
 
 
 def undeclared(table: DeltaTable, columns: str) -> list[str]:
@@ -81,7 +98,9 @@ def undeclared(table: DeltaTable, columns: str) -> list[str]:
 
 
 def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
-    """What readers of `before` would miss in `after`: columns that it does not have, or has with another type."""
+    """What readers of `before` would miss in `after`: columns that it does not have, or has with
+    another type.
+    """
     new = {field.name: field.type for field in after.schema().fields}
     for field in before.schema().fields:
         if field.name not in new:
@@ -91,29 +110,39 @@ def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
 
 
 def refuse_other_columns(folder: str, columns: str) -> None:
-    """UsageError if the table's columns are not exactly these: the rows that a merge keeps would lack some, or lose others."""
+    """UsageError if the table's columns are not exactly these: the rows that a merge keeps would
+    lack some, or lose others.
+    """
     if names := differing(DeltaTable(folder), columns):
         raise UsageError(
-            f"{folder} does not have the declared columns: {', '.join(names)}. Nothing can be merged into it. "
-            "Nothing was committed. Rebuild with write_mode overwrite: one day adds columns, and columns that are not "
-            "declared any more go with the last day that was built with them."
+            f"{folder} does not have the declared columns: {', '.join(names)}. Nothing can be"
+            " merged into it. Nothing was committed. Rebuild with write_mode overwrite: one day"
+            " adds columns, and columns that are not declared any more go with the last day that"
+            " was built with them."
         )
 
 
-def merged_schema(table: DeltaTable, columns: str, folder: str, kept: AbstractSet[date], days: AbstractSet[date]) -> Schema:
-    """The table's columns, and after them those that only `columns` has; UsageError where a type is another.
+def merged_schema(
+    table: DeltaTable, columns: str, folder: str, kept: AbstractSet[date], days: AbstractSet[date]
+) -> Schema:
+    """The table's columns, and after them those that only `columns` has; UsageError where a type is
+    another.
 
-    Nothing else refuses that: the library takes the columns of an overwrite for the table's from then on. The commit is of
-    `days`, and leaves the files of the days `kept`.
+    Nothing else refuses that: the library takes the columns of an overwrite for the table's from
+    then on. The commit is of `days`, and leaves the files of the days `kept`.
     """
-    stored, declared = json.loads(table.schema().to_json())["fields"], nullable(json.loads(columns))["fields"]
+    stored = json.loads(table.schema().to_json())["fields"]
+    declared = nullable(json.loads(columns))["fields"]
     types = {field["name"]: field["type"] for field in stored}
     spelled = {field["name"].lower(): field["name"] for field in stored}
-    respelled = [name for field in declared if (name := field["name"]) != spelled.get(name.lower(), name)]
+    respelled = [
+        name for field in declared if (name := field["name"]) != spelled.get(name.lower(), name)
+    ]
     if respelled:
         raise UsageError(
-            f"{folder} has {', '.join(spelled[name.lower()] for name in respelled)}, now spelled {', '.join(respelled)}. "
-            "Nothing was committed. Declare the columns as they were: Delta does not tell upper and lower case apart."
+            f"{folder} has {', '.join(spelled[name.lower()] for name in respelled)}, now spelled"
+            f" {', '.join(respelled)}. Nothing was committed. Declare the columns as they were:"
+            " Delta does not tell upper and lower case apart."
         )
     changed = [
         f"{field['name']} is {type_words(types[field['name']])}, now {type_words(field['type'])}"
@@ -121,18 +150,26 @@ def merged_schema(table: DeltaTable, columns: str, folder: str, kept: AbstractSe
         if field["name"] in types and nullable(types[field["name"]]) != field["type"]
     ]
     if changed:
-        name, first, last = "/".join(folder.rsplit("/", 2)[1:]), min(kept | days), max(kept | days)
+        name = "/".join(folder.rsplit("/", 2)[1:])
+        first = min(kept | days)
+        last = max(kept | days)
         number = (last - first).days + 1
         raise UsageError(
-            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. A type changes in the commit "
-            f"that replaces all days of the table, and this one does not replace {ranges(kept)}. Rebuild all days in one run, "
-            "with the days between them, for a run has no gaps: "
-            f"`backfill run --partitions {first}..{last} --target {name} --force --canary 0 --days-per-run {number} --yes`, "
-            f"with BACKFILL_DAYS_PER_RUN at {number} or more. What to do about days outside the table's calendar, "
-            f"`backfill status --target {name}` says. Or declare the types as they were, or give the columns other names."
+            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. A"
+            " type changes in the commit that replaces all days of the table, and this one does"
+            f" not replace {ranges(kept)}. Rebuild all days in one run, with the days between them,"
+            f" for a run has no gaps: `backfill run --partitions {first}..{last} --target {name}"
+            f" --force --canary 0 --days-per-run {number} --yes`, with BACKFILL_DAYS_PER_RUN at"
+            f" {number} or more. What to do about days outside the table's calendar, `backfill"
+            f" status --target {name}` says. Or declare the types as they were, or give the columns"
+            " other names."
         )
     new = [field for field in declared if field["name"] not in types]
-    return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new})) if new else table.schema()
+    return (
+        Schema.from_json(json.dumps({"type": "struct", "fields": stored + new}))
+        if new
+        else table.schema()
+    )
 
 
 def nullable(kind: Any) -> Any:
@@ -141,8 +178,14 @@ def nullable(kind: Any) -> Any:
         return [nullable(each) for each in kind]
     if not isinstance(kind, dict):
         return kind
-    allowed = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in kind}
-    return {name: nullable(value) for name, value in kind.items()} | allowed | ({"metadata": {}} if "metadata" in kind else {})
+    allowed = {
+        name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in kind
+    }
+    return (
+        {name: nullable(value) for name, value in kind.items()}
+        | allowed
+        | ({"metadata": {}} if "metadata" in kind else {})
+    )
 
 
 def type_words(kind: Any) -> str:

@@ -1,41 +1,170 @@
-"""The one act by which anything is put into a table: lock it, commit the files of some days, record the builds.
+"""Committing data files that lie in a table's folder already, with `deltalake`, in place of what
+their days hold.
 
-The commit is a comparison and a swap: it holds only if no other came since the table was opened, before the decision;
-`deltalake` by itself lets two writers both fill a day that was empty (measured), and its rows would be there twice. Whoever
-comes second decides again, then commits.
+The one act by which anything is put into a table: lock it, commit the files of some days, record
+the builds.
+
+The commit is a comparison and a swap: it holds only if no other came since the table was opened,
+before the decision; `deltalake` by itself lets two writers both fill a day that was empty
+(measured), and its rows would be there twice. Whoever comes second decides again, then commits.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Protocol
+from typing import NamedTuple, Protocol
+from urllib.parse import unquote
 
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, create_table_with_add_actions
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
-from backfill_assets.lake.delta_table import one_line, open_table, version_of
-from backfill_assets.lake.file_commit import Committed
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.locks import writing
-from backfill_assets.lake.partitioning import refuse_other_partitioning
-from backfill_assets.lake.record import COMMITTED, Build
-from backfill_assets.lake.recovery import commit_metadata, recover_locked, version_with
-from backfill_assets.lake.rewritten import data_files, hash_by_day, renamed_columns
+from backfill_assets.lake.columns import delta_schema, differing, merged_schema, undeclared
+from backfill_assets.lake.delta import one_line, open_table, refuse_other_partitioning, version_of
+from backfill_assets.lake.history import commit_metadata, recover_locked, version_with
+from backfill_assets.lake.integrity import data_files, day_files, hash_by_day, renamed_columns
+from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
+from backfill_assets.lake.slices import DataFile
+from backfill_assets.lake.storage import files_in, writing
+
+# Delta forgets commits after 30 days and vacuum drops files after 7. Rollback, releases and the
+# audit trail reach back further: a year, after which a day is rebuilt from raw instead.
+RETENTION = {
+    "delta.logRetentionDuration": "interval 400 days",
+    "delta.deletedFileRetentionDuration": "interval 400 days",
+    # Commits carry their days' records; a checkpoint every 20 keeps opening a table short without
+    # rewriting it often.
+    "delta.checkpointInterval": "20",
+    # Slices are found by their partition; bounds of every column would cost each write a second,
+    # for files of one day.
+    "delta.dataSkippingNumIndexedCols": "4",
+}
+
+
+class Committed(NamedTuple):
+    """The version in which a commit stands, and all files that its days have there."""
+
+    version: int
+    files: Sequence[DataFile]
+
+
+@dataclass(frozen=True)
+class FileCommit:
+    """Files of a table that lie in `folder`, ready to be committed.
+
+    They replace whatever the days hold. `columns` are those of the DataFrame, as JSON
+    (`rows.schema.json()`). `attempted` are the days of which files may be committed.
+    """
+
+    folder: str
+    column: str
+    files: Sequence[DataFile]
+    columns: str
+    attempted: set[date] = field(default_factory=set)
+
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
+        self.attempted.update(days)
+        accepted = set(days)
+        files = [file for file in self.files if file.day in accepted]
+        adds = [_add(file, self.column) for file in files]
+        if table is None:
+            self._create(adds, metadata)
+            return Committed(0, files)
+        table.create_write_transaction(
+            [*adds],
+            "overwrite",
+            self.schema_after(table, accepted),
+            [self.column],
+            [(self.column, "in", [day.isoformat() for day in days])],
+            commit_properties=_properties(metadata),
+            post_commithook_properties=PostCommitHookProperties(
+                create_checkpoint=True, cleanup_expired_logs=False
+            ),
+        )
+        # The handle stays at the version where it was opened.
+        return Committed(int(table.version()) + 1, files)
+
+    def schema_after(self, table: DeltaTable, days: set[date]) -> Schema:
+        """The columns of the table after these days: the declared ones, once no file of others is
+        left; until then the stored ones and the new. UsageError if these do not go together.
+        """
+        if not differing(table, self.columns):
+            return table.schema()
+        files = [(day, name) for day, name, _ in day_files(table) if day not in days]
+        kept = {day for day, _ in files}
+        if not kept:
+            return delta_schema(self.columns)
+        merged = merged_schema(table, self.columns, self.folder, kept, days)
+        gone = undeclared(table, self.columns)
+        if gone and not any(self._may_have(name, gone) for _, name in files):
+            return Schema([field for field in merged.fields if field.name not in gone])
+        return merged
+
+    def _may_have(self, name: str, columns: Collection[str]) -> bool:
+        """Whether a file has one of these columns, or cannot be asked."""
+        try:
+            with files_in(self.folder).open_input_file(unquote(name)) as file:
+                return not set(columns).isdisjoint(pq.read_schema(file).names)
+        except (OSError, pa.ArrowException):
+            return True
+
+    def _create(self, adds: list[AddAction], metadata: str) -> None:
+        try:
+            create_table_with_add_actions(
+                self.folder,
+                delta_schema(self.columns),
+                adds,
+                mode="error",
+                partition_by=[self.column],
+                configuration=RETENTION,
+                commit_properties=_properties(metadata),
+            )
+        except DeltaError as error:
+            if open_table(self.folder) is None:
+                raise
+            raise CommitFailedError("another writer made the table") from error
+
+    def uncommitted(self) -> list[DataFile]:
+        """The files of days that no commit was tried with."""
+        return [file for file in self.files if file.day not in self.attempted]
+
+
+def _properties(metadata: str) -> CommitProperties:
+    return CommitProperties({"userMetadata": metadata}, max_commit_retries=0)
+
+
+def _add(file: DataFile, column: str) -> AddAction:
+    figures = {
+        "numRecords": file.rows,
+        "minValues": file.lowest,
+        "maxValues": file.highest,
+        "nullCount": file.nulls,
+    }
+    stats = json.dumps(
+        {name: value for name, value in figures.items() if value is not None}, ensure_ascii=False
+    )
+    return AddAction(
+        file.path, file.size, {column: file.day.isoformat()}, file.modified_ms, True, stats
+    )
+
 
 # Where nothing is locked, everyone else at work on the table may come first, and several times.
 COMMIT_RETRIES = 200
 
 
 class Commit(Protocol):
-    """Put accepted `days` into the table at `folder`, which is partitioned by `column`, in one commit that carries `metadata`.
+    """Put accepted `days` into the table at `folder`, which is partitioned by `column`, in one
+    commit that carries `metadata`.
 
     Returns the version they stand in, with their files.
 
-    Raises CommitFailedError, and commits nothing, if the table has had another commit since it was opened as `table` (None: if
-    there is one now).
+    Raises CommitFailedError, and commits nothing, if the table has had another commit since it was
+    opened as `table` (None: if there is one now).
     """
 
     @property
@@ -44,24 +173,33 @@ class Commit(Protocol):
     @property
     def column(self) -> str: ...
 
-    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed: ...
+    def __call__(
+        self, table: DeltaTable | None, days: Sequence[date], metadata: str
+    ) -> Committed: ...
 
 
-def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
-    """Record what `decide` comes to, once the accepted of its builds are committed. Both under the table's lock.
+def commit_and_record(
+    root: str, table: str, decide: Callable[[], Sequence[Build]], commit: Commit
+) -> list[Build]:
+    """Record what `decide` comes to, once the accepted of its builds are committed. Both under the
+    table's lock.
 
-    Commits that the ledger lacks are recorded first: what is decided rests on all that was committed before.
-    `decide` is asked under the lock, and again whenever another writer came first: what was judged before may no longer hold.
-    Raises NotRecorded if the rows are in, and the ledger could not be written.
+    Commits that the ledger lacks are recorded first: what is decided rests on all that was
+    committed before. `decide` is asked under the lock, and again whenever another writer came
+    first: what was judged before may no longer hold. Raises NotRecorded if the rows are in, and the
+    ledger could not be written.
     """
     again = retry_if_exception_type(CommitFailedError)
-    tries = Retrying(retry=again, stop=stop_after_attempt(COMMIT_RETRIES), wait=wait_random(0, 0.05))
+    tries = Retrying(
+        retry=again, stop=stop_after_attempt(COMMIT_RETRIES), wait=wait_random(0, 0.05)
+    )
     with writing(root, table):
         try:
             builds = tries(_decide_and_commit, Ledger(root), table, decide, commit)
         except RetryError as error:
             raise Conflict(
-                f"Others committed to {table} {COMMIT_RETRIES} times first. Nothing was committed. Run again."
+                f"Others committed to {table} {COMMIT_RETRIES} times first. Nothing was committed."
+                " Run again."
             ) from error
         try:
             Ledger(root).append(builds)
@@ -70,14 +208,16 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
             if not committed:
                 raise
             raise NotRecorded(
-                f"{table}: {', '.join(committed)} are committed, but the ledger could not be written: {one_line(error)}. "
-                "Nothing is lost: the commit has the record, and the next run brings it in. Mend what is named above, then run "
-                "again."
+                f"{table}: {', '.join(committed)} are committed, but the ledger could not be"
+                f" written: {one_line(error)}. Nothing is lost: the commit has the record, and the"
+                " next run brings it in. Mend what is named above, then run again."
             ) from error
     return builds
 
 
-def _decide_and_commit(ledger: Ledger, name: str, decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
+def _decide_and_commit(
+    ledger: Ledger, name: str, decide: Callable[[], Sequence[Build]], commit: Commit
+) -> list[Build]:
     table = open_table(commit.folder)  # which a commit of files leaves as it was
     refuse_unfit(commit.folder, table, commit.column)
     recover_locked(ledger, name)
@@ -85,22 +225,35 @@ def _decide_and_commit(ledger: Ledger, name: str, decide: Callable[[], Sequence[
     accepted = [build for build in builds if build.outcome in COMMITTED]
     if not accepted:
         return builds
-    before, metadata = int(table.version()) if table else -1, commit_metadata(accepted, complete=True)
+    before = int(table.version()) if table else -1
+    metadata = commit_metadata(accepted, complete=True)
     try:
         version, committed = commit(table, [build.day for build in accepted], metadata)
         files = hash_by_day((file.day, file.path) for file in committed)
     except Exception as error:
-        made = version_with(commit.folder, metadata, after=before)  # only what comes after a commit failed: its checkpoint
-        if made is None and isinstance(error, CommitFailedError) and version_of(commit.folder) == before:
+        made = version_with(
+            commit.folder, metadata, after=before
+        )  # only what comes after a commit failed: its checkpoint
+        if (
+            made is None
+            and isinstance(error, CommitFailedError)
+            and version_of(commit.folder) == before
+        ):
             raise UsageError(
-                f"{commit.folder} takes no commit: {one_line(error)}. Nothing was committed. Correct that table."
+                f"{commit.folder} takes no commit: {one_line(error)}. Nothing was committed."
+                " Correct that table."
             ) from error
         if made is None:  # if another writer came first, decide again
             raise
-        version, written = made, open_table(commit.folder, made)
+        version = made
+        written = open_table(commit.folder, made)
         files = data_files(written, [build.day for build in accepted]) if written else {}
     return [
-        replace(build, delta_version=version, data_files=files.get(build.day, "")) if build.outcome in COMMITTED else build
+        (
+            replace(build, delta_version=version, data_files=files.get(build.day, ""))
+            if build.outcome in COMMITTED
+            else build
+        )
         for build in builds
     ]
 
@@ -110,31 +263,42 @@ ASK_FOR_VALUES = {"delta.invariants", "delta.generationExpression"}
 
 
 def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
-    """UsageError for a table in which this project does not write days of `column`. Nothing is committed."""
+    """UsageError for a table in which this project does not write days of `column`. Nothing is
+    committed.
+    """
     refuse_other_partitioning(folder, table, column)
     _refuse_other_features(folder, table)
 
 
 def _refuse_other_features(folder: str, table: DeltaTable | None) -> None:
-    """UsageError for what whoever computes rows must check or compute, and this project does not; renamed columns."""
+    """UsageError for what whoever computes rows must check or compute, and this project does not;
+    renamed columns.
+    """
     if table is None:
         return
     if renamed_columns(table):
         raise UsageError(
-            f"{folder} has columns of other names than its files (delta.columnMapping.mode), which this project does not "
-            "write. Nothing was committed. Restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF), or "
-            "remove its folder and rebuild all its days."
+            f"{folder} has columns of other names than its files (delta.columnMapping.mode), which"
+            " this project does not write. Nothing was committed. Restore the table as it was"
+            " before (RESTORE TABLE ... TO VERSION AS OF), or remove its folder and rebuild all"
+            " its days."
         )
-    names = [name for name in table.metadata().configuration if name.startswith("delta.constraints.")]
+    names = [
+        name for name in table.metadata().configuration if name.startswith("delta.constraints.")
+    ]
     if names:
         raise UsageError(
-            f"{folder} has constraints ({', '.join(names)}), which this project does not check. Nothing was committed. Drop "
-            "them (ALTER TABLE ... DROP CONSTRAINT) and declare rules instead."
+            f"{folder} has constraints ({', '.join(names)}), which this project does not check."
+            " Nothing was committed. Drop them (ALTER TABLE ... DROP CONSTRAINT) and declare rules"
+            " instead."
         )
     fields = json.loads(table.schema().to_json())["fields"]
-    if names := [f["name"] for f in fields if not f["nullable"] or ASK_FOR_VALUES & f["metadata"].keys()]:
+    if names := [
+        f["name"] for f in fields if not f["nullable"] or ASK_FOR_VALUES & f["metadata"].keys()
+    ]:
         raise UsageError(
-            f"{folder} has columns that may not be null or are computed ({', '.join(names)}), which this project does not see "
-            "to. Nothing was committed. Make them plain again (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL) and declare "
-            "rules instead, or restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF)."
+            f"{folder} has columns that may not be null or are computed ({', '.join(names)}), which"
+            " this project does not see to. Nothing was committed. Make them plain again (ALTER"
+            " TABLE ... ALTER COLUMN ... DROP NOT NULL) and declare rules instead, or restore the"
+            " table as it was before (RESTORE TABLE ... TO VERSION AS OF)."
         )

@@ -1,26 +1,299 @@
-"""The ledger: one row a build of a (table, day), in the Delta table `_ledger` beside the data.
+"""The record of one build of one (table, day): a row of the ledger, and an entry of a commit's
+metadata.
 
-It is written right after the data commit. What a crash between the two leaves out is in the commit's own metadata; `recovery`
-brings it in.
+The ledger at one version: the rows of its files.
+
+The ledger: one row a build of a (table, day), in the Delta table `_ledger` beside the data.
+
+It is written right after the data commit. What a crash between the two leaves out is in the
+commit's own metadata; `recovery` brings it in.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from backfill_assets.lake.ledger_files import Days, LedgerFiles, Newest
-from backfill_assets.lake.paths import Paths
-from backfill_assets.lake.record import SCHEMA, Build, from_arrow, to_arrow
-from backfill_assets.lake.record_table import RecordTable
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.delta import KeptTable
+from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
+from backfill_assets.lake.storage import Paths
 
-# Runs that finish together all append here; the default of 15 retries was seen to run out with four writers.
+# Of an audit of rows that stood already: audited, or refused where they break a rule. Neither
+# changes what is accepted.
+AuditOutcome = Literal["audited", "refused"]
+Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "refused"]
+# The message of an audit that finds other rows begins so: their files were changed behind the log.
+ROWS_DIFFER = "the rows are not those that were accepted"
+AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
+WriteMode = Literal["overwrite", "merge"]
+# Of these the table has a commit that tells of them; the others leave it as it was.
+COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
+
+
+# Characters of a reason, or of a list of files: it is written with every day that is built.
+LONGEST_TEXT = 5_000
+
+
+def refuse_unkept(name: str, text: str) -> None:
+    """UsageError for a text of a request that is not to be kept with every day of it: too long, or
+    none that UTF-8 has.
+    """
+    if len(text) > LONGEST_TEXT:
+        raise UsageError(
+            f"{name} has {len(text):,} characters, and is kept with every day that is built."
+            f" Nothing was done. Give at most {LONGEST_TEXT:,}."
+        )
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UsageError(f"{name} {text!a} is not UTF-8. Nothing was done. Give it as text.")
+
+
+def short(fingerprint: str) -> str:
+    """As many digits of a fingerprint as people need to tell two apart."""
+    return fingerprint[:12]
+
+
+# Never changed once made. Not frozen, because that makes making one several times slower, and a
+# long record has many.
+@dataclass(slots=True)
+class Build:
+    """What became of one day of one table in one run. Times in UTC, durations in seconds.
+
+    `inputs` maps each table that was read to its days and their fingerprints, `delivered` is the
+    fingerprint of the day's source files, `files` the number of lines of each by name, `hashes`
+    what tells its contents apart; `day_fingerprints` maps an event day to the fingerprint of the
+    rows about it; `checks` holds the verdicts of the rules, `rules` is their version;
+    `delta_version` is the table's version after the build, `data_files` a hash of the names of the
+    day's files in it; a day is `mixed` if it also keeps rows (merge) that other code made, or that
+    were made from another delivery or other inputs; `write_mode` may be append_once in records of
+    older versions of this package; `spark_conf` are Spark settings that were this request's only,
+    `accept` the files that it accepted by name; `git_commit` is that of the table's code, with
+    `-dirty` where files had changed since, "" where no repository has it.
+    """
+
+    table: str
+    day: date
+    outcome: Outcome
+    run: str
+    code_version: str
+    fingerprint: str = ""
+    rows: int = 0
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    measures: Mapping[str, int] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    day_fingerprints: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    delivered: str = ""
+    files: Mapping[str, int] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    input_versions: Mapping[str, int] = field(default_factory=dict)
+    checks: Sequence[Mapping[str, Any]] = ()
+    rules: str = ""
+    delta_version: int = -1
+    data_files: str = ""
+    seconds: float = 0.0
+    write_mode: str = "overwrite"
+    mixed: bool = False
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    accept: str = ""
+    git_commit: str = ""
+    plan: str = ""
+    who: str = ""
+    reason: str = ""
+    message: str = ""
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the day's rows in the table are this build's (unchanged: equal to it)."""
+        return self.outcome not in ("failed", *AUDITS)
+
+    @property
+    def files_of(self) -> str | int:
+        """Which files have its rows: the same for a build that left them as they were, or put them
+        back.
+        """
+        return self.data_files or self.delta_version
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"day": self.day.isoformat(), "at": self.at.isoformat()}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Build:
+        known = {f.name: entry[f.name] for f in fields(cls) if f.name in entry}
+        return cls(
+            **known
+            | {
+                "day": date.fromisoformat(entry["day"]),
+                "at": datetime.fromisoformat(entry["at"]),
+            }
+        )
+
+
+NESTED = (
+    "nulls",
+    "measures",
+    "samples",
+    "day_fingerprints",
+    "inputs",
+    "files",
+    "hashes",
+    "input_versions",
+    "checks",
+    "spark_conf",
+)
+KINDS: dict[str, pa.DataType] = {
+    "day": pa.date32(),
+    "rows": pa.int64(),
+    "delta_version": pa.int64(),
+    "seconds": pa.float64(),
+    "mixed": pa.bool_(),
+    "at": pa.timestamp("us", tz="UTC"),
+}
+SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fields(Build)])
+
+
+def to_arrow(builds: Sequence[Build]) -> pa.Table:
+    rows = [{f.name: getattr(b, f.name) for f in fields(Build)} for b in builds]
+    return pa.Table.from_pylist(
+        [row | {n: json.dumps(row[n]) for n in NESTED} for row in rows], schema=SCHEMA
+    )
+
+
+def from_arrow(table: pa.Table) -> list[Build]:
+    """The builds of the rows; what was not read of them, or not recorded in their time, is as if it
+    had been empty.
+    """
+    blank = Build("", date.min, "failed", "", "")
+    # By way of numpy, whose conversion to Python values is several times faster than Arrow's own.
+    columns = {
+        name: _filled(table[name], name, blank).to_numpy().tolist() for name in table.column_names
+    }
+    for name in (n for n in NESTED if n in columns):
+        columns[name] = json.loads(
+            f"[{','.join(columns[name])}]"
+        )  # one call for all is twice as fast
+    if "at" in columns:
+        columns["at"] = [at.replace(tzinfo=UTC) for at in columns["at"]]
+    every = [columns.get(f.name, [getattr(blank, f.name)] * table.num_rows) for f in fields(Build)]
+    return [Build(*row) for row in zip(*every, strict=True)]
+
+
+def _filled(column: pa.ChunkedArray, name: str, blank: Build) -> pa.ChunkedArray:
+    """`column` with the value of an empty build for rows of a ledger that had no such column."""
+    if not column.null_count:
+        return column
+    value = getattr(blank, name)
+    return column.fill_null(json.dumps(value) if name in NESTED else value)
+
+
+# Of each table the days of interest; None for all of them.
+Days = Mapping[str, Collection[date] | None]
+
+
+class Newest(NamedTuple):
+    """The newest commit of a table that is recorded (-1: none), when its last build was recorded,
+    and all its commits.
+
+    `versions` are those of the recorded commits.
+    """
+
+    version: int = -1
+    at: datetime = datetime.min.replace(tzinfo=UTC)
+    versions: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class LedgerFiles:
+    """The rows of the ledger that are in these files."""
+
+    files: RecordFiles
+
+    @cached_property
+    def _by_table(self) -> dict[str, list[RecordFile]]:
+        by_table: dict[str, list[RecordFile]] = {}
+        for file in self.files.listed:
+            by_table.setdefault(file.facts["partition.table"], []).append(file)
+        return by_table
+
+    def rows(
+        self,
+        columns: Sequence[str] | None = None,
+        days: Days | None = None,
+        after: datetime | None = None,
+    ) -> pa.Table:
+        """The rows of these tables and days (None: all), as Arrow; null where a file has no such
+        column. `after`: only those that were recorded later; files without any are not read.
+        """
+        later = (
+            None if after is None else ds.field("at") > pa.scalar(after, SCHEMA.field("at").type)
+        )
+        parts = [self.files.read((), columns)]
+        for table in self._by_table if days is None else days:
+            wanted = None if days is None else days[table]
+            in_days = (
+                None if wanted is None else ds.field("day").isin(pa.array(wanted, pa.date32()))
+            )
+            chosen = later if in_days is None else in_days if later is None else in_days & later
+            parts.append(self.files.read(self._by_table.get(table, ()), columns, chosen))
+        return pa.concat_tables(parts)
+
+    def built_after(self, since: Mapping[str, datetime]) -> set[Partition]:
+        """The partitions of these tables of which a build or an audit was recorded later than the
+        time of their table.
+        """
+        built: set[Partition] = set()
+        for name, at in since.items():
+            built |= {
+                (name, day) for day in self.rows(["day"], {name: None}, after=at)["day"].to_pylist()
+            }
+        return built
+
+    def plans_after(self, since: Mapping[str, datetime]) -> set[str]:
+        """The plans with which a build of these tables was recorded later than the time of its
+        table.
+        """
+        plans = (
+            self.rows(["plan"], {name: None}, after=at)["plan"].to_pylist()
+            for name, at in since.items()
+        )
+        return {plan for of_table in plans for plan in of_table if plan}
+
+    def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
+        """The recorded commits of each table, and the latest time of any of its builds."""
+        names = list(dict.fromkeys(tables))
+        log = self.files.log
+        known: dict[str, Newest] = (
+            log.facts.setdefault("newest", {}) if isinstance(log, KeptTable) else {}
+        )
+        unknown = [name for name in names if name not in known]
+        for name in unknown:
+            rows = self.rows(["delta_version", "outcome", "at"], {name: None})
+            committed = rows.filter(pc.is_in(rows["outcome"], pa.array(COMMITTED)))
+            versions = frozenset(committed["delta_version"].unique().to_pylist())
+            latest = pc.max(rows["at"]).as_py()
+            known[name] = (
+                Newest(max(versions, default=-1), latest, versions) if latest else Newest()
+            )
+        return {name: known[name] for name in names}
+
+
+# Runs that finish together all append here; the default of 15 retries was seen to run out with four
+# writers.
 COMMIT_RETRIES = 200
-# A few days are found by the bounds of groups of so many rows, which are the builds of some days as they came; the others are
-# not read.
+# A few days are found by the bounds of groups of so many rows, which are the builds of some days as
+# they came; the others are not read.
 GROUP_ROWS = 1000
 # Of ten years of nights, a table has three files of this size, which are read as fast as one.
 COMPACTED = 2**20
@@ -28,7 +301,9 @@ COMPACTED = 2**20
 
 @dataclass(frozen=True)
 class Ledger:
-    """The record of every build in the lake at `root`. Grain: (table, day, run, at); partitioned by table."""
+    """The record of every build in the lake at `root`. Grain: (table, day, run, at); partitioned by
+    table.
+    """
 
     root: str
 
@@ -53,8 +328,11 @@ class Ledger:
         if builds:
             self._append(builds)
 
-    # Where nothing is locked (object stores) two may still make the ledger, and the later one's metadata refuse this append.
-    @retry(retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True)
+    # Where nothing is locked (object stores) two may still make the ledger, and the later one's
+    # metadata refuse this append.
+    @retry(
+        retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True
+    )
     def _append(self, builds: Sequence[Build]) -> None:
         table = self.records.to_write()
         self.records.append(table, to_arrow(builds))
@@ -69,12 +347,19 @@ class Ledger:
         return self.files().rows(columns, days)
 
     def builds(self, days: Days | None = None, columns: Sequence[str] | None = None) -> list[Build]:
-        """Every build of these tables and days (None: all), oldest first; one that was recorded twice counts once."""
+        """Every build of these tables and days (None: all), oldest first; one that was recorded
+        twice counts once.
+        """
         builds = from_arrow(self.rows(columns, days))
-        return sorted({(b.table, b.day, b.run, b.outcome, b.at): b for b in builds}.values(), key=lambda b: b.at)
+        return sorted(
+            {(b.table, b.day, b.run, b.outcome, b.at): b for b in builds}.values(),
+            key=lambda b: b.at,
+        )
 
     def next_time(self, table: str) -> datetime:
-        """The time of a new build: now, but after every build of the table before it, on hosts whose clocks differ too."""
+        """The time of a new build: now, but after every build of the table before it, on hosts
+        whose clocks differ too.
+        """
         return max(datetime.now(UTC), self.newest([table])[table].at + timedelta(microseconds=1))
 
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:

@@ -1,7 +1,8 @@
 """Which data files of a table somebody still needs, and for what. No Spark; nothing is changed.
 
-A file is needed by every version that it belongs to. The versions that stood at any time since a moment need what the newest
-one has and what commits since then have added or removed: so the log of that time is read, and no version is opened.
+A file is needed by every version that it belongs to. The versions that stood at any time since a
+moment need what the newest one has and what commits since then have added or removed: so the log of
+that time is read, and no version is opened.
 """
 
 import json
@@ -17,11 +18,10 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.delta_table import open_table
-from backfill_assets.lake.paths import files_in
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.rewritten import rewritten
-from backfill_assets.lake.table_state import day_files
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.integrity import day_files, rewritten
+from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.storage import files_in
 
 
 class Need(StrEnum):
@@ -31,8 +31,8 @@ class Need(StrEnum):
     WINDOW = "the rollback window"
     RELEASE = "kept releases"
     SHADOW = "open shadows"
-    # Somebody else wrote to them: these files stay until `backfill reconcile --restore` commits them again, or the day is built
-    # again, as after rows were deleted for good.
+    # Somebody else wrote to them: these files stay until `backfill reconcile --restore` commits
+    # them again, or the day is built again, as after rows were deleted for good.
     PUT_BACK = "days to be put back"
     YOUNG = "too young"  # it may be of a step that has not committed it yet
     RUNNING = "a step at work on the table"
@@ -56,9 +56,10 @@ def needed_files(
 ) -> dict[str, Need]:
     """Each file, by its path below the folder of `table`, that is needed.
 
-    `since`: when the rollback window begins; `releases` and `shadows`: the versions that these name, -1 for no table;
-    `accepted`: the builds whose rows the table should hold. Raises TableUnreadable if the log of one of these versions cannot
-    be read: what it needs is not known then.
+    `since`: when the rollback window begins; `releases` and `shadows`: the versions that these
+    name, -1 for no table; `accepted`: the builds whose rows the table should hold. Raises
+    TableUnreadable if the log of one of these versions cannot be read: what it needs is not known
+    then.
     """
     needed = dict.fromkeys(_paths(table), Need.NEWEST)
     window = window_files(folder, int(table.version()), since)
@@ -72,8 +73,11 @@ def needed_files(
 
 
 def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) -> Iterator[str]:
-    """The files of accepted days that somebody else wrote to since, of builds from before a version."""
-    builds, days = {build.day: build for build in accepted}, dict[int, list[date]]()
+    """The files of accepted days that somebody else wrote to since, of builds from before a
+    version.
+    """
+    builds = {build.day: build for build in accepted}
+    days = dict[int, list[date]]()
     for day in rewritten(folder, accepted):
         if 0 <= (version := builds[day].delta_version) < before:
             days.setdefault(version, []).append(day)
@@ -82,8 +86,9 @@ def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) ->
             files = list(day_files(_at(folder, version), of_version))
         except TableUnreadable as error:
             raise TableUnreadable(
-                f"Somebody else wrote to {ranges(of_version)}, and the log does not show which files were accepted. Nothing "
-                f"was removed. Restore the log from a copy, or build these days again. {error}"
+                f"Somebody else wrote to {ranges(of_version)}, and the log does not show which"
+                " files were accepted. Nothing was removed. Restore the log from a copy, or build"
+                f" these days again. {error}"
             ) from None
         for _, path, _ in files:
             yield from _spellings(path)
@@ -91,11 +96,17 @@ def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) ->
 
 def window_files(folder: str, newest: int, since: datetime) -> Window:
     """What commits since then have added or removed, by the time at which the log got each of them."""
-    store, paths, first = files_in(folder), set[str](), newest
-    recent = {int(info.base_name[:20]): info.path for info in _log(store) if _modified(info) >= since}
+    store = files_in(folder)
+    paths = set[str]()
+    first = newest
+    recent = {
+        int(info.base_name[:20]): info.path for info in _log(store) if _modified(info) >= since
+    }
     for version, path in sorted(recent.items(), reverse=True):
         paths.update(_changed_by(store, folder, path))
-        if version == first:  # without gaps, so that all versions from the one before it on are covered
+        if (
+            version == first
+        ):  # without gaps, so that all versions from the one before it on are covered
             first = version - 1
     return Window(first, frozenset(paths))
 
@@ -111,8 +122,11 @@ def is_younger(info: FileInfo, moment: datetime) -> bool:
 
 
 def _is_data(path: str) -> bool:
-    # As for Delta's vacuum, what begins with an underscore or a dot is not data: the log is not, nor are files being written.
-    return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in path.split("/"))
+    # As for Delta's vacuum, what begins with an underscore or a dot is not data: the log is not,
+    # nor are files being written.
+    return path.endswith(".parquet") and not any(
+        part.startswith(("_", ".")) for part in path.split("/")
+    )
 
 
 def _log(store: FileSystem) -> Iterator[FileInfo]:
@@ -123,7 +137,11 @@ def _log(store: FileSystem) -> Iterator[FileInfo]:
 
 def _modified(info: FileInfo) -> datetime:
     """When a file was written; one whose store does not tell it is taken for the newest."""
-    return datetime.fromtimestamp(info.mtime_ns / 1e9, UTC) if info.mtime_ns else datetime.max.replace(tzinfo=UTC)
+    return (
+        datetime.fromtimestamp(info.mtime_ns / 1e9, UTC)
+        if info.mtime_ns
+        else datetime.max.replace(tzinfo=UTC)
+    )
 
 
 def _changed_by(store: FileSystem, folder: str, commit: str) -> Iterator[str]:
@@ -134,7 +152,8 @@ def _changed_by(store: FileSystem, folder: str, commit: str) -> Iterator[str]:
         return
     except ValueError as error:
         raise TableUnreadable(
-            f"The commit {folder}/{commit} cannot be read: {error}. Nothing was removed. Restore it from a copy."
+            f"The commit {folder}/{commit} cannot be read: {error}. Nothing was removed. Restore it"
+            " from a copy."
         ) from None
     for action in actions:
         for kind in ("add", "remove"):
@@ -145,7 +164,9 @@ def _changed_by(store: FileSystem, folder: str, commit: str) -> Iterator[str]:
 def _at(folder: str, version: int) -> DeltaTable:
     table = open_table(folder, version)
     if table is None:  # so the library says of some logs that do not reach back to the version
-        raise TableUnreadable(f"The log of the Delta table {folder} does not have version {version} (any more).")
+        raise TableUnreadable(
+            f"The log of the Delta table {folder} does not have version {version} (any more)."
+        )
     return table
 
 

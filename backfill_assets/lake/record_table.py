@@ -1,4 +1,5 @@
-"""Small Delta tables of records, such as the ledger and the releases. Rows are added, never changed.
+"""Small Delta tables of records, such as the ledger and the releases. Rows are added, never
+changed.
 
 They are written with `deltalake`: no JVM, and atomic across processes. Pyarrow reads the files that
 the log lists: the library's own reading builds a filter of statistics for each file and column,
@@ -23,9 +24,8 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
-from backfill_assets.lake.delta_table import open_table, table_to_write
-from backfill_assets.lake.locks import writing
-from backfill_assets.lake.paths import files_in
+from backfill_assets.lake.delta import open_table, table_to_write
+from backfill_assets.lake.storage import files_in, writing
 
 # Every writer adds a small file. After a hundred of them a look took 0.15 s, after ten 0.02.
 COMPACT_EVERY = 10
@@ -93,7 +93,9 @@ class RecordTable:
             schema_mode="merge",  # older versions of this package wrote fewer columns
             commit_properties=CommitProperties(max_commit_retries=self.retries),
             writer_properties=self._written,
-            post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
+            post_commithook_properties=PostCommitHookProperties(
+                create_checkpoint=True, cleanup_expired_logs=False
+            ),
         )
 
     def compact(self, table: DeltaTable) -> None:
@@ -132,7 +134,9 @@ class RecordFiles:
     @cached_property
     def listed(self) -> list[RecordFile]:
         actions = pa.table(self.log.get_add_actions(flatten=True)) if self.log else pa.table({})
-        store, form, column = files_in(self.table.path), ds.ParquetFileFormat(), self.table.partition_by
+        store = files_in(self.table.path)
+        form = ds.ParquetFileFormat()
+        column = self.table.partition_by
         files = []
         for facts in actions.to_pylist():
             partition = ds.field(column) == facts[f"partition.{column}"] if column else None

@@ -1,35 +1,150 @@
-"""The shadow of a plan: a lake of its own with what the plan has built. Every other partition is read from live as it stood.
+"""What a shadow was opened on: the versions of live that it reads, in
+`<lake>/_shadow/<plan>/base.json`.
 
-It is at `<lake>/_shadow/<plan>`, with tables, a ledger and locks of its own. Opening it writes down live's versions and copies
-nothing; to discard it is to delete the folder. Whoever works on a lake works on a shadow in the same way: a partition of the
-plan that live has of the same code, inputs and source files is up to date, and is not computed.
+The shadow of a plan: a lake of its own with what the plan has built. Every other partition is read
+from live as it stood.
+
+It is at `<lake>/_shadow/<plan>`, with tables, a ledger and locks of its own. Opening it writes down
+live's versions and copies nothing; to discard it is to delete the folder. Whoever works on a lake
+works on a shadow in the same way: a partition of the plan that live has of the same code, inputs
+and source files is up to date, and is not computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
+from pyarrow.fs import FileSelector, FileType
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.latest import COLUMNS, Latest, latest
-from backfill_assets.lake.ledger_files import Days
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.shadow_base import Base
-from backfill_assets.lake.slice import Slice
-from backfill_assets.lake.store import Lake
+from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.history import COLUMNS, Latest, latest
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import Build, Days, Ledger
+from backfill_assets.lake.slices import Slice
+from backfill_assets.lake.storage import Documents, Paths, files_in
 
 if TYPE_CHECKING:
-    from backfill_assets.lake.reading import Rows
+    from backfill_assets.lake.spark.reading import Rows
+
+
+BASE = "base.json"
+
+
+@dataclass(frozen=True)
+class Base:
+    """Live as a shadow reads it: the version of every table (-1: there was none), since when, and
+    who opened it.
+
+    `ids`: Delta's id of each table, which one that is deleted and made anew has not. `recorded`:
+    when the newest build of each was recorded: later ones that found the same rows, or failed, are
+    not of this state. A table whose log could not be read, and that the plan does not read, is in
+    neither.
+    """
+
+    versions: Mapping[str, int]
+    at: datetime
+    who: str = ""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, datetime] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, live: Lake, tables: Iterable[str], read: Container[str], who: str = "") -> Base:
+        """These tables of `live` as they are now. TableUnreadable for one among those that the plan
+        reads or builds.
+        """
+        recorded = {name: newest.at for name, newest in live.ledger.newest(tables).items()}
+        opened: dict[str, DeltaTable | None] = {}
+        for name in tables:
+            try:
+                opened[name] = open_table(live.path(name))
+            except TableUnreadable:
+                if name in read:
+                    raise
+        versions = {name: int(table.version()) if table else -1 for name, table in opened.items()}
+        ids = {name: str(table.metadata().id) for name, table in opened.items() if table}
+        return cls(versions, datetime.now(UTC), who, ids, recorded)
+
+    def to_json(self) -> str:
+        recorded = {name: at.isoformat() for name, at in self.recorded.items()}
+        fields = {"tables": dict(self.versions), "ids": dict(self.ids), "recorded": recorded}
+        return json.dumps(fields | {"at": self.at.isoformat(), "who": self.who})
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Base:
+        fields: dict[str, Any] = json.loads(text)
+        recorded = {
+            name: datetime.fromisoformat(at) for name, at in fields.get("recorded", {}).items()
+        }
+        at = datetime.fromisoformat(fields["at"])
+        return cls(fields["tables"], at, fields["who"], fields.get("ids", {}), recorded)
+
+
+def shadow_root(root: str, plan: str) -> str:
+    return f"{Paths(root).shadows}/{plan}"
+
+
+def read_base(root: str, plan: str) -> Base | None:
+    """The versions of live that the shadow of a plan reads; None if it is not open."""
+    try:
+        return Base.from_json(Documents(shadow_root(root, plan)).read(BASE))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(
+            f"{shadow_root(root, plan)}/{BASE} cannot be read: what the shadow was built from is"
+            " unknown. Nothing was changed. Restore that file from a copy, or `backfill discard"
+            f" {plan}`, then plan again."
+        ) from None
+
+
+def write_base(root: str, plan: str, base: Base) -> None:
+    """Open the shadow of a plan on these versions of live, or move it to them."""
+    Documents(shadow_root(root, plan)).write(BASE, base.to_json())
+
+
+def delete_shadow(root: str, plan: str) -> None:
+    """Delete the shadow of a plan, if there is one, whatever is in it."""
+    files = files_in(Paths(root).shadows)
+    if files.get_file_info(plan).type != FileType.NotFound:
+        files.delete_dir(plan)
+
+
+def ledgers_of_shadows(root: str) -> dict[str, Ledger]:
+    """The ledger of each shadow in the lake at `root`, by its plan."""
+    folders = files_in(root).get_file_info(FileSelector("_shadow", allow_not_found=True))
+    plans = sorted(folder.base_name for folder in folders if folder.type == FileType.Directory)
+    return {plan: Ledger(shadow_root(root, plan)) for plan in plans}
+
+
+def shadow_versions(root: str) -> Mapping[str, set[int]]:
+    """The versions of each table of live that shadows in the lake at `root` read; empty if there is
+    no shadow.
+
+    Raises TableUnreadable for a record that cannot be read: what its shadow needs is not known.
+    """
+    versions: dict[str, set[int]] = {}
+    for plan in ledgers_of_shadows(root):
+        try:
+            base = read_base(root, plan)  # None: not written yet, or removed already
+        except (UsageError, OSError) as error:
+            raise TableUnreadable(str(error)) from None
+        for table, version in base.versions.items() if base else ():
+            versions.setdefault(table, set()).add(version)
+    return versions
 
 
 @dataclass(frozen=True)
 class Shadow(Lake):
-    """The overlay: partitions that were built in the shadow are its own, the others those of `live` at `base`.
+    """The overlay: partitions that were built in the shadow are its own, the others those of `live`
+    at `base`.
 
     The version of a table is that of the shadow's own, since live's is fixed.
     """
@@ -44,13 +159,16 @@ class Shadow(Lake):
     def latest(self, days: Days, columns: Iterable[str] = COLUMNS, *, plan: str = "") -> Latest:
         """As of any lake; `of_live` are the accepted partitions whose rows are in live."""
         columns = tuple(columns)
-        own, below = latest(self.ledger, days, columns, plan), self.below(days, columns)
+        own = latest(self.ledger, days, columns, plan)
+        below = self.below(days, columns)
         of_live = below.accepted.keys() - own.accepted.keys()
         return Latest(
-            below.accepted | own.last,  # what failed in live since it was accepted did not fail here
+            below.accepted
+            | own.last,  # what failed in live since it was accepted did not fail here
             below.accepted | own.accepted,
             audits={p: audit for p, audit in below.audits.items() if p in of_live} | own.audits,
-            compared={p: audit for p, audit in below.compared.items() if p in of_live} | own.compared,
+            compared={p: audit for p, audit in below.compared.items() if p in of_live}
+            | own.compared,
             plans=own.plans,
             computed=below.computed | own.computed,
             of_live=of_live,
@@ -58,44 +176,68 @@ class Shadow(Lake):
 
     def below(self, days: Days, columns: Iterable[str] = COLUMNS) -> Latest:
         """The latest builds of live, as the shadow reads it."""
-        return latest(self.live.ledger, days, columns, until=self.base.versions, recorded=self.base.recorded)
+        return latest(
+            self.live.ledger, days, columns, until=self.base.versions, recorded=self.base.recorded
+        )
 
-    def rewritten(self, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]) -> dict[Partition, str]:
+    def rewritten(
+        self, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]
+    ) -> dict[Partition, str]:
         days: dict[str, set[date]] = {}
         for name, day in accepted:
             days.setdefault(name, set()).add(day)
-        built = {(name, day) for name, of in days.items() for day in self._divided(name, of, versions.get(name))[0]}
+        built = {
+            (name, day)
+            for name, of in days.items()
+            for day in self._divided(name, of, versions.get(name))[0]
+        }
         own = {partition: build for partition, build in accepted.items() if partition in built}
-        below = {partition: build for partition, build in accepted.items() if partition not in built}
+        below = {
+            partition: build for partition, build in accepted.items() if partition not in built
+        }
         at_base = {name: self._base(name) for name in versions}
         return super().rewritten(own, versions) | self.live.rewritten(below, at_base)
 
-    def lost_files(self, table: str, column: str, days: Collection[date], version: int | None = None) -> dict[date, str]:
+    def lost_files(
+        self, table: str, column: str, days: Collection[date], version: int | None = None
+    ) -> dict[date, str]:
         own, below = self._divided(table, days, version)
-        return super().lost_files(table, column, own, version) | self.live.lost_files(table, column, below, self._base(table))
+        return super().lost_files(table, column, own, version) | self.live.lost_files(
+            table, column, below, self._base(table)
+        )
 
     def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
         own, below = self._divided(rows.table, rows.days, rows.version)
         of_shadow = super().arrow(Slice(rows.table, rows.column, tuple(own), rows.version), columns)
-        of_live = self.live.arrow(Slice(rows.table, rows.column, tuple(below), self._to_read(rows.table)), columns)
+        of_live = self.live.arrow(
+            Slice(rows.table, rows.column, tuple(below), self._to_read(rows.table)), columns
+        )
         return pa.concat_tables([of_live, of_shadow], promote_options="permissive")
 
     def reader(self, rows: Slice, columns: str) -> Rows:
-        from backfill_assets.lake.reading import RowsOfSeveral
+        from backfill_assets.lake.spark.reading import RowsOfSeveral
 
         own, below = self._divided(rows.table, rows.days, rows.version)
         slices = (
             super().reader(Slice(rows.table, rows.column, tuple(own), rows.version), columns),
-            self.live.reader(Slice(rows.table, rows.column, tuple(below), self._to_read(rows.table)), columns),
+            self.live.reader(
+                Slice(rows.table, rows.column, tuple(below), self._to_read(rows.table)), columns
+            ),
         )
         parts = [part for part, days in zip(slices, (own, below), strict=True) if days]
         return RowsOfSeveral(parts) if len(parts) > 1 else (parts or slices)[0]
 
-    def _divided(self, table: str, days: Collection[date], version: int | None) -> tuple[list[date], list[date]]:
-        """Those of `days` that the shadow had built at a version of its table (None: now), and the others."""
+    def _divided(
+        self, table: str, days: Collection[date], version: int | None
+    ) -> tuple[list[date], list[date]]:
+        """Those of `days` that the shadow had built at a version of its table (None: now), and the
+        others.
+        """
         until = None if version is None else {table: version}
         accepted = latest(self.ledger, {table: days}, until=until).accepted if days else {}
-        return [day for day in days if (table, day) in accepted], [day for day in days if (table, day) not in accepted]
+        return [day for day in days if (table, day) in accepted], [
+            day for day in days if (table, day) not in accepted
+        ]
 
     def _base(self, table: str) -> int:
         return self.base.versions.get(table, -1)
@@ -103,7 +245,7 @@ class Shadow(Lake):
     def _to_read(self, table: str) -> int:
         if table not in self.base.versions:
             raise TableUnreadable(
-                f"The shadow was opened without {table}: its log could not be read then, or there was no such table. Nothing "
-                "was read. Type `backfill rebase`."
+                f"The shadow was opened without {table}: its log could not be read then, or there"
+                " was no such table. Nothing was read. Type `backfill rebase`."
             )
         return self._base(table)

@@ -1,4 +1,5 @@
-"""A table of models: a row a day, with the model that was fitted to the days before, and how it does on the day itself.
+"""A table of models: a row a day, with the model that was fitted to the days before, and how it
+does on the day itself.
 
     @table("models/price", partition_by="day", key=["day"], columns=f"day DATE, {models.COLUMNS}", measures=models.MEASURES,
            reads={"days": SliceDays(), "examples": window(examples, first=-28, last=0)}, shows=models.shown,
@@ -7,11 +8,18 @@
         return models.by_day(days, examples, pipeline(), day="day", key=["day", "number"], label="cents",
                                     prediction="predicted_cents", known_at="paid_at", features=FEATURES, least_days=7)
 
-As it is a table, its days are audited, committed, released, compared, rolled back and reproduced as those of any other.
+As it is a table, its days are audited, committed, released, compared, rolled back and reproduced as
+those of any other.
+
+What is shown of a day's model: its figures, what it goes by, and a picture of its calibration.
+
+What a table of models promises of each day, besides the rules of any table: how much was learned
+from, and how well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from io import BytesIO
 from statistics import fmean, median
 from typing import Any
 
@@ -21,20 +29,24 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.models.saved import content_hash, packed
 from backfill_assets.point_in_time.as_of import instant
+from backfill_assets.quality.rule import DayProfile, Judged, Rule
 
 # The days before its own that a model is trained on, if not said otherwise.
 TRAINED_ON = 28
 # So many groups of examples are compared by a picture of the calibration.
 GROUPS = 10
 COLUMNS = (
-    "model_version STRING, trained_from DATE, trained_until DATE, trained_days INT, training_examples BIGINT, "
-    "test_examples BIGINT, mean_absolute_error DOUBLE, median_absolute_error DOUBLE, training_median DOUBLE, "
-    "mean_absolute_error_of_median DOUBLE, median_absolute_error_of_median DOUBLE, better_by DOUBLE, share_better DOUBLE, "
-    "importances MAP<STRING, DOUBLE>, calibration ARRAY<STRUCT<predicted: DOUBLE, actual: DOUBLE, examples: BIGINT>>, "
-    "model BINARY"
+    "model_version STRING, trained_from DATE, trained_until DATE, trained_days INT,"
+    " training_examples BIGINT, test_examples BIGINT, mean_absolute_error DOUBLE,"
+    " median_absolute_error DOUBLE, training_median DOUBLE, mean_absolute_error_of_median DOUBLE,"
+    " median_absolute_error_of_median DOUBLE, better_by DOUBLE, share_better DOUBLE, importances"
+    " MAP<STRING, DOUBLE>, calibration ARRAY<STRUCT<predicted: DOUBLE, actual: DOUBLE, examples:"
+    " BIGINT>>, model BINARY"
 )
 DESCRIPTIONS = {
-    "model_version": "The SHA-256 of the model's bytes; null where there were too few days to fit one.",
+    "model_version": (
+        "The SHA-256 of the model's bytes; null where there were too few days to fit one."
+    ),
     "trained_from": "The first day of the examples that the model was fitted to.",
     "trained_until": "The last day of these.",
     "trained_days": "How many days these are of; fewer at the beginning of history.",
@@ -42,13 +54,22 @@ DESCRIPTIONS = {
     "test_examples": "How many examples of the day itself the errors are of.",
     "mean_absolute_error": "Of the predictions for the examples of the day.",
     "median_absolute_error": "Of the predictions for the examples of the day.",
-    "training_median": "The median of the labels that the model was fitted to: what it must be better than.",
+    "training_median": (
+        "The median of the labels that the model was fitted to: what it must be better than."
+    ),
     "mean_absolute_error_of_median": "The same error of that median.",
     "median_absolute_error_of_median": "The same error of that median.",
     "better_by": "By which share the mean absolute error is less than that of the median.",
-    "share_better": "The share of the day's examples for which the prediction is closer than the median.",
-    "importances": "How much each feature counts, all together 1; null for a pipeline that does not say so.",
-    "calibration": f"The day's examples in {GROUPS} groups, lowest predictions first: the mean prediction and the mean label.",
+    "share_better": (
+        "The share of the day's examples for which the prediction is closer than the median."
+    ),
+    "importances": (
+        "How much each feature counts, all together 1; null for a pipeline that does not say so."
+    ),
+    "calibration": (
+        f"The day's examples in {GROUPS} groups, lowest predictions first: the mean prediction and"
+        " the mean label."
+    ),
     "model": "The fitted pipeline of pyspark.ml, as a zip: `backfill_assets.load_model` loads it.",
 }
 # Errors are counted in thousandths: a measure is a whole number.
@@ -75,42 +96,63 @@ def by_day(
     least_days: int,
     train_days: int = TRAINED_ON,
 ) -> DataFrame:
-    """A row for each of `days`: what the pipeline comes to, fitted to the examples of the days before. The rows have the column
-    `day` and COLUMNS.
+    """A row for each of `days`: what the pipeline comes to, fitted to the examples of the days
+    before. The rows have the column `day` and COLUMNS.
 
-    days         the days that are built, in the column `day` (`SliceDays`)
-    examples     one row a `key`, of the days and the `train_days` before each; one without a `label` does not count
-    pipeline     stages of pyspark.ml, not fitted yet, that come to the column `prediction`, in the unit of `label`
-    known_at     the column that says when the label was known: for training before the day began
-    features     the names of what the estimator reads, in its order, for the importances
-    least_days   with examples of fewer days none is fitted, and the row says so
-    train_days   how many days before its own a model is fitted to: the window of `examples` has at least these
+    days         the days that are built, in the column `day` (`SliceDays`) examples     one row a
+    `key`, of the days and the `train_days` before each; one without a `label` does not count
+    pipeline     stages of pyspark.ml, not fitted yet, that come to the column `prediction`, in the
+    unit of `label` known_at     the column that says when the label was known: for training before
+    the day began features     the names of what the estimator reads, in its order, for the
+    importances least_days   with examples of fewer days none is fitted, and the row says so
+    train_days   how many days before its own a model is fitted to: the window of `examples` has at
+    least these
 
-    Deterministic, if the pipeline has fixed seeds: examples are put into one partition and in order before they are fitted to,
-    so that neither the cut of a run into days nor the engine's of its work shows. Tables are computed before they are audited;
-    here that is when the function is called.
+    Deterministic, if the pipeline has fixed seeds: examples are put into one partition and in order
+    before they are fitted to, so that neither the cut of a run into days nor the engine's of its
+    work shows. Tables are computed before they are audited; here that is when the function is
+    called.
     """
     usable = examples.where(F.col(label).isNotNull() & F.col(known_at).isNotNull())
     rows = []
     for on in sorted(row[0] for row in days.select(day).collect()):
         known = F.col(known_at) < instant(on)
-        train = usable.where(F.col(day).between(F.lit(on - timedelta(days=train_days)), F.lit(on - timedelta(days=1))) & known)
+        train = usable.where(
+            F.col(day).between(
+                F.lit(on - timedelta(days=train_days)), F.lit(on - timedelta(days=1))
+            )
+            & known
+        )
         row = {day: on, **_extent(train, day, label)}
         if row["trained_days"] >= least_days:
             model = pipeline.fit(train.repartition(1).sortWithinPartitions(*key))
-            tested = model.transform(usable.where(F.col(day) == F.lit(on))).select(prediction, label).collect()
-            row |= _as_row(model, features) | errors([(each[0], each[1]) for each in tested], row["training_median"])
+            tested = (
+                model.transform(usable.where(F.col(day) == F.lit(on)))
+                .select(prediction, label)
+                .collect()
+            )
+            row |= _as_row(model, features) | errors(
+                [(each[0], each[1]) for each in tested], row["training_median"]
+            )
         rows.append(row)
     schema = f"{day} DATE, {COLUMNS}"
     names = days.sparkSession.createDataFrame([], schema).columns
-    return days.sparkSession.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
+    return days.sparkSession.createDataFrame(
+        [tuple(row.get(name) for name in names) for row in rows], schema
+    )
 
 
 def _extent(train: DataFrame, day: str, label: str) -> dict[str, Any]:
-    first, last, count = F.min(day).alias("trained_from"), F.max(day).alias("trained_until"), F.count(F.lit(1))
+    first = F.min(day).alias("trained_from")
+    last = F.max(day).alias("trained_until")
+    count = F.count(F.lit(1))
     middle = F.percentile(label, 0.5).alias("training_median")
     of_days = F.count_distinct(day).cast("int").alias("trained_days")
-    return train.agg(first, last, of_days, count.alias("training_examples"), middle).collect()[0].asDict()
+    return (
+        train.agg(first, last, of_days, count.alias("training_examples"), middle)
+        .collect()[0]
+        .asDict()
+    )
 
 
 def _as_row(model: PipelineModel, features: Sequence[str]) -> dict[str, Any]:
@@ -125,12 +167,15 @@ def _as_row(model: PipelineModel, features: Sequence[str]) -> dict[str, Any]:
 
 
 def errors(tested: Sequence[tuple[float, float]], middle: float) -> dict[str, Any]:
-    """The figures of a model, by its predictions and the labels of the day; no errors without an example."""
+    """The figures of a model, by its predictions and the labels of the day; no errors without an
+    example.
+    """
     if not tested:
         return {"test_examples": 0}
     by_model = [abs(predicted - actual) for predicted, actual in tested]
     by_median = [abs(middle - actual) for _, actual in tested]
-    mean, mean_of_median = fmean(by_model), fmean(by_median)
+    mean = fmean(by_model)
+    mean_of_median = fmean(by_median)
     return {
         "test_examples": len(tested),
         "mean_absolute_error": mean,
@@ -148,3 +193,108 @@ def _calibration(tested: Sequence[tuple[float, float]]) -> Iterator[tuple[float,
         group = tested[n * len(tested) // GROUPS : (n + 1) * len(tested) // GROUPS]
         if group:
             yield fmean(p for p, _ in group), fmean(a for _, a in group), len(group)
+
+
+INCHES = (5.2, 4.2)
+DPI = 110
+FIGURES = (
+    "model_version", "trained_days", "training_examples", "test_examples", "mean_absolute_error", "median_absolute_error",
+    "mean_absolute_error_of_median", "median_absolute_error_of_median", "better_by", "share_better",
+)  # fmt: skip
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Of the row of a day: its figures, its importances, greatest first, and its calibration as a
+    PNG file.
+    """
+    (row,) = rows
+    figures = {name.replace("_", " "): row[name] for name in FIGURES if row[name] is not None}
+    importances = dict(sorted(row["importances"] or (), key=lambda each: (-each[1], each[0])))
+    picture = {"calibration": calibration(row)} if row["calibration"] else {}
+    return {
+        **figures,
+        "trained on": f"{row['trained_from']}..{row['trained_until']}",
+        "importances": importances,
+        **picture,
+    }
+
+
+def calibration(row: Mapping[str, Any]) -> bytes:
+    """A picture of the groups of `calibration`: what was predicted of each, and what came."""
+    # It takes half a second to load, which only who draws pays for.
+    from matplotlib.figure import Figure
+
+    groups = row["calibration"]
+    figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
+    axes: Any = figure.subplots()
+    predicted = [g["predicted"] for g in groups]
+    actual = [g["actual"] for g in groups]
+    ends = min(predicted + actual), max(predicted + actual)
+    axes.plot(ends, ends, color="#a61b29", linewidth=1, label="as predicted")
+    axes.plot(
+        predicted, actual, marker="o", label=f"groups of about {groups[0]['examples']:,} examples"
+    )
+    axes.set_xlabel("mean prediction")
+    axes.set_ylabel("mean of what came")
+    axes.set_title(f"{row['test_examples']:,} examples, lowest predictions first", fontsize=11)
+    axes.legend(fontsize=8)
+    png = BytesIO()
+    figure.savefig(png, format="png", metadata={"Software": None})
+    return png.getvalue()
+
+
+DAYS, _, TESTED, ERROR, ERROR_OF_MEDIAN = MEASURES
+
+
+def trained_on_at_least(days: int) -> Rule:
+    """The model was fitted to examples of so many days."""
+    if days < 1:
+        raise ValueError(
+            f"trained_on_at_least({days}) would accept a model of nothing: give at least 1"
+        )
+
+    def judge(day: DayProfile) -> Judged:
+        trained = day.measures.get(DAYS, 0)
+        return (
+            trained >= days,
+            f"there are examples of {trained} days before; at least {days} promised",
+            {"days": trained},
+        )
+
+    return Rule(
+        "trained_on_at_least",
+        f"Trained on examples of at least {days} days before.",
+        judge,
+        measures=[DAYS],
+    )
+
+
+def better_than_median(*, by: float) -> Rule:
+    """On the day itself, the mean absolute error is less than that of the median of the training
+    labels, by this share.
+    """
+    if not 0 <= by < 1:
+        raise ValueError(f"better_than_median(by={by}): a share is at least 0 and below 1")
+
+    def judge(day: DayProfile) -> Judged:
+        tested, error, of_median = (
+            day.measures.get(name, 0) for name in (TESTED, ERROR, ERROR_OF_MEDIAN)
+        )
+        if not tested:
+            return (
+                False,
+                "no example of the day was predicted: nothing shows that the model is any good",
+                {"examples": 0},
+            )
+        better = 1 - error / of_median if of_median else 0.0
+        message = (
+            f"mean absolute error {error / 1000:,.1f}, that of the median {of_median / 1000:,.1f},"
+            f" of {tested:,} examples: better by {better:.1%}; at least {by:.1%} promised"
+        )
+        return better >= by, message, {"better_by": better, "examples": tested}
+
+    promise = (
+        f"On the examples of the day, better than the median of the training labels by {by:.1%} of"
+        " its mean absolute error."
+    )
+    return Rule("better_than_median", promise, judge, measures=[TESTED, ERROR, ERROR_OF_MEDIAN])

@@ -1,1 +1,3 @@
-"""orchestration: assets, report, jobs, schedules, event log, daemon; the only code that knows Dagster's Python API."""
+"""orchestration: assets, report, jobs, schedules, event log, daemon; the only code that knows
+Dagster's Python API.
+"""

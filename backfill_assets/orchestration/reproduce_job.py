@@ -1,5 +1,7 @@
-"""The job `reproduce`, which builds a day again beside the lake and compares, from the UI, over GraphQL, or for `backfill
-reproduce`. The day's asset gets an observation of it, which changes no status."""
+"""The job `reproduce`, which builds a day again beside the lake and compares, from the UI, over
+GraphQL, or for `backfill reproduce`. The day's asset gets an observation of it, which changes no
+status.
+"""
 
 from typing import Any
 
@@ -18,12 +20,11 @@ from dagster import (
 )
 from pydantic import Field
 
-from backfill_assets.dagster_client.run_of_job import REPRODUCE, REPRODUCTION
+from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.orchestration.jobs import failing_without_retry
-from backfill_assets.orchestration.spark import SparkResource
-from backfill_assets.reproduce import reproduction_text as text
-from backfill_assets.reproduce.recorded_build import recorded_build
-from backfill_assets.reproduce.refusals import basis_of
+from backfill_assets.orchestration.run import SparkResource
+from backfill_assets.reproduce import reproduction as text
+from backfill_assets.reproduce.inputs import basis_of, recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction, Result
 from backfill_assets.workspace import Workspace
@@ -32,26 +33,44 @@ from backfill_assets.workspace import Workspace
 class ReproduceConfig(Config):
     table: str = Field(description="The table, by its name.")
     day: str = Field(description="The day, in quotes.")
-    release: int = Field(default=0, description="A release's number: the build whose rows its readers get. 0: live's.")
+    release: int = Field(
+        default=0,
+        description="A release's number: the build whose rows its readers get. 0: live's.",
+    )
 
 
 def reproduce_job(workspace: Workspace) -> JobDefinition:
-    """A run of one process that uses the engine and writes nothing to the lake. It fails unless the day comes out the same."""
+    """A run of one process that uses the engine and writes nothing to the lake. It fails unless the
+    day comes out the same.
+    """
 
-    @op(name="build_again", config_schema=ReproduceConfig.to_config_schema().config_type, pool="spark")
+    @op(
+        name="build_again",
+        config_schema=ReproduceConfig.to_config_schema().config_type,
+        pool="spark",
+    )
     def build_again(context: OpExecutionContext, spark: ResourceParam[SparkResource]) -> None:
         """Build a day again from its recorded code and inputs, and compare."""
         config = context.op_config
         with failing_without_retry():
-            recorded = recorded_build(config["table"], config["day"], config["release"] or None, workspace)
+            recorded = recorded_build(
+                config["table"], config["day"], config["release"] or None, workspace
+            )
             basis = basis_of(recorded, workspace)
             if isinstance(basis, Reproduction):
                 reproduction = basis
             else:
-                reproduction = reproduce(recorded, workspace, spark.session(recorded.build.spark_conf))
-        metadata, message = metadata_of(reproduction), "\n".join([text.heading(reproduction), *text.lines(reproduction)])
+                reproduction = reproduce(
+                    recorded, workspace, spark.session(recorded.build.spark_conf)
+                )
+        metadata = metadata_of(reproduction)
+        message = "\n".join([text.heading(reproduction), *text.lines(reproduction)])
         key = AssetKey(reproduction.table.split("/"))
-        context.log_event(AssetObservation(key, partition=reproduction.day, description=message, metadata=metadata))
+        context.log_event(
+            AssetObservation(
+                key, partition=reproduction.day, description=message, metadata=metadata
+            )
+        )
         if reproduction.result != Result.SAME:
             raise Failure(message, metadata=metadata, allow_retries=False)
         context.log.info(message)
@@ -60,7 +79,10 @@ def reproduce_job(workspace: Workspace) -> JobDefinition:
     @job(
         name=REPRODUCE,
         executor_def=in_process_executor,
-        description="Build a day again from its recorded code and inputs, beside the lake, and compare. Changes nothing.",
+        description=(
+            "Build a day again from its recorded code and inputs, beside the lake, and compare."
+            " Changes nothing."
+        ),
     )
     def reproduce_day() -> None:
         build_again()

@@ -1,7 +1,14 @@
-"""The nightly run: yesterday, the days that late rows may have made outdated, and nights that were missed.
+"""The schedules of tables that have one of their own (`@table(cron=...)`): each builds the newest
+day that is complete by then.
 
-One run over one range of days and all tables. Days in it that are up to date cost nothing, so the range runs from the oldest
-of the last 31 days without an accepted build, and covers at least the days of the horizon.
+Like the nightly one, they are stopped until someone starts them. Other days are built on request.
+
+The nightly run: yesterday, the days that late rows may have made outdated, and nights that were
+missed.
+
+One run over one range of days and all tables. Days in it that are up to date cost nothing, so the
+range runs from the oldest of the last 31 days without an accepted build, and covers at least the
+days of the horizon.
 """
 
 from collections import defaultdict
@@ -17,32 +24,95 @@ from dagster import (
     define_asset_job,
     schedule,
 )
-from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+)
 
 from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import own_job, step_of
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.plan.status import latest_builds
+from backfill_assets.step.due import incomplete
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import days_until_complete, on_request
 from backfill_assets.workspace import Workspace
+
+
+def own_schedules(workspace: Workspace) -> list[ScheduleDefinition]:
+    """A schedule for each table that declares one."""
+    return [_schedule_of(table, workspace) for table in workspace.tables if table.cron]
+
+
+def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
+    description = (
+        f"Builds the newest day of {table.name} that is complete, unless it is up to date. Other"
+        " days: on request."
+    )
+    name = f"schedule_{step_of(table.name)}"
+    job = define_asset_job(own_job(table.name), [asset_key(table)], description=description)
+
+    @schedule(
+        name=name,
+        job=job,
+        cron_schedule=table.cron,
+        execution_timezone="UTC",
+        description=description,
+    )
+    def newest(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        calendar = table.calendar_of(workspace.calendar)
+        day = next(
+            (
+                day
+                for day in reversed(calendar.days())
+                if not incomplete(table, day, workspace.calendar)
+            ),
+            None,
+        )
+        if day is None:
+            return SkipReason(f"No day of {table.name} is complete yet.")
+        scheduled = context.scheduled_execution_time
+        range_of_one = {
+            ASSET_PARTITION_RANGE_START_TAG: str(day),
+            ASSET_PARTITION_RANGE_END_TAG: str(day),
+        }
+        return RunRequest(
+            scheduled.isoformat(),
+            tags=range_of_one | {tags.REASON: f"schedule of {scheduled.date()}"},
+        )
+
+    return newest
+
 
 # More than a month of missed nights is a rebuild to plan, not one to start unattended.
 CATCH_UP_DAYS = 31
 
 
-def days_of_the_night(calendar: Calendar, days_back: int, accepted: Iterable[Partition]) -> list[date]:
-    """The days of a nightly run, without gaps: the newest day, missed days before it, and the `days_back` days before those.
+def days_of_the_night(
+    calendar: Calendar, days_back: int, accepted: Iterable[Partition]
+) -> list[date]:
+    """The days of a nightly run, without gaps: the newest day, missed days before it, and the
+    `days_back` days before those.
 
-    A day is missed if a table whose first build is of an earlier day has no `accepted` build of it. What was delivered on a
-    missed day may be about any of the days before it.
+    A day is missed if a table whose first build is of an earlier day has no `accepted` build of it.
+    What was delivered on a missed day may be about any of the days before it.
     """
     newest = calendar.last
-    oldest, built = max(calendar.first, newest - timedelta(days=CATCH_UP_DAYS - 1)), defaultdict[str, set[date]](set)
+    oldest = max(calendar.first, newest - timedelta(days=CATCH_UP_DAYS - 1))
+    built = defaultdict[str, set[date]](set)
     for name, day in accepted:
         built[name].add(day)
-    missed = {day for days in built.values() for day in between(oldest, newest) if day not in days and day > min(days)}
+    missed = {
+        day
+        for days in built.values()
+        for day in between(oldest, newest)
+        if day not in days and day > min(days)
+    }
     begun = min((min(days) for days in built.values()), default=calendar.first)
-    first = max(min([newest, *missed]) - timedelta(days=days_back), calendar.first, min(begun, newest))
+    first = max(
+        min([newest, *missed]) - timedelta(days=days_back), calendar.first, min(begun, newest)
+    )
     return list(between(first, newest)) if first <= newest else []
 
 
@@ -52,13 +122,18 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
     late_rows = workspace.settings.nightly_late_rows
     # Tables with a schedule of their own are left to it.
     tables = [table for table in workspace.tables if not table.cron]
-    days_back = max((days_until_complete(table, late_rows=late_rows) for table in tables), default=0)
+    days_back = max(
+        (days_until_complete(table, late_rows=late_rows) for table in tables), default=0
+    )
     newest = f"newest {days_back + 1} days" if days_back else "newest day"
     description = (
-        f"Builds what is missing or outdated in the {newest}, all tables in one run, and catches up on as many as "
-        f"{CATCH_UP_DAYS} missed nights. Days that are up to date are not computed again."
+        f"Builds what is missing or outdated in the {newest}, all tables in one run, and catches up"
+        f" on as many as {CATCH_UP_DAYS} missed nights. Days that are up to date are not computed"
+        " again."
     )
-    job = define_asset_job("nightly", AssetSelection.assets(*map(asset_key, tables)), description=description)
+    job = define_asset_job(
+        "nightly", AssetSelection.assets(*map(asset_key, tables)), description=description
+    )
 
     @schedule(
         name="nightly",
@@ -69,7 +144,9 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
     )
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         names = {table.name for table in tables if not on_request(table)}
-        accepted = [partition for partition in latest_builds(workspace).accepted if partition[0] in names]
+        accepted = [
+            partition for partition in latest_builds(workspace).accepted if partition[0] in names
+        ]
         days = days_of_the_night(calendar, days_back, accepted)
         if not days:
             return SkipReason(f"The calendar from {calendar.first} has no day before today.")

@@ -6,13 +6,19 @@ from dagster import AssetKey, DagsterInstance, RunsFilter
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
-from backfill_assets.dagster_client.launched import writes_to
+from backfill_assets.dagster_client.client import writes_to
 
 # Between its runs a backfill has none that is not finished.
-UNFINISHED_BACKFILLS = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
+UNFINISHED_BACKFILLS = [
+    BulkActionStatus.REQUESTED,
+    BulkActionStatus.CANCELING,
+    BulkActionStatus.FAILING,
+]
 
 
-def unfinished_runs(instance: DagsterInstance, tables: Collection[str], *, but: str = "") -> Iterator[str]:
+def unfinished_runs(
+    instance: DagsterInstance, tables: Collection[str], *, but: str = ""
+) -> Iterator[str]:
     """Each such run or backfill of these tables, as `run 1b9d6bcd`, other than the run `but`."""
     keys = {AssetKey(name.split("/")) for name in tables}
     for run in instance.get_runs(RunsFilter(statuses=NOT_FINISHED_STATUSES)):

@@ -1,15 +1,18 @@
-"""A picture of when rows arrived: a column for each arrival day, a row for each number of days by which they were late."""
+"""A picture of when rows arrived: a column for each arrival day, a row for each number of days by
+which they were late.
+"""
 
 from base64 import b64encode
 from io import BytesIO
 from typing import Any
 
 from backfill_assets.calendar import between
-from backfill_assets.plan.arrivals import Arrivals
+from backfill_assets.plan.late import Arrivals
 
 # The newest arrival days that are drawn: of more, the columns would be too narrow to be seen.
 MOST_DAYS = 90
-INCHES, DPI = (11, 4.2), 110
+INCHES = (11, 4.2)
+DPI = 110
 
 
 def picture(arrivals: Arrivals) -> bytes:
@@ -20,29 +23,45 @@ def picture(arrivals: Arrivals) -> bytes:
 
     last = max(day for day, _, _ in arrivals.rows)
     days = list(between(min(day for day, _, _ in arrivals.rows), last))[-MOST_DAYS:]
-    # Below the day itself stand rows about a day to come, above the horizon those about an earlier day or an unknown one.
-    beyond, grid = arrivals.horizon + 1, [[float("nan")] * len(days) for _ in range(arrivals.horizon + 3)]
+    # Below the day itself stand rows about a day to come, above the horizon those about an earlier
+    # day or an unknown one.
+    beyond = arrivals.horizon + 1
+    grid = [[float("nan")] * len(days) for _ in range(arrivals.horizon + 3)]
     for day, about, rows in arrivals.rows:
         if day >= days[0]:
             lag = beyond if about is None else max(min((day - about).days, beyond), -1)
-            cells, column = grid[lag + 1], (day - days[0]).days
+            cells = grid[lag + 1]
+            column = (day - days[0]).days
             cells[column] = rows + (0 if cells[column] != cells[column] else cells[column])
     figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
     axes: Any = figure.subplots()
     edges = (-0.5, len(days) - 0.5, -1.5, beyond + 0.5)
     drawn = axes.imshow(
-        grid, aspect="auto", origin="lower", extent=edges, cmap="viridis_r", norm=LogNorm(), interpolation="none"
+        grid,
+        aspect="auto",
+        origin="lower",
+        extent=edges,
+        cmap="viridis_r",
+        norm=LogNorm(),
+        interpolation="none",
     )
-    for above, words in ((arrivals.watermark, "late above this line"), (arrivals.horizon, "in no day above this line")):
+    for above, words in (
+        (arrivals.watermark, "late above this line"),
+        (arrivals.horizon, "in no day above this line"),
+    ):
         axes.axhline(above + 0.5, color="#a61b29", linewidth=1)
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
-        axes.text(-0.3, above + 0.65, words, color="#a61b29", fontsize=8, ha="left", va="bottom", bbox=box)
+        axes.text(
+            -0.3, above + 0.65, words, color="#a61b29", fontsize=8, ha="left", va="bottom", bbox=box
+        )
     steps = range(0, len(days), max(len(days) // 8, 1))
     axes.set_xticks(list(steps), [str(days[n]) for n in steps], fontsize=8)
     lags = [-1, *range(0, beyond, max(beyond // 7, 1)), beyond]
     axes.set_yticks(lags, ["before", *map(str, lags[1:-1]), "beyond"], fontsize=8)
     axes.set_ylabel("days after the day they are about")
-    axes.set_title(f"Rows of {arrivals.table} by the day they arrived, {days[0]} to {days[-1]}", fontsize=11)
+    axes.set_title(
+        f"Rows of {arrivals.table} by the day they arrived, {days[0]} to {days[-1]}", fontsize=11
+    )
     figure.colorbar(drawn, label="rows", pad=0.01)
     png = BytesIO()
     figure.savefig(png, format="png", metadata={"Software": None})

@@ -1,8 +1,12 @@
 """Late rows: which built days they have made outdated. From the ledger alone; no Spark, no Dagster.
 
-A table has late rows if it reads an input by the day that its rows are about, over a window that goes on after the days that
-it waits for. Its horizon is the end of that window: later rows are in no day of it. A day whose own horizon has passed is
-beyond the horizon too: neither the nights nor the sensor build it again; a person decides.
+A table has late rows if it reads an input by the day that its rows are about, over a window that
+goes on after the days that it waits for. Its horizon is the end of that window: later rows are in
+no day of it. A day whose own horizon has passed is beyond the horizon too: neither the nights nor
+the sensor build it again; a person decides.
+
+How many rows arrived when, about which days, in the inputs that are read by that day: from the
+ledger.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,18 +15,19 @@ from datetime import date, datetime, timedelta
 from itertools import chain
 
 from backfill_assets.calendar import Partition, days_as_typed
-from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.history import Latest
 from backfill_assets.plan.status import State, latest_builds, runs_by_partition, status_of
 from backfill_assets.step.inputs import InputReader, partitions_changed
-from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.windows import Window
+from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.workspace import Workspace
 
 
 @dataclass(frozen=True)
 class LateDay:
-    """A day of `table` that rows built after it have made outdated, the days of the inputs that have them, how many more rows
-    about the day these have now, and when the first and the last of them were built."""
+    """A day of `table` that rows built after it have made outdated, the days of the inputs that
+    have them, how many more rows about the day these have now, and when the first and the last of
+    them were built.
+    """
 
     table: str
     day: date
@@ -35,7 +40,9 @@ class LateDay:
 
 @dataclass(frozen=True)
 class Unplaced:
-    """Rows about a day of the calendar that no day of `table` reads: `day` of `input` is outside the window of that day."""
+    """Rows about a day of the calendar that no day of `table` reads: `day` of `input` is outside
+    the window of that day.
+    """
 
     table: str
     input: str
@@ -46,8 +53,10 @@ class Unplaced:
 
 @dataclass(frozen=True)
 class Late:
-    """What is late in a workspace. `since`: by table with late rows, the first day within its horizon. `is_computed`: a run is
-    computing days of such a table, which are late again if it ends without building them."""
+    """What is late in a workspace. `since`: by table with late rows, the first day within its
+    horizon. `is_computed`: a run is computing days of such a table, which are late again if it ends
+    without building them.
+    """
 
     days: Sequence[LateDay]
     unplaced: Sequence[Unplaced]
@@ -64,29 +73,53 @@ class Late:
 def late_rows(workspace: Workspace) -> Late:
     """What is late in a workspace now."""
     runs = runs_by_partition(workspace)
-    reading = {table.name: [other.name for other, _ in reads] for table in workspace.tables if (reads := late_reads(table))}
+    reading = {
+        table.name: [other.name for other, _ in reads]
+        for table in workspace.tables
+        if (reads := late_reads(table))
+    }
     builds = latest_builds(workspace, days=dict.fromkeys([*reading, *chain(*reading.values())]))
     return late_of(workspace, builds, runs)
 
 
 def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str]) -> Late:
-    """The days that late rows have made outdated, and the rows that no day takes, in the order of tables and days."""
+    """The days that late rows have made outdated, and the rows that no day takes, in the order of
+    tables and days.
+    """
     reading = [(table, reads) for table in workspace.tables if (reads := late_reads(table))]
     calendar, last = workspace.calendar, workspace.calendar.last
-    since = {table.name: last - timedelta(days=max(w.last for _, w in reads)) for table, reads in reading}
-    status = status_of(workspace, [table for table, _ in reading], calendar.days(), latest=builds, running=runs)
+    since = {
+        table.name: last - timedelta(days=max(w.last for _, w in reads)) for table, reads in reading
+    }
+    status = status_of(
+        workspace, [table for table, _ in reading], calendar.days(), latest=builds, running=runs
+    )
     days: list[LateDay] = []
     for table, reads in reading:
         reader = InputReader(table, builds.accepted, calendar)
         for day in status.of(table.name).get(State.INPUT_CHANGED, []):
-            before, now = builds.accepted[table.name, day].inputs, reader.of(day)
-            arrived = [(name, date.fromisoformat(on)) for name, on in partitions_changed(before, now)]
-            late = [each for each in arrived if each in builds.accepted and _is_late(each, day, reads)]
+            before = builds.accepted[table.name, day].inputs
+            now = reader.of(day)
+            arrived = [
+                (name, date.fromisoformat(on)) for name, on in partitions_changed(before, now)
+            ]
+            late = [
+                each for each in arrived if each in builds.accepted and _is_late(each, day, reads)
+            ]
             if late:
                 built = sorted(builds.accepted[each].at for each in late)
                 rows = sum(_rows(now, each) - _rows(before, each) for each in late)
-                days.append(LateDay(table.name, day, late, rows, built[0], built[-1], day >= since[table.name]))
-    return Late(days, list(_unplaced(reading, builds, workspace)), since, any(name in since for name, _ in runs))
+                days.append(
+                    LateDay(
+                        table.name, day, late, rows, built[0], built[-1], day >= since[table.name]
+                    )
+                )
+    return Late(
+        days,
+        list(_unplaced(reading, builds, workspace)),
+        since,
+        any(name in since for name, _ in runs),
+    )
 
 
 def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str]:
@@ -95,17 +128,24 @@ def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str
     for table in dict.fromkeys(each.table for each in late):
         days = [each.day for each in late if each.table == table]
         yes = " --yes" if len(days) > ask_above_days else ""
-        commands.append(f"backfill run --partitions {days_as_typed(days)} --target {table} --only outdated --downstream{yes}")
+        commands.append(
+            f"backfill run --partitions {days_as_typed(days)} --target {table} --only outdated"
+            f" --downstream{yes}"
+        )
     return commands
 
 
 def late_reads(table: Table) -> list[tuple[Table, Window]]:
     """The inputs whose rows may still come when a day of `table` was built, each with its window."""
-    return [(o, w) for o, w in table.windows() if table.reads_by_day(o, w) and w.last > w.last_needed]
+    return [
+        (o, w) for o, w in table.windows() if table.reads_by_day(o, w) and w.last > w.last_needed
+    ]
 
 
 def _is_late(arrived: Partition, day: date, reads: Iterable[tuple[Table, Window]]) -> bool:
-    return any(other.name == arrived[0] and (arrived[1] - day).days > w.last_needed for other, w in reads)
+    return any(
+        other.name == arrived[0] and (arrived[1] - day).days > w.last_needed for other, w in reads
+    )
 
 
 def _rows(inputs: Mapping[str, Mapping[str, str]], partition: Partition) -> int:
@@ -119,15 +159,52 @@ def rows_of(fingerprint: str) -> int:
 
 
 def _unplaced(
-    reading: Iterable[tuple[Table, Sequence[tuple[Table, Window]]]], builds: Latest, workspace: Workspace
+    reading: Iterable[tuple[Table, Sequence[tuple[Table, Window]]]],
+    builds: Latest,
+    workspace: Workspace,
 ) -> Iterator[Unplaced]:
     for table, reads in reading:
         calendar = table.calendar_of(workspace.calendar)
         for other, window in reads:
             for (name, day), build in sorted(builds.accepted.items(), key=lambda item: item[0]):
                 for about in (
-                    sorted(map(date.fromisoformat, filter(None, build.day_fingerprints))) if name == other.name else ()
+                    sorted(map(date.fromisoformat, filter(None, build.day_fingerprints)))
+                    if name == other.name
+                    else ()
                 ):
                     if about in calendar and not window.first <= (day - about).days <= window.last:
                         rows = rows_of(build.day_fingerprints[str(about)])
                         yield Unplaced(table.name, name, day, about, rows)
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """The rows of `table` by arrival day and the day that they are about (None: not known), and
+    after how many days a row is late, and in no day any more, by the windows of the tables that
+    read it.
+    """
+
+    table: str
+    rows: Sequence[tuple[date, date | None, int]]
+    watermark: int
+    horizon: int
+
+
+def arrivals_of(workspace: Workspace, builds: Latest) -> list[Arrivals]:
+    """Those of every table whose rows may be late, in the order of the tables."""
+    reads = [read for table in workspace.tables for read in late_reads(table)]
+    return [
+        Arrivals(
+            table.name,
+            [
+                (day, date.fromisoformat(about) if about else None, rows_of(mark))
+                for (name, day), build in sorted(builds.accepted.items(), key=lambda item: item[0])
+                if name == table.name
+                for about, mark in sorted(build.day_fingerprints.items())
+            ],
+            min(window.last_needed for other, window in reads if other is table),
+            max(window.last for other, window in reads if other is table),
+        )
+        for table in workspace.tables
+        if any(other is table for other, _ in reads)
+    ]

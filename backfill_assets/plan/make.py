@@ -6,26 +6,28 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import Awaited, Guarded, SourceError, UsageError
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.record import WriteMode
-from backfill_assets.nearest import did_you_mean
-from backfill_assets.plan import history
-from backfill_assets.plan.column_changes import column_lines
-from backfill_assets.plan.estimate import Estimate, estimate
-from backfill_assets.plan.messages import OUTSIDE, other_inputs
+from backfill_assets.errors import Awaited, Guarded, SourceError, UsageError, did_you_mean
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.ledger import WriteMode
+from backfill_assets.plan import lifecycle
+from backfill_assets.plan.columns import column_lines
+from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan, make
-from backfill_assets.plan.progress import Ending
-from backfill_assets.plan.protected import refuse_protected
-from backfill_assets.plan.request import PlanOptions, RebuildRequest
+from backfill_assets.plan.progress import Ending, Estimate, estimate
+from backfill_assets.plan.request import PlanOptions, RebuildRequest, selector_of
 from backfill_assets.plan.selection import Selection, select
-from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import into
-from backfill_assets.plan.status import Status, latest_builds, runs_by_partition, status_of
+from backfill_assets.plan.status import (
+    OUTSIDE,
+    Status,
+    latest_builds,
+    other_inputs,
+    runs_by_partition,
+    status_of,
+)
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.accept import unknown_names
-from backfill_assets.step.accepted import acceptable_rules
-from backfill_assets.step.delivered import delivered_for, file_names
+from backfill_assets.step.inputs import acceptable_rules, delivered_for, file_names
 from backfill_assets.step.request import write_mode_refused
 from backfill_assets.step.sources import era_lines
 from backfill_assets.tables.columns import types_of
@@ -36,10 +38,11 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan that was made, what was selected for it, what it is expected to take, and how it changes columns, and which tables
-    are read, in words.
+    """A plan that was made, what was selected for it, what it is expected to take, and how it
+    changes columns, and which tables are read, in words.
 
-    `unusable`: the partitions of it that will fail as things are, since their source cannot be used, and why.
+    `unusable`: the partitions of it that will fail as things are, since their source cannot be
+    used, and why.
     """
 
     plan: Plan
@@ -52,54 +55,79 @@ class Planned:
 def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     """Make the plan and keep it in the lake. Raises UsageError and Guarded; then nothing is kept."""
     workspace = workspace.one_look()
-    graph, settings = workspace.graph, workspace.settings
+    graph = workspace.graph
+    settings = workspace.settings
     selector = selector_of(request, workspace, graph.calendar)
-    runs, builds = runs_by_partition(workspace), latest_builds(workspace)
-    status = status_of(workspace, workspace.tables, graph.calendar.days(), latest=builds, running=runs)
+    runs = runs_by_partition(workspace)
+    builds = latest_builds(workspace)
+    status = status_of(
+        workspace, workspace.tables, graph.calendar.days(), latest=builds, running=runs
+    )
     selection = select(selector, graph, status.partitions)
     plans = Plans(workspace.lake.root)
     options = request.options(settings.days_per_run)
     options = replace(options, into=into(options, selection.partitions, workspace.lake))
     plan = _new(selection, graph, options, plans)
     guard(plan, workspace, yes=request.yes)
-    history.refuse_overlap(plan, plans)
+    lifecycle.refuse_overlap(plan, plans)
     tables = [table for table in workspace.tables if table.name in plan.code]
     _refuse_write_mode(request.write_mode, tables)
-    columns = chain(*column_lines(workspace, tables, plan.chunks).values(), _era_lines(plan, tables), _cut_lines(plan, status))
+    columns = chain(
+        *column_lines(workspace, tables, plan.chunks).values(),
+        _era_lines(plan, tables),
+        _cut_lines(plan, status),
+    )
     columns = chain(columns, _input_lines(plan, tables, builds))
     _refuse_unknown_names(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
     expected = estimate(plan.partitions(), builds.computed.values(), len(plan.chunks))
-    return Planned(plan, selection, expected, list(columns), _unusable(plan, tables, workspace, builds))
+    return Planned(
+        plan, selection, expected, list(columns), _unusable(plan, tables, workspace, builds)
+    )
 
 
-def _unusable(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest) -> dict[Partition, str]:
+def _unusable(
+    plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest
+) -> dict[Partition, str]:
     """The planned partitions whose delivery is damaged or incomplete, and not accepted so, and why."""
     accept = plan.options.accept
     return {
         (table.name, day): str(each)
         for table in tables
-        for day, each in delivered_for(table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted, accept).items()
+        for day, each in delivered_for(
+            table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted, accept
+        ).items()
         if isinstance(each, SourceError) and not isinstance(each, Awaited)
     }
 
 
-def _refuse_unknown_names(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest) -> None:
-    """UsageError for a name to accept that no delivery of the planned days has, and none that they were built from had.
+def _refuse_unknown_names(
+    plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest
+) -> None:
+    """UsageError for a name to accept that no delivery of the planned days has, and none that they
+    were built from had.
 
     What a delivery that cannot be used holds is not known: beside one, every name is taken.
     """
-    names, accept = set[str](), plan.options.accept
+    names = set[str]()
+    accept = plan.options.accept
     for table in tables if accept else ():
-        of_table = file_names(table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted)
+        of_table = file_names(
+            table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted
+        )
         if of_table is None:
             return
-        names |= of_table | types_of(table.columns).keys() | {rule.name for rule in acceptable_rules(table)}
+        names |= (
+            of_table
+            | types_of(table.columns).keys()
+            | {rule.name for rule in acceptable_rules(table)}
+        )
     if unknown := unknown_names(accept, names):
         raise UsageError(
-            f"--accept {unknown[0]} is no column, no rule, and no file that these days have or were last built from. Nothing "
-            f"was planned.{did_you_mean(unknown[0], names)} Files are named from the landing area on: orders/2024-06-01.jsonl."
+            f"--accept {unknown[0]} is no column, no rule, and no file that these days have or were"
+            f" last built from. Nothing was planned.{did_you_mean(unknown[0], names)} Files are"
+            " named from the landing area on: orders/2024-06-01.jsonl."
         )
 
 
@@ -110,20 +138,30 @@ def _era_lines(plan: Plan, tables: Sequence[Table]) -> Iterator[str]:
 def _input_lines(plan: Plan, tables: Iterable[Table], builds: Latest) -> Iterator[str]:
     """A sentence for each table that reads other tables than when the planned days were built."""
     for table in tables:
-        built = [build for day in plan.days_of(table.name) if (build := builds.accepted.get((table.name, day)))]
+        built = [
+            build
+            for day in plan.days_of(table.name)
+            if (build := builds.accepted.get((table.name, day)))
+        ]
         for said, days in Counter(other_inputs(table, build) for build in built).items():
             if said:
                 yield f"{table.name} {said}: {days} planned day(s) were built before."
 
 
 def _cut_lines(plan: Plan, status: Status) -> Iterator[str]:
-    """A sentence on the days that are built again without inputs that they have, since the calendar has become shorter."""
-    cut = [(partition, why) for partition in plan.partitions() if OUTSIDE in (why := status.partitions[partition].why)]
+    """A sentence on the days that are built again without inputs that they have, since the calendar
+    has become shorter.
+    """
+    cut = [
+        (partition, why)
+        for partition in plan.partitions()
+        if OUTSIDE in (why := status.partitions[partition].why)
+    ]
     if cut:
         (table, day), why = cut[0]
         yield (
-            f"{len(cut)} partition(s) lose rows of inputs, as {table} {day}: {why}. To keep them, set BACKFILL_FIRST_DAY and "
-            "BACKFILL_LAST_DAY as they were"
+            f"{len(cut)} partition(s) lose rows of inputs, as {table} {day}: {why}. To keep them,"
+            " set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY as they were"
         )
 
 
@@ -131,15 +169,18 @@ def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
     """UsageError for a plan whose runs would be refused."""
     if refused := [why for table in tables if (why := write_mode_refused(table, write_mode))]:
         raise UsageError(
-            f"{'; '.join(refused)}. Nothing was planned. Leave such tables out (--target), or plan with --write-mode overwrite."
+            f"{'; '.join(refused)}. Nothing was planned. Leave such tables out (--target), or plan"
+            " with --write-mode overwrite."
         )
 
 
 def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:
-    """A plan that has not been carried out yet: the same forced again is another plan, by its number of repeats.
+    """A plan that has not been carried out yet: the same forced again is another plan, by its
+    number of repeats.
 
-    What a plan has built it does not force again, so that one that has ended in any way, in a shadow one that was cancelled, is
-    a new one when it is asked for again; `resume` goes on with the old one.
+    What a plan has built it does not force again, so that one that has ended in any way, in a
+    shadow one that was cancelled, is a new one when it is asked for again; `resume` goes on with
+    the old one.
     """
     plan = make(selection, graph, options)
     ended = {PUBLISHED, DISCARDED, ROLLED_BACK} | ({"cancelled"} if options.force else set())
@@ -152,10 +193,14 @@ def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans)
 
 def guard(plan: Plan, workspace: Workspace, *, yes: bool) -> None:
     """Guarded for protected days, or for more days than may be rebuilt without `yes`."""
-    refuse_protected(plan, workspace, "Nothing was planned; with --leave-protected, the others are.")
-    settings, days = workspace.settings, plan.days()
+    refuse_protected(
+        plan, workspace, "Nothing was planned; with --leave-protected, the others are."
+    )
+    settings = workspace.settings
+    days = plan.days()
     if len(days) > settings.ask_above_days and not yes:
         raise Guarded(
-            f"This plan rebuilds {len(days)} days, more than {settings.ask_above_days} (BACKFILL_ASK_ABOVE_DAYS). "
-            "Nothing was planned. Type the same with --yes if that is meant."
+            f"This plan rebuilds {len(days)} days, more than {settings.ask_above_days}"
+            " (BACKFILL_ASK_ABOVE_DAYS). Nothing was planned. Type the same with --yes if that is"
+            " meant."
         )

@@ -1,6 +1,10 @@
-"""A plan: the frozen list of what to rebuild and why. Its id is a hash of its contents, so the same plan has the same id.
+"""A plan's partitions cut into chunks, ordered so that nothing is built before what it reads.
 
-A plan holds no time and no name of who made it: planned again on the same state, it is the same plan.
+A plan: the frozen list of what to rebuild and why. Its id is a hash of its contents, so the same
+plan has the same id.
+
+A plan holds no time and no name of who made it: planned again on the same state, it is the same
+plan.
 """
 
 import hashlib
@@ -11,12 +15,124 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, consecutive, days_around_any
 from backfill_assets.errors import NothingToBuild, UsageError
-from backfill_assets.plan.chunks import Chunk, cut
-from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.request import DayOrder, PlanOptions
 from backfill_assets.plan.selection import READS, Selection
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
+
+# By table and day: the number of the group that the partition is built with.
+Places = dict[str, dict[date, int]]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Days of tables that are launched together; `after` are the numbers of the chunks that must be
+    over before it.
+    """
+
+    number: int
+    days: Mapping[str, Sequence[date]]
+    after: Sequence[int] = ()
+
+    def partitions(self) -> set[Partition]:
+        return {(table, day) for table, days in self.days.items() for day in days}
+
+
+def cut(
+    partitions: Collection[Partition],
+    graph: Graph,
+    *,
+    days_per_run: int,
+    order: DayOrder = "asc",
+    canary: int = 0,
+) -> list[Chunk]:
+    """Every one of `partitions` in exactly one chunk.
+
+    A chunk has its days of every table, and whatever these read of the plan. Tables that read
+    themselves, and those downstream of them, are built with the last of their inputs instead: with
+    newest days first, the first chunk would otherwise have to have all of history.
+    """
+    planned = {table: set(days) for table, days in graph.by_table(partitions).items()}
+    groups = _groups(sorted(set().union(*planned.values())), days_per_run, order, canary)
+    recursive = _recursive(graph.tables)
+    places: Places = {table.name: {} for table in graph.tables}
+    for number, group in enumerate(groups):
+        _take(
+            number,
+            group,
+            planned,
+            [table for table in graph.tables if table.name not in recursive],
+            places,
+        )
+    own = {day: number for number, group in enumerate(groups) for day in group}
+    for name in (table.name for table in graph.tables if table.name in recursive):
+        for day in sorted(planned[name]):
+            places[name][day] = max(
+                [own[day], *(places[other].get(at, 0) for other, at in graph.reads((name, day)))]
+            )
+    return _chunks(places, graph)
+
+
+def _groups(days: list[date], size: int, order: DayOrder, canary: int) -> list[list[date]]:
+    """Days in the order requested, `size` at a time; before them the canary: the first few of the
+    longest row of days.
+    """
+    longest = max(consecutive(days), key=len, default=[])
+    first = (longest if order == "asc" else longest[::-1])[:canary] if canary < len(days) else []
+    rest = [day for day in (days if order == "asc" else days[::-1]) if day not in set(first)]
+    return ([first] if first else []) + [rest[n : n + size] for n in range(0, len(rest), size)]
+
+
+def _recursive(tables: Sequence[Table]) -> set[str]:
+    """The tables that read themselves, and those downstream of them."""
+    names: set[str] = set()
+    for table in tables:
+        if table.needs_itself() or any(other.name in names for other, _ in table.windows()):
+            names.add(table.name)
+    return names
+
+
+def _take(
+    number: int,
+    group: Collection[date],
+    planned: Mapping[str, set[date]],
+    tables: Sequence[Table],
+    places: Places,
+) -> None:
+    """Place the days of a group, and what they read of the plan, unless they have a place."""
+    wanted = {table.name: set(group) for table in tables}
+    for table in reversed(tables):
+        days = [
+            day for day in wanted[table.name] & planned[table.name] if day not in places[table.name]
+        ]
+        places[table.name].update(dict.fromkeys(days, number))
+        for other, w in table.windows():
+            wanted[other.name].update(days_around_any(days, w.first, w.last))
+
+
+def _chunks(places: Places, graph: Graph) -> list[Chunk]:
+    """The groups that have a partition, numbered from 0."""
+    numbers = {
+        number: n
+        for n, number in enumerate(sorted({n for of in places.values() for n in of.values()}))
+    }
+    groups: list[dict[str, list[date]]] = [{} for _ in numbers]
+    for name, of in places.items():
+        for day, number in sorted(of.items()):
+            groups[numbers[number]].setdefault(name, []).append(day)
+    chunks = []
+    for n, days in enumerate(groups):
+        read = {
+            numbers[places[other.name][day]]
+            for table in graph.tables if table.name in days
+            for other, w in table.windows()
+            for day in days_around_any(days[table.name], w.first, w.last) if day in places[other.name]
+        }  # fmt: skip
+        chunks.append(Chunk(n, days, sorted(read - {n})))
+    return chunks
+
 
 ID_LENGTH = 12
 FORMAT = 3
@@ -40,10 +156,15 @@ class Plan:
     def contents(self) -> str:
         """The plan as JSON, the same text for the same plan."""
         chunks = [
-            {"days": {t: [d.isoformat() for d in days] for t, days in chunk.days.items()}, "after": list(chunk.after)}
+            {
+                "days": {t: [d.isoformat() for d in days] for t, days in chunk.days.items()},
+                "after": list(chunk.after),
+            }
             for chunk in self.chunks
         ]
-        options = asdict(self.options) | {"spark_conf": dict(sorted(self.options.spark_conf.items()))}
+        options = asdict(self.options) | {
+            "spark_conf": dict(sorted(self.options.spark_conf.items()))
+        }
         if not self.is_shadow:  # as in plans that were made before there were shadows
             del options["into"]
         # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
@@ -64,7 +185,11 @@ class Plan:
 
     @cached_property
     def _partitions(self) -> dict[Partition, str]:
-        return {(t, date.fromisoformat(day)): why for t, days in self.reasons.items() for day, why in days.items()}
+        return {
+            (t, date.fromisoformat(day)): why
+            for t, days in self.reasons.items()
+            for day, why in days.items()
+        }
 
     @property
     def is_shadow(self) -> bool:
@@ -79,25 +204,37 @@ class Plan:
         return frozenset(map(date.fromisoformat, self.reasons.get(table, ())))
 
     def forced_days(self, table: str) -> frozenset[date]:
-        """The days of a table to compute even if nothing has changed: those requested with force, not those downstream."""
+        """The days of a table to compute even if nothing has changed: those requested with force,
+        not those downstream.
+        """
         reasons = self.reasons.get(table, {}) if self.options.force else {}
-        return frozenset(date.fromisoformat(day) for day, why in reasons.items() if not why.startswith(READS))
+        return frozenset(
+            date.fromisoformat(day) for day, why in reasons.items() if not why.startswith(READS)
+        )
 
     def refuse_other_code(self, now: Mapping[str, str], *, loaded_by: str = "") -> None:
-        """UsageError if a table of the plan is not the code that was planned; `now` has every table's version.
+        """UsageError if a table of the plan is not the code that was planned; `now` has every
+        table's version.
 
         `loaded_by` is the webserver that has loaded those; else they are what is on disk.
         """
         self.refuse_gone_tables(now)
-        changed = [f"{name} (planned {code}, now {now[name]})" for name, code in self.code.items() if now[name] != code]
+        changed = [
+            f"{name} (planned {code}, now {now[name]})"
+            for name, code in self.code.items()
+            if now[name] != code
+        ]
         if changed:
             go_on = f"`backfill resume {self.id}`" if loaded_by else f"`backfill run {self.id}`"
-            reload = f"If the files are right, `backfill reload` (or Reload at {loaded_by}/locations), then {go_on}. Else bring"
+            reload = (
+                f"If the files are right, `backfill reload` (or Reload at {loaded_by}/locations),"
+                f" then {go_on}. Else bring"
+            )
             give_up = "discard" if self.is_shadow else "cancel"
             raise UsageError(
-                f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}. Nothing was read or written. "
-                f"{reload if loaded_by else 'Bring'} the planned code back and {go_on}; or `backfill {give_up} {self.id}`, "
-                "then plan again."
+                f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}."
+                f" Nothing was read or written. {reload if loaded_by else 'Bring'} the planned code"
+                f" back and {go_on}; or `backfill {give_up} {self.id}`, then plan again."
             )
 
     def refuse_gone_tables(self, names: Collection[str]) -> None:
@@ -105,32 +242,55 @@ class Plan:
         gone = [name for name in self.code if name not in names]
         if gone:
             raise UsageError(
-                f"Plan {self.id} has {', '.join(gone)}, which the code location does not have any more. Nothing was read or "
-                f"written. The tables are {', '.join(names)}. Plan again: `backfill plan`."
+                f"Plan {self.id} has {', '.join(gone)}, which the code location does not have any"
+                f" more. Nothing was read or written. The tables are {', '.join(names)}. Plan"
+                " again: `backfill plan`."
             )
 
 
 def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: int = 0) -> Plan:
-    """The plan for these partitions; UsageError if none can be built, NothingToBuild if none needs it."""
+    """The plan for these partitions; UsageError if none can be built, NothingToBuild if none needs
+    it.
+    """
     if not selection.partitions:
-        why = "".join(f"\n  {table} {day}: {reason}" for (table, day), reason in list(selection.blocked.items())[:5])
+        why = "".join(
+            f"\n  {table} {day}: {reason}"
+            for (table, day), reason in list(selection.blocked.items())[:5]
+        )
         if not why and selection.left_out:
             (table, day), state = next(iter(selection.left_out.items()))
             raise NothingToBuild(
-                f"{len(selection.left_out)} partition(s) of what was requested need building, and are in no state that --only "
-                f"names, as {table} {day}: {state}. Nothing was planned. Leave out --only, or name that state too."
+                f"{len(selection.left_out)} partition(s) of what was requested need building, and"
+                f" are in no state that --only names, as {table} {day}: {state}. Nothing was"
+                " planned. Leave out --only, or name that state too."
             )
         if not why:
-            never = [f"{table} {day}: {reason}" for (table, day), reason in selection.never_now.items()]
-            of_it = f" {len(never)} partition(s) of it cannot be built now, as {never[0]}." if never else ""
-            raise NothingToBuild(
-                f"Nothing of what was requested needs building.{of_it} Nothing was planned. With --force and without --only, "
-                "days that are up to date are built too."
+            never = [
+                f"{table} {day}: {reason}" for (table, day), reason in selection.never_now.items()
+            ]
+            of_it = (
+                f" {len(never)} partition(s) of it cannot be built now, as {never[0]}."
+                if never
+                else ""
             )
-        go_on = "With --upstream, what these days need is planned too; see" if selection.upstream_helps else "See"
-        raise UsageError(f"Nothing of what was requested can be built:{why}\nNothing was planned. {go_on} `backfill status`.")
+            raise NothingToBuild(
+                f"Nothing of what was requested needs building.{of_it} Nothing was planned. With"
+                " --force and without --only, days that are up to date are built too."
+            )
+        go_on = (
+            "With --upstream, what these days need is planned too; see"
+            if selection.upstream_helps
+            else "See"
+        )
+        raise UsageError(
+            f"Nothing of what was requested can be built:{why}\nNothing was planned. {go_on}"
+            " `backfill status`."
+        )
     planned = {table: days for table, days in graph.by_table(selection.partitions).items() if days}
-    reasons = {table: {day.isoformat(): selection.partitions[table, day] for day in days} for table, days in planned.items()}
+    reasons = {
+        table: {day.isoformat(): selection.partitions[table, day] for day in days}
+        for table, days in planned.items()
+    }
     code = {table.name: table.version for table in graph.tables if table.name in reasons}
     chunks = cut(
         selection.partitions,
@@ -148,18 +308,26 @@ def read(text: str | bytes, plan_id: str) -> Plan:
         contents: dict[str, Any] = json.loads(text)
         if contents["format"] != FORMAT:
             raise UsageError(
-                f"Plan {plan_id} was made by another version of this project. Nothing was done. {_GIVE_UP.format(plan_id)}"
+                f"Plan {plan_id} was made by another version of this project. Nothing was done."
+                f" {_GIVE_UP.format(plan_id)}"
             )
         chunks = [
-            Chunk(n, {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()}, chunk["after"])
+            Chunk(
+                n,
+                {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()},
+                chunk["after"],
+            )
             for n, chunk in enumerate(contents["chunks"])
         ]
         options = PlanOptions(**{"into": "live"} | contents["options"])
         plan = Plan(contents["code"], contents["reasons"], chunks, options, contents["repeat"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UsageError(f"Plan {plan_id} cannot be read. Nothing was done. {_GIVE_UP.format(plan_id)}") from None
+        raise UsageError(
+            f"Plan {plan_id} cannot be read. Nothing was done. {_GIVE_UP.format(plan_id)}"
+        ) from None
     if plan.id != plan_id:
         raise UsageError(
-            f"Plan {plan_id} was edited: its contents have another id ({plan.id}). Nothing was done. {_GIVE_UP.format(plan_id)}"
+            f"Plan {plan_id} was edited: its contents have another id ({plan.id}). Nothing was"
+            f" done. {_GIVE_UP.format(plan_id)}"
         )
     return plan

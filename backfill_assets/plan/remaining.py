@@ -1,23 +1,98 @@
-"""What remains of a plan: the state of each of its partitions, and which must still be built. Values in, values out.
+"""Partitions that are not in a plan, and read what it rebuilt: which of them are outdated now.
 
-A partition is done when it is up to date, whoever built it: a day whose inputs came out the same needs no computing. That
-holds only once every partition of the plan that it reads is done, failed or blocked, and a day that the plan forces must be
-built by the plan itself.
+What remains of a plan: the state of each of its partitions, and which must still be built. Values
+in, values out.
+
+A partition is done when it is up to date, whoever built it: a day whose inputs came out the same
+needs no computing. That holds only once every partition of the plan that it reads is done, failed
+or blocked, and a day that the plan forces must be built by the plan itself.
+
+What remains of a plan now, read from the lake and the landing area alone: nothing is launched and
+no server is asked.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 
-from backfill_assets.calendar import Partition
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.record import Build
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
-from backfill_assets.step.early_stop import EarlyStop, early_stops
+from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.running import running_steps
+from backfill_assets.plan.plan import Chunk, Plan
+from backfill_assets.plan.shadow import workspace_of
+from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.step.request import EarlyStop, early_stops
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
+from backfill_assets.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Partitions that are not in a plan and read what it changed: days that are outdated now by
+    table, and those up to date.
+    """
+
+    outdated: dict[str, list[date]]
+    up_to_date: Sequence[Partition] = ()
+
+
+def readers_left(plan: Plan, workspace: Workspace) -> Readers:
+    """What reads the days to which `plan` gave other rows, and is not in the plan."""
+    graph = workspace.graph
+    builds = latest_builds(workspace)
+    planned = {name: days for name, days in graph.by_table(plan.partitions()).items() if days}
+    of_plan = workspace.lake.ledger.builds(
+        planned, ("table", "day", "run", "code_version", "outcome", "plan", "at")
+    )
+    changed = {
+        (b.table, b.day)
+        for b in of_plan
+        if b.plan == plan.id and b.succeeded and b.outcome != "unchanged"
+    }
+    readers = {
+        reader for partition in changed for reader in graph.readers(partition)
+    } - plan.partitions().keys()
+    days = graph.by_table(readers)
+    tables = [table for table in workspace.tables if days[table.name]]
+    if not tables:
+        return Readers({})
+    partitions = status_of(
+        workspace, tables, sorted({day for _, day in readers}), latest=builds
+    ).partitions
+    outdated = {
+        name: [day for day in days[name] if partitions[name, day].state == State.INPUT_CHANGED]
+        for name in days
+    }
+    return Readers(
+        {name: of_table for name, of_table in outdated.items() if of_table},
+        [
+            reader
+            for reader in graph.in_order(readers)
+            if partitions[reader].state == State.UP_TO_DATE
+        ],
+    )
+
+
+def outdated_lines(outdated: dict[str, list[date]], ask_above_days: int) -> Iterator[str]:
+    """A sentence for each table, and the command that rebuilds them; it says --yes for more days
+    than are planned without.
+    """
+    for name, days in outdated.items():
+        yield (
+            f"{name} {days_as_typed(days)} read what was rebuilt, are not in the plan, and are"
+            " outdated now."
+        )
+    if outdated:
+        days = sorted({day for of_table in outdated.values() for day in of_table})
+        yes = " --yes" if len(days) > ask_above_days else ""
+        yield (
+            f"Rebuild them: `backfill run --partitions {days_as_typed(days)} --only outdated"
+            f" --downstream{yes}`."
+        )
 
 
 class WorkState(StrEnum):
@@ -33,8 +108,9 @@ class WorkState(StrEnum):
 class Remaining:
     """Each partition's state, and for those that failed or are blocked, why.
 
-    `saved`: done without being built. `failures`: the builds of this plan that failed, of partitions not built since.
-    `at_work`: those that a step of the plan is computing. `early_stops`: of tables that read themselves.
+    `saved`: done without being built. `failures`: the builds of this plan that failed, of
+    partitions not built since. `at_work`: those that a step of the plan is computing.
+    `early_stops`: of tables that read themselves.
     """
 
     states: Mapping[Partition, WorkState]
@@ -52,12 +128,24 @@ class Remaining:
         return Counter(self.states[partition] for partition in partitions)
 
     def at_the_end(self, chunks: Iterable[Chunk]) -> "Remaining":
-        """The same for a command that was stopped before some chunks: of a chunk that has partitions left to build, those that
-        the plan has not built count as left, although they are up to date as long as what they read is not built again."""
-        left = [chunk for chunk in chunks if any(self.states[p] == WorkState.PENDING for p in chunk.partitions())]
+        """The same for a command that was stopped before some chunks: of a chunk that has
+        partitions left to build, those that the plan has not built count as left, although they are
+        up to date as long as what they read is not built again.
+        """
+        left = [
+            chunk
+            for chunk in chunks
+            if any(self.states[p] == WorkState.PENDING for p in chunk.partitions())
+        ]
         not_run = {p for chunk in left for p in chunk.partitions() if p in self.saved}
-        states = {p: WorkState.PENDING if p in not_run else state for p, state in self.states.items()}
-        stops = [stop for stop in self.early_stops if not_run.isdisjoint((stop.table, day) for day in stop.left)]
+        states = {
+            p: WorkState.PENDING if p in not_run else state for p, state in self.states.items()
+        }
+        stops = [
+            stop
+            for stop in self.early_stops
+            if not_run.isdisjoint((stop.table, day) for day in stop.left)
+        ]
         return replace(self, states=states, saved=set(self.saved) - not_run, early_stops=stops)
 
     def pending_days(self, partitions: Collection[Partition]) -> dict[str, list[date]]:
@@ -81,29 +169,52 @@ def remaining_of(
 ) -> Remaining:
     """The state of every partition of `plan`, inputs first.
 
-    `before` are the failures from before the command began: those days are tried again, ones that fail later are not.
-    `given_up` are the partitions that were not done when their runs ended, and why: with what they read given up, some are
-    done after all. `done` those done whatever they read.
+    `before` are the failures from before the command began: those days are tried again, ones that
+    fail later are not. `given_up` are the partitions that were not done when their runs ended, and
+    why: with what they read given up, some are done after all. `done` those done whatever they
+    read.
     """
     walk = _Walk(plan, graph, up_to_date, builds, before or {}, given_up or {}, done)
     for partition in graph.in_order(walk.planned):
         walk.visit(partition)
-    saved = {partition for partition, state in walk.states.items() if state == WorkState.DONE} - builds.built_by(plan.id)
-    return Remaining(walk.states, walk.why, saved, walk.failures, early_stops=_early_stops(plan, graph, saved, builds))
+    saved = {
+        partition for partition, state in walk.states.items() if state == WorkState.DONE
+    } - builds.built_by(plan.id)
+    return Remaining(
+        walk.states,
+        walk.why,
+        saved,
+        walk.failures,
+        early_stops=_early_stops(plan, graph, saved, builds),
+    )
 
 
-def _early_stops(plan: Plan, graph: Graph, saved: Collection[Partition], builds: Latest) -> list[EarlyStop]:
+def _early_stops(
+    plan: Plan, graph: Graph, saved: Collection[Partition], builds: Latest
+) -> list[EarlyStop]:
     stops: list[EarlyStop] = []
     for table in (table for table in graph.tables if table.needs_itself()):
-        accepted = {partition: build for partition, build in builds.accepted.items() if build.table == table.name}
-        built = [build for partition, build in accepted.items() if build.plan == plan.id and partition not in saved]
-        stops += early_stops(table, built, [build for partition, build in accepted.items() if partition in saved])
+        accepted = {
+            partition: build
+            for partition, build in builds.accepted.items()
+            if build.table == table.name
+        }
+        built = [
+            build
+            for partition, build in accepted.items()
+            if build.plan == plan.id and partition not in saved
+        ]
+        stops += early_stops(
+            table, built, [build for partition, build in accepted.items() if partition in saved]
+        )
     return stops
 
 
 @dataclass
 class _Walk:
-    """A walk over the plan's partitions, inputs first: each one's state follows from the states of what it reads."""
+    """A walk over the plan's partitions, inputs first: each one's state follows from the states of
+    what it reads.
+    """
 
     plan: Plan
     graph: Graph
@@ -126,13 +237,17 @@ class _Walk:
         failed = last if last and not last.succeeded and last.plan == self.plan.id else None
         if failed:
             self.failures[partition] = failed
-        if partition in self.given_up and (self._waits(partition) or not self._is_up_to_date(partition)):
+        if partition in self.given_up and (
+            self._waits(partition) or not self._is_up_to_date(partition)
+        ):
             self._set(partition, WorkState.FAILED, self.given_up[partition])
         elif failed and failed != self.before.get(partition) and not self._is_up_to_date(partition):
             self._set(partition, WorkState.FAILED, failed.message)
         elif partition in self.done:
             self._set(partition, WorkState.DONE)
-        elif lacking := next((other for other in self.graph.needs(partition) if self._lacks(other)), None):
+        elif lacking := next(
+            (other for other in self.graph.needs(partition) if self._lacks(other)), None
+        ):
             self._set(partition, WorkState.BLOCKED, f"needs {lacking[0]} {lacking[1]}")
         elif self._waits(partition):
             self._set(partition, WorkState.PENDING)
@@ -147,14 +262,70 @@ class _Walk:
             self.why[partition] = why
 
     def _is_up_to_date(self, partition: Partition) -> bool:
-        """Whether it needs no computing: also one that failed, whose delivery or code was put back as it was."""
+        """Whether it needs no computing: also one that failed, whose delivery or code was put back
+        as it was.
+        """
         return partition in self.up_to_date and partition not in self.to_force
 
     def _waits(self, partition: Partition) -> bool:
         """Whether something that it reads is yet to be built by the plan."""
-        return any(self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition))
+        return any(
+            self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition)
+        )
 
     def _lacks(self, other: Partition) -> bool:
         if other in self.planned:
             return self.states.get(other) in (WorkState.FAILED, WorkState.BLOCKED)
         return other not in self.builds.accepted
+
+
+# (failures from before the command began, partitions given up and why) -> what remains of a plan.
+ReadRemaining = Callable[[Mapping[Partition, Build], Mapping[Partition, str]], Remaining]
+
+
+def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
+    """A function that reads what remains of the plan each time it is called. UsageError for tables
+    that are gone.
+
+    A partition is up to date by the code that was planned; one that the plan has merged into rows
+    that it kept is done too. A plan whose code has changed since cannot be carried on, and can
+    still be shown: what it built is done whatever has changed, and so is what is up to date by the
+    code now.
+    """
+    plan.refuse_gone_tables(workspace.names)
+    tables = [table for table in workspace.tables if table.name in plan.code]
+    as_planned = [replace(table, version=plan.code[table.name]) for table in tables]
+    code_changed = any(table.version != plan.code[table.name] for table in tables)
+    graph = workspace.graph
+
+    def up_to_date(tables: Sequence[Table], builds: Latest) -> set[Partition]:
+        status = status_of(workspace, tables, plan.days(), latest=builds)
+        merged = (
+            builds.built_by(plan.id) if plan.options.write_mode == "merge" else set[Partition]()
+        )
+        return {
+            partition
+            for partition, each in status.partitions.items()
+            if each.state == State.UP_TO_DATE or (each.state == State.MIXED and partition in merged)
+        }
+
+    def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
+        building = workspace_of(plan, workspace)
+        steps = running_steps(
+            building.lake.root
+        )  # before the ledger: what ends between the two counts as built
+        builds = latest_builds(building, plan.id)
+        ready = up_to_date(as_planned, builds)
+        done = set[Partition]()
+        if code_changed:
+            ready = ready | up_to_date(tables, builds)
+            done = builds.built_by(plan.id)
+        remaining = remaining_of(
+            plan, graph, ready, builds, before=before, given_up=given_up, done=done
+        )
+        return replace(
+            remaining,
+            at_work={partition for partition, step in steps.items() if step.plan == plan.id},
+        )
+
+    return read

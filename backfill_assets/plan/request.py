@@ -1,62 +1,91 @@
-"""A request for a rebuild: one value, whether it was typed as flags, filled in as a job's configuration, or made in code.
+"""A request for a rebuild: one value, whether it was typed as flags, filled in as a job's
+configuration, or made in code.
 
-The command line's flags and the fields of the jobs `make_plan` and `run_plan` are made from the fields of `RebuildRequest`,
-with their names, types, defaults and help: a new option is one more field.
+The command line's flags and the fields of the jobs `make_plan` and `run_plan` are made from the
+fields of `RebuildRequest`, with their names, types, defaults and help: a new option is one more
+field.
+
+Which partitions a request means.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from datetime import date
 from typing import Any, Literal
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.record import refuse_unkept
-from backfill_assets.lake.spark_conf import refuse_unlisted
+from backfill_assets.lake.ledger import refuse_unkept
+from backfill_assets.lake.spark.conf import refuse_unlisted
+from backfill_assets.plan.status import State
 from backfill_assets.step.accept import refuse_without_reason
+from backfill_assets.workspace import Workspace
 
 DayOrder = Literal["asc", "desc"]
 Into = Literal["auto", "live", "shadow"]
 # What a list of tables may hold.
-TABLES = "Tables, separated by commas: NAME, raw/*, +NAME, NAME+ (with what is up- or downstream), group:raw; all if not given."
+TABLES = (
+    "Tables, separated by commas: NAME, raw/*, +NAME, NAME+ (with what is up- or downstream),"
+    " group:raw; all if not given."
+)
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 
 
 def option(default: Any, help: str, *, least: int | None = None) -> Any:
     """A field with its help; `least` is the smallest number allowed."""
     metadata = {"help": help, "least": least}
-    return field(default_factory=default, metadata=metadata) if callable(default) else field(default=default, metadata=metadata)
+    return (
+        field(default_factory=default, metadata=metadata)
+        if callable(default)
+        else field(default=default, metadata=metadata)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
     """How the partitions of a plan are built. Raises UsageError for a value that is not allowed."""
 
-    force: bool = option(False, "Also days that are up to date; with `only`, just the days in those states.")
+    force: bool = option(
+        False, "Also days that are up to date; with `only`, just the days in those states."
+    )
     order: DayOrder = option("asc", "asc: oldest days first. desc: newest first.")
     days_per_run: int | None = option(
-        None, "The most days launched together; the setting BACKFILL_DAYS_PER_RUN if not given.", least=1
+        None,
+        "The most days launched together; the setting BACKFILL_DAYS_PER_RUN if not given.",
+        least=1,
     )
     max_parallel: int = option(1, "The most chunks launched at once.", least=1)
     write_mode: Literal["overwrite", "merge"] = option(
         "overwrite",
-        "overwrite: replace the days. merge: update and insert by key, keep other rows; a day that keeps rows of other code, "
-        "files or inputs stays outdated. Not of tables that read themselves.",
+        "overwrite: replace the days. merge: update and insert by key, keep other rows; a day that"
+        " keeps rows of other code, files or inputs stays outdated. Not of tables that read"
+        " themselves.",
     )
-    canary: int = option(2, "How many days to build first; the rest starts only if they succeed. 0 for none.", least=0)
+    canary: int = option(
+        2,
+        "How many days to build first; the rest starts only if they succeed. 0 for none.",
+        least=0,
+    )
     into: Into = option(
         "auto",
-        "live: write the days at once. shadow: build them unseen, until they are published. auto: a shadow, if readers of a "
-        "release have any of these days, else live.",
+        "live: write the days at once. shadow: build them unseen, until they are published. auto: a"
+        " shadow, if readers of a release have any of these days, else live.",
     )
     retries: int = option(2, "How often runs that were killed or lost are launched again.", least=0)
-    budget: str = option("", "Launch nothing new after this: 90s, 30m, 2h, 1d. No limit if not given.")
+    budget: str = option(
+        "", "Launch nothing new after this: 90s, 30m, 2h, 1d. No limit if not given."
+    )
     spark_conf: Mapping[str, str] = option(
-        dict, "Spark settings for this plan only (resources, shuffles, joins, memory), as spark.sql.shuffle.partitions=64."
+        dict,
+        "Spark settings for this plan only (resources, shuffles, joins, memory), as"
+        " spark.sql.shuffle.partitions=64.",
     )
     accept: str = option(
         "",
-        "Files that may be empty, gone, cut off, far shorter or of other columns; columns that may be null; rules of a "
-        "source's table that may be broken: names, with commas; * stands for any characters. With a `reason`.",
+        "Files that may be empty, gone, cut off, far shorter or of other columns; columns that may"
+        " be null; rules of a source's table that may be broken: names, with commas; * stands for"
+        " any characters. With a `reason`.",
     )
     reason: str = option("", "Why; kept with every day that is built.")
 
@@ -64,7 +93,10 @@ class PlanOptions:
         for name, least in ((each.name, each.metadata["least"]) for each in fields(self)):
             value = getattr(self, name)
             if least is not None and value is not None and value < least:
-                raise UsageError(f"{flag(name)} {value} is too small. Nothing was planned. Give at least {least}.")
+                raise UsageError(
+                    f"{flag(name)} {value} is too small. Nothing was planned. Give at least"
+                    f" {least}."
+                )
         for name, text in (("reason", self.reason), ("accept", self.accept)):
             refuse_unkept(flag(name), text)
         _ = self.budget_minutes
@@ -76,7 +108,10 @@ class PlanOptions:
         text = self.budget.strip()
         length = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
         if text and (not length or not float(length[1])):
-            raise UsageError(f"--budget {text} is not a length of time. Nothing was started. Type 90s, 30m, 2h or 1d.")
+            raise UsageError(
+                f"--budget {text} is not a length of time. Nothing was started. Type 90s, 30m, 2h"
+                " or 1d."
+            )
         return float(length[1]) * MINUTES[length[2]] if length else 0.0
 
 
@@ -86,12 +121,18 @@ class RebuildRequest(PlanOptions):
 
     partitions: str = option("", "Days: A, A..B, A,B..C or `last 7`.")
     target: str = option("", TABLES)
-    only: str = option("", "Days in these states only, separated by commas: missing, failed, outdated.")
+    only: str = option(
+        "", "Days in these states only, separated by commas: missing, failed, outdated."
+    )
     upstream: bool = option(False, "Also what these days need, where it is missing or outdated.")
     downstream: bool = option(False, "Also what is downstream of these days.")
     downstream_since: str = option("", "Of what is downstream no days before this one: YYYY-MM-DD.")
-    leave_protected: bool = option(False, "Leave out BACKFILL_PROTECTED_DAYS; without it, a plan with one of them is refused.")
-    yes: bool = option(False, "Plan any number of days; without it, no more than BACKFILL_ASK_ABOVE_DAYS.")
+    leave_protected: bool = option(
+        False, "Leave out BACKFILL_PROTECTED_DAYS; without it, a plan with one of them is refused."
+    )
+    yes: bool = option(
+        False, "Plan any number of days; without it, no more than BACKFILL_ASK_ABOVE_DAYS."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,7 +143,9 @@ class RebuildRequest(PlanOptions):
         return [each.name for each in fields(self) if getattr(self, each.name) != default_of(each)]
 
     def options(self, days_per_run: int) -> PlanOptions:
-        """How the partitions are built; `days_per_run` is the setting, where the request says nothing."""
+        """How the partitions are built; `days_per_run` is the setting, where the request says
+        nothing.
+        """
         values = {each.name: getattr(self, each.name) for each in fields(PlanOptions)}
         return PlanOptions(**values | {"days_per_run": self.days_per_run or days_per_run})
 
@@ -113,3 +156,75 @@ def flag(name: str) -> str:
 
 def default_of(field: Any) -> Any:
     return field.default if field.default is not MISSING else field.default_factory()
+
+
+# The names that `--only` takes, and the states each stands for.
+STATES = {
+    "missing": {State.MISSING},
+    "failed": {State.FAILED},
+    "outdated": {
+        State.CODE_CHANGED,
+        State.INPUT_CHANGED,
+        State.SOURCE_CHANGED,
+        State.MIXED,
+        State.REWRITTEN,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Which partitions are meant: days of tables in some states, with what is up- or downstream; of
+    the latter the days since one, without those of `left`. `on_request`: also days that only a
+    request builds.
+    """
+
+    tables: Sequence[str]
+    days: Sequence[date]
+    only: Collection[str] = frozenset(STATES)
+    force: bool = False
+    upstream: bool = False
+    downstream: bool = False
+    since: date = date.min
+    left: Collection[date] = frozenset()
+    on_request: bool = False
+
+
+def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:
+    """Which partitions are meant. UsageError for unknown tables or states, days outside the
+    calendar, or no days at all.
+    """
+    if not request.partitions:
+        raise UsageError(
+            "Which days? Nothing was planned. Type --partitions 2019-09-01..2019-09-07 or `last 7`."
+        )
+    left = frozenset(workspace.settings.protected() if request.leave_protected else ())
+    return Selector(
+        [table.name for table in workspace.named(request.target)],
+        [day for day in calendar.select(request.partitions) if day not in left],
+        state_names(request.only),
+        # With `only`, force applies to the days in those states, and selects no others.
+        request.force and not request.only,
+        request.upstream,
+        request.downstream,
+        (
+            Calendar(date.min, date.max).select(request.downstream_since)[0]
+            if request.downstream_since
+            else date.min
+        ),
+        left,
+        bool(request.target),
+    )
+
+
+def state_names(only: str) -> Collection[str]:
+    """The names of a comma-separated list, as `--only` takes them; all if it is empty. UsageError
+    for an unknown one.
+    """
+    named = frozenset(word.strip() for word in only.split(",") if word.strip())
+    if unknown := sorted(named - set(STATES)):
+        raise UsageError(
+            f"--only {unknown[0]} is not a state. Nothing was planned. The states are"
+            f" {', '.join(STATES)}."
+        )
+    return named or frozenset(STATES)

@@ -1,7 +1,8 @@
 """Which partitions a plan must build, and the reason for each. Values in, values out.
 
-Partitions are selected by their status; which are upstream and downstream of them follows from the tables' windows. Those that
-cannot be built (no delivery, an input that neither has an accepted build nor is planned) are blocked, and not part of the plan.
+Partitions are selected by their status; which are upstream and downstream of them follows from the
+tables' windows. Those that cannot be built (no delivery, an input that neither has an accepted
+build nor is planned) are blocked, and not part of the plan.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from backfill_assets.calendar import Partition
-from backfill_assets.plan.selector import STATES, Selector
+from backfill_assets.plan.request import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph, waited_for
 
@@ -23,11 +24,12 @@ NOT_NOW = NEVER_PLANNED | {State.RUNNING, State.ON_REQUEST}
 
 @dataclass(frozen=True)
 class Selection:
-    """The partitions to build with the reason for each, and those requested that cannot be built, with what they lack.
+    """The partitions to build with the reason for each, and those requested that cannot be built,
+    with what they lack.
 
-    `upstream_helps`: some of these can be built if what they need is selected too. `left_out`: the states of those requested
-    that are to be built, and are in none that was named. `never_now`: those requested that are not due yet, or before the
-    table's first day, and why.
+    `upstream_helps`: some of these can be built if what they need is selected too. `left_out`: the
+    states of those requested that are to be built, and are in none that was named. `never_now`:
+    those requested that are not due yet, or before the table's first day, and why.
     """
 
     partitions: dict[Partition, str] = field(default_factory=dict)
@@ -37,41 +39,77 @@ class Selection:
     never_now: Mapping[Partition, str] = field(default_factory=dict, compare=False)
 
 
-def select(selector: Selector, graph: Graph, status: Mapping[Partition, PartitionStatus]) -> Selection:
-    """The partitions to build. `status` has every partition of every table of the graph, on its whole calendar."""
+def select(
+    selector: Selector, graph: Graph, status: Mapping[Partition, PartitionStatus]
+) -> Selection:
+    """The partitions to build. `status` has every partition of every table of the graph, on its
+    whole calendar.
+    """
     states = frozenset[State]().union(*(STATES[name] for name in selector.only))
     states |= {State.ON_REQUEST} if selector.on_request and State.MISSING in states else set()
-    named = [(table.name, day) for table in graph.tables if table.name in selector.tables for day in selector.days]
+    named = [
+        (table.name, day)
+        for table in graph.tables
+        if table.name in selector.tables
+        for day in selector.days
+    ]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
-    not_now = {p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in _left_out(selector)}
-    upstream = _upstream(requested, graph, status, selector.left) if selector.upstream else _compared(requested, graph, status)
+    not_now = {
+        p: f"{status[p].state}: {status[p].why}"
+        for p in named
+        if status[p].state in _left_out(selector)
+    }
+    upstream = (
+        _upstream(requested, graph, status, selector.left)
+        if selector.upstream
+        else _compared(requested, graph, status)
+    )
     selection = _buildable(requested | upstream, graph, status)
     if selector.downstream or "outdated" in selector.only:
-        # Of the days named, those that are up to date now and will not be once their inputs are rebuilt belong to the plan.
+        # Of the days named, those that are up to date now and will not be once their inputs are
+        # rebuilt belong to the plan.
         within = None if selector.downstream else set(named)
         downstream = _downstream(selection.partitions, graph, status, within, selector)
         selection = _buildable(selection.partitions | downstream, graph, status, selection.blocked)
-    blocked = {p: why for p, why in selection.blocked.items() if p in requested and p not in selection.partitions}
+    blocked = {
+        p: why
+        for p, why in selection.blocked.items()
+        if p in requested and p not in selection.partitions
+    }
     helps = not selector.upstream and _upstream_helps(blocked, graph, status, selector.left)
     left_out = {p: status[p].state.value for p in named if status[p].state in TO_BUILD - states}
-    never_now = {p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in NEVER_PLANNED}
+    never_now = {
+        p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in NEVER_PLANNED
+    }
     return Selection(selection.partitions, blocked | not_now, helps, left_out, never_now)
 
 
 def _left_out(selector: Selector) -> Collection[State]:
-    """The states of days that are requested and not planned now. Which of the days in some states a run is computing, nobody
-    knows before it has ended."""
+    """The states of days that are requested and not planned now. Which of the days in some states a
+    run is computing, nobody knows before it has ended.
+    """
     if selector.force:
         return NOT_NOW - {State.ON_REQUEST}
     return {State.RUNNING} if STATES.keys() <= set(selector.only) else ()
 
 
 def _upstream_helps(
-    blocked: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus], left: Collection[date]
+    blocked: Mapping[Partition, str],
+    graph: Graph,
+    status: Mapping[Partition, PartitionStatus],
+    left: Collection[date],
 ) -> bool:
-    """Whether some of these could be built together with what they need, and that with what it needs."""
-    wanted = {partition: why for partition, why in blocked.items() if not status[partition].undelivered}
-    with_upstream = _buildable(wanted | _upstream(wanted, graph, status, left), graph, status).partitions if wanted else {}
+    """Whether some of these could be built together with what they need, and that with what it
+    needs.
+    """
+    wanted = {
+        partition: why for partition, why in blocked.items() if not status[partition].undelivered
+    }
+    with_upstream = (
+        _buildable(wanted | _upstream(wanted, graph, status, left), graph, status).partitions
+        if wanted
+        else {}
+    )
     return not wanted.keys().isdisjoint(with_upstream)
 
 
@@ -84,27 +122,48 @@ def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> 
 def _compared(
     requested: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus]
 ) -> dict[Partition, str]:
-    """The partitions that a rule of the requested ones compares with, where they are of another delivery."""
+    """The partitions that a rule of the requested ones compares with, where they are of another
+    delivery.
+    """
     tables = {table.name: table for table in graph.tables}
-    compared = {(other.name, day): f"compared with {name}" for name, day in requested for other in tables[name].compared_with}
-    return {p: why for p, why in compared.items() if p not in requested and status[p].state in TO_BUILD}
+    compared = {
+        (other.name, day): f"compared with {name}"
+        for name, day in requested
+        for other in tables[name].compared_with
+    }
+    return {
+        p: why for p, why in compared.items() if p not in requested and status[p].state in TO_BUILD
+    }
 
 
 def _upstream(
-    requested: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus], left: Collection[date]
+    requested: Mapping[Partition, str],
+    graph: Graph,
+    status: Mapping[Partition, PartitionStatus],
+    left: Collection[date],
 ) -> dict[Partition, str]:
-    """The missing partitions that the requested ones need, or read of tables for which they never wait, the outdated ones that
-    they read, and the same of those; none of the days `left`."""
-    upstream, queue = dict[Partition, str](), list(requested)
+    """The missing partitions that the requested ones need, or read of tables for which they never
+    wait, the outdated ones that they read, and the same of those; none of the days `left`.
+    """
+    upstream = dict[Partition, str]()
+    queue = list(requested)
     tables = {table.name: table for table in graph.tables}
     while queue:
         partition = queue.pop()
-        needed, waited = set(graph.needs(partition)), {table.name for table in waited_for(tables[partition[0]])}
+        needed = set(graph.needs(partition))
+        waited = {table.name for table in waited_for(tables[partition[0]])}
         for other in graph.reads(partition):
             state = status[other].state
-            to_build = state in OUTDATED or (state in (State.MISSING, State.ON_REQUEST) and other in needed)
+            to_build = state in OUTDATED or (
+                state in (State.MISSING, State.ON_REQUEST) and other in needed
+            )
             to_build = to_build or (state == State.MISSING and other[0] not in waited)
-            if to_build and other not in requested and other not in upstream and other[1] not in left:
+            if (
+                to_build
+                and other not in requested
+                and other not in upstream
+                and other[1] not in left
+            ):
                 upstream[other] = state.value
                 queue.append(other)
     return upstream
@@ -117,16 +176,23 @@ def _downstream(
     within: Collection[Partition] | None,
     selector: Selector,
 ) -> dict[Partition, str]:
-    """What reads a selected partition, and what reads that: each may come out different once its input has been rebuilt. Of
-    these only those `within`, if that is given, on the days of the selector."""
+    """What reads a selected partition, and what reads that: each may come out different once its
+    input has been rebuilt. Of these only those `within`, if that is given, on the days of the
+    selector.
+    """
     downstream: dict[Partition, str] = {}
-    queue, previous = graph.in_order(selected), dict[str, date]()
+    queue = graph.in_order(selected)
+    previous = dict[str, date]()
     for partition in queue:
         # The readers of the table's previous day are in the queue already.
         readers = graph.readers(partition, since=previous.get(partition[0]))
         previous[partition[0]] = partition[1]
         for reader in readers:
-            known = reader in selected or reader in downstream or (within is not None and reader not in within)
+            known = (
+                reader in selected
+                or reader in downstream
+                or (within is not None and reader not in within)
+            )
             is_left = reader[1] < selector.since or reader[1] in selector.left
             if not known and not is_left and status[reader].state not in NOT_NOW:
                 downstream[reader] = f"{READS}{partition[0]} {partition[1].isoformat()}"
@@ -140,7 +206,9 @@ def _buildable(
     status: Mapping[Partition, PartitionStatus],
     blocked: Mapping[Partition, str] | None = None,
 ) -> Selection:
-    """`wanted` without what lacks a delivery, or an input that neither has an accepted build nor is wanted."""
+    """`wanted` without what lacks a delivery, or an input that neither has an accepted build nor is
+    wanted.
+    """
     selection = Selection({}, dict(blocked or {}))
     available: dict[str, set[date]] = {table.name: set() for table in graph.tables}
     for (name, day), its in status.items():
@@ -151,7 +219,9 @@ def _buildable(
         incomplete = graph.lacking_inputs(table, available)
         for partition in ((table.name, day) for day in days[table.name]):
             needed = graph.needs(partition) if partition[1] in incomplete else ()
-            lacking = next(((other, day) for other, day in needed if day not in available[other]), None)
+            lacking = next(
+                ((other, day) for other, day in needed if day not in available[other]), None
+            )
             if status[partition].undelivered:
                 selection.blocked[partition] = status[partition].why
             elif lacking:

@@ -1,4 +1,6 @@
-"""Where a plan builds: in live, or in a shadow of its own, which readers do not see until it is published."""
+"""Where a plan builds: in live, or in a shadow of its own, which readers do not see until it is
+published.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -6,12 +8,11 @@ from dataclasses import replace
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.shadow import Shadow
-from backfill_assets.lake.shadow_base import Base, read_base, shadow_root, write_base
-from backfill_assets.lake.store import Lake
-from backfill_assets.lake.table_state import day_files
+from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root, write_base
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import Into, PlanOptions
 from backfill_assets.plan.store import PUBLISHED, ROLLED_BACK, Plans
@@ -19,18 +20,23 @@ from backfill_assets.workspace import Workspace
 
 
 def into(options: PlanOptions, partitions: Mapping[Partition, str], lake: Lake) -> Into:
-    """Where a plan of these partitions builds: as asked for; else in a shadow if readers of a release have any of them.
+    """Where a plan of these partitions builds: as asked for; else in a shadow if readers of a
+    release have any of them.
 
     UsageError for what a shadow cannot do.
     """
     if options.into == "shadow" and options.write_mode != "overwrite":
         raise UsageError(
-            f"A shadow has no rows that {options.write_mode} could keep. Nothing was planned. Leave out --write-mode, or plan "
-            "with --into live."
+            f"A shadow has no rows that {options.write_mode} could keep. Nothing was planned. Leave"
+            " out --write-mode, or plan with --into live."
         )
     if options.into != "auto":
         return options.into
-    return "shadow" if options.write_mode == "overwrite" and _are_released(partitions, lake) else "live"
+    return (
+        "shadow"
+        if options.write_mode == "overwrite" and _are_released(partitions, lake)
+        else "live"
+    )
 
 
 def _are_released(partitions: Mapping[Partition, str], lake: Lake) -> bool:
@@ -45,29 +51,35 @@ def _are_released(partitions: Mapping[Partition, str], lake: Lake) -> bool:
 
 
 def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
-    """Write down the versions of live that a plan into a shadow reads, unless that was done before. Whoever calls it holds the
-    plan's lock."""
+    """Write down the versions of live that a plan into a shadow reads, unless that was done before.
+    Whoever calls it holds the plan's lock.
+    """
     root = workspace.lake.root
     if plan.is_shadow and read_base(root, plan.id) is None:
         write_base(root, plan.id, base_now(plan, workspace, who))
 
 
 def base_now(plan: Plan, workspace: Workspace, who: str = "") -> Base:
-    """Live as it is now, for the shadow of a plan. TableUnreadable for a table that the plan builds, or that those read."""
+    """Live as it is now, for the shadow of a plan. TableUnreadable for a table that the plan
+    builds, or that those read.
+    """
     planned = [table for table in workspace.tables if table.name in plan.reasons]
     read = {ancestor.name for table in planned for ancestor in table.ancestors()}
     return Base.of(workspace.lake, workspace.names, read, who)
 
 
 def workspace_of(plan: Plan, workspace: Workspace) -> Workspace:
-    """The workspace in which a plan builds: live, or with the plan's shadow as its lake, until that is published."""
+    """The workspace in which a plan builds: live, or with the plan's shadow as its lake, until that
+    is published.
+    """
     if not plan.is_shadow or Plans(workspace.lake.root).state(plan.id) in (PUBLISHED, ROLLED_BACK):
         return workspace
     return replace(workspace, lake=shadow_of(plan, workspace))
 
 
 def shadow_of(plan: Plan, workspace: Workspace, base: Base | None = None) -> Shadow:
-    """The shadow of a plan, on the versions of live that were written down when it was opened, or on another `base`.
+    """The shadow of a plan, on the versions of live that were written down when it was opened, or
+    on another `base`.
 
     One that is not open reads live as it is now.
     """

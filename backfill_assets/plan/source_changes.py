@@ -1,7 +1,11 @@
-"""Days that were built from other files than lie there now, of the days that a sensor may have rebuilt. No Spark, no Dagster.
+"""Which files a plan's builds were made from that the builds before them were not, as builds record
+it.
 
-Only the days within a source's horizon are looked at: of older ones a person decides, who sees them in `backfill status`. No
-file is read that has not changed.
+Days that were built from other files than lie there now, of the days that a sensor may have
+rebuilt. No Spark, no Dagster.
+
+Only the days within a source's horizon are looked at: of older ones a person decides, who sees them
+in `backfill status`. No file is read that has not changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,17 +14,66 @@ from datetime import date, datetime, timedelta
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NotDelivered, SourceError
-from backfill_assets.lake.latest import Latest
-from backfill_assets.plan.status import latest_builds, runs_by_partition
-from backfill_assets.step.delivered import delivered_for, files_changed
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import Build
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.status import State, latest_builds, runs_by_partition
+from backfill_assets.step.inputs import delivered_for, files_changed
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
+
+COLUMNS = (
+    "table",
+    "day",
+    "outcome",
+    "code_version",
+    "run",
+    "delivered",
+    "files",
+    "hashes",
+    "plan",
+    "at",
+)
+
+
+def changed_since(before: Sequence[Build], build: Build) -> str:
+    """Which files of a build are other than those of the last of the builds `before` it that
+    succeeded; "" if none is known.
+    """
+    last = next((each for each in reversed(before) if each.succeeded), None)
+    return files_changed(last, build) if last and build.delivered else ""
+
+
+def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:
+    """Of each partition that was planned because its files had changed, and that the plan has built
+    in live, which they are.
+    """
+    planned = [
+        partition for partition, why in plan.partitions().items() if why == State.SOURCE_CHANGED
+    ]
+    days = {table: [day for name, day in planned if name == table] for table, _ in planned}
+    builds: dict[Partition, list[Build]] = {partition: [] for partition in planned}
+    for build in sorted(
+        lake.ledger.builds(days, COLUMNS) if days else (), key=lambda build: build.at
+    ):
+        builds[build.table, build.day].append(build)
+    changed: dict[Partition, str] = {}
+    for partition, of_day in builds.items():
+        first = next(
+            (n for n, build in enumerate(of_day) if build.plan == plan.id and build.succeeded), None
+        )
+        if first is not None and (files := changed_since(of_day[:first], of_day[first])):
+            changed[partition] = files
+    return changed
 
 
 @dataclass(frozen=True)
 class ChangedDay:
-    """A day of `table` of which other files are there than it was built from at `built`: `delivered` is their fingerprint,
-    `why` names them. `has_failed`: a build of yet other files was tried since, and failed."""
+    """A day of `table` of which other files are there than it was built from at `built`:
+    `delivered` is their fingerprint, `why` names them. `has_failed`: a build of yet other files was
+    tried since, and failed.
+    """
 
     table: str
     day: date
@@ -32,8 +85,9 @@ class ChangedDay:
 
 @dataclass(frozen=True)
 class SourceChanges:
-    """The changed days of the tables of one source from the first day of its horizon, `since`, on; and those whose files
-    are refused, or not there to be read yet, with the reasons."""
+    """The changed days of the tables of one source from the first day of its horizon, `since`, on;
+    and those whose files are refused, or not there to be read yet, with the reasons.
+    """
 
     tables: Sequence[str]
     since: date
@@ -42,32 +96,56 @@ class SourceChanges:
 
 
 def source_changes(workspace: Workspace) -> list[SourceChanges]:
-    """The changes of each source of a workspace; of tables that have one of other horizons, each by its own."""
+    """The changes of each source of a workspace; of tables that have one of other horizons, each by
+    its own.
+    """
     workspace = replace(workspace, area=workspace.area.one_look(of_all=False))
-    running, builds = runs_by_partition(workspace), latest_builds(workspace)
+    running = runs_by_partition(workspace)
+    builds = latest_builds(workspace)
     tables: dict[tuple[str, int], list[Table]] = {}
     for table in workspace.tables:
         if source := table.source():
             tables.setdefault((source.name, source.horizon), []).append(table)
-    return [_of_source(of_source, horizon, workspace, builds, running) for (_, horizon), of_source in tables.items()]
+    return [
+        _of_source(of_source, horizon, workspace, builds, running)
+        for (_, horizon), of_source in tables.items()
+    ]
 
 
 def _of_source(
-    tables: Sequence[Table], horizon: int, workspace: Workspace, builds: Latest, running: Mapping[Partition, str]
+    tables: Sequence[Table],
+    horizon: int,
+    workspace: Workspace,
+    builds: Latest,
+    running: Mapping[Partition, str],
 ) -> SourceChanges:
     calendar = workspace.calendar
     since = max(calendar.first, calendar.last - timedelta(days=horizon))
-    changed, refused = list[ChangedDay](), dict[Partition, str]()
+    changed = list[ChangedDay]()
+    refused = dict[Partition, str]()
     for table in tables:
-        built = [day for day in calendar.days() if day >= since and (table.name, day) in builds.accepted]
+        built = [
+            day for day in calendar.days() if day >= since and (table.name, day) in builds.accepted
+        ]
         for day, delivery in delivered_for(table, built, workspace.area, builds.accepted).items():
             partition = (table.name, day)
-            accepted, last = builds.accepted[partition], builds.last[partition]
+            accepted = builds.accepted[partition]
+            last = builds.last[partition]
             if isinstance(delivery, SourceError):
                 refused |= {} if type(delivery) is NotDelivered else {partition: str(delivery)}
-            elif accepted.delivered == delivery.fingerprint or accepted.code_version != table.version or partition in running:
+            elif (
+                accepted.delivered == delivery.fingerprint
+                or accepted.code_version != table.version
+                or partition in running
+            ):
                 continue
-            elif last.succeeded or last.delivered != delivery.fingerprint:  # else a person looks at why it has failed
+            elif (
+                last.succeeded or last.delivered != delivery.fingerprint
+            ):  # else a person looks at why it has failed
                 why = files_changed(accepted, delivery)
-                changed.append(ChangedDay(table.name, day, delivery.fingerprint, accepted.at, why, not last.succeeded))
+                changed.append(
+                    ChangedDay(
+                        table.name, day, delivery.fingerprint, accepted.at, why, not last.succeeded
+                    )
+                )
     return SourceChanges([table.name for table in tables], since, changed, refused)

@@ -1,4 +1,8 @@
-"""The status of every (table, day), and why: from the ledger and what lies in the landing area. No Spark, no Dagster.
+"""Messages of builds and steps that failed, where there is room for one line: the rules, and what
+shows the rows that broke them.
+
+The status of every (table, day), and why: from the ledger and what lies in the landing area. No
+Spark, no Dagster.
 
 A partition is up to date exactly when a step would not compute it: both ask `step.due`.
 """
@@ -8,19 +12,110 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from functools import cache, cached_property
+from itertools import takewhile
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import Awaited, NotDelivered, SourceError, StillWritten
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.ledger_files import Days
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.running_steps import running_steps
-from backfill_assets.plan.messages import first_line, has_rows, input_changed, not_read, other_files, other_inputs, rows_hint
-from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for, files_changed
+from backfill_assets.errors import Awaited, NotDelivered, SourceError, StillWritten, named
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.ledger import Build, Days
+from backfill_assets.lake.running import running_steps
 from backfill_assets.step.due import incomplete, lacking, lacks_on_request
-from backfill_assets.step.inputs import Cause, Change, InputReader, change
+from backfill_assets.step.inputs import (
+    NO_DELIVERY,
+    Cause,
+    Change,
+    Delivered,
+    InputReader,
+    change,
+    delivered_for,
+    files_changed,
+)
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
+
+# Said of an input that a day was built from, and that it would not be built from now.
+OUTSIDE = "is outside the calendar now"
+
+
+def first_line(message: str) -> str:
+    """The message without the rows that broke a rule."""
+    return message.strip().partition("\n")[0]
+
+
+def has_rows(message: str) -> bool:
+    """Whether it names rows that broke a rule, each on a line of its own."""
+    return "\n      {" in message
+
+
+def rows_hint(table: str, day: date) -> str:
+    """What to type to see them."""
+    return f"; `backfill status --why {table} {day}` shows the rows"
+
+
+def of_day(message: str, day: date) -> str:
+    """What the message of a failed step, which names its days a line each, says of one of them; all
+    of it, if it names none.
+    """
+    lines = message.splitlines()
+    beginning = f"  {day}: "
+    named = next((number for number, line in enumerate(lines) if line.startswith(beginning)), None)
+    if named is None:
+        return message
+    rows = takewhile(lambda line: line.startswith("      "), lines[named + 1 :])
+    return "\n".join([lines[named].removeprefix(beginning), *rows])
+
+
+def other_files(failed: Build, delivery: Delivered) -> str:
+    """What to say of a day that failed with other files than lie there now: its message is about
+    those.
+    """
+    changed = not isinstance(delivery, SourceError) and delivery.fingerprint != failed.delivered
+    return "; other files, or other contents, are there since" if changed else ""
+
+
+def not_read(delivery: Delivered) -> str:
+    """What to say of a day beside whose files others lie, or whose files have columns that nobody
+    declared: somebody may have meant them to be read.
+    """
+    if isinstance(delivery, SourceError):
+        return ""
+    unread = delivery.unread
+    columns = (
+        [f"columns that are not declared: {', '.join(delivery.undeclared)}"]
+        if delivery.undeclared
+        else []
+    )
+    overlap = [delivery.overlap] if delivery.overlap else []
+    return "; ".join([*([f"not read: {named(unread, 1)}"] if unread else []), *columns, *overlap])
+
+
+def other_inputs(table: Table, build: Build) -> str:
+    """Which tables are read now and were not when `build` was made, and which no longer are; "" if
+    they are the same.
+    """
+    now = {other.name for other, _ in table.windows()}
+    before = build.inputs.keys()
+    if not before or now == before:  # of a table that is made from a source alone
+        return ""
+    came = ", ".join(sorted(now - before))
+    went = ", ".join(sorted(before - now))
+    return " and ".join(
+        [*([f"reads {came} now"] if came else []), *([f"no longer reads {went}"] if went else [])]
+    )
+
+
+def input_changed(changed: Change, day: date, calendar: Calendar) -> str:
+    """What has changed since `day` was built: an input, or the calendar, which may have become
+    shorter.
+    """
+    read = date.fromisoformat(changed.day)
+    first = read < calendar.first
+    if read in calendar:
+        return f"{changed.table} {changed.day} has changed since {day} was built"
+    return (
+        f"{changed.table} {changed.day} {OUTSIDE}, which {'begins' if first else 'ends'} "
+        f"{calendar.first if first else calendar.last}: built again, {day} has nothing of it"
+    )
 
 
 class State(StrEnum):
@@ -42,7 +137,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """The state of a partition, and why, in words; `why` is mostly empty for one that is up to date.
+    """The state of a partition, and why, in words; `why` is mostly empty for one that is up to
+    date.
 
     `is_built`: it holds the rows of an accepted build. `undelivered`: nothing is delivered for it.
     """
@@ -77,26 +173,35 @@ def status_of(
     latest: Latest,
     running: Mapping[Partition, str] | None = None,
 ) -> Status:
-    """The status of each of `days` of each of `tables`. `running` names the run that is computing a partition."""
-    calendar, running = workspace.calendar, running or {}
+    """The status of each of `days` of each of `tables`. `running` names the run that is computing a
+    partition.
+    """
+    calendar = workspace.calendar
+    running = running or {}
     fixed = Calendar(calendar.first, calendar.last)
-    partitions, status = dict[Partition, PartitionStatus](), cache(PartitionStatus)  # most partitions have equal ones
+    partitions = dict[Partition, PartitionStatus]()
+    status = cache(PartitionStatus)  # most partitions have equal ones
     for table in tables:
         history = _TableHistory(table, latest, fixed, calendar)
         deliveries = delivered_for(table, days, workspace.area, latest.accepted)
         for day in days:
-            partition, delivery = (table.name, day), deliveries.get(day, NO_DELIVERY)
+            partition = (table.name, day)
+            delivery = deliveries.get(day, NO_DELIVERY)
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
             is_built = partition in latest.accepted and partition not in latest.rewritten
-            undelivered = isinstance(delivery, NotDelivered) and not isinstance(delivery, Awaited)  # which a step asks for
+            undelivered = isinstance(delivery, NotDelivered) and not isinstance(
+                delivery, Awaited
+            )  # which a step asks for
             partitions[partition] = status(state, why, is_built, undelivered)
     return Status([table.name for table in tables], list(days), partitions)
 
 
 @dataclass(frozen=True)
 class _TableHistory:
-    """The builds of a table against its code, inputs and deliveries now. `calendar` ends where `own` did when it was asked."""
+    """The builds of a table against its code, inputs and deliveries now. `calendar` ends where
+    `own` did when it was asked.
+    """
 
     table: Table
     latest: Latest
@@ -112,9 +217,13 @@ class _TableHistory:
         if self.table.first_day and day < self.table.first_day:
             return State.BEFORE, f"its first day is {self.table.first_day}"
         partition = (self.table.name, day)
-        accepted, last = self.latest.accepted.get(partition), self.latest.last.get(partition)
+        accepted = self.latest.accepted.get(partition)
+        last = self.latest.last.get(partition)
         if accepted and (happened := self.latest.rewritten.get(partition)):
-            gone = f"; {delivery} any more: `backfill reconcile --restore` puts back the rows that were accepted"
+            gone = (
+                f"; {delivery} any more: `backfill reconcile --restore` puts back the rows that"
+                " were accepted"
+            )
             is_gone = isinstance(delivery, NotDelivered) and not isinstance(delivery, Awaited)
             return State.REWRITTEN, happened + (gone if is_gone else "")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
@@ -122,23 +231,34 @@ class _TableHistory:
             return State.UP_TO_DATE, why or self._by_rules(day) or not_read(delivery)
         if last and not last.succeeded:
             hint = rows_hint(self.table.name, day) if has_rows(last.message) else ""
-            return State.FAILED, f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}{hint}"
+            return (
+                State.FAILED,
+                f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}{hint}",
+            )
         if accepted and changed:
             return _outdated(self.table, day, changed, why, accepted.code_version, self.calendar)
         return self._never_built(day, delivery)
 
     def _by_rules(self, day: date) -> str:
         """What to say of an accepted day that today's rules have not judged, or have refused."""
-        partition, rules = (self.table.name, day), self.table.rules_version
-        audit, accepted = self.latest.audit_of(partition), self.latest.accepted[partition]
+        partition = (self.table.name, day)
+        rules = self.table.rules_version
+        audit = self.latest.audit_of(partition)
+        accepted = self.latest.accepted[partition]
         if audit and audit.rules == rules:
             message = audit.message.strip().partition("\n")[0]
-            return f"refused by an audit: {message} (run {audit.run})" if audit.outcome == "refused" else ""
+            return (
+                f"refused by an audit: {message} (run {audit.run})"
+                if audit.outcome == "refused"
+                else ""
+            )
         if accepted.rules in ("", rules):  # not known of builds before rules were recorded
             return ""
         return "accepted under earlier rules: `backfill audit` judges it by today's"
 
-    def _changed(self, day: date, accepted: Build, delivery: Delivered) -> tuple[Change | None, str]:
+    def _changed(
+        self, day: date, accepted: Build, delivery: Delivered
+    ) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
         changed = change(self.table, accepted, self._inputs.of(day), delivery)
         if isinstance(delivery, StillWritten | Awaited):
@@ -149,14 +269,19 @@ class _TableHistory:
             return changed, str(delivery)
         if changed and changed.cause == Cause.CODE:
             return changed, other_inputs(self.table, accepted)
-        return changed, files_changed(accepted, delivery) if changed and changed.cause == Cause.SOURCE else ""
+        return changed, (
+            files_changed(accepted, delivery) if changed and changed.cause == Cause.SOURCE else ""
+        )
 
     def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:
         if why := incomplete(self.table, day, self.own):
             return State.NOT_DUE, why
         if self.table.cron:
             how = f"`backfill run --partitions {day} --target {self.table.name}`"
-            return State.ON_REQUEST, f"its schedule ({self.table.cron}) has not built it; {how} does"
+            return (
+                State.ON_REQUEST,
+                f"its schedule ({self.table.cron}) has not built it; {how} does",
+            )
         if isinstance(delivery, SourceError):
             return State.MISSING, str(delivery)
         inputs = lacking(self.table, day, self.latest.accepted, self.calendar)
@@ -165,24 +290,41 @@ class _TableHistory:
         return State.MISSING, f"needs {inputs}" if inputs else "never built"
 
 
-def _outdated(table: Table, day: date, changed: Change, why: str, built_by: str, calendar: Calendar) -> tuple[State, str]:
+def _outdated(
+    table: Table, day: date, changed: Change, why: str, built_by: str, calendar: Calendar
+) -> tuple[State, str]:
     if changed.cause == Cause.CODE:
-        return State.CODE_CHANGED, f"built by code {built_by}, which is {table.version} now" + (f"; {why}" if why else "")
+        return State.CODE_CHANGED, f"built by code {built_by}, which is {table.version} now" + (
+            f"; {why}" if why else ""
+        )
     if changed.cause == Cause.SOURCE:
-        return State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built"
+        return (
+            State.SOURCE_CHANGED,
+            why or f"other files, or other contents, than when {day} was built",
+        )
     if changed.cause == Cause.MIXED:
-        return State.MIXED, why or "some of its rows were made by other code, or from other files or inputs, than it has now"
+        return (
+            State.MIXED,
+            why
+            or "some of its rows were made by other code, or from other files or inputs, than it has now",
+        )
     return State.INPUT_CHANGED, input_changed(changed, day, calendar)
 
 
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
-    """The latest builds of these tables and days (None: of every partition of the workspace), which of them somebody else
-    wrote to since, and which partitions `plan` has built."""
+    """The latest builds of these tables and days (None: of every partition of the workspace), which
+    of them somebody else wrote to since, and which partitions `plan` has built.
+    """
     of = dict.fromkeys(workspace.names) if days is None else days
     builds = workspace.lake.latest(of, plan=plan)
-    return replace(builds, rewritten=builds.differing() | workspace.lake.rewritten(builds.accepted, dict.fromkeys(of)))
+    return replace(
+        builds,
+        rewritten=builds.differing() | workspace.lake.rewritten(builds.accepted, dict.fromkeys(of)),
+    )
 
 
 def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:
-    """The run that is computing each partition. Read before the ledger: what ends between the two is running, not missing."""
+    """The run that is computing each partition. Read before the ledger: what ends between the two
+    is running, not missing.
+    """
     return {partition: step.run for partition, step in running_steps(workspace.lake.root).items()}

@@ -1,11 +1,19 @@
-"""Plans in the lake: `_plans/<id>.json`, and the events of each, one small file an event, in `_plans/<id>/`.
+"""The names of the files of plans and their events, which tell as much as most questions need: a
+file that cannot be read then concerns its own plan only.
+
+Plans in the lake: `_plans/<id>.json`, and the events of each, one small file an event, in
+`_plans/<id>/`.
 
 A file is written once and never changed, so no two writers can overwrite each other's.
+
+The events of a plan in words, and how it ended by them: what was recorded then, whatever has become
+of its days since.
 """
 
 import json
+import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -13,20 +21,39 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.lake.documents import Documents
-from backfill_assets.lake.locks import Locked, file_lock
-from backfill_assets.lake.paths import Paths
-from backfill_assets.plan.event_files import events_among, last_of, without_ending
+from backfill_assets.lake.storage import Documents, Locked, Paths, file_lock
 from backfill_assets.plan.plan import Plan, read
 
+EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
+
+
+def without_ending(name: str) -> str:
+    return name.removesuffix(".json")
+
+
+def events_among(names: Iterable[str]) -> list[str]:
+    return [name for name in names if EVENT.fullmatch(name)]
+
+
+def last_of(files: Sequence[str], among: Collection[str]) -> tuple[str, str]:
+    """The kind and the file of the last event that is `among` these kinds; "" if there is none."""
+    kinds = [(file.split("-")[1], file) for file in files]
+    return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", ""))
+
+
 STAMP = "%Y%m%dT%H%M%S%f"
-PLANNED, OPEN, ROLLED_BACK = "planned", "open", "rolled_back"
-PUBLISHING, PUBLISHED, DISCARDED = "publishing", "published", "discarded"
+PLANNED = "planned"
+OPEN = "open"
+ROLLED_BACK = "rolled_back"
+PUBLISHING = "publishing"
+PUBLISHED = "published"
+DISCARDED = "discarded"
 # Between this and `rolled_back`, some tables may be as before the plan, and others not yet.
 ROLLING_BACK = "rolling_back"
 # The event recorded before a chunk is launched.
 REQUESTED = "requested"
-# What a plan in one of these states has built was taken back, moved or deleted: how far it is cannot be seen in its days.
+# What a plan in one of these states has built was taken back, moved or deleted: how far it is
+# cannot be seen in its days.
 CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
 # The events after which a plan is in another state.
 STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHING, PUBLISHED, DISCARDED)
@@ -36,8 +63,10 @@ OF_LIVE = (PUBLISHING, PUBLISHED, ROLLING_BACK, ROLLED_BACK)
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a plan: `started`, `requested` (the launch of a chunk, before it is sent), `ended`, `cancelled`,
-    `rolled_back`, `publishing` and `published` (from a shadow to live), `discarded` (its shadow was deleted)."""
+    """An event of a plan: `started`, `requested` (the launch of a chunk, before it is sent),
+    `ended`, `cancelled`, `rolled_back`, `publishing` and `published` (from a shadow to live),
+    `discarded` (its shadow was deleted).
+    """
 
     at: datetime
     kind: str
@@ -66,7 +95,11 @@ class Plans:
         """UsageError, with the ids of the plans there are, for an unknown id."""
         known = self.ids()
         if plan_id not in known:
-            plans = f"Its plans are {', '.join(known)}" if known else "It has none yet: `backfill plan` makes one"
+            plans = (
+                f"Its plans are {', '.join(known)}"
+                if known
+                else "It has none yet: `backfill plan` makes one"
+            )
             raise UsageError(f"There is no plan {plan_id} in this lake. Nothing was done. {plans}.")
 
     def full_id(self, beginning: str) -> str:
@@ -75,20 +108,31 @@ class Plans:
             raise UsageError("Which plan? Nothing was done. Name one; `backfill list` shows them.")
         matching = [plan_id for plan_id in self.ids() if plan_id.startswith(beginning)]
         if len(matching) > 1:
-            raise UsageError(f"Which plan? {', '.join(matching)} begin with {beginning}. Nothing was done. Type more of it.")
+            raise UsageError(
+                f"Which plan? {', '.join(matching)} begin with {beginning}. Nothing was done. Type"
+                " more of it."
+            )
         self.refuse_unknown(matching[0] if matching else beginning)
         return matching[0]
 
     def state(self, plan_id: str) -> str:
-        """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it ended last."""
+        """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it
+        ended last.
+        """
         kind, file = last_of(self._event_files(plan_id), STATES)
         if kind == "ended":
             return str(self._event(plan_id, file).facts.get("ending", kind))
         return OPEN if kind == "started" else kind or PLANNED
 
     def open(self) -> list[str]:
-        """The ids of the plans that are open. Only names of files are read: one that cannot be read concerns its own plan."""
-        return [plan_id for plan_id, files in self._all_event_files().items() if last_of(files, STATES)[0] == "started"]
+        """The ids of the plans that are open. Only names of files are read: one that cannot be read
+        concerns its own plan.
+        """
+        return [
+            plan_id
+            for plan_id, files in self._all_event_files().items()
+            if last_of(files, STATES)[0] == "started"
+        ]
 
     def half_published(self) -> list[str]:
         """The ids of the plans whose publication, or whose rollback, was begun and not finished."""
@@ -97,18 +141,25 @@ class Plans:
     def last_events(self) -> list[str]:
         """Other names whenever the state of a plan has changed, or what of it is in live."""
         kept = self._all_event_files().items()
-        return [f"{plan_id}/{last_of(files, kinds)[1]}" for plan_id, files in kept for kinds in (STATES, OF_LIVE)]
+        return [
+            f"{plan_id}/{last_of(files, kinds)[1]}"
+            for plan_id, files in kept
+            for kinds in (STATES, OF_LIVE)
+        ]
 
     def half_done(self, plan_id: str) -> str:
         """What was begun and not finished: `publishing` or `rolling_back`; "" if nothing."""
         return _half_done(self._event_files(plan_id))
 
     def is_rolled_back(self, plan_id: str) -> bool:
-        """Whether the last that became of a plan is that it was rolled back. Only names of files are read."""
+        """Whether the last that became of a plan is that it was rolled back. Only names of files
+        are read.
+        """
         return last_of(self._event_files(plan_id), STATES)[0] == ROLLED_BACK
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
-        """Record an event of a plan, in order after those recorded before, even by a host whose clock is ahead of this one's.
+        """Record an event of a plan, in order after those recorded before, even by a host whose
+        clock is ahead of this one's.
 
         The name of its file has the order, its contents have the time.
         """
@@ -118,7 +169,9 @@ class Plans:
         for file in self._event_files(plan_id)[-1:]:
             last = datetime.strptime(file.partition("-")[0], STAMP).replace(tzinfo=UTC)
             order = max(order, last + timedelta(microseconds=1))
-        self._documents.write(f"{plan_id}/{order:{STAMP}}-{kind}-{secrets.token_hex(2)}.json", contents)
+        self._documents.write(
+            f"{plan_id}/{order:{STAMP}}-{kind}-{secrets.token_hex(2)}.json", contents
+        )
         return event
 
     def withdraw(self, plan_id: str, kind: str) -> None:
@@ -128,14 +181,19 @@ class Plans:
 
     def events(self, plan_id: str, kind: str = "") -> list[Event]:
         """The events of a plan, or those of one kind, in the order in which they were recorded."""
-        return [self._event(plan_id, file) for file in self._event_files(plan_id) if f"-{kind}" in file]
+        return [
+            self._event(plan_id, file) for file in self._event_files(plan_id) if f"-{kind}" in file
+        ]
 
     def _event_files(self, plan_id: str) -> list[str]:
         return events_among(self._documents.names(plan_id))
 
     def _all_event_files(self) -> dict[str, list[str]]:
         names = self._documents.names_by_folder()
-        return {plan_id: events_among(names.get(plan_id, ())) for plan_id in map(without_ending, names[""])}
+        return {
+            plan_id: events_among(names.get(plan_id, ()))
+            for plan_id in map(without_ending, names[""])
+        }
 
     def _event(self, plan_id: str, file: str) -> Event:
         try:
@@ -143,15 +201,16 @@ class Plans:
             return Event(datetime.fromisoformat(event["at"]), event["kind"], event["facts"])
         except (ValueError, KeyError, TypeError):
             raise UsageError(
-                f"{Paths(self.root).plans}/{plan_id}/{file} cannot be read. Nothing was done. Delete that file: it says "
-                "only when and by whom a plan was started or ended."
+                f"{Paths(self.root).plans}/{plan_id}/{file} cannot be read. Nothing was done."
+                " Delete that file: it says only when and by whom a plan was started or ended."
             ) from None
 
     @contextmanager
     def exclusive(self, plan_id: str) -> Iterator[None]:
         """Hold the lock for launching a plan's chunks; Guarded if another command holds it.
 
-        In an object store there is no lock: before each launch, the tags of the backfills that run already are looked up.
+        In an object store there is no lock: before each launch, the tags of the backfills that run
+        already are looked up.
         """
         paths = Paths(self.root)
         if not paths.is_local:
@@ -162,7 +221,8 @@ class Plans:
                 yield
         except Locked:
             raise Guarded(
-                f"Another command is carrying out plan {plan_id}. Nothing was launched. See `backfill watch {plan_id}`."
+                f"Another command is carrying out plan {plan_id}. Nothing was launched. See"
+                f" `backfill watch {plan_id}`."
             ) from None
 
     def ids(self) -> list[str]:
@@ -176,3 +236,86 @@ class Plans:
 def _half_done(files: Sequence[str]) -> str:
     kind, _ = last_of(files, OF_LIVE)
     return kind if kind in (PUBLISHING, ROLLING_BACK) else ""
+
+
+OUTCOME_COLUMNS = ("table", "days", "computed", "up to date", "failed", "blocked", "not run")
+
+
+def in_words(name: str) -> str:
+    """A state or a kind of event as people say it."""
+    return name.replace("_", " ")
+
+
+def event_words(event: Event) -> str:
+    """What happened, who did it, and why."""
+    facts = event.facts
+    by = f" by {facts['who']}" if facts.get("who") else ""
+    why = f": {facts['reason']}" if facts.get("reason") else ""
+    if event.kind == REQUESTED:
+        return f"chunk {facts.get('chunk', '?')} was requested"
+    if event.kind == "ended":
+        return f"ended: {facts.get('ending', '')}" + (
+            f", {facts['why']}" if facts.get("why") else ""
+        )
+    if event.kind == PUBLISHING:
+        to = f" to {facts['channel']}" if facts.get("channel") else ""
+        return f"publication{to} begun{by}{why}"
+    if event.kind == PUBLISHED:
+        return f"published{by} as release {facts.get('release', '?')}{why}"
+    if event.kind == ROLLED_BACK:
+        stays = f", {facts['left']} stay" if facts.get("left") else ""
+        return f"rolled back{by}{why} ({facts.get('restored', 0)} partition(s) put back{stays})"
+    return f"{in_words(event.kind)}{by}{why}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a plan ended, after how many seconds, and the counts of each of its tables then (old
+    records have none).
+    """
+
+    ending: str
+    why: str
+    seconds: float
+    tables: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    early_stops: Sequence[str] = ()
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A row a table, of `OUTCOME_COLUMNS`."""
+        return [
+            (
+                name,
+                *map(
+                    str,
+                    (
+                        t["days"],
+                        t["done"] - t["saved"],
+                        t["saved"],
+                        t["failed"],
+                        t["blocked"],
+                        t["pending"],
+                    ),
+                ),
+            )
+            for name, t in self.tables.items()
+        ]
+
+    def line(self, plan_id: str) -> str:
+        stopped = f" Stopped: {self.why.rstrip('.')}." if self.why else ""
+        return f"Plan {plan_id}: {self.ending} after {self.seconds:.0f} s.{stopped}"
+
+
+def how_ended(events: Sequence[Event]) -> Ended | None:
+    """How the last command's work on a plan ended, counted from when that was started; None if none
+    has.
+    """
+    last = next((n for n in reversed(range(len(events))) if events[n].kind == "ended"), None)
+    if last is None:
+        return None
+    end = events[last]
+    before = [event for event in events[:last] if event.kind == "started"]
+    seconds = (end.at - before[-1].at).total_seconds() if before else 0.0
+    ending = end.facts.get("ending", "")
+    why = end.facts.get("why", "")
+    tables = end.facts.get("tables", {})
+    return Ended(ending, why, seconds, tables, end.facts.get("early_stops", ()))

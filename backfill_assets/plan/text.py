@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.plan.estimate import Estimate
-from backfill_assets.plan.messages import first_line, has_rows, rows_hint
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.progress import Ending, Progress
+from backfill_assets.plan.progress import Ending, Estimate, Progress
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.selection import READS, Selection
+from backfill_assets.plan.status import first_line, has_rows, rows_hint
 
 CHUNKS_SHOWN = 12
 BLOCKED_SHOWN = 5
@@ -23,11 +22,16 @@ def table_rows(plan: Plan) -> list[tuple[str, int, str, str]]:
     days: dict[str, list[date]] = {}
     for table, day in plan.partitions():
         days.setdefault(table, []).append(day)
-    return [(name, len(days[name]), ranges(days[name]), _why(reasons)) for name, reasons in plan.reasons.items()]
+    return [
+        (name, len(days[name]), ranges(days[name]), _why(reasons))
+        for name, reasons in plan.reasons.items()
+    ]
 
 
 def _why(reasons: Mapping[str, str]) -> str:
-    counts = Counter("reads what is rebuilt" if why.startswith(READS) else why for why in reasons.values())
+    counts = Counter(
+        "reads what is rebuilt" if why.startswith(READS) else why for why in reasons.values()
+    )
     return ", ".join(f"{n} {why}" for why, n in counts.most_common())
 
 
@@ -40,7 +44,10 @@ def chunk_lines(plan: Plan) -> Iterator[str]:
     if len(plan.chunks) > CHUNKS_SHOWN:
         yield f"and {len(plan.chunks) - CHUNKS_SHOWN} more chunks"
     if plan.is_shadow:
-        yield "In a shadow: no reader sees these days until they are published. --into live writes them at once."
+        yield (
+            "In a shadow: no reader sees these days until they are published. --into live writes"
+            " them at once."
+        )
 
 
 def blocked_lines(selection: Selection) -> Iterator[str]:
@@ -57,7 +64,10 @@ def unusable_lines(unusable: Mapping[Partition, str]) -> Iterator[str]:
     for (table, day), why in list(unusable.items())[:UNUSABLE_SHOWN]:
         yield f"{table} {day} will fail: {why}"
     if len(unusable) > UNUSABLE_SHOWN:
-        yield f"and {len(unusable) - UNUSABLE_SHOWN} more days whose source cannot be used: `backfill status` names them"
+        yield (
+            f"and {len(unusable) - UNUSABLE_SHOWN} more days whose source cannot be used: `backfill"
+            " status` names them"
+        )
 
 
 def expected_line(estimate: Estimate, price_per_hour: float | None) -> str:
@@ -70,16 +80,27 @@ def progress_line(progress: Progress) -> str:
     """The progress in one line, the same as long as nothing has changed."""
     counts = []
     for table in progress.tables():
-        unbuilt = [f"{n} {state}" for n, state in ((table.failed, "failed"), (table.blocked, "blocked")) if n]
-        counts.append(f"{table.table} {table.done}/{table.days}" + (f" ({', '.join(unbuilt)})" if unbuilt else ""))
+        unbuilt = [
+            f"{n} {state}"
+            for n, state in ((table.failed, "failed"), (table.blocked, "blocked"))
+            if n
+        ]
+        counts.append(
+            f"{table.table} {table.done}/{table.days}"
+            + (f" ({', '.join(unbuilt)})" if unbuilt else "")
+        )
     return f"{chunks_line(progress)}: {', '.join(counts)}"
 
 
 def chunks_line(progress: Progress) -> str:
     total = len(progress.plan.chunks)
     running = ", ".join(f"chunk {number}" for number in sorted(progress.running))
-    over = f"{len(progress.chunks_over)} of {total} chunk(s) over" + (f", running: {running}" if running else "")
-    stopped = f"; stopping: {progress.stopped.why}" if progress.stopped and not progress.over else ""
+    over = f"{len(progress.chunks_over)} of {total} chunk(s) over" + (
+        f", running: {running}" if running else ""
+    )
+    stopped = (
+        f"; stopping: {progress.stopped.why}" if progress.stopped and not progress.over else ""
+    )
     waiting = f"; {progress.waiting}" if progress.waiting else ""
     return over + stopped + waiting
 
@@ -94,11 +115,15 @@ def shadow_lines(plan: Plan) -> Iterator[str]:
 
 
 def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
-    """How it ended: what needed no computing, what failed and what that blocks, what is not built and how to go on; of a plan
-    that is built in its shadow, how it is published."""
+    """How it ended: what needed no computing, what failed and what that blocks, what is not built
+    and how to go on; of a plan that is built in its shadow, how it is published.
+    """
     plan = end.plan
     if end.remaining.saved:
-        yield f"{len(end.remaining.saved)} partition(s) were up to date and not built again: code and inputs are the same."
+        yield (
+            f"{len(end.remaining.saved)} partition(s) were up to date and not built again: code and"
+            " inputs are the same."
+        )
     yield from map(str, end.remaining.early_stops)
     yield from not_built_lines(end)
     if not end.over:
@@ -109,19 +134,24 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
         yield from shadow_lines(plan)
         return
     stopped = f" Stopped: {end.stopped.why.rstrip('.')}." if end.stopped else ""
-    yield f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f} s.{stopped}"
+    yield (
+        f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f}"
+        f" s.{stopped}"
+    )
     missing = sum(table.days - table.done for table in end.tables())
     if missing and end.ending != Ending.DONE:
         yield (
-            f"{missing} partition(s) are not built; what is built stays. Correct what is named above, then "
-            f"`backfill resume {plan.id}`."
+            f"{missing} partition(s) are not built; what is built stays. Correct what is named"
+            f" above, then `backfill resume {plan.id}`."
         )
 
 
 def not_built_lines(end: Progress) -> Iterator[str]:
     """What failed, each reason once with its days; then, a line for each table, what that blocks."""
     failed: dict[tuple[str, str], list[date]] = {}
-    with_rows = {(table, first_line(why)) for (table, _), why in end.remaining.why.items() if has_rows(why)}
+    with_rows = {
+        (table, first_line(why)) for (table, _), why in end.remaining.why.items() if has_rows(why)
+    }
     blocked: dict[str, list[date]] = {}
     for (table, day), why in end.remaining.why.items():
         if end.remaining.states[table, day] == WorkState.FAILED:
@@ -129,14 +159,23 @@ def not_built_lines(end: Progress) -> Iterator[str]:
         else:
             blocked.setdefault(table, []).append(day)
     for (table, why), days in list(failed.items())[:REASONS_SHOWN]:
-        yield f"  failed: {table} {ranges(days)}: {why}" + (rows_hint(table, days[0]) if (table, why) in with_rows else "")
+        yield f"  failed: {table} {ranges(days)}: {why}" + (
+            rows_hint(table, days[0]) if (table, why) in with_rows else ""
+        )
     if len(failed) > REASONS_SHOWN:
-        yield f"  and {len(failed) - REASONS_SHOWN} more reasons: `backfill show {end.plan.id} --json`"
+        yield (
+            f"  and {len(failed) - REASONS_SHOWN} more reasons: `backfill show {end.plan.id}"
+            " --json`"
+        )
     for table, days in blocked.items():
-        yield f"  blocked: {table} {ranges(days)}: {min(days)} {end.remaining.why[table, min(days)]}"
+        yield (
+            f"  blocked: {table} {ranges(days)}: {min(days)} {end.remaining.why[table, min(days)]}"
+        )
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table for Dagster's UI, which shows Markdown."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(str(value).replace('|', '&#124;') for value in line)} |" for line in lines)
+    return "\n".join(
+        f"| {' | '.join(str(value).replace('|', '&#124;') for value in line)} |" for line in lines
+    )

@@ -1,29 +1,199 @@
-"""Which channels get live with its next release, and what keeps the others where they are.
+"""What others have computed from rows of a plan that are not there any more, because they were
+taken back or built over.
 
-A channel stays behind for two reasons: a person has pointed it at an earlier release, or live still has rows of a plan that
-was published to readers of other channels only. Once that is over, it gets what the others get. `stable` is a channel before it
-has its first release.
+Until it is built again, live has what the plan has brought about, though nothing that it wrote.
+
+What a plan has written of the rows that live, or a release, holds: by the ledger, whatever is noted
+about the plan.
+
+Which channels get live with its next release, and what keeps the others where they are.
+
+A channel stays behind for two reasons: a person has pointed it at an earlier release, or live still
+has rows of a plan that was published to readers of other channels only. Once that is over, it gets
+what the others get. `stable` is a channel before it has its first release.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from backfill_assets.errors import Guarded
-from backfill_assets.lake.release import CANDIDATE, POINTED, STABLE, Release
-from backfill_assets.lake.release_commit import release_records
-from backfill_assets.lake.release_files import ReleaseFiles
-from backfill_assets.lake.releases import Releases
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.history import latest, writers
+from backfill_assets.lake.ledger import COMMITTED, Build, Ledger, from_arrow
+from backfill_assets.lake.releases import (
+    CANDIDATE,
+    POINTED,
+    STABLE,
+    Release,
+    ReleaseFiles,
+    Releases,
+    release_records,
+)
+from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish.in_live import is_in_live
+
+LINEAGE_COLUMNS = (
+    "table",
+    "day",
+    "outcome",
+    "run",
+    "fingerprint",
+    "day_fingerprints",
+    "inputs",
+    "delta_version",
+    "plan",
+    "at",
+)
+# A table, and a day of it as inputs name it.
+Input = tuple[str, str]
+
+
+def has_rows_made_from(root: str, plan: Plan, release: Release | None = None) -> bool:
+    """Whether live, or a release, has rows that were computed from such rows of the plan, or from
+    rows computed from these.
+    """
+    ledger = Ledger(root)
+    days = {name: plan.days_of(name) for name in plan.reasons}
+    wrote = [
+        b
+        for b in ledger.builds(days, LINEAGE_COLUMNS)
+        if b.plan == plan.id and b.outcome == "accepted"
+    ]
+    until = {name: version.version for name, version in release.tables.items()} if release else None
+    now = latest(
+        ledger, days, LINEAGE_COLUMNS, until=until, recorded=release.recorded if release else None
+    ).accepted
+    gone: dict[Input, set[str]] = {}
+    for build in wrote:
+        there = now.get((build.table, build.day))
+        gone.setdefault(_as_input(build), set()).update(
+            _fingerprints(build) - (_fingerprints(there) if there else set())
+        )
+    if not any(gone.values()):
+        return False
+    later = ledger.files().rows(LINEAGE_COLUMNS, after=min(build.at for build in wrote))
+    reached = gone
+    followed = set[str]()
+    while further := {day for _, day in reached} - followed:
+        followed |= further
+        builds = [
+            build for build in from_arrow(_that_read(later, followed)) if _is_in(build, release)
+        ]
+        reached, made = _followed(gone, sorted(builds, key=lambda build: build.at))
+    return any(made.values())
+
+
+def _that_read(rows: pa.Table, days: Collection[str]) -> pa.Table:
+    """The builds of the days of which one has read any of these days: years that have not are not
+    looked at.
+    """
+    reading = rows.filter(pc.match_substring_regex(rows["inputs"], "|".join(sorted(days))))
+    of_table, of_day = (
+        pc.is_in(rows[name], value_set=pc.unique(reading[name])) for name in ("table", "day")
+    )
+    return rows.filter(pc.and_(of_table, of_day))
+
+
+def _followed(
+    gone: Mapping[Input, Collection[str]], builds: Iterable[Build]
+) -> tuple[dict[Input, set[str]], dict[Input, bool]]:
+    """What is gone of a plan, with what others have made from it; and of each partition of these
+    `builds`, which are in order, whether its rows are such.
+    """
+    reached = {each: set(fingerprints) for each, fingerprints in gone.items()}
+    made = dict[Input, bool]()
+    for build in builds:
+        this = _as_input(build)
+        inputs = ((name, day) for name, of in build.inputs.items() for day in of)
+        from_gone = any(
+            build.inputs[name][day] in reached.get((name, day), ()) for name, day in inputs
+        )
+        # Rows that were the same before are not made from it.
+        made[this] = from_gone and (build.outcome != "unchanged" or made.get(this, False))
+        if made[this]:
+            reached.setdefault(this, set()).update(_fingerprints(build))
+        elif this in reached and this not in gone:
+            reached[this].clear()
+    return reached, made
+
+
+def _is_in(build: Build, release: Release | None) -> bool:
+    if not build.succeeded or release is None:
+        return build.succeeded
+    version = release.tables.get(build.table)
+    recorded = release.recorded.get(build.table, datetime.max.replace(tzinfo=UTC))
+    known = build.outcome in COMMITTED or build.at <= recorded
+    return version is not None and build.delta_version <= version.version and known
+
+
+def _as_input(build: Build) -> Input:
+    return build.table, build.day.isoformat()
+
+
+def _fingerprints(build: Build) -> set[str]:
+    """Those by which readers of a day name it: of all its rows, or of those about one day."""
+    return {build.fingerprint, *build.day_fingerprints.values()} - {""}
+
+
+LIVE_COLUMNS = (
+    "table",
+    "day",
+    "outcome",
+    "run",
+    "fingerprint",
+    "delta_version",
+    "data_files",
+    "plan",
+    "at",
+)
+
+
+def is_in_live(root: str, plan_id: str, release: Release | None = None) -> bool:
+    """Whether live, or a release, has rows that this plan wrote, although others may have put them
+    back, or found the same; or rows that others have made from them.
+
+    Of a plan that cannot be read any more it is not known: it counts as in live.
+    """
+    try:
+        plan = Plans(root).read(plan_id)
+    except UsageError:
+        return True
+    return bool(written_by(root, plan, release)) or has_rows_made_from(root, plan, release)
+
+
+def written_by(root: str, plan: Plan, release: Release | None = None) -> list[Build]:
+    """The builds of a plan whose rows live, or a release, still has."""
+    ledger = Ledger(root)
+    days = {name: plan.days_of(name) for name in plan.reasons}
+    until = {name: version.version for name, version in release.tables.items()} if release else None
+    now = latest(
+        ledger, days, LIVE_COLUMNS, until=until, recorded=release.recorded if release else None
+    ).accepted
+    before: dict[Partition, list[Build]] = {}
+    for build in ledger.builds(days, LIVE_COLUMNS):
+        if build.succeeded:
+            before.setdefault((build.table, build.day), []).append(build)
+    wrote = [
+        writers([*(b for b in before.get(p, ()) if b.at < build.at), build])[-1]
+        for p, build in now.items()
+    ]
+    return [build for build in wrote if build.plan == plan.id and build.outcome == "accepted"]
+
 
 NOT_PUBLISHED = "Nothing was published."
 
 
 @dataclass(frozen=True)
 class Behind:
-    """What keeps a channel, which gets release `number` (0: none yet), from what live has: `pointed`, the release by which a
-    person pointed it there, and the `plans` that only readers of other channels get, those `left` in live although they were
-    rolled back; `last` is the release with the newest tables."""
+    """What keeps a channel, which gets release `number` (0: none yet), from what live has:
+    `pointed`, the release by which a person pointed it there, and the `plans` that only readers of
+    other channels get, those `left` in live although they were rolled back; `last` is the release
+    with the newest tables.
+    """
 
     channel: str
     number: int
@@ -35,7 +205,10 @@ class Behind:
     def of_plans(self, name: str = "it") -> list[str]:
         """What is the matter with each of the plans, in words."""
         left = "days of plan {}, which was rolled back, or made from them, are left in live"
-        return [left.format(p) if p in self.left else f"plan {p} was not published to {name}" for p in self.plans]
+        return [
+            left.format(p) if p in self.left else f"plan {p} was not published to {name}"
+            for p in self.plans
+        ]
 
     @property
     def way_out(self) -> str:
@@ -49,7 +222,11 @@ class Behind:
         return f". `backfill rollback --release {self.last}{to}` gives it what was released last"
 
     def __str__(self) -> str:
-        pointed = [f"it was put there: {self.pointed.reason} ({self.pointed.who})"] if self.pointed else []
+        pointed = (
+            [f"it was put there: {self.pointed.reason} ({self.pointed.who})"]
+            if self.pointed
+            else []
+        )
         stays = f"stays at release {self.number}" if self.number else "has no release yet"
         return f"{self.channel} {stays}: {'; '.join(pointed or self.of_plans())}{self.way_out}"
 
@@ -59,9 +236,13 @@ def behind(root: str, newest: Release | None) -> list[Behind]:
     found = []
     for channel, number in _channels(newest).items():
         if newest and not _is_at_newest(root, newest, number):
-            pointed, plans = _pointed_back(root, channel, number), plans_missing(root, newest, channel)
-            left, last = tuple(filter(Plans(root).is_rolled_back, plans)), Releases(root).last_of_tables(newest).number
-            found += [Behind(channel, number, pointed, plans, left, last)] if pointed or plans else []
+            pointed = _pointed_back(root, channel, number)
+            plans = plans_missing(root, newest, channel)
+            left = tuple(filter(Plans(root).is_rolled_back, plans))
+            last = Releases(root).last_of_tables(newest).number
+            found += (
+                [Behind(channel, number, pointed, plans, left, last)] if pointed or plans else []
+            )
     return found
 
 
@@ -72,21 +253,34 @@ def following(root: str, newest: Release | None) -> list[str]:
 
 
 def lagging(root: str, newest: Release | None) -> list[str]:
-    """The channels that nothing keeps any more from getting what the `newest` release has, and that do not get it."""
+    """The channels that nothing keeps any more from getting what the `newest` release has, and that
+    do not get it.
+    """
     numbers = _channels(newest)
-    return [name for name in following(root, newest) if newest and not _is_at_newest(root, newest, numbers[name])]
+    return [
+        name
+        for name in following(root, newest)
+        if newest and not _is_at_newest(root, newest, numbers[name])
+    ]
 
 
-def plans_missing(root: str, newest: Release | None, channel: str, given: Release | None = None) -> tuple[str, ...]:
-    """The plans of which live, or the release that is `given`, has rows, and which came with a later release than the one that
-    readers of `channel` get; of a new channel, as of `stable`."""
+def plans_missing(
+    root: str, newest: Release | None, channel: str, given: Release | None = None
+) -> tuple[str, ...]:
+    """The plans of which live, or the release that is `given`, has rows, and which came with a
+    later release than the one that readers of `channel` get; of a new channel, as of `stable`.
+    """
     later = Releases(root).all(after=_number(newest, channel))
-    named = dict.fromkeys(plan for each in later if not given or each.number <= given.number for plan in each.plans)
+    named = dict.fromkeys(
+        plan for each in later if not given or each.number <= given.number for plan in each.plans
+    )
     return tuple(plan for plan in named if is_in_live(root, plan, given))
 
 
 def came_with(root: str, plan: str) -> int:
-    """The number of the release that published a plan; 0 if none did, as of one that changed nothing."""
+    """The number of the release that published a plan; 0 if none did, as of one that changed
+    nothing.
+    """
     return ReleaseFiles(release_records(root).files()).with_plan(plan)
 
 
@@ -100,33 +294,41 @@ def refuse_others(
     given: Release | None = None,
     nothing: str = NOT_PUBLISHED,
 ) -> list[str]:
-    """The plans of `together_with` that readers of `channel` get along with `plan`, who are given live, or a release.
+    """The plans of `together_with` that readers of `channel` get along with `plan`, who are given
+    live, or a release.
 
-    Guarded if they would get still others, or what a person has pointed them back from. `nothing`: what was not done.
+    Guarded if they would get still others, or what a person has pointed them back from. `nothing`:
+    what was not done.
     """
-    number, missing = _number(newest, channel), [p for p in plans_missing(root, newest, channel, given) if p != plan]
+    number = _number(newest, channel)
+    missing = [p for p in plans_missing(root, newest, channel, given) if p != plan]
     others = [each for each in missing if each not in together_with]
     if newest and channel in newest.channels and not _is_at_newest(root, newest, number):
         pointed = _pointed_back(root, channel, number)
         if pointed:
-            last, other = Releases(root).last_of_tables(newest).number, CANDIDATE if channel == STABLE else STABLE
+            last = Releases(root).last_of_tables(newest).number
+            other = CANDIDATE if channel == STABLE else STABLE
             raise Guarded(
-                f"Readers of {channel} were pointed back to release {number}: {pointed.reason} ({pointed.who}). They would get "
-                f"again what they were pointed back from. {nothing} If that is over, point them at release {last} first: "
-                f"`backfill rollback --release {last} --channel {channel}`. If the plan mends it, publish it to {other} first "
-                f"(`backfill publish {plan} --channel {other}`), then point them at the release of that."
+                f"Readers of {channel} were pointed back to release {number}: {pointed.reason}"
+                f" ({pointed.who}). They would get again what they were pointed back from."
+                f" {nothing} If that is over, point them at release {last} first: `backfill"
+                f" rollback --release {last} --channel {channel}`. If the plan mends it, publish it"
+                f" to {other} first (`backfill publish {plan} --channel {other}`), then point them"
+                " at the release of that."
             )
     if others and given and not any(is_in_live(root, each) for each in others):
         raise Guarded(
-            f"Release {given.number}, which readers of {channel} would get, has rows of plan {', '.join(others)}, and live "
-            f"has none any more, and cannot be released yet: `backfill status` says why. {nothing} Publish again then."
+            f"Release {given.number}, which readers of {channel} would get, has rows of plan"
+            f" {', '.join(others)}, and live has none any more, and cannot be released yet:"
+            f" `backfill status` says why. {nothing} Publish again then."
         )
     if others:
         named = " ".join(f"--with {each}" for each in others)
         raise Guarded(
-            f"Readers of {channel} would get {len(others)} more plan(s), which were published to other channels only: "
-            f"{', '.join(others)}. {nothing} If that is meant: `backfill publish {plan} --channel {channel} {named}`. If "
-            f"not, take them back first: `backfill rollback {others[0]}`, and build again what that leaves."
+            f"Readers of {channel} would get {len(others)} more plan(s), which were published to"
+            f" other channels only: {', '.join(others)}. {nothing} If that is meant: `backfill"
+            f" publish {plan} --channel {channel} {named}`. If not, take them back first: `backfill"
+            f" rollback {others[0]}`, and build again what that leaves."
         )
     return [each for each in missing if each in together_with]
 
@@ -142,17 +344,24 @@ def _number(newest: Release | None, channel: str) -> int:
 
 
 def _is_at_newest(root: str, newest: Release, number: int) -> bool:
-    return number == newest.number or (number > 0 and Releases(root).get(number).tables == newest.tables)
+    return number == newest.number or (
+        number > 0 and Releases(root).get(number).tables == newest.tables
+    )
 
 
 def _pointed_back(root: str, channel: str, number: int) -> Release | None:
-    """The release that pointed the channel at `number`, when other tables had been released already; None if it came there
-    with that release itself."""
+    """The release that pointed the channel at `number`, when other tables had been released
+    already; None if it came there with that release itself.
+    """
     moved: Release | None = None
     for release in Releases(root).all(after=number - 1):
         if release.channels.get(channel) != number:
             moved = None
         elif moved is None:
             moved = release
-    back = moved is not None and moved.kind == POINTED and Releases(root).get(number).tables != moved.tables
+    back = (
+        moved is not None
+        and moved.kind == POINTED
+        and Releases(root).get(number).tables != moved.tables
+    )
     return moved if back else None

@@ -1,4 +1,8 @@
-"""What keeps a plan's shadow from being published: days that are not built, and what changed in live since it was opened."""
+"""Days of live that hold other rows than when a shadow was opened, and what happened to them.
+
+What keeps a plan's shadow from being published: days that are not built, and what changed in live
+since it was opened.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,25 +12,83 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.delta_table import open_table
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.record import SCHEMA, Build
-from backfill_assets.lake.shadow import Shadow
-from backfill_assets.lake.shadow_base import read_base, shadow_root
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.integrity import data_files
+from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.shadow import Shadow, read_base, shadow_root
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now, shadow_of
 from backfill_assets.plan.status import State, status_of
-from backfill_assets.publish.live_changes import rewritten_in_live
 from backfill_assets.workspace import Workspace
+
+
+def rewritten_in_live(
+    name: str,
+    days: Collection[date],
+    workspace: Workspace,
+    shadow: Shadow,
+    builds: Mapping[Partition, Build],
+) -> dict[date, str]:
+    """Those of `days` of a table that live holds other rows of than when the shadow was opened, and
+    other ones than the `builds` of the shadow; each with what happened.
+    """
+    live = workspace.lake
+    table = open_table(live.path(name))
+    base = shadow.base.versions.get(name, -1)
+    known_as = shadow.base.ids.get(name)
+    if base >= 0 and (table is None or (known_as and str(table.metadata().id) != known_as)):
+        return dict.fromkeys(
+            days,
+            f"live's table was {'made anew' if table else 'deleted'} after the shadow was opened",
+        )
+    before = open_table(live.path(name), base) if base >= 0 else None
+    now, then = (data_files(each, days) if each else {} for each in (table, before))
+    touched = [day for day in days if now.get(day) != then.get(day)]
+    if not touched:
+        return {}
+    known = live.latest({name: touched})
+    opened = shadow.below({name: touched}).accepted
+    by_others = known.differing() | live.rewritten(known.accepted, {name: None})
+    column = next(table.partition_by for table in workspace.tables if table.name == name)
+    lost = live.lost_files(name, column, touched, base)
+    gone = {
+        day: f"in version {base} of live, which the shadow reads, {why}"
+        for day, why in lost.items()
+    }
+    said = gone | {
+        day: _what_happened((name, day), known, opened, by_others, builds) for day in touched
+    }
+    return {day: why or gone[day] for day, why in said.items() if why or day in gone}
+
+
+def _what_happened(
+    partition: Partition,
+    known: Latest,
+    opened: Mapping[Partition, Build],
+    by_others: Mapping[Partition, str],
+    builds: Mapping[Partition, Build],
+) -> str:
+    if partition in by_others:
+        return by_others[partition]
+    now = known.accepted.get(partition)
+    if now is None:
+        return "live has rows that no build has accepted"
+    same = {build.fingerprint for build in (opened.get(partition), builds.get(partition)) if build}
+    if now.fingerprint in same:
+        return ""
+    who = f"plan {now.plan}" if now.plan else f"run {now.run}"
+    return f"built in live by {who} on {now.at:%Y-%m-%d %H:%M} UTC, after the shadow was opened"
 
 
 @dataclass(frozen=True)
 class ShadowState:
     """A plan's shadow against live as it is now, in the order in which tables are built.
 
-    `builds`: what the shadow has built, with everything recorded; `unbuilt`: partitions that are not built as they should be,
-    here or in live, and why; `conflicts`: those that live has other rows of since the shadow was opened, or of what they were
-    computed from; `versions`: of the shadow's tables, at which these builds are in them.
+    `builds`: what the shadow has built, with everything recorded; `unbuilt`: partitions that are
+    not built as they should be, here or in live, and why; `conflicts`: those that live has other
+    rows of since the shadow was opened, or of what they were computed from; `versions`: of the
+    shadow's tables, at which these builds are in them.
     """
 
     shadow: Shadow
@@ -45,44 +107,75 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
     """The state of a plan's shadow now. Nothing is changed. UsageError if the shadow is not there."""
     if read_base(workspace.lake.root, plan.id) is None:
         raise UsageError(
-            f"The shadow of plan {plan.id} is not there any more ({shadow_root(workspace.lake.root, plan.id)}). Nothing was "
-            f"changed. `backfill discard {plan.id}` forgets it; then plan again."
+            f"The shadow of plan {plan.id} is not there any more"
+            f" ({shadow_root(workspace.lake.root, plan.id)}). Nothing was changed. `backfill"
+            f" discard {plan.id}` forgets it; then plan again."
         )
     shadow = shadow_of(plan, workspace)
-    versions, before = _versions(plan, shadow), None
+    versions = _versions(plan, shadow)
+    before = None
     while versions != before:  # no commit came between the versions and the builds
-        own = shadow.latest({name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names, plan=plan.id)
-        before, versions = versions, _versions(plan, shadow)
+        own = shadow.latest(
+            {name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names, plan=plan.id
+        )
+        before = versions
+        versions = _versions(plan, shadow)
     of_shadow = own.accepted.keys() - own.of_live
-    builds = {partition: own.accepted[partition] for partition in plan.partitions() if partition in of_shadow}
-    inside, planned = replace(workspace, lake=shadow), _planned(plan)
-    unbuilt = _not_forced(plan, own) | _not_up_to_date(planned, plan, inside, _builds_of(planned, plan, inside))
+    builds = {
+        partition: own.accepted[partition]
+        for partition in plan.partitions()
+        if partition in of_shadow
+    }
+    inside = replace(workspace, lake=shadow)
+    planned = _planned(plan)
+    unbuilt = _not_forced(plan, own) | _not_up_to_date(
+        planned, plan, inside, _builds_of(planned, plan, inside)
+    )
     lost = {
         (table.name, day): why
         for table in workspace.tables
         if table.name in plan.reasons
-        for day, why in shadow.lost_files(table.name, table.partition_by, days_in(builds, table.name)).items()
+        for day, why in shadow.lost_files(
+            table.name, table.partition_by, days_in(builds, table.name)
+        ).items()
     }
     conflicts = {
         (name, day): why
         for name in plan.reasons
-        for day, why in rewritten_in_live(name, days_in(builds, name), workspace, shadow, builds).items()
+        for day, why in rewritten_in_live(
+            name, days_in(builds, name), workspace, shadow, builds
+        ).items()
     }
-    moved = {p: why for p, why in outdated_on_live(plan, workspace, shadow).items() if p not in unbuilt}
+    moved = {
+        p: why for p, why in outdated_on_live(plan, workspace, shadow).items() if p not in unbuilt
+    }
     unbuilt |= lost
     unbuilt |= _waiting(plan, workspace, unbuilt, builds)
     return ShadowState(shadow, builds, unbuilt, {**moved, **conflicts}, versions)
 
 
 def _waiting(
-    plan: Plan, workspace: Workspace, unbuilt: Mapping[Partition, str], builds: Mapping[Partition, Build]
+    plan: Plan,
+    workspace: Workspace,
+    unbuilt: Mapping[Partition, str],
+    builds: Mapping[Partition, Build],
 ) -> dict[Partition, str]:
-    """The partitions that the plan has not built, and of which an input is not built yet: live has them of earlier inputs."""
+    """The partitions that the plan has not built, and of which an input is not built yet: live has
+    them of earlier inputs.
+    """
     waiting = dict[Partition, str]()
     for table in workspace.tables:  # inputs first
         for day in sorted(plan.days_of(table.name)) if table.name in plan.reasons else ():
-            inputs = (read for read in workspace.graph.reads((table.name, day)) if read in unbuilt or read in waiting)
-            if (first := next(inputs, None)) and (table.name, day) not in builds and (table.name, day) not in unbuilt:
+            inputs = (
+                read
+                for read in workspace.graph.reads((table.name, day))
+                if read in unbuilt or read in waiting
+            )
+            if (
+                (first := next(inputs, None))
+                and (table.name, day) not in builds
+                and (table.name, day) not in unbuilt
+            ):
                 waiting[table.name, day] = f"waits for {first[0]} {first[1]}"
     return waiting
 
@@ -96,7 +189,11 @@ def _not_forced(plan: Plan, builds: Latest) -> dict[Partition, str]:
     forced = {(name, day) for name in plan.reasons for day in plan.forced_days(name)}
     last = {p: builds.last.get(p) for p in sorted(forced - builds.built_by(plan.id))}
     return {
-        p: f"failed: {build.message}" if build and build.plan == plan.id else "not built yet, which the plan forces"
+        p: (
+            f"failed: {build.message}"
+            if build and build.plan == plan.id
+            else "not built yet, which the plan forces"
+        )
         for p, build in last.items()
     }
 
@@ -105,11 +202,15 @@ def _versions(plan: Plan, shadow: Shadow) -> dict[str, int]:
     return {name: shadow.version(name) for name in plan.reasons}
 
 
-def outdated_on_live(plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()) -> dict[Partition, str]:
-    """The plan's partitions, or those of some tables, that would not be up to date if the shadow were on live as it is now;
-    those too that read what somebody else wrote to live."""
+def outdated_on_live(
+    plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()
+) -> dict[Partition, str]:
+    """The plan's partitions, or those of some tables, that would not be up to date if the shadow
+    were on live as it is now; those too that read what somebody else wrote to live.
+    """
     now = replace(workspace, lake=replace(shadow, base=base_now(plan, workspace)))
-    planned, graph = _planned(plan, names), workspace.graph
+    planned = _planned(plan, names)
+    graph = workspace.graph
     builds = _builds_of(planned, plan, now)
     moved = _not_up_to_date(planned, plan, now, builds)
     for partition in planned if builds.rewritten else ():
@@ -125,8 +226,11 @@ def _planned(plan: Plan, names: Collection[str] = ()) -> list[Partition]:
 
 
 def _builds_of(partitions: Collection[Partition], plan: Plan, inside: Workspace) -> Latest:
-    """The latest builds of these partitions and of what they read, in the lake of `inside`: not of years beside them."""
-    graph, days = inside.graph, dict[str, set[date]]()
+    """The latest builds of these partitions and of what they read, in the lake of `inside`: not of
+    years beside them.
+    """
+    graph = inside.graph
+    days = dict[str, set[date]]()
     for partition in partitions:
         for name, day in (partition, *graph.reads(partition)):
             days.setdefault(name, set()).add(day)
@@ -135,12 +239,22 @@ def _builds_of(partitions: Collection[Partition], plan: Plan, inside: Workspace)
     return replace(builds, rewritten=builds.differing() | rewritten)
 
 
-def _not_up_to_date(partitions: Collection[Partition], plan: Plan, inside: Workspace, builds: Latest) -> dict[Partition, str]:
+def _not_up_to_date(
+    partitions: Collection[Partition], plan: Plan, inside: Workspace, builds: Latest
+) -> dict[Partition, str]:
     wanted = {name for name, _ in partitions}
     # By the code that was planned, which whoever publishes holds against the code now.
-    tables = [replace(table, version=plan.code[table.name]) for table in inside.tables if table.name in wanted]
+    tables = [
+        replace(table, version=plan.code[table.name])
+        for table in inside.tables
+        if table.name in wanted
+    ]
     status = status_of(inside, tables, plan.days(), latest=builds).partitions
-    return {p: _said(status[p].state, status[p].why) for p in partitions if status[p].state != State.UP_TO_DATE}
+    return {
+        p: _said(status[p].state, status[p].why)
+        for p in partitions
+        if status[p].state != State.UP_TO_DATE
+    }
 
 
 def _said(state: State, why: str) -> str:

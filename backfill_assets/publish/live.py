@@ -1,6 +1,8 @@
-"""What is live now, against the last release: the versions of all tables, and what else decides whether they are released.
+"""What is live now, against the last release: the versions of all tables, and what else decides
+whether they are released.
 
-`last_commits` says for less whether any of it has changed: whoever knows the decision on the same commits need not ask again.
+`last_commits` says for less whether any of it has changed: whoever knows the decision on the same
+commits need not ask again.
 """
 
 import hashlib
@@ -12,12 +14,11 @@ from datetime import UTC, date, datetime
 from deltalake import DeltaTable
 
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.delta_table import last_commit, open_table
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.release import Release, TableVersion
+from backfill_assets.lake.delta import last_commit, open_table
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.integrity import differing_days
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.table_state import differing_days
+from backfill_assets.lake.releases import Release, Releases, TableVersion
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
@@ -25,11 +26,11 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class LiveState:
-    """The newest release, when tables were last released, the tables as they would be released now, the open plans,
-    and those that are published only in part.
+    """The newest release, when tables were last released, the tables as they would be released now,
+    the open plans, and those that are published only in part.
 
-    `recorded`: of each table when the newest build was recorded that is known. `expected`: tables that somebody is about to
-    change, and which count as changed.
+    `recorded`: of each table when the newest build was recorded that is known. `expected`: tables
+    that somebody is about to change, and which count as changed.
     """
 
     newest: Release | None
@@ -48,33 +49,48 @@ class LiveState:
         return list(dict.fromkeys([*names, *sorted(self.expected)]))
 
     def since(self, table: str) -> datetime:
-        """When the newest build of a table was recorded that its release knew: by the ledger's times, whatever clock the host
-        of the release had."""
-        return self.newest.recorded.get(table, self.released_at) if self.newest else self.released_at
+        """When the newest build of a table was recorded that its release knew: by the ledger's
+        times, whatever clock the host of the release had.
+        """
+        return (
+            self.newest.recorded.get(table, self.released_at) if self.newest else self.released_at
+        )
 
 
 def last_commits(workspace: Workspace) -> str:
-    """Another text whenever a table, the ledger or the releases were written, or a plan was begun, ended or taken back. Opens
-    no table."""
+    """Another text whenever a table, the ledger or the releases were written, or a plan was begun,
+    ended or taken back. Opens no table.
+    """
     paths = workspace.lake.paths
-    commits = [last_commit(path) for path in (paths.releases, paths.ledger, *map(paths.table, workspace.names))]
-    return hashlib.sha256(json.dumps([commits, Plans(paths.root).last_events()]).encode()).hexdigest()[:16]
+    commits = [
+        last_commit(path)
+        for path in (paths.releases, paths.ledger, *map(paths.table, workspace.names))
+    ]
+    return hashlib.sha256(
+        json.dumps([commits, Plans(paths.root).last_events()]).encode()
+    ).hexdigest()[:16]
 
 
 def live_state(workspace: Workspace) -> LiveState:
     """The state now. Raises TableUnreadable for a table whose log cannot be read."""
-    root, ledger = workspace.lake.root, workspace.lake.ledger
-    newest, plans = Releases(root).newest(), Plans(root)
+    root = workspace.lake.root
+    ledger = workspace.lake.ledger
+    newest = Releases(root).newest()
+    plans = Plans(root)
     # Before the versions: what is recorded in between is looked at again the next time.
     recorded = {name: newest_of.at for name, newest_of in ledger.newest(workspace.names).items()}
-    live, half = live_tables(workspace, newest), tuple(plans.half_published())
-    return LiveState(newest, _last_released(newest, Releases(root)), live, tuple(plans.open()), half, recorded)
+    live = live_tables(workspace, newest)
+    half = tuple(plans.half_published())
+    return LiveState(
+        newest, _last_released(newest, Releases(root)), live, tuple(plans.open()), half, recorded
+    )
 
 
 def changed_days(workspace: Workspace, state: LiveState) -> dict[str, frozenset[date] | None]:
     """Of each table that has changed the days of which other files are in live than were released.
 
-    None for all of its days, where the log does not have the released version any more, or another table lies there.
+    None for all of its days, where the log does not have the released version any more, or another
+    table lies there.
     """
     return {name: _changed_days(workspace, state, name) for name in state.changed}
 
@@ -95,18 +111,24 @@ def opened(workspace: Workspace, version: TableVersion | None) -> DeltaTable | N
     return open_version(workspace.lake.root, version) if version else None
 
 
-def builds_since(workspace: Workspace, state: LiveState, changed: Mapping[str, Collection[date] | None]) -> Latest:
-    """The latest builds of what was built, audited or written by anybody since tables were last released, and of what it reads.
+def builds_since(
+    workspace: Workspace, state: LiveState, changed: Mapping[str, Collection[date] | None]
+) -> Latest:
+    """The latest builds of what was built, audited or written by anybody since tables were last
+    released, and of what it reads.
 
-    What was released before that is as it was then, so that it takes as long as there are changes, not years. `changed`: the
-    `changed_days` of each table that has changed.
+    What was released before that is as it was then, so that it takes as long as there are changes,
+    not years. `changed`: the `changed_days` of each table that has changed.
     """
     days = {name: set(of_table) for name, of_table in changed.items() if of_table is not None}
     since = {name: state.since(name) for name in workspace.names}
     for partition in workspace.lake.ledger.files().built_after(since):
         for name, day in (partition, *workspace.graph.reads(partition)):
             days.setdefault(name, set()).add(day)
-    return latest_builds(workspace, days={**days, **{name: None for name, of_table in changed.items() if of_table is None}})
+    return latest_builds(
+        workspace,
+        days={**days, **{name: None for name, of_table in changed.items() if of_table is None}},
+    )
 
 
 def _last_released(newest: Release | None, releases: Releases) -> datetime:
@@ -116,9 +138,14 @@ def _last_released(newest: Release | None, releases: Releases) -> datetime:
 def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, TableVersion]:
     """The version of every table now.
 
-    Tables that are not there yet are left out; those that `newest` has and the workspace has not stay as they were released.
+    Tables that are not there yet are left out; those that `newest` has and the workspace has not
+    stay as they were released.
     """
     released = newest.tables if newest else {}
     tables = {name: open_table(workspace.lake.path(name)) for name in workspace.names}
-    now = {name: TableVersion(name, int(of.version()), str(of.metadata().id)) for name, of in tables.items() if of}
+    now = {
+        name: TableVersion(name, int(of.version()), str(of.metadata().id))
+        for name, of in tables.items()
+        if of
+    }
     return {**released, **now}

@@ -1,27 +1,50 @@
-"""Publishing a plan: the days of its shadow are put into live, one commit a table, inputs first; then they are released.
+"""The days of one table that a plan has built in its shadow, put into live in one commit.
 
-Until the release, readers get the one before. A publication that was stopped is finished by the same command: days that live
-has already are not written again. Live's other days, whatever was written to them meanwhile, stay as they are.
+What a publication has done.
+
+Giving readers a plan that is in live: in a release of its own, or, of another channel, in one that
+readers get already.
+
+Publishing a plan: the days of its shadow are put into live, one commit a table, inputs first; then
+they are released.
+
+Until the release, readers get the one before. A publication that was stopped is finished by the
+same command: days that live has already are not written again. Live's other days, whatever was
+written to them meanwhile, stay as they are.
 """
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any, NamedTuple, Self
 
-from backfill_assets.errors import Guarded
-from backfill_assets.lake.locks import writing
-from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.lake.shadow_base import delete_shadow
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import Conflict, Guarded
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.moves import PromoteCommit
+from backfill_assets.lake.released import open_version
+from backfill_assets.lake.releases import PLAN_PUBLISHED, STABLE, Release, Releases
+from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.lake.storage import writing
+from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
-from backfill_assets.publish.channels import NOT_PUBLISHED, came_with, refuse_others
-from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.into_live import IntoLive
-from backfill_assets.publish.live import LiveState, live_state
-from backfill_assets.publish.may_publish import (
+from backfill_assets.publish.channels import NOT_PUBLISHED, came_with, following, refuse_others
+from backfill_assets.publish.conflicts import (
+    ShadowState,
+    days_in,
+    outdated_on_live,
+    rewritten_in_live,
+    state_of,
+)
+from backfill_assets.publish.guards import (
+    in_conflict,
     refuse_breaking,
     refuse_not_publishable,
     refuse_other_channel,
@@ -29,18 +52,328 @@ from backfill_assets.publish.may_publish import (
     refuse_unfinished,
     refuse_unreleased,
 )
-from backfill_assets.publish.published import PUBLISH, Published, name_of_act, recorded_by
-from backfill_assets.publish.reasons import Runs, no_runs
-from backfill_assets.publish.release_live import release_live
-from backfill_assets.publish.release_plan import By, point_to_plan, release_plan
+from backfill_assets.publish.live import LiveState, live_state, live_tables
+from backfill_assets.publish.release_live import Runs, no_runs, release_live
+from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class IntoLive:
+    """One table of a publication of `plan`, of which the shadow is in `state`; `run`, `who` and
+    `reason` are recorded.
+    """
+
+    plan: Plan
+    workspace: Workspace
+    table: Table
+    state: ShadowState
+    run: str
+    who: str
+    reason: str = ""
+
+    @property
+    def days(self) -> set[date]:
+        """Those that the shadow has built: live has the others as the plan would build them."""
+        return days_in(self.state.builds, self.table.name)
+
+    def refuse_unfit(self) -> None:
+        """UsageError if live's table, as it is now, would not take these days. Nothing is written."""
+        if self.days:
+            self._commit.refuse_unfit(sorted(self.days))
+
+    def commit(self) -> list[Build]:
+        """Commit the days that live has other rows of; the builds recorded.
+
+        Raises Conflict if live has changed under the plan, and what `commit_and_record` raises.
+        """
+        return (
+            commit_and_record(self.workspace.lake.root, self.table.name, self._decide, self._commit)
+            if self.days
+            else []
+        )
+
+    @property
+    def _commit(self) -> PromoteCommit:
+        name = self.table.name
+        source = self.state.shadow.path(name)
+        version = self.state.versions[name]
+        return PromoteCommit(
+            self.workspace.lake.path(name), self.table.partition_by, source, version
+        )
+
+    def _decide(self) -> list[Build]:
+        # Under the lock: what was written to live since the decision is a conflict too.
+        lake = self.workspace.lake
+        shadow = self.state.shadow
+        name = self.table.name
+        days = self.days
+        written = {
+            (name, day): why
+            for day, why in rewritten_in_live(
+                name, days, self.workspace, shadow, self.state.builds
+            ).items()
+        }
+        if changed := written | outdated_on_live(self.plan, self.workspace, shadow, [name]):
+            raise Conflict(in_conflict(self.plan, changed))
+        known = lake.latest({name: days}, SCHEMA.names)
+        by_others = known.differing() | lake.rewritten(known.accepted, {name: None})
+        by_others |= {
+            (name, day): why
+            for day, why in lake.lost_files(name, self.table.partition_by, days).items()
+        }
+        of_live = {p: build for p, build in known.accepted.items() if p not in by_others}
+        versions = {other.name: lake.version(other.name) for other, _ in self.table.windows()}
+        at = lake.ledger.next_time(name)
+        new = [self.state.builds[name, day] for day in sorted(days)]
+        return list(self._records(new, of_live, versions, at))
+
+    def _records(
+        self,
+        builds: Iterable[Build],
+        of_live: Mapping[Partition, Build],
+        versions: Mapping[str, int],
+        at: datetime,
+    ) -> Iterator[Build]:
+        """The records of the shadow's builds in live: of its code and inputs; nothing for those
+        that are recorded already.
+        """
+        for build in builds:
+            there = of_live.get((build.table, build.day))
+            same = there if there and there.fingerprint == build.fingerprint else None
+            if same and same.plan == self.plan.id and same.inputs == build.inputs:
+                continue
+            place: dict[str, Any] = (
+                {"delta_version": same.delta_version, "data_files": same.data_files} if same else {}
+            )
+            yield replace(
+                build,
+                outcome="unchanged" if same else "accepted",
+                run=self.run,
+                who=self.who,
+                reason=self.reason or build.reason,
+                input_versions=dict(versions),
+                at=at,
+                **place,
+            )
+
+
+PUBLISH = "publish"
+ROLLBACK = "rollback"
+
+
+def name_of_act(act: str, plan: Plan) -> str:
+    """A name of its own for one publication or rollback of a plan: the run in what it records."""
+    return f"{act}-{plan.id}-{secrets.token_hex(4)}"
+
+
+def recorded_by(act: str, plan: Plan, workspace: Workspace) -> list[Build]:
+    """The builds of live that publications, or rollbacks, of a plan have recorded last; those that
+    were killed, too.
+    """
+    latest = workspace.lake.latest(
+        {name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names
+    ).accepted
+    return [build for build in latest.values() if build.run.startswith(f"{act}-{plan.id}-")]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was recorded in live (`accepted`: with new rows; `unchanged`: live had them), and the
+    release that readers get.
+
+    Readers of the channels in `staying` get other tables than those of the release.
+    """
+
+    builds: tuple[Build, ...]
+    release: Release
+    staying: tuple[str, ...]
+
+    @classmethod
+    def of(cls, builds: Iterable[Build], release: Release, workspace: Workspace) -> Self:
+        releases = Releases(workspace.lake.root)
+        moved = following(workspace.lake.root, releases.newest())
+        return cls(
+            tuple(builds), release, tuple(name for name in release.channels if name not in moved)
+        )
+
+    def count(self, outcome: str) -> int:
+        return sum(build.outcome == outcome for build in self.builds)
+
+
+ATTEMPTS = 20
+
+
+class By(NamedTuple):
+    """Who publishes, and why."""
+
+    who: str
+    reason: str = ""
+    together_with: tuple[str, ...] = ()
+
+    def of(self, plan: Plan, given: Collection[str]) -> str:
+        """The reason of the release; `given`: the other plans that readers get along with it."""
+        others = f" (with {', '.join(f'plan {each}' for each in given)})" if given else ""
+        return (
+            f"plan {plan.id}{others}: {self.reason}" if self.reason else f"plan {plan.id}{others}"
+        )
+
+
+def release_plan(
+    plan: Plan,
+    workspace: Workspace,
+    channel: str,
+    by: By,
+    runs: Runs = no_runs,
+    *,
+    publication: str = "",
+) -> Release:
+    """Release live as it is to the readers of `channel`; a release of these tables that they get
+    already stands.
+
+    `runs` and `publication` as for `refuse_unreleased`, which is asked again, as `refuse_others`
+    is: Guarded if live is being written by now, or if these readers were pointed back, or others
+    got more plans, while this one was put into live.
+    """
+    attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(ATTEMPTS))
+    try:
+        return attempts(_release_plan, plan, workspace, channel, by, runs, publication)
+    except RetryError as error:
+        raise Conflict(
+            f"Others released {ATTEMPTS} times first. Plan {plan.id} is in live, and readers get"
+            " the release before. Type the same again."
+        ) from error
+
+
+def _release_plan(
+    plan: Plan, workspace: Workspace, channel: str, by: By, runs: Runs, publication: str
+) -> Release:
+    releases = Releases(workspace.lake.root)
+    state = live_state(workspace)
+    # After the versions were read: who has begun to write by now may have written to some of them.
+    refuse_unreleased(plan, workspace, state, runs, publication=publication)
+    nothing = f"Plan {plan.id} is in live and not released."
+    given = refuse_others(
+        releases.root, plan.id, channel, state.newest, by.together_with, nothing=nothing
+    )
+    moved = [channel, *following(releases.root, state.newest)] if channel == STABLE else [channel]
+    if live_tables(workspace, state.newest) != state.tables:
+        raise Conflict("tables were written while this was decided")
+    return releases.add(
+        state.newest,
+        state.tables,
+        kind=PLAN_PUBLISHED,
+        who=by.who,
+        reason=by.of(plan, given),
+        channels=moved,
+        recorded=state.recorded,
+        plans=[plan.id],
+    )
+
+
+def point_to_plan(
+    plan: Plan,
+    workspace: Workspace,
+    channel: str,
+    by: By,
+    runs: Runs = no_runs,
+    *,
+    allow_breaking: bool = False,
+) -> Release:
+    """Give the readers of `channel` the newest release that those of another one get: it has the
+    plan, and was released. What live has besides, those of the others get first, if it can be
+    released.
+
+    Readers who have the plan already keep what they get. Guarded if no readers get the plan any
+    more, and as `refuse_others` and, unless `allow_breaking`, `refuse_breaking`.
+    """
+    releases = Releases(workspace.lake.root)
+    newest = releases.newest()
+    with_plan = came_with(releases.root, plan.id)
+    if newest and newest.channels.get(channel, -1) < with_plan:
+        release_live(workspace, who=by.who, runs=runs)
+        newest = releases.newest()
+    if newest and newest.channels.get(channel, -1) >= with_plan:
+        return replace(releases.get(newest.channels[channel]), channels=newest.channels)
+    number = max(newest.channels.values(), default=0) if newest else 0
+    if newest is None or number < with_plan:
+        raise Guarded(
+            f"No readers get plan {plan.id} any more: they were pointed back to release {number},"
+            f" and it came with release {with_plan}. Nothing was changed. `backfill rollback"
+            f" --release {with_plan} --channel {channel}` gives it to those of {channel}."
+        )
+    source = releases.get(number)
+    why = by.of(
+        plan, refuse_others(releases.root, plan.id, channel, newest, by.together_with, given=source)
+    )
+    if not allow_breaking:
+        known = source.tables
+        refuse_breaking(
+            plan,
+            channel,
+            workspace,
+            lambda name: open_version(releases.root, known[name]) if name in known else None,
+        )
+    if newest.channels.get(channel) == number:
+        return replace(source, channels=newest.channels)
+    if releases.switches(newest, channel) == source.switches:
+        pointed = releases.point(newest, channel, number, who=by.who, reason=why)
+        return replace(source, channels=pointed.channels)
+    if source.tables != newest.tables:
+        raise Guarded(
+            f"Readers of {channel} get other tables under some names than those of release {number}"
+            f" do, and release {newest.number} is newer. Nothing was changed. `backfill rollback"
+            f" --release {number} --channel {channel}` gives them that release as it is."
+        )
+    recorded = newest.recorded
+    return releases.add(
+        newest,
+        source.tables,
+        kind=PLAN_PUBLISHED,
+        who=by.who,
+        reason=why,
+        channels=[channel],
+        recorded=recorded,
+    )
+
+
+def left_with_plan(plan: Plan, workspace: Workspace) -> str:
+    """Which readers keep a published plan after it was taken back from live, in words; "" if all
+    get live as it is next.
+    """
+    releases = Releases(workspace.lake.root)
+    newest = releases.newest()
+    with_plan = came_with(releases.root, plan.id)
+    if not with_plan or newest is None:
+        return ""
+    moving = following(releases.root, newest)
+    staying = [
+        name
+        for name, number in newest.channels.items()
+        if number >= with_plan and name not in moving
+    ]
+    if not staying:
+        return ""
+    # What these readers got before the plan.
+    before = releases.get(with_plan - 1).channels.get(staying[0]) if with_plan > 1 else None
+    known = before is not None and before not in newest.retired
+    back = (
+        f" `backfill rollback --release {before} --channel {staying[0]}` takes it from them."
+        if known
+        else ""
+    )
+    return (
+        f"Readers of {', '.join(staying)} still get the plan, with release"
+        f" {newest.channels[staying[0]]}.{back}"
+    )
 
 
 @dataclass(frozen=True)
 class Publication:
     """One publication of a plan: who publishes it, and why; `run` names it in every record.
 
-    `together_with`: other plans in live that the readers may get with it, because they were published to other channels only.
+    `together_with`: other plans in live that the readers may get with it, because they were
+    published to other channels only.
     """
 
     plan: Plan
@@ -62,13 +395,16 @@ class Publication:
         runs: Runs = no_runs,
         allow_breaking: bool = False,
     ) -> Published:
-        """Publish the plan to the readers of `channel`. One that is published already is released to that channel.
+        """Publish the plan to the readers of `channel`. One that is published already is released
+        to that channel.
 
-        `approve` raises if the shadow, in the state that it is given, may not be published. UsageError for a plan that has no
-        shadow; Guarded if it is open, not built whole, in conflict with live, lacks columns that live has (unless
-        `allow_breaking`), if live has changes that cannot be released, or as `refuse_others`.
-        `runs` asks Dagster's record for those of live that are not finished: nothing is published beside them.
-        Conflict or NotRecorded if a table could not be committed: then the tables before it are, and readers get what they got.
+        `approve` raises if the shadow, in the state that it is given, may not be published.
+        UsageError for a plan that has no shadow; Guarded if it is open, not built whole, in
+        conflict with live, lacks columns that live has (unless `allow_breaking`), if live has
+        changes that cannot be released, or as `refuse_others`. `runs` asks Dagster's record for
+        those of live that are not finished: nothing is published beside them. Conflict or
+        NotRecorded if a table could not be committed: then the tables before it are, and readers
+        get what they got.
         """
         plans = Plans(self.workspace.lake.root)
         with plans.exclusive(self.plan.id):
@@ -76,64 +412,115 @@ class Publication:
             Releases(self.workspace.lake.root).refuse_unknown(channel)
             refuse_other_channel(self.plan, channel, plans)
             released = came_with(self.workspace.lake.root, self.plan.id)
-            if finishing := bool(released) and plans.half_done(self.plan.id) == PUBLISHING:  # killed before it was noted
-                plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=released)
+            if (
+                finishing := bool(released) and plans.half_done(self.plan.id) == PUBLISHING
+            ):  # killed before it was noted
+                plans.note(
+                    self.plan.id,
+                    PUBLISHED,
+                    now(),
+                    who=self.who,
+                    reason=self.reason,
+                    release=released,
+                )
             if plans.state(self.plan.id) == PUBLISHED:
                 delete_shadow(self.workspace.lake.root, self.plan.id)
-                release = point_to_plan(self.plan, self.workspace, channel, self._by, runs, allow_breaking=allow_breaking)
+                release = point_to_plan(
+                    self.plan,
+                    self.workspace,
+                    channel,
+                    self._by,
+                    runs,
+                    allow_breaking=allow_breaking,
+                )
                 builds = recorded_by(PUBLISH, self.plan, self.workspace) if finishing else ()
                 return Published.of(builds, release, self.workspace)
             self._refuse_others(channel)
             self.plan.refuse_other_code(self.workspace.code)
             refuse_protected(self.plan, self.workspace, NOT_PUBLISHED)
-            self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
+            self.workspace.lake.recover(
+                list(self.plan.reasons)
+            )  # what a publication that was killed has committed
             state = state_of(self.plan, self.workspace)
             refuse_unfinished(self.plan, state)
             if not allow_breaking:
                 refuse_breaking(self.plan, channel, self.workspace, state.after)
             approve(state)
             tables = [table for table in self.workspace.tables if table.name in self.plan.reasons]
-            acts = [IntoLive(self.plan, self.workspace, table, state, self.run, self.who, self.reason) for table in tables]
+            acts = [
+                IntoLive(self.plan, self.workspace, table, state, self.run, self.who, self.reason)
+                for table in tables
+            ]
             for act in acts:
                 act.refuse_unfit()
-            with writing(self.workspace.lake.root, "_plans"):  # of two publications, one sees that the other has begun
+            with writing(
+                self.workspace.lake.root, "_plans"
+            ):  # of two publications, one sees that the other has begun
                 before = live_state(self.workspace)
                 self._refuse_others(channel)  # who got which plan meanwhile
-                if self.plan.id in before.half_published:  # what was begun is finished; then it is asked whether it is released
+                if (
+                    self.plan.id in before.half_published
+                ):  # what was begun is finished; then it is asked whether it is released
                     refuse_running(self.workspace, runs)
                 else:
                     refuse_unreleased(self.plan, self.workspace, before, runs)
                 self._release_before(before, runs)
                 # From here on, live is not released.
-                plans.note(self.plan.id, PUBLISHING, now(), who=self.who, reason=self.reason, channel=channel)
+                plans.note(
+                    self.plan.id,
+                    PUBLISHING,
+                    now(),
+                    who=self.who,
+                    reason=self.reason,
+                    channel=channel,
+                )
                 self._withdraw_beside_others(before)
             with self._marked():
                 for act in acts:
                     act.commit()
-                release = release_plan(self.plan, self.workspace, channel, self._by, runs, publication=self.run)
-                plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=release.number)
+                release = release_plan(
+                    self.plan, self.workspace, channel, self._by, runs, publication=self.run
+                )
+                plans.note(
+                    self.plan.id,
+                    PUBLISHED,
+                    now(),
+                    who=self.who,
+                    reason=self.reason,
+                    release=release.number,
+                )
             delete_shadow(self.workspace.lake.root, self.plan.id)
-        return Published.of(recorded_by(PUBLISH, self.plan, self.workspace), release, self.workspace)
+        return Published.of(
+            recorded_by(PUBLISH, self.plan, self.workspace), release, self.workspace
+        )
 
     def _refuse_others(self, channel: str) -> None:
         root = self.workspace.lake.root
         refuse_others(root, self.plan.id, channel, Releases(root).newest(), self.together_with)
 
     def _release_before(self, live: LiveState, runs: Runs) -> None:
-        """Release what live has without the plan: readers of other channels get it, and not the plan with it."""
+        """Release what live has without the plan: readers of other channels get it, and not the
+        plan with it.
+        """
         if live.changed and self.plan.id not in live.half_published:
             release_live(self.workspace, who=self.who, runs=runs)
 
     def _withdraw_beside_others(self, before: LiveState) -> None:
-        """Guarded where there are no locks and another publication has begun since `before`: whoever sees that gives way, so
-        that of those that begin at once none, or one, goes on."""
+        """Guarded where there are no locks and another publication has begun since `before`:
+        whoever sees that gives way, so that of those that begin at once none, or one, goes on.
+        """
         plans = Plans(self.workspace.lake.root)
         begun = set(plans.half_published()) - {self.plan.id, *before.half_published}
-        if begun and self.plan.id not in before.half_published and not self.workspace.lake.paths.is_local:
+        if (
+            begun
+            and self.plan.id not in before.half_published
+            and not self.workspace.lake.paths.is_local
+        ):
             plans.withdraw(self.plan.id, PUBLISHING)
             raise Guarded(
-                f"Plan {sorted(begun)[0]} began to be published, or taken back, at the same moment. Nothing of plan "
-                f"{self.plan.id} was published. Once that has ended, publish again."
+                f"Plan {sorted(begun)[0]} began to be published, or taken back, at the same moment."
+                f" Nothing of plan {self.plan.id} was published. Once that has ended, publish"
+                " again."
             )
 
     @property

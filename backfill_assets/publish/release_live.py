@@ -1,36 +1,276 @@
-"""Releasing live: all tables as they stand, once nothing is under way and nothing failed since the last release.
+"""Plans into live that ended before all of their partitions were built: what they have built is a
+rebuild half done.
 
-Who commits to several tables of live before releasing them keeps it from being released in between by an open plan of those
-days, or, on a local disk, by a marker of a running step (`lake.running_steps`).
+Why live is not released: open plans, days that failed since the last release, days that somebody
+else wrote to.
+
+Releasing live: all tables as they stand, once nothing is under way and nothing failed since the
+last release.
+
+Who commits to several tables of live before releasing them keeps it from being released in between
+by an open plan of those days, or, on a local disk, by a marker of a running step
+(`lake.running_steps`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from enum import StrEnum
 
-from backfill_assets.errors import Conflict, Guarded, TableUnreadable
-from backfill_assets.lake.release import LIVE, STABLE, Release
-from backfill_assets.lake.releases import Releases
-from backfill_assets.plan.half_done import what_is_half_done
-from backfill_assets.plan.store import Plans
-from backfill_assets.publish.channels import behind, following, lagging
-from backfill_assets.publish.live import LiveState, live_state, live_tables
-from backfill_assets.publish.reasons import (
-    FAILURES,
-    PASSING,
-    Cause,
-    Reason,
-    Runs,
-    no_runs,
-    open_plans,
-    running,
-    since_the_release,
+from backfill_assets.calendar import Partition, ranges
+from backfill_assets.errors import Conflict, Guarded, TableUnreadable, UsageError
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.ledger import AUDITS, Build, Ledger
+from backfill_assets.lake.releases import LIVE, STABLE, Release, Releases
+from backfill_assets.lake.running import running_steps
+from backfill_assets.plan.lifecycle import what_is_half_done
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.store import CLOSED, PLANNED, Plans
+from backfill_assets.publish.channels import behind, following, lagging, written_by
+from backfill_assets.publish.live import (
+    LiveState,
+    builds_since,
+    changed_days,
+    live_state,
+    live_tables,
+    opened,
 )
 from backfill_assets.workspace import Workspace
+
+WORDS = {"cancelled": "was cancelled", "stopped": "was stopped"}
+LATER = datetime.max.replace(tzinfo=UTC)
+COLUMNS = ("table", "day", "outcome", "run", "plan", "at")
+
+
+def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator[str]:
+    """Of each such plan of which live has rows that it wrote since the last release, how it ended,
+    and the commands that lead on. `builds`: the latest of what was built since, also what a crash
+    left out of the ledger.
+
+    A plan that cannot be read is passed over, as one that cannot be run either.
+    """
+    plans = Plans(workspace.lake.root)
+    root = workspace.lake.root
+    recorded = (
+        Ledger(root).files().plans_after({name: state.since(name) for name in workspace.names})
+    )
+    for plan_id in sorted(
+        {*recorded, *(build.plan for build in builds.accepted.values())} - {"", *state.plans}
+    ):
+        try:
+            plan = plans.read(plan_id)
+            ended = plans.state(plan_id)
+        except UsageError:
+            continue
+        if plan.is_shadow or ended in (*CLOSED, PLANNED, "done"):
+            continue
+        if not any(build.at > state.since(build.table) for build in written_by(root, plan)):
+            continue
+        if unbuilt := _unbuilt(plan, Ledger(root)):
+            yield (
+                f"plan {plan_id} {WORDS.get(ended, 'ended')} with {len(unbuilt)} of its"
+                f" {len(plan.partitions())} partition(s) not built, as {unbuilt[0][0]}"
+                f" {unbuilt[0][1]}: `backfill resume {plan_id}` builds them, `backfill rollback"
+                f" {plan_id}` takes back what is built"
+            )
+
+
+def _unbuilt(plan: Plan, ledger: Ledger) -> list[Partition]:
+    """The partitions that nobody has built, or failed to, since the plan's first build."""
+    tried = [
+        b
+        for b in ledger.builds({name: plan.days_of(name) for name in plan.reasons}, COLUMNS)
+        if b.outcome not in AUDITS
+    ]
+    begun = min((build.at for build in tried if build.plan == plan.id), default=LATER)
+    since = {(build.table, build.day) for build in tried if build.at >= begun}
+    return [partition for partition in plan.partitions() if partition not in since]
+
+
+class Cause(StrEnum):
+    """What keeps live from being released."""
+
+    RUNNING = "running"
+    PLAN = "open plan"
+    FAILED = "failed"
+    REWRITTEN = "not as it was built"
+    UNREADABLE = "not readable"
+    POINTED_BACK = "pointed back"
+    PUBLISHED_ELSEWHERE = "published to other channels"
+    WRITTEN = "written meanwhile"
+
+
+# These end by themselves.
+PASSING = (Cause.RUNNING, Cause.WRITTEN)
+# In these the days are not as they should be: somebody has to mend them, or to release live in
+# spite of them.
+FAILURES = (Cause.FAILED, Cause.REWRITTEN, Cause.UNREADABLE)
+UNRECORDED = "has rows of which no build is recorded: see `backfill reconcile`"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason: its cause, the days of one table that it is about (none: all tables), and what is
+    the matter.
+    """
+
+    cause: Cause
+    why: str
+    table: str = ""
+    days: tuple[date, ...] = ()
+
+    def __str__(self) -> str:
+        which = f"{self.table} {ranges(self.days)}: " if self.table else ""
+        return f"{which}{self.why}"
+
+
+# Asks which runs and backfills of live (as `run 1234`) are not finished.
+Runs = Callable[[], Iterable[str]]
+no_runs: Runs = tuple
+
+
+def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Reason]:
+    """The steps that are running, by table, and the runs that are not finished. `but`: a run not to
+    name.
+    """
+    days: dict[tuple[str, str], list[date]] = {}
+    for (table, day), step in running_steps(root).items():
+        if step.run == but:
+            continue
+        days.setdefault((table, step.run), []).append(day)
+    steps = [
+        Reason(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of))
+        for (name, run), of in days.items()
+    ]
+    return steps + [Reason(Cause.RUNNING, f"{run} is not finished") for run in runs()]
+
+
+def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
+    """The open plans that have partitions of tables which have changed, those in a shadow while
+    they are being published.
+
+    A plan that cannot be read cannot be run either.
+    """
+    for plan_id in dict.fromkeys([*state.plans, *state.half_published]):
+        try:
+            plan = Plans(root).read(plan_id)
+        except UsageError:
+            if plan_id in state.half_published:
+                yield Reason(
+                    Cause.PLAN,
+                    f"plan {plan_id} is published in part, and cannot be read: restore its file"
+                    " from a copy",
+                )
+            continue
+        published = plan_id in state.half_published
+        days = plan.partitions() if published or not plan.is_shadow else ()
+        if of_plan := [day for table, day in days if table in state.changed]:
+            why = (
+                f"plan {plan_id} is open ({ranges(of_plan)}): `backfill watch {plan_id}` follows"
+                f" it; if no command carries it out any more, `backfill resume {plan_id}`"
+            )
+            if published:
+                why = what_is_half_done(plan_id, Plans(root), ranges(of_plan))
+            yield Reason(Cause.PLAN, why)
+
+
+def since_the_release(workspace: Workspace, state: LiveState) -> list[Reason]:
+    """What was built, or failed, since the last release and keeps live as it was then: plans that
+    were given up half done, and `failures`.
+    """
+    changed = changed_days(workspace, state)
+    builds = builds_since(workspace, state, changed)
+    half_done = [Reason(Cause.PLAN, why) for why in given_up(workspace, state, builds)]
+    return [*half_done, *failures(workspace, state, builds, changed)]
+
+
+def failures(
+    workspace: Workspace,
+    state: LiveState,
+    builds: Latest,
+    changed: Mapping[str, Collection[date] | None],
+) -> list[Reason]:
+    """The days that are not as they should be since the last release; those that it was released
+    with are not named again.
+
+    A day failed if its latest attempt did, of any table: a run of several tables is released whole.
+    It is not as it was built if its table has other files of it than are recorded.
+    """
+    failed = {
+        partition: build.message.strip().partition("\n")[0]
+        for partition, build in builds.last.items()
+        if not build.succeeded
+        and build.at > state.since(build.table)
+        and not _is_put_back(build, builds, workspace)
+    }
+    return [
+        *_by_reason(Cause.FAILED, failed),
+        *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds, changed)),
+    ]
+
+
+def _is_put_back(failed: Build, builds: Latest, workspace: Workspace) -> bool:
+    """Whether what failed was tried with another delivery, code or input than the accepted build's,
+    which are there again.
+    """
+    accepted = builds.accepted.get((failed.table, failed.day))
+    if accepted is None or _made_from(accepted) == _made_from(failed):
+        return False
+    tables = [table for table in workspace.tables if table.name == failed.table]
+    status = status_of(workspace, tables, [failed.day], latest=builds).partitions
+    return bool(tables) and status[failed.table, failed.day].state == State.UP_TO_DATE
+
+
+def _made_from(build: Build) -> tuple[object, ...]:
+    return build.code_version, build.delivered, build.inputs
+
+
+def _rewritten(
+    workspace: Workspace,
+    state: LiveState,
+    builds: Latest,
+    changed_in: Mapping[str, Collection[date] | None],
+) -> dict[Partition, str]:
+    """The partitions of changed tables that hold what no build has accepted, and did not hold it at
+    the last release.
+    """
+    found = dict[Partition, str]()
+    for name, changed in changed_in.items():
+        table = opened(workspace, state.tables.get(name))
+        filled = {day for day, _, _ in day_files(table, changed)} if table else set()
+        found |= {(name, day): UNRECORDED for day in filled if (name, day) not in builds.accepted}
+        audited = {
+            day
+            for (of, day), audit in builds.compared.items()
+            if of == name and audit.at > state.since(name)
+        }
+        rewritten = {day: why for (of, day), why in builds.rewritten.items() if of == name}
+        found |= {
+            (name, day): why
+            for day, why in rewritten.items()
+            if changed is None or day in changed or day in audited
+        }
+    return found
+
+
+def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Reason]:
+    days: dict[tuple[str, str], list[date]] = {}
+    for (name, day), why in partitions.items():
+        days.setdefault((name, why), []).append(day)
+    return (Reason(cause, why, name, _in_order(of)) for (name, why), of in sorted(days.items()))
+
+
+def _in_order(days: Iterable[date]) -> tuple[date, ...]:
+    return tuple(sorted(set(days)))
 
 
 @dataclass(frozen=True)
 class Released:
-    """Live was released. `despite`: the failures and unfinished plans that a person decided to release it with."""
+    """Live was released. `despite`: the failures and unfinished plans that a person decided to
+    release it with.
+    """
 
     release: Release
     despite: tuple[Reason, ...] = ()
@@ -61,14 +301,19 @@ class Withheld:
 
 
 Decision = Released | NothingNew | Withheld
-MEANWHILE = Withheld((Reason(Cause.WRITTEN, "tables or releases were written while this was decided"),))
+MEANWHILE = Withheld(
+    (Reason(Cause.WRITTEN, "tables or releases were written while this was decided"),)
+)
 
 
-def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Runs = no_runs) -> Decision:
-    """Release live, or say why not, if a table has changed or a channel has lagged behind. Without a `reason`, the release
-    names the tables that changed.
+def release_live(
+    workspace: Workspace, *, who: str, reason: str = "", runs: Runs = no_runs
+) -> Decision:
+    """Release live, or say why not, if a table has changed or a channel has lagged behind. Without
+    a `reason`, the release names the tables that changed.
 
-    `runs` asks Dagster's record for the runs and backfills of the tables that are not finished, if a table has changed.
+    `runs` asks Dagster's record for the runs and backfills of the tables that are not finished, if
+    a table has changed.
     """
     try:
         state = live_state(workspace)
@@ -76,68 +321,101 @@ def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Runs
         return Withheld((Reason(Cause.UNREADABLE, str(error)),))
     if not state.changed and not lagging(workspace.lake.root, state.newest):
         return NothingNew(state.newest)
-    # After the versions were read: what is running by now may have failed, or written, before it is asked what failed.
+    # After the versions were read: what is running by now may have failed, or written, before it is
+    # asked what failed.
     if under_way := running(workspace.lake.root, runs):
         return Withheld(tuple(under_way))
     if reasons := why_withheld(workspace, state):
         return Withheld(tuple(reasons))
-    named = reason or (f"changed: {', '.join(state.changed)}" if state.changed else "for the channels that were behind")
+    named = reason or (
+        f"changed: {', '.join(state.changed)}"
+        if state.changed
+        else "for the channels that were behind"
+    )
     return _release(workspace, state, following(workspace.lake.root, state.newest), who, named)
 
 
-def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: Runs = no_runs) -> Decision:
-    """Release live to `stable` by a person's decision, in spite of unfinished plans and of days that failed, but never while
-    steps are running or `runs` are not finished. The release's reason names what it is in spite of, which keeps nothing back
-    any more; plans among it that only readers of other channels had.
+def release_as_it_stands(
+    workspace: Workspace, *, who: str, reason: str, runs: Runs = no_runs
+) -> Decision:
+    """Release live to `stable` by a person's decision, in spite of unfinished plans and of days
+    that failed, but never while steps are running or `runs` are not finished. The release's reason
+    names what it is in spite of, which keeps nothing back any more; plans among it that only
+    readers of other channels had.
 
-    Raises TableUnreadable for a table whose log cannot be read, Guarded while a plan is published, or taken back, in part.
+    Raises TableUnreadable for a table whose log cannot be read, Guarded while a plan is published,
+    or taken back, in part.
     """
     state = live_state(workspace)
     if state.half_published:
         raise Guarded(
-            f"Of plan {', '.join(state.half_published)} only a part is in live, and readers would get that part. Nothing was "
-            f"released: {'; '.join(what_is_half_done(each, Plans(workspace.lake.root)) for each in state.half_published)}."
+            f"Of plan {', '.join(state.half_published)} only a part is in live, and readers would"
+            " get that part. Nothing was "
+            "released:"
+            f" {'; '.join(what_is_half_done(each, Plans(workspace.lake.root)) for each in state.half_published)}."
         )
     root = workspace.lake.root
     moved = following(root, state.newest)
-    # What failed and left its table as it was keeps plans from being published too, until somebody decides on it.
+    # What failed and left its table as it was keeps plans from being published too, until somebody
+    # decides on it.
     reasons = why_withheld(workspace, replace(state, expected=frozenset(workspace.names)))
     undecided = any(each.cause in FAILURES for each in reasons)
-    if not state.tables or (not state.changed and STABLE in moved and not lagging(root, state.newest) and not undecided):
+    if not state.tables or (
+        not state.changed and STABLE in moved and not lagging(root, state.newest) and not undecided
+    ):
         return NothingNew(state.newest)
     if under_way := running(root, runs):
         return Withheld(tuple(under_way))
-    despite = tuple(each for each in reasons if each.cause in FAILURES or (each.cause == Cause.PLAN and state.changed))
+    despite = tuple(
+        each
+        for each in reasons
+        if each.cause in FAILURES or (each.cause == Cause.PLAN and state.changed)
+    )
     stable = [each for each in behind(root, state.newest) if each.channel == STABLE]
-    despite += tuple(Reason(Cause.PUBLISHED_ELSEWHERE, why) for each in stable for why in each.of_plans(STABLE))
+    despite += tuple(
+        Reason(Cause.PUBLISHED_ELSEWHERE, why) for each in stable for why in each.of_plans(STABLE)
+    )
     named = f" (in spite of {'; '.join(map(str, despite))})" if despite else ""
     decision = _release(workspace, state, [STABLE, *moved], who, f"{reason}{named}")
     return Released(decision.release, despite) if isinstance(decision, Released) else decision
 
 
 def why_not_released(workspace: Workspace) -> list[Reason]:
-    """Why live is not released; nothing if it is released or will be next, and nothing while steps are running."""
+    """Why live is not released; nothing if it is released or will be next, and nothing while steps
+    are running.
+    """
     try:
         state = live_state(workspace)
     except TableUnreadable as error:
         return [Reason(Cause.UNREADABLE, str(error))]
-    return why_withheld(workspace, state) if state.changed and not running(workspace.lake.root) else []
+    return (
+        why_withheld(workspace, state) if state.changed and not running(workspace.lake.root) else []
+    )
 
 
 def why_withheld(workspace: Workspace, state: LiveState) -> list[Reason]:
-    """Why live, which has changed, is not released although nothing is running; nothing if it can be."""
-    return [*open_plans(workspace.lake.root, state), *since_the_release(workspace, state), *pointed_back(workspace, state)]
+    """Why live, which has changed, is not released although nothing is running; nothing if it can
+    be.
+    """
+    return [
+        *open_plans(workspace.lake.root, state),
+        *since_the_release(workspace, state),
+        *pointed_back(workspace, state),
+    ]
 
 
 def pointed_back(workspace: Workspace, state: LiveState) -> list[Reason]:
     """The reason, if all channels stay behind, so that nobody would get a release; else none."""
-    newest, root = state.newest, workspace.lake.root
+    newest = state.newest
+    root = workspace.lake.root
     if newest is None or following(root, newest):
         return []
     return [Reason(Cause.POINTED_BACK, "; ".join(map(str, behind(root, newest))))]
 
 
-def _release(workspace: Workspace, state: LiveState, channels: Iterable[str], who: str, reason: str) -> Decision:
+def _release(
+    workspace: Workspace, state: LiveState, channels: Iterable[str], who: str, reason: str
+) -> Decision:
     if live_tables(workspace, state.newest) != state.tables:
         return MEANWHILE
     try:
@@ -147,6 +425,17 @@ def _release(workspace: Workspace, state: LiveState, channels: Iterable[str], wh
         return MEANWHILE
 
 
-def _add(releases: Releases, state: LiveState, channels: Iterable[str], who: str, reason: str) -> Release:
-    tables, recorded = state.tables, state.recorded
-    return releases.add(state.newest, tables, kind=LIVE, who=who, reason=reason, channels=channels, recorded=recorded)
+def _add(
+    releases: Releases, state: LiveState, channels: Iterable[str], who: str, reason: str
+) -> Release:
+    tables = state.tables
+    recorded = state.recorded
+    return releases.add(
+        state.newest,
+        tables,
+        kind=LIVE,
+        who=who,
+        reason=reason,
+        channels=channels,
+        recorded=recorded,
+    )

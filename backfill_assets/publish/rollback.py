@@ -1,53 +1,286 @@
-"""Taking a plan back: each partition that it changed is put back as it was before, unless others built it since.
+"""What a rollback does with each partition that a plan changed.
 
-One commit a table, inputs first. A restored partition is recorded with the code and the inputs that its rows were built from,
-so that its status says what has changed since. A rollback that was stopped is continued by the same command.
+The days of one table that are put back as they were before a plan: what is decided of each, and the
+one commit.
+
+Taking a plan back: each partition that it changed is put back as it was before, unless others built
+it since.
+
+One commit a table, inputs first. A restored partition is recorded with the code and the inputs that
+its rows were built from, so that its status says what has changed since. A rollback that was
+stopped is continued by the same command.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import date, datetime
+from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import last_committed, recover_newest
-from backfill_assets.lake.restore import Record, RestoreCommit
-from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.lake.shadow_base import delete_shadow
-from backfill_assets.plan.half_done import finishing
-from backfill_assets.plan.history import refuse_overlap
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.history import Latest, last_committed, recover_newest, writers
+from backfill_assets.lake.integrity import rewritten, rewritten_at
+from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.moves import Record, RestoreCommit
+from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.plan.lifecycle import finishing, refuse_overlap, refuse_protected
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.protected import refuse_protected
-from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, PUBLISHING, ROLLED_BACK, ROLLING_BACK, Plans
+from backfill_assets.plan.store import (
+    OPEN,
+    PLANNED,
+    PUBLISHED,
+    PUBLISHING,
+    ROLLED_BACK,
+    ROLLING_BACK,
+    Plans,
+)
 from backfill_assets.publish.channels import came_with
-from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
-from backfill_assets.publish.published import ROLLBACK, name_of_act, recorded_by
-from backfill_assets.publish.put_back import decisions_on, restore
+from backfill_assets.publish.publish import ROLLBACK, name_of_act, recorded_by
+from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
-def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dict[Partition, Decision]:
-    """What taking `plan` back would do now, of every partition that it changed. With `force`, conflicts are restored too, but
-    not of a plan that was never published whole: others have built more since than what its part covers.
+class Kind(StrEnum):
+    """What a rollback does with a partition that the plan changed."""
 
-    UsageError if the plan was never started, or has built days of a table that the project does not have any more; Guarded if
-    it is open, shares a partition with another plan that is, or has protected days, or if a table's log shows days of it that
-    the ledger does not have.
+    RESTORE = "restored"
+    RESTORED = "as before already"
+    CONFLICT = "built since"  # the rows are not the plan's any more
+    FIRST_BUILT = "built first by this plan"  # there is nothing to put back
+    LOST = "not in the history"  # the rows of before are not in the table's log as they were built
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is done with one partition; `before`: the build to put back, from `version` of its
+    table, or, where the rows are as before already, to record again; `why`: of a conflict, or of
+    rows that are lost; `by_others`: of a conflict, whether the rows are those of another build.
+    """
+
+    kind: Kind
+    before: Build | None = None
+    why: str = ""
+    version: int = -1
+    by_others: bool = False
+
+
+LEFT = (Kind.CONFLICT, Kind.FIRST_BUILT, Kind.LOST)
+
+
+def is_put_back(decisions: Iterable[Decision]) -> bool:
+    """Whether a partition has the rows of before the plan: put back now, or so already. Else the
+    plan stays what it is.
+    """
+    return any(decision.kind in (Kind.RESTORE, Kind.RESTORED) for decision in decisions)
+
+
+def decide(
+    builds: Sequence[Build],
+    plan_id: str,
+    rewritten_by_others: str = "",
+    *,
+    undone: Collection[str] = (),
+    force: bool = False,
+) -> Decision | None:
+    """What is done with a partition, by its builds that were accepted, oldest first; None if the
+    plan did not change it.
+
+    Before it were the last rows that neither this plan nor one of the `undone`, which were rolled
+    back, has written; if there are none, those of the last other plan. `rewritten_by_others`: what
+    somebody else did to its rows since the last build.
+    """
+    changed = [
+        n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"
+    ]
+    if not changed:
+        return _recorded_again(builds, plan_id)
+    of_plan = builds[changed[-1]]
+    now = builds[-1]
+    wrote = writers(builds)
+    # What others built between two of the plan's builds is not lost; that they found the plan's own
+    # rows is no build of theirs.
+    for plans in ({plan_id, *undone}, {plan_id}):
+        others = [
+            n
+            for n in range(changed[-1])
+            if builds[n].plan not in plans and wrote[n].plan not in plans
+        ]
+        if others:
+            break
+    else:
+        return Decision(Kind.FIRST_BUILT)
+    before = builds[others[-1]]
+    since = range(others[-1] + 1, len(builds))
+    first = next(builds[n] for n in since if wrote[n].plan in plans)
+    version = max(first.delta_version - 1, before.delta_version)
+    if now.fingerprint == before.fingerprint and not rewritten_by_others:
+        return Decision(Kind.RESTORED)
+    built_since = _by_whom(now) if now.fingerprint != of_plan.fingerprint else ""
+    why = rewritten_by_others or built_since
+    if why and not force:
+        return Decision(Kind.CONFLICT, why=why, by_others=bool(built_since))
+    return Decision(Kind.RESTORE, before, version=version)
+
+
+def _recorded_again(builds: Sequence[Build], plan_id: str) -> Decision | None:
+    """The decision on a partition in which the plan found the rows that were there, made from other
+    inputs; None for others.
+    """
+    now = builds[-1]
+    others = [build for build in builds if build.plan != plan_id]
+    if (
+        now.plan != plan_id
+        or not others
+        or now.inputs == others[-1].inputs
+        or now.fingerprint != others[-1].fingerprint
+    ):
+        return None
+    before = replace(others[-1], delta_version=now.delta_version, data_files=now.data_files)
+    return Decision(Kind.RESTORED, before)
+
+
+def _by_whom(build: Build) -> str:
+    who = f"plan {build.plan}" if build.plan else f"run {build.run}"
+    return f"built since by {who} on {build.at:%Y-%m-%d %H:%M} UTC" + (
+        f" ({build.reason})" if build.reason else ""
+    )
+
+
+def decisions_on(
+    plan: Plan, table: Table, workspace: Workspace, *, force: bool
+) -> dict[Partition, Decision]:
+    folder = workspace.lake.path(table.name)
+    builds = dict[date, list[Build]]()
+    of_plan = {table.name: set(map(date.fromisoformat, plan.reasons[table.name]))}
+    recorded = workspace.lake.ledger.builds(of_plan)
+    known = Latest()
+    for build in recorded:
+        if build.succeeded:
+            builds.setdefault(build.day, []).append(build)
+    known.add(recorded)
+    by_others = {day: why for (_, day), why in known.differing().items()}
+    by_others |= rewritten(folder, [of_day[-1] for of_day in builds.values()])
+    plans = Plans(workspace.lake.root)
+    undone = {
+        name for name in {build.plan for build in recorded} - {""} if plans.is_rolled_back(name)
+    }
+    decided = {
+        day: decision
+        for day, of_day in builds.items()
+        if (decision := decide(of_day, plan.id, by_others.get(day, ""), undone=undone, force=force))
+    }
+    # As the day stood when the plan came: of the version of its build, files may be gone that were
+    # compacted since. Where somebody else wrote in between, the version of its build has the rows.
+    restoring = {
+        day: decision for day, decision in decided.items() if decision.kind == Kind.RESTORE
+    }
+    earlier = {
+        day: (decision.before, decision.version)
+        for day, decision in restoring.items()
+        if decision.before
+    }
+    for day in rewritten_at(folder, earlier.values()):
+        before = earlier[day][0]
+        earlier[day], decided[day] = (
+            (before, before.delta_version),
+            replace(decided[day], version=before.delta_version),
+        )
+    for day, why in rewritten_at(folder, earlier.values()).items():
+        decided[day] = Decision(Kind.LOST, why=why)
+    return {(table.name, day): decision for day, decision in sorted(decided.items())}
+
+
+def restore(
+    table: Table,
+    days: Collection[date],
+    plan: Plan,
+    workspace: Workspace,
+    record: Record,
+    *,
+    force: bool = False,
+) -> list[Build]:
+    """Put these days of one table back in one commit, but for those that others built meanwhile;
+    the builds recorded.
+
+    Days of which the rows were always those of before are recorded again with the inputs of then,
+    if these are there again.
+    """
+    ledger = workspace.lake.ledger
+    versions = dict[date, int]()
+
+    def decide_again() -> list[Build]:
+        at = ledger.next_time(table.name)
+        decisions = decisions_on(plan, table, workspace, force=force)
+        restored = {
+            day: d for (_, day), d in decisions.items() if day in days and d.kind == Kind.RESTORE
+        }
+        versions.update({day: decision.version for day, decision in restored.items()})
+        as_before = [
+            d.before
+            for (_, day), d in decisions.items()
+            if day in days and d.kind == Kind.RESTORED and d.before
+        ]
+        again = [
+            replace(record.of(build, at), outcome="unchanged")
+            for build in as_before
+            if _are_there(build.inputs, workspace)
+        ]
+        return [
+            record.of(decision.before, at) for decision in restored.values() if decision.before
+        ] + again
+
+    commit = RestoreCommit(workspace.lake.path(table.name), table.partition_by, versions)
+    return commit_and_record(workspace.lake.root, table.name, decide_again, commit)
+
+
+def _are_there(inputs: Mapping[str, Mapping[str, str]], workspace: Workspace) -> bool:
+    """Whether live has the rows of these inputs, each a table's days with their fingerprints."""
+    days = {name: list(map(date.fromisoformat, of)) for name, of in inputs.items()}
+    accepted = workspace.lake.latest(days).accepted
+    now = {
+        name: {str(day): build.fingerprint for (of, day), build in accepted.items() if of == name}
+        for name in days
+    }
+    return all(
+        now[name].get(day) == fingerprint
+        for name, of in inputs.items()
+        for day, fingerprint in of.items()
+    )
+
+
+def rollback_of(
+    plan: Plan, workspace: Workspace, *, force: bool = False
+) -> dict[Partition, Decision]:
+    """What taking `plan` back would do now, of every partition that it changed. With `force`,
+    conflicts are restored too, but not of a plan that was never published whole: others have built
+    more since than what its part covers.
+
+    UsageError if the plan was never started, or has built days of a table that the project does not
+    have any more; Guarded if it is open, shares a partition with another plan that is, or has
+    protected days, or if a table's log shows days of it that the ledger does not have.
     """
     plans = Plans(workspace.lake.root)
     state = plans.state(plan.id)
     if state == PLANNED:
-        raise UsageError(f"Plan {plan.id} was never started. Nothing was restored: it has built nothing.")
-    if plan.is_shadow and state not in (PUBLISHED, ROLLED_BACK) and plan.id not in plans.half_published():
         raise UsageError(
-            f"Plan {plan.id} is in its shadow, and has changed nothing in live. Nothing was restored. `backfill discard "
-            f"{plan.id}` deletes the shadow."
+            f"Plan {plan.id} was never started. Nothing was restored: it has built nothing."
+        )
+    if (
+        plan.is_shadow
+        and state not in (PUBLISHED, ROLLED_BACK)
+        and plan.id not in plans.half_published()
+    ):
+        raise UsageError(
+            f"Plan {plan.id} is in its shadow, and has changed nothing in live. Nothing was"
+            f" restored. `backfill discard {plan.id}` deletes the shadow."
         )
     if state == OPEN:
         raise Guarded(
-            f"Plan {plan.id} is open. Nothing was restored. Let it end (`backfill resume {plan.id}`), or cancel it first: "
-            f"`backfill cancel {plan.id}`."
+            f"Plan {plan.id} is open. Nothing was restored. Let it end (`backfill resume"
+            f" {plan.id}`), or cancel it first: `backfill cancel {plan.id}`."
         )
     refuse_overlap(plan, plans, in_live=True)
     refuse_protected(plan, workspace, "Nothing was restored.")
@@ -55,26 +288,41 @@ def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dic
     _refuse_gone_tables(plan, workspace)
     tables = [table for table in workspace.graph.tables if table.name in plan.reasons]
     force = _puts_back_conflicts(plan, workspace, force=force)
-    decisions = {p: d for table in tables for p, d in decisions_on(plan, table, workspace, force=force).items()}
+    decisions = {
+        p: d
+        for table in tables
+        for p, d in decisions_on(plan, table, workspace, force=force).items()
+    }
     _refuse_unrecorded(plan, workspace, decisions)
     return decisions
 
 
 def roll_back(
-    plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = "", force: bool = False
+    plan: Plan,
+    workspace: Workspace,
+    *,
+    who: str,
+    now: Callable[[], datetime],
+    reason: str = "",
+    force: bool = False,
 ) -> tuple[dict[Partition, Decision], list[Build]]:
-    """Take `plan` back; what was decided about every partition, and the builds that this or an earlier rollback of it has
-    recorded. Where nothing of it is put back, nothing is noted: the plan keeps its state.
+    """Take `plan` back; what was decided about every partition, and the builds that this or an
+    earlier rollback of it has recorded. Where nothing of it is put back, nothing is noted: the plan
+    keeps its state.
 
-    Raises what `rollback_of` raises; and UsageError, Conflict or NotRecorded if a table could not be restored: then the tables
-    before it are.
+    Raises what `rollback_of` raises; and UsageError, Conflict or NotRecorded if a table could not
+    be restored: then the tables before it are.
     """
-    plans, restored = Plans(workspace.lake.root), list[Build]()
+    plans = Plans(workspace.lake.root)
+    restored = list[Build]()
     with plans.exclusive(plan.id):
-        decisions, conflicts = rollback_of(plan, workspace, force=force), _puts_back_conflicts(plan, workspace, force=force)
+        decisions = rollback_of(plan, workspace, force=force)
+        conflicts = _puts_back_conflicts(plan, workspace, force=force)
         record = Record(name_of_act(ROLLBACK, plan), who, f"rollback of plan {plan.id}", reason)
         days: dict[str, list[date]] = {}
-        for name, day in (partition for partition, decision in decisions.items() if decision.before):
+        for name, day in (
+            partition for partition, decision in decisions.items() if decision.before
+        ):
             days.setdefault(name, []).append(day)
         finishing = plans.half_done(plan.id) == ROLLING_BACK
         if not force:
@@ -82,22 +330,52 @@ def roll_back(
         tables = [table for table in workspace.graph.tables if table.name in days]
         for table in tables:
             of_table = {day: decisions[table.name, day] for day in days[table.name]}
-            versions = {day: decision.version for day, decision in of_table.items() if decision.kind == Kind.RESTORE}
-            RestoreCommit(workspace.lake.path(table.name), table.partition_by, versions).refuse_missing()
+            versions = {
+                day: decision.version
+                for day, decision in of_table.items()
+                if decision.kind == Kind.RESTORE
+            }
+            RestoreCommit(
+                workspace.lake.path(table.name), table.partition_by, versions
+            ).refuse_missing()
         if days:
-            plans.note(plan.id, ROLLING_BACK, now(), who=who, reason=reason)  # from here on, live is not released
+            plans.note(
+                plan.id, ROLLING_BACK, now(), who=who, reason=reason
+            )  # from here on, live is not released
         with ExitStack() as marked:
             for name, days_of_table in days.items():
-                marked.enter_context(mark_running(workspace.lake.root, RunningStep(name, days_of_table, record.run, plan.id)))
+                marked.enter_context(
+                    mark_running(
+                        workspace.lake.root, RunningStep(name, days_of_table, record.run, plan.id)
+                    )
+                )
             for table in tables:
-                restored += restore(table, days[table.name], plan, workspace, record, force=conflicts)
+                restored += restore(
+                    table, days[table.name], plan, workspace, record, force=conflicts
+                )
         done = {(build.table, build.day) for build in restored}
-        for partition in [p for p, decision in decisions.items() if decision.kind == Kind.RESTORE and p not in done]:
+        for partition in [
+            p
+            for p, decision in decisions.items()
+            if decision.kind == Kind.RESTORE and p not in done
+        ]:
             decisions[partition] = Decision(Kind.CONFLICT, why="built by another run, just now")
         left = sum(decision.kind in LEFT for decision in decisions.values())
-        if days or is_put_back(decisions.values()) or plans.half_done(plan.id):  # a publication is given up
-            plans.note(plan.id, ROLLED_BACK, now(), who=who, reason=reason, restored=len(restored), left=left)
-        if plan.is_shadow and plans.is_rolled_back(plan.id):  # what it could still be published from
+        if (
+            days or is_put_back(decisions.values()) or plans.half_done(plan.id)
+        ):  # a publication is given up
+            plans.note(
+                plan.id,
+                ROLLED_BACK,
+                now(),
+                who=who,
+                reason=reason,
+                restored=len(restored),
+                left=left,
+            )
+        if plan.is_shadow and plans.is_rolled_back(
+            plan.id
+        ):  # what it could still be published from
             delete_shadow(workspace.lake.root, plan.id)
     return decisions, recorded_by(ROLLBACK, plan, workspace) if finishing else restored
 
@@ -107,37 +385,55 @@ def _puts_back_conflicts(plan: Plan, workspace: Workspace, *, force: bool) -> bo
 
 
 def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decision]) -> None:
-    """Guarded for a plan that is published in part, and of which some would stay: readers would get that part. What others
-    have built since is none of it."""
-    left = [partition for partition, decision in decisions.items() if decision.kind in LEFT and not decision.by_others]
+    """Guarded for a plan that is published in part, and of which some would stay: readers would get
+    that part. What others have built since is none of it.
+    """
+    left = [
+        partition
+        for partition, decision in decisions.items()
+        if decision.kind in LEFT and not decision.by_others
+    ]
     if left and plans.half_done(plan.id) == PUBLISHING:
         table, day = left[0]
         raise Guarded(
-            f"Plan {plan.id} is published in part, and {len(left)} of its partition(s) cannot be put back, as {table} {day}: "
-            f"{decisions[left[0]].kind}. Nothing was restored. Finish it (`{finishing(plan.id, plans)}`), then roll it back; "
-            f"or put back what can be: `backfill rollback {plan.id} --force`."
+            f"Plan {plan.id} is published in part, and {len(left)} of its partition(s) cannot be"
+            f" put back, as {table} {day}: {decisions[left[0]].kind}. Nothing was restored. Finish"
+            f" it (`{finishing(plan.id, plans)}`), then roll it back; or put back what can be:"
+            f" `backfill rollback {plan.id} --force`."
         )
 
 
-def _refuse_unrecorded(plan: Plan, workspace: Workspace, decisions: Mapping[Partition, Decision]) -> None:
-    """Guarded while a table's log shows days of the plan that nothing was decided of: the ledger does not have them."""
+def _refuse_unrecorded(
+    plan: Plan, workspace: Workspace, decisions: Mapping[Partition, Decision]
+) -> None:
+    """Guarded while a table's log shows days of the plan that nothing was decided of: the ledger
+    does not have them.
+    """
     for name in plan.reasons:
         undecided = {day for day in plan.days_of(name) if (name, day) not in decisions}
         last = last_committed(workspace.lake.path(name), undecided)
         of_plan = sorted(day for day, build in last.items() if build.plan == plan.id)
         if of_plan:
             raise Guarded(
-                f"The log of {name} shows {ranges(of_plan)} as built by plan {plan.id}, and the ledger does not. Nothing was "
-                f"restored. Type `backfill reconcile --repair`, then `backfill rollback {plan.id}` again."
+                f"The log of {name} shows {ranges(of_plan)} as built by plan {plan.id}, and the"
+                " ledger does not. Nothing was restored. Type `backfill reconcile --repair`, then"
+                f" `backfill rollback {plan.id}` again."
             )
 
 
 def _refuse_gone_tables(plan: Plan, workspace: Workspace) -> None:
-    """UsageError for tables of which the plan has built days in live, and which nobody declares any more."""
+    """UsageError for tables of which the plan has built days in live, and which nobody declares any
+    more.
+    """
     gone = {name: plan.days_of(name) for name in plan.reasons if name not in workspace.names}
-    built = sorted({name for name, _ in workspace.lake.latest(gone, plan=plan.id).built_by(plan.id)}) if gone else []
+    built = (
+        sorted({name for name, _ in workspace.lake.latest(gone, plan=plan.id).built_by(plan.id)})
+        if gone
+        else []
+    )
     if built:
         raise UsageError(
-            f"Plan {plan.id} has built days of {', '.join(built)}, which the project does not have any more. Nothing was "
-            "restored, in no table: readers would get a part of the plan. Declare the table again, then roll back."
+            f"Plan {plan.id} has built days of {', '.join(built)}, which the project does not have"
+            " any more. Nothing was restored, in no table: readers would get a part of the plan."
+            " Declare the table again, then roll back."
         )

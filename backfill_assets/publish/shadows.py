@@ -1,26 +1,30 @@
-"""What is done with the shadow of a plan that is not published: moved to live as it is now, or deleted."""
+"""What is done with the shadow of a plan that is not published: moved to live as it is now, or
+deleted.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
 from backfill_assets.errors import Guarded
-from backfill_assets.lake.shadow_base import delete_shadow, write_base
-from backfill_assets.plan.half_done import finishing
+from backfill_assets.lake.shadow import delete_shadow, write_base
+from backfill_assets.plan.lifecycle import finishing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now
 from backfill_assets.plan.store import DISCARDED, OPEN, Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.may_publish import examples, refuse_not_in_shadow
+from backfill_assets.publish.guards import examples, refuse_not_in_shadow
 from backfill_assets.workspace import Workspace
 
 
 def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
-    """Let the shadow of `plan` read live as it is now; what was in conflict before, and what must be built again after.
+    """Let the shadow of `plan` read live as it is now; what was in conflict before, and what must
+    be built again after.
 
-    The conflicts in the answer are those with live as it was read until now; what is `unbuilt` is what a resumed plan builds.
-    Days that live has got other rows of, and whose inputs are the same, keep the rows of the shadow. Raises what publishing
-    raises for a plan that has nothing to publish, or that is open.
+    The conflicts in the answer are those with live as it was read until now; what is `unbuilt` is
+    what a resumed plan builds. Days that live has got other rows of, and whose inputs are the same,
+    keep the rows of the shadow. Raises what publishing raises for a plan that has nothing to
+    publish, or that is open.
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
@@ -37,27 +41,38 @@ def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
     """What rebasing has found, in words."""
     if not state.conflicts and not state.unbuilt:
         return [f"Plan {plan.id} is built on what live holds. Nothing was changed."]
-    lines = [f"Live has changed under {len(state.conflicts)} partition(s) of plan {plan.id}:", examples(state.conflicts)]
+    lines = [
+        f"Live has changed under {len(state.conflicts)} partition(s) of plan {plan.id}:",
+        examples(state.conflicts),
+    ]
     again = f"{len(state.unbuilt)} partition(s) are built again."
-    kept = "The shadow reads live as it is now, and every day of it is as that makes it: verify it again, then publish."
+    kept = (
+        "The shadow reads live as it is now, and every day of it is as that makes it: verify it"
+        " again, then publish."
+    )
     return [*(lines if state.conflicts else []), again if state.unbuilt else kept]
 
 
-def discard(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = "") -> None:
-    """Delete the shadow of `plan`: what it has built is gone, live is as it was. Guarded if the plan is open."""
+def discard(
+    plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = ""
+) -> None:
+    """Delete the shadow of `plan`: what it has built is gone, live is as it was. Guarded if the
+    plan is open.
+    """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
         if plans.state(plan.id) == OPEN:
             raise Guarded(
-                f"Plan {plan.id} is open. Nothing was discarded. Let it end (`backfill resume {plan.id}`), or cancel it first: "
-                f"`backfill cancel {plan.id}`."
+                f"Plan {plan.id} is open. Nothing was discarded. Let it end (`backfill resume"
+                f" {plan.id}`), or cancel it first: `backfill cancel {plan.id}`."
             )
         if plans.state(plan.id) != DISCARDED:  # a discard that was killed is finished
             refuse_not_in_shadow(plan, plans, "Nothing was discarded.")
         if plan.id in plans.half_published():
             raise Guarded(
-                f"Some tables of plan {plan.id} are published already. Nothing was discarded. Finish it "
-                f"(`{finishing(plan.id, plans)}`), or take it back: `backfill rollback {plan.id}`."
+                f"Some tables of plan {plan.id} are published already. Nothing was discarded."
+                f" Finish it (`{finishing(plan.id, plans)}`), or take it back: `backfill rollback"
+                f" {plan.id}`."
             )
         if plans.state(plan.id) != DISCARDED:
             plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)

@@ -1,6 +1,8 @@
-"""Switching: readers of a table's name get another table, such as a new version of a feature table, in one release.
+"""Switching: readers of a table's name get another table, such as a new version of a feature table,
+in one release.
 
-No row is built or copied, both tables are built as before, and readers of other channels get what they got.
+No row is built or copied, both tables are built as before, and readers of other channels get what
+they got.
 """
 
 from collections.abc import Iterator
@@ -10,13 +12,11 @@ from datetime import date
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import days_as_typed, ranges
-from backfill_assets.errors import Guarded, TableUnreadable, UsageError
+from backfill_assets.errors import Guarded, TableUnreadable, UsageError, did_you_mean
 from backfill_assets.lake.columns import columns_lost
-from backfill_assets.lake.release import STABLE, Release, TableVersion
+from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import NONE_YET, Releases
-from backfill_assets.lake.table_state import day_files
-from backfill_assets.nearest import did_you_mean
+from backfill_assets.lake.releases import NONE_YET, STABLE, Release, Releases, TableVersion
 from backfill_assets.workspace import Workspace
 
 NOTHING = "Nothing was switched."
@@ -24,18 +24,23 @@ NOTHING = "Nothing was switched."
 
 @dataclass(frozen=True)
 class Switch:
-    """Readers of `name` in `channel` get the table `to` from now on; if that is `name` itself, they get that one again."""
+    """Readers of `name` in `channel` get the table `to` from now on; if that is `name` itself, they
+    get that one again.
+    """
 
     name: str
     to: str
     channel: str = STABLE
 
-    def carry_out(self, workspace: Workspace, who: str, reason: str = "", *, allow_breaking: bool = False) -> Release | None:
-        """The release from which on readers get `to`; None if they get it already, and nothing was changed.
+    def carry_out(
+        self, workspace: Workspace, who: str, reason: str = "", *, allow_breaking: bool = False
+    ) -> Release | None:
+        """The release from which on readers get `to`; None if they get it already, and nothing was
+        changed.
 
-        UsageError for a table that is not released, or an unknown channel; Guarded if the channel does not get the tables that
-        were released last, or if its readers would lose columns or days (unless `allow_breaking`); Conflict if something else
-        was released meanwhile.
+        UsageError for a table that is not released, or an unknown channel; Guarded if the channel
+        does not get the tables that were released last, or if its readers would lose columns or
+        days (unless `allow_breaking`); Conflict if something else was released meanwhile.
         """
         releases = Releases(workspace.lake.root)
         releases.refuse_unknown(self.channel)
@@ -45,50 +50,66 @@ class Switch:
         number = newest.channels.get(self.channel, newest.channels.get(STABLE))
         if number is None:
             raise Guarded(
-                f"Readers of {self.channel} have no release yet: what there is was published to others. {NOTHING} Give them "
-                "one first: `backfill publish PLAN`, or `backfill release --reason ...`."
+                f"Readers of {self.channel} have no release yet: what there is was published to"
+                f" others. {NOTHING} Give them one first: `backfill publish PLAN`, or `backfill"
+                " release --reason ...`."
             )
         now = releases.get(number)
-        before, after = self._version(now, now.switches.get(self.name, self.name)), self._version(now, self.to)
+        before = self._version(now, now.switches.get(self.name, self.name))
+        after = self._version(now, self.to)
         if before == after:
             return None
         if now.tables != newest.tables:
             raise Guarded(
-                f"Readers of {self.channel} get release {number}, and release {newest.number} has other tables. {NOTHING} Give "
-                f"them the newest first: `backfill publish PLAN --channel {self.channel}`, or `backfill release --reason ...`."
+                f"Readers of {self.channel} get release {number}, and release {newest.number} has"
+                f" other tables. {NOTHING} Give them the newest first: `backfill publish PLAN"
+                f" --channel {self.channel}`, or `backfill release --reason ...`."
             )
         if not allow_breaking:
             self._refuse_breaking(workspace, before, after)
         switches = {name: table for name, table in now.switches.items() if name != self.name}
         switches |= {self.name: self.to} if self.to != self.name else {}
-        return releases.switch(newest, self.channel, switches, who=who, reason=reason or f"{self.name} is {self.to}")
+        return releases.switch(
+            newest, self.channel, switches, who=who, reason=reason or f"{self.name} is {self.to}"
+        )
 
     def _version(self, release: Release, name: str) -> TableVersion:
         if version := release.tables.get(name):
             return version
         raise UsageError(
-            f"Release {release.number} has no table {name}.{did_you_mean(name, release.tables)} {NOTHING} `backfill releases "
-            f"{release.number}` shows the tables that there are. A table of the project is built and released first: `backfill "
-            "run --target TABLE --partitions ...`."
+            f"Release {release.number} has no table {name}.{did_you_mean(name, release.tables)}"
+            f" {NOTHING} `backfill releases {release.number}` shows the tables that there are. A"
+            " table of the project is built and released first: `backfill run --target TABLE"
+            " --partitions ...`."
         )
 
-    def _refuse_breaking(self, workspace: Workspace, before: TableVersion, after: TableVersion) -> None:
+    def _refuse_breaking(
+        self, workspace: Workspace, before: TableVersion, after: TableVersion
+    ) -> None:
         tables = [_opened(workspace, version) for version in (before, after)]
         losses = [*_lost(*tables), *_key_lost(workspace, before.path, after.path)]
         days = sorted(_days(tables[0]) - _days(tables[1]))
         losses += [f"{len(days)} day(s) are missing ({ranges(days)})"] if days else []
         if losses:
-            build = f" Build them: `backfill plan --target {after.path} --partitions {days_as_typed(days)}`." if days else ""
+            build = (
+                f" Build them: `backfill plan --target {after.path} --partitions"
+                f" {days_as_typed(days)}`."
+                if days
+                else ""
+            )
             raise Guarded(
-                f"Readers of {self.name} would miss something in {after.path}: {'; '.join(losses)}. {NOTHING}{build} If it is "
-                f"meant: `backfill switch {self.name} --to {self.to} --channel {self.channel} --allow-breaking`."
+                f"Readers of {self.name} would miss something in {after.path}: {'; '.join(losses)}."
+                f" {NOTHING}{build} If it is meant: `backfill switch {self.name} --to {self.to}"
+                f" --channel {self.channel} --allow-breaking`."
             )
 
 
 def _opened(workspace: Workspace, version: TableVersion) -> DeltaTable:
     table = open_version(workspace.lake.root, version)
     if table is None:
-        raise TableUnreadable(f"There is no table at {workspace.lake.path(version.path)} any more. {NOTHING}")
+        raise TableUnreadable(
+            f"There is no table at {workspace.lake.path(version.path)} any more. {NOTHING}"
+        )
     return table
 
 
@@ -99,7 +120,9 @@ def _lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
 
 
 def _key_lost(workspace: Workspace, before: str, after: str) -> Iterator[str]:
-    """Tables with different keys have rows about different things; one that is not declared any more has no known key."""
+    """Tables with different keys have rows about different things; one that is not declared any
+    more has no known key.
+    """
     keys = {table.name: table.key for table in workspace.tables}
     if before in keys and after in keys and set(keys[before]) != set(keys[after]):
         yield f"its key is {', '.join(keys[after]) or 'not declared'}"

@@ -4,13 +4,20 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.lake.release import Release
-from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
-from backfill_assets.publish.published import Published
+from backfill_assets.lake.releases import Release
+from backfill_assets.publish.publish import Published
+from backfill_assets.publish.rollback import LEFT, Decision, Kind, is_put_back
 from backfill_assets.publish.switch import Switch
 
 Decisions = Mapping[Partition, Decision]
-COLUMNS = ("table", "put back", "as before already", "built since", "built first by the plan", "not in the history")
+COLUMNS = (
+    "table",
+    "put back",
+    "as before already",
+    "built since",
+    "built first by the plan",
+    "not in the history",
+)
 PUBLISHED = ("table", "new rows", "live had the same")
 EXAMPLES_SHOWN = 5
 
@@ -20,12 +27,18 @@ def rows(decisions: Decisions) -> list[tuple[str, ...]]:
     days: dict[str, dict[Kind, list[date]]] = {}
     for (table, day), decision in decisions.items():
         days.setdefault(table, {}).setdefault(decision.kind, []).append(day)
-    return [(table, *[ranges(of[kind]) if kind in of else "" for kind in Kind]) for table, of in days.items()]
+    return [
+        (table, *[ranges(of[kind]) if kind in of else "" for kind in Kind])
+        for table, of in days.items()
+    ]
 
 
 def decision_lines(decisions: Decisions) -> list[str]:
-    """The same as lines, which a narrow terminal wraps and never cuts: the days of each kind, a line a table."""
-    of_tables, lines = rows(decisions), list[str]()
+    """The same as lines, which a narrow terminal wraps and never cuts: the days of each kind, a
+    line a table.
+    """
+    of_tables = rows(decisions)
+    lines = list[str]()
     for column, kind in enumerate(COLUMNS[1:], start=1):
         days = [f"  {row[0]}  {row[column]}" for row in of_tables if row[column]]
         lines += [f"{'to be put back' if column == 1 else kind}:", *days] if days else []
@@ -34,17 +47,24 @@ def decision_lines(decisions: Decisions) -> list[str]:
 
 def lines_of_left(decisions: Decisions) -> list[str]:
     """What stays in the tables, why, and what to do about it."""
-    kinds, why = {d.kind for d in decisions.values()}, [f"  {t} {day}: {d.why}" for (t, day), d in decisions.items() if d.why]
+    kinds = {d.kind for d in decisions.values()}
+    why = [f"  {t} {day}: {d.why}" for (t, day), d in decisions.items() if d.why]
     more = [f"  and {len(why) - EXAMPLES_SHOWN} more"] if len(why) > EXAMPLES_SHOWN else []
     lines = [*why[:EXAMPLES_SHOWN], *more]
     if Kind.CONFLICT in kinds:
         lines.append(
-            "Days that others built since stay as they are. With --force they are put back too, and those rows are lost."
+            "Days that others built since stay as they are. With --force they are put back too, and"
+            " those rows are lost."
         )
     if Kind.FIRST_BUILT in kinds:
-        lines.append("Days that the plan built first stay: the tables have no earlier rows of them.")
+        lines.append(
+            "Days that the plan built first stay: the tables have no earlier rows of them."
+        )
     if Kind.LOST in kinds:
-        lines.append("Days whose earlier rows are not in the history can be built again, by the earlier code.")
+        lines.append(
+            "Days whose earlier rows are not in the history can be built again, by the earlier"
+            " code."
+        )
     return lines
 
 
@@ -54,22 +74,42 @@ def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
     if not decisions:
         return [f"Plan {plan_id} changed no rows. Nothing was put back."]
     if not is_put_back(decisions.values()):
-        return [f"Nothing was put back. Plan {plan_id} stays as it is: all of its {len(decisions)} partition(s) stay."]
-    lines = [f"Plan {plan_id} is rolled back: {restored} partition(s) have the rows from before it. No other was changed."]
+        return [
+            f"Nothing was put back. Plan {plan_id} stays as it is: all of its {len(decisions)}"
+            " partition(s) stay."
+        ]
+    lines = [
+        f"Plan {plan_id} is rolled back: {restored} partition(s) have the rows from before it. No"
+        " other was changed."
+    ]
     if restored:
         lines.append(
-            "Where code or inputs have changed since, `backfill status` shows them as outdated, and the next rebuild of "
-            "outdated days (of recent ones, the nightly run) builds them again. Correct what was wrong before that."
+            "Where code or inputs have changed since, `backfill status` shows them as outdated, and"
+            " the next rebuild of outdated days (of recent ones, the nightly run) builds them"
+            " again. Correct what was wrong before that."
         )
     return lines
 
 
 def published_lines(plan_id: str, published: Published, channel: str) -> list[str]:
     """How a publication ended."""
-    release, counts = published.release, f"{published.count('accepted')} partition(s) have new rows in live"
-    same = f", {published.count('unchanged')} had the same already" if published.count("unchanged") else ""
-    first = f"Plan {plan_id} is published: {counts}{same}." if published.builds else f"Plan {plan_id} is in live."
-    staying = f" Readers of {', '.join(published.staying)} stay where they were." if published.staying else ""
+    release = published.release
+    counts = f"{published.count('accepted')} partition(s) have new rows in live"
+    same = (
+        f", {published.count('unchanged')} had the same already"
+        if published.count("unchanged")
+        else ""
+    )
+    first = (
+        f"Plan {plan_id} is published: {counts}{same}."
+        if published.builds
+        else f"Plan {plan_id} is in live."
+    )
+    staying = (
+        f" Readers of {', '.join(published.staying)} stay where they were."
+        if published.staying
+        else ""
+    )
     return [
         f"{first} Readers of {channel} get release {release.number}.{staying}",
         f"To take it back: `backfill rollback {plan_id}`.",
@@ -79,9 +119,18 @@ def published_lines(plan_id: str, published: Published, channel: str) -> list[st
 def switched_line(switch: Switch, release: Release | None) -> str:
     """What a switch has done; `release` is None if it was so before."""
     if release is None:
-        return f"Readers of {switch.name} in {switch.channel} get {switch.to} already. Nothing was changed."
-    now = f"Readers of {switch.name} in {switch.channel} get {switch.to} from release {release.number} on."
-    back = f" To switch back: `backfill switch {switch.name} --to {switch.name} --channel {switch.channel}`."
+        return (
+            f"Readers of {switch.name} in {switch.channel} get {switch.to} already. Nothing was"
+            " changed."
+        )
+    now = (
+        f"Readers of {switch.name} in {switch.channel} get {switch.to} from release"
+        f" {release.number} on."
+    )
+    back = (
+        f" To switch back: `backfill switch {switch.name} --to {switch.name} --channel"
+        f" {switch.channel}`."
+    )
     return f"{now} Both tables are built as before.{back if switch.to != switch.name else ''}"
 
 
@@ -90,13 +139,16 @@ def published_rows(published: Published) -> list[tuple[str, str, str]]:
     days: dict[str, dict[str, list[date]]] = {}
     for build in published.builds:
         days.setdefault(build.table, {}).setdefault(build.outcome, []).append(build.day)
-    return [(table, ranges(of.get("accepted", [])), ranges(of.get("unchanged", []))) for table, of in days.items()]
+    return [
+        (table, ranges(of.get("accepted", [])), ranges(of.get("unchanged", [])))
+        for table, of in days.items()
+    ]
 
 
 def not_reported(error: Exception) -> str:
     return (
-        f"Dagster still shows these days as the plan built them: {str(error).split('. ')[0]}. Once its webserver runs, type "
-        "`backfill reconcile --repair`."
+        f"Dagster still shows these days as the plan built them: {str(error).split('. ')[0]}. Once"
+        " its webserver runs, type `backfill reconcile --repair`."
     )
 
 

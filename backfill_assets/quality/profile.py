@@ -1,8 +1,11 @@
 """The profile: what one pass over the computed rows tells of each day.
 
-A fingerprint is independent of the order of rows, of files and of how the days were cut into runs: the row count and the
-sums of the two halves of every row's 64-bit hash (xxHash64, https://xxhash.com). Equal rows give equal fingerprints; of
-different rows, about one pair in 10^19 would.
+A fingerprint is independent of the order of rows, of files and of how the days were cut into runs:
+the row count and the sums of the two halves of every row's 64-bit hash (xxHash64,
+https://xxhash.com). Equal rows give equal fingerprints; of different rows, about one pair in 10^19
+would.
+
+The rows that broke a rule, as they are shown: in messages, commits, the ledger and the event log.
 """
 
 import json
@@ -11,11 +14,11 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, StructType
 
-from backfill_assets.quality.day import DayProfile
+from backfill_assets.quality.rule import DayProfile
 
 SAMPLE_SIZE = 20
 TEXTS = "array<string>"  # of samples: dates and numbers are kept as texts too
@@ -29,15 +32,19 @@ WHOLE_TIMES = {
 
 
 def row_hash(schema: StructType) -> Column:
-    """A 64-bit hash of a row: of the names and types of its columns, and of its values in the order of those names.
+    """A 64-bit hash of a row: of the names and types of its columns, and of its values in the order
+    of those names.
 
-    Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one: which columns are null is hashed too.
+    Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one: which columns are
+    null is hashed too.
     """
     fields = sorted(schema.fields, key=lambda f: f.name)
     columns = [F.col(f"`{f.name}`") for f in fields]
     names = F.lit(", ".join(f"{f.name} {f.dataType.simpleString()}" for f in fields))
     nulls = [_bits(columns[n : n + 62]) for n in range(0, len(columns), 62)]
-    return F.xxhash64(names, *nulls, *[_hashable(c, f.dataType) for c, f in zip(columns, fields, strict=True)])
+    return F.xxhash64(
+        names, *nulls, *[_hashable(c, f.dataType) for c, f in zip(columns, fields, strict=True)]
+    )
 
 
 def _bits(columns: Sequence[Column]) -> Column:
@@ -46,7 +53,9 @@ def _bits(columns: Sequence[Column]) -> Column:
 
 
 def _sum(terms: Sequence[Column]) -> Column:
-    """The sum, by halves: added one after the other, fifty terms lie deeper than a message to Spark Connect may be nested."""
+    """The sum, by halves: added one after the other, fifty terms lie deeper than a message to Spark
+    Connect may be nested.
+    """
     half = len(terms) // 2
     return _sum(terms[:half]) + _sum(terms[half:]) if half else terms[0]
 
@@ -72,17 +81,26 @@ def _ordered(value: Column, kind: DataType) -> Column:
     entries = F.map_entries(value)
     if "map<" in kind.valueType.simpleString():
         inner = kind.valueType
-        entries = F.transform(entries, lambda e: F.struct(e["key"].alias("key"), _ordered(e["value"], inner).alias("value")))
+        entries = F.transform(
+            entries,
+            lambda e: F.struct(e["key"].alias("key"), _ordered(e["value"], inner).alias("value")),
+        )
     return F.array_sort(entries)
 
 
 def profiles(
-    rows: DataFrame, *, day: str, about: str | None, measures: Mapping[str, str], samples: Mapping[str, str]
+    rows: DataFrame,
+    *,
+    day: str,
+    about: str | None,
+    measures: Mapping[str, str],
+    samples: Mapping[str, str],
 ) -> dict[date, DayProfile]:
-    """One pass over `rows`: the profile of each day that has any. Grain of the query: (day, the day that the rows are about).
+    """One pass over `rows`: the profile of each day that has any. Grain of the query: (day, the day
+    that the rows are about).
 
-    Only where some row has values for a sample are those rows looked at again: collecting values in the first pass would
-    cost all rows Spark's fast aggregation.
+    Only where some row has values for a sample are those rows looked at again: collecting values in
+    the first pass would cost all rows Spark's fast aggregation.
     """
     hashed = rows.withColumn("__hash", row_hash(rows.schema))
     names = [f.name for f in rows.schema.fields if f.name != day]
@@ -92,13 +110,21 @@ def profiles(
         F.sum(F.col("__hash").bitwiseAND(0xFFFFFFFF)).alias("low"),
         F.array(*[F.count_if(F.col(f"`{name}`").isNull()) for name in names]).alias("nulls"),
         F.array(*_totals(rows, measures.values())).alias("measures"),
-        F.array(*[F.count_if(F.size(F.expr(sql)) > 0) for sql in samples.values()]).alias("sampled"),
+        F.array(*[F.count_if(F.size(F.expr(sql)) > 0) for sql in samples.values()]).alias(
+            "sampled"
+        ),
     ]
-    keys = [F.col(day).alias("day"), (F.col(about) if about else F.lit(None)).cast("string").alias("about")]
+    keys = [
+        F.col(day).alias("day"),
+        (F.col(about) if about else F.lit(None)).cast("string").alias("about"),
+    ]
     groups: dict[date, list[Any]] = {}
     for group in hashed.groupBy(*keys).agg(*figures).collect():
         groups.setdefault(group.day, []).append(group)
-    by_day = {d: _fold(d, of_day, names, list(measures), about is not None) for d, of_day in groups.items()}
+    by_day = {
+        d: _fold(d, of_day, names, list(measures), about is not None)
+        for d, of_day in groups.items()
+    }
     for n, (name, sql) in enumerate(samples.items()):
         if any(group.sampled[n] for of_day in groups.values() for group in of_day):
             for d, values in _samples(rows, day, sql).items():
@@ -107,25 +133,40 @@ def profiles(
 
 
 def _totals(rows: DataFrame, expressions: Iterable[str]) -> list[Column]:
-    """The sum of each expression, rounded to a whole number once: nothing of a row's fraction is lost."""
+    """The sum of each expression, rounded to a whole number once: nothing of a row's fraction is
+    lost.
+    """
     values = [F.expr(sql) for sql in expressions]
     kinds = [field.dataType for field in rows.select(*values).schema.fields] if values else []
     return [
-        F.bround(F.sum(value)).cast("long") if isinstance(kind, FractionalType) else F.sum(value.cast("long"))
+        (
+            F.bround(F.sum(value)).cast("long")
+            if isinstance(kind, FractionalType)
+            else F.sum(value.cast("long"))
+        )
         for value, kind in zip(values, kinds, strict=True)
     ]
 
 
 def _samples(rows: DataFrame, day: str, sql: str) -> dict[date, list[str]]:
     """Of each day, up to 20 of the distinct values of an array expression, in order."""
-    values = rows.select(F.col(day).alias("day"), F.explode(F.expr(sql).cast(TEXTS)).alias("value")).distinct()
-    first = values.groupBy("day").agg(F.slice(F.array_sort(F.collect_list("value")), 1, SAMPLE_SIZE).alias("first"))
+    values = rows.select(
+        F.col(day).alias("day"), F.explode(F.expr(sql).cast(TEXTS)).alias("value")
+    ).distinct()
+    first = values.groupBy("day").agg(
+        F.slice(F.array_sort(F.collect_list("value")), 1, SAMPLE_SIZE).alias("first")
+    )
     return {row.day: [shortened(value) for value in row["first"]] for row in first.collect()}
 
 
-def _fold(day: date, groups: list[Any], columns: list[str], measures: list[str], by_day: bool) -> DayProfile:
+def _fold(
+    day: date, groups: list[Any], columns: list[str], measures: list[str], by_day: bool
+) -> DayProfile:
     def total(values: str) -> list[int]:
-        return [sum(column) for column in zip(*[[n or 0 for n in g[values]] for g in groups], strict=True)]
+        return [
+            sum(column)
+            for column in zip(*[[n or 0 for n in g[values]] for g in groups], strict=True)
+        ]
 
     return DayProfile(
         day,
@@ -148,23 +189,76 @@ def fingerprint(rows: int, high: int, low: int) -> str:
 
 def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:
     """How many keys stand more than once in each day that has such."""
-    repeated = rows.groupBy(*dict.fromkeys([day, *key])).agg(F.count(F.lit(1)).alias(COUNT)).where(F.col(COUNT) > 1)
-    return {row[day]: row[COUNT] for row in repeated.groupBy(day).agg(F.count(F.lit(1)).alias(COUNT)).collect()}
+    repeated = (
+        rows.groupBy(*dict.fromkeys([day, *key]))
+        .agg(F.count(F.lit(1)).alias(COUNT))
+        .where(F.col(COUNT) > 1)
+    )
+    return {
+        row[day]: row[COUNT]
+        for row in repeated.groupBy(day).agg(F.count(F.lit(1)).alias(COUNT)).collect()
+    }
 
 
 def shortened(value: Any) -> Any:
-    """The value, or the beginning of its text if that is long: it goes into commits, the ledger and the event log."""
+    """The value, or the beginning of its text if that is long: it goes into commits, the ledger and
+    the event log.
+    """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return value if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}... ({len(text):,} characters)"
+    return (
+        value
+        if len(text) <= LONGEST_SHOWN
+        else f"{text[:LONGEST_SHOWN]}... ({len(text):,} characters)"
+    )
 
 
 def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
-    """How the computed columns differ from the declared ones, in words; nullability is the rules' matter."""
+    """How the computed columns differ from the declared ones, in words; nullability is the rules'
+    matter.
+    """
     have = {f.name: f.dataType.simpleString() for f in computed.fields}
     want = {f.name: f.dataType.simpleString() for f in declared.fields}
     names = computed.names
     faults = [f"{name} is there {n} times" for name in have if (n := names.count(name)) > 1]
     faults += [f"{name} is missing" for name in want if name not in have]
     faults += [f"{name} is not declared" for name in have if name not in want]
-    faults += ["there is no column besides the day: Parquet has no rows without columns"] if len(want) < 2 else []
-    return faults + [f"{n} is {have[n]}, declared {want[n]}" for n in want if n in have and have[n] != want[n]]
+    faults += (
+        ["there is no column besides the day: Parquet has no rows without columns"]
+        if len(want) < 2
+        else []
+    )
+    return faults + [
+        f"{n} is {have[n]}, declared {want[n]}" for n in want if n in have and have[n] != want[n]
+    ]
+
+
+ROWS_SHOWN = 5
+COLUMNS_SHOWN = 60
+
+
+def offending_rows(
+    rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None
+) -> list[str]:
+    """Up to five rows of a day, as JSON, that satisfy `condition`; without one, rows whose key
+    repeats.
+    """
+    offending = rows.where(F.col(day) == F.lit(on))
+    if condition is None:
+        of_key = F.count(F.lit(1)).over(
+            Window.partitionBy(*key)
+        )  # as many as have the key, a null being a value
+        offending = (
+            offending.withColumn(COUNT, of_key).where(F.col(COUNT) > 1).drop(COUNT).orderBy(*key)
+        )
+    else:
+        offending = offending.where(condition)
+    shown = offending.limit(ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()
+    return [_as_text(json.loads(row.row), [day, *key]) for row in shown]
+
+
+def _as_text(row: Mapping[str, Any], key: Sequence[str]) -> str:
+    """A row as JSON; of a wide one the key and the first columns."""
+    ordered = {**{name: row[name] for name in key if name in row}, **row}
+    values = {name: shortened(value) for name, value in list(ordered.items())[:COLUMNS_SHOWN]}
+    more = {"...": f"{len(row) - COLUMNS_SHOWN} more columns"} if len(row) > COLUMNS_SHOWN else {}
+    return json.dumps(values | more, ensure_ascii=False)

@@ -1,14 +1,38 @@
-"""A rule, and what it says of a day."""
+"""The figures of one day of a table, however they were counted.
+
+A rule, and what it says of a day.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from math import isfinite
 from typing import Any, Literal
 
-from backfill_assets.quality.day import DayProfile
+EMPTY_DAY = "0-0-0"
+
+
+@dataclass(frozen=True)
+class DayProfile:
+    """The figures of one day: what rules look at and what the ledger keeps."""
+
+    day: date
+    rows: int = 0
+    fingerprint: str = EMPTY_DAY
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    measures: Mapping[str, int] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    day_fingerprints: Mapping[str, str] = field(default_factory=dict)
+    repeated_keys: int = 0
+    schema_mismatches: Sequence[str] = ()
+    trailing_rows: Sequence[int] = ()
+    filled_before: Sequence[str] = ()
+    compared_rows: Mapping[str, int] = field(default_factory=dict)
+    leaks: Sequence[str] | None = None
+
 
 LONGEST_ERROR = 2000  # characters: it goes into commits, the ledger and the event log
 NAME = re.compile(r"[A-Za-z0-9_.]+")
@@ -34,8 +58,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Cut:
-    """What a row may be made of: what was known before the time in its `column`. `known`: by input an SQL expression that says
-    when a row of it was known, "" where all of it always is. `outcomes` are columns that are known later."""
+    """What a row may be made of: what was known before the time in its `column`. `known`: by input
+    an SQL expression that says when a row of it was known, "" where all of it always is. `outcomes`
+    are columns that are known later.
+    """
 
     column: str
     known: Mapping[str, str]
@@ -44,10 +70,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Rule:
-    """One promise. `offending` is the SQL condition that finds rows that break it, where rows can be named.
+    """One promise. `offending` is the SQL condition that finds rows that break it, where rows can
+    be named.
 
-    `columns`, `measures` and `tables` (of `compared_with`) are those of the table that it looks at. With a `cut`, the table is
-    computed once more from less.
+    `columns`, `measures` and `tables` (of `compared_with`) are those of the table that it looks at.
+    With a `cut`, the table is computed once more from less.
     """
 
     name: str
@@ -62,19 +89,27 @@ class Rule:
     cut: Cut | None = None
 
     def verdict(self, profile: DayProfile) -> Verdict:
-        """What the rule says of a day. A judge that raises, or answers what is no verdict, has not found it good: other days
-        are judged for themselves."""
+        """What the rule says of a day. A judge that raises, or answers what is no verdict, has not
+        found it good: other days are judged for themselves.
+        """
         try:
             passed, message, figures = self.judge(profile)
-            passed, message, figures = bool(passed), str(message), {str(name): _plain(n) for name, n in figures.items()}
+            passed = bool(passed)
+            message = str(message)
+            figures = {str(name): _plain(n) for name, n in figures.items()}
         except Exception as error:
-            passed, message, figures = False, f"its judge raised {type(error).__name__}: {str(error)[:LONGEST_ERROR]}", {}
+            passed = False
+            message = f"its judge raised {type(error).__name__}: {str(error)[:LONGEST_ERROR]}"
+            figures = {}
         return Verdict(self.name, passed, message, figures, self.severity)
 
     def described(self) -> str:
         """The promise, and what becomes of a day that breaks it."""
         refuses = self.severity == "error"
-        return f"{self.promise} A day that breaks this is {'not committed' if refuses else 'committed, with a warning'}."
+        return (
+            f"{self.promise} A day that breaks this is"
+            f" {'not committed' if refuses else 'committed, with a warning'}."
+        )
 
     def as_warning(self) -> Rule:
         """The same rule, reported but never refusing a day."""
@@ -82,19 +117,32 @@ class Rule:
 
 
 def _plain(figure: Any) -> float | int | str:
-    """A figure as commits, the ledger and Dagster can keep it: numbers of other types as Python's, all else as text."""
+    """A figure as commits, the ledger and Dagster can keep it: numbers of other types as Python's,
+    all else as text.
+    """
     value = figure.item() if hasattr(figure, "item") else figure  # numpy's
-    return value if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)) else str(value)
+    return (
+        value
+        if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value))
+        else str(value)
+    )
 
 
 def refuse_unusable_rules(table: str, rules: Sequence[object]) -> None:
-    """ValueError for what is no rule, for a name that Dagster has no check for, and for two rules of one name."""
+    """ValueError for what is no rule, for a name that Dagster has no check for, and for two rules
+    of one name.
+    """
     names = []
     for rule in rules:
         if not isinstance(rule, Rule):
-            raise ValueError(f"{table}: {rule!r} is no rule; a rule is called, as in rules.has_rows()")
+            raise ValueError(
+                f"{table}: {rule!r} is no rule; a rule is called, as in rules.has_rows()"
+            )
         if not NAME.fullmatch(rule.name):
-            raise ValueError(f"{table}: {rule.name!r} is not the name of a rule: write letters, digits and underscores")
+            raise ValueError(
+                f"{table}: {rule.name!r} is not the name of a rule: write letters, digits and"
+                " underscores"
+            )
         names.append(rule.name)
     if len(set(names)) < len(names):
         raise ValueError(f"{table}: two rules of one name in {names}")

@@ -3,19 +3,22 @@
 from dataclasses import dataclass
 from typing import Literal
 
-# The customary bounds of the population stability index: below 0.1 no change to speak of, above 0.25 another population.
-# Siddiqi, Credit Risk Scorecards (2006).
-SOME_CHANGE, ANOTHER_POPULATION = 0.1, 0.25
+# The customary bounds of the population stability index: below 0.1 no change to speak of, above
+# 0.25 another population. Siddiqi, Credit Risk Scorecards (2006).
+SOME_CHANGE = 0.1
+ANOTHER_POPULATION = 0.25
 # In a table's `drift`: all columns that are not named themselves.
 EVERY_OTHER_COLUMN = "*"
 
 
 @dataclass(frozen=True)
 class DriftThresholds:
-    """Drift up to `warn` passes, drift up to `fail` needs a person's decision, and drift beyond `fail` cannot be accepted.
+    """Drift up to `warn` passes, drift up to `fail` needs a person's decision, and drift beyond
+    `fail` cannot be accepted.
 
-    `fail` None: a person may accept any drift, as one must be able to where a rebuild is meant to change the values. Both are
-    compared with the larger of a column's two figures (`quality.drift`). Raises ValueError unless 0 <= warn <= fail.
+    `fail` None: a person may accept any drift, as one must be able to where a rebuild is meant to
+    change the values. Both are compared with the larger of a column's two figures
+    (`quality.drift`). Raises ValueError unless 0 <= warn <= fail.
     """
 
     warn: float = SOME_CHANGE
@@ -23,7 +26,10 @@ class DriftThresholds:
 
     def __post_init__(self) -> None:
         if self.warn < 0 or (self.fail is not None and self.fail < self.warn):
-            raise ValueError(f"warn={self.warn}, fail={self.fail}: warn is not negative, and fail is not below it")
+            raise ValueError(
+                f"warn={self.warn}, fail={self.fail}: warn is not negative, and fail is not"
+                " below it"
+            )
 
     def judge(self, drift: float) -> Literal["passed", "decision", "failed"]:
         if drift <= self.warn:

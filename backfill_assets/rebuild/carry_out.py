@@ -1,35 +1,67 @@
-"""Carrying a plan out: one command at a time, each recording in the lake when it started and how it ended."""
+"""Carrying a plan out: one command at a time, each recording in the lake when it started and how it
+ended.
 
-from collections.abc import Callable, Iterable
+What follows the end of a plan: what reads its days and is outdated now, and Dagster's record of
+what had no run.
 
+A plan of the lake, ready to be carried out.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.plan import history
+from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
+from backfill_assets.lake.ledger import Build
+from backfill_assets.plan import lifecycle
+from backfill_assets.plan.lifecycle import refuse_ended, refuse_protected
+from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Progress
+from backfill_assets.plan.remaining import Readers, WorkState, readers_left, remaining_reader
+from backfill_assets.plan.request import RebuildRequest, selector_of
+from backfill_assets.plan.shadow import open_shadow
+from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import progress_line
+from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
+from backfill_assets.reconcile.dagster_record import (
+    NOT_REPORTED,
+    report,
+    report_shown_wrong,
+    wipe_shadows,
+)
+from backfill_assets.workspace import Workspace
 
 
 def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]) -> Progress:
-    """Carry a plan out; `follow` consumes its updates, which is what drives it, and returns the last one.
+    """Carry a plan out; `follow` consumes its updates, which is what drives it, and returns the
+    last one.
 
-    Whatever interrupts it (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on, nothing new is launched.
-    Raises Guarded if another command is carrying it out or another open plan has a partition of it, ServiceUnavailable if
-    Dagster is gone, UsageError if the very first launch is refused.
+    Whatever interrupts it (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on,
+    nothing new is launched. Raises Guarded if another command is carrying it out or another open
+    plan has a partition of it, ServiceUnavailable if Dagster is gone, UsageError if the very first
+    launch is refused.
     """
-    launcher, plan = rebuild.launcher, rebuild.plan
+    launcher = rebuild.launcher
+    plan = rebuild.plan
     with launcher.plans.exclusive(plan.id):
         refuse_without_daemons(launcher.dagster)
-        history.start(plan, launcher.plans, launcher.now(), launcher.who)
+        lifecycle.start(plan, launcher.plans, launcher.now(), launcher.who)
         rebuild.open_shadow()
         try:
             end = follow(rebuild.run())
         except ServiceUnavailable as gone:
-            raise ServiceUnavailable(f"{gone} Plan {plan.id} stays open: then `backfill resume {plan.id}`.") from None
+            raise ServiceUnavailable(
+                f"{gone} Plan {plan.id} stays open: then `backfill resume {plan.id}`."
+            ) from None
         stop = {"stop": end.stopped.kind, "why": end.stopped.why} if end.stopped else {}
         tables = {table.table: table.counts() for table in end.tables()}
         stops = {"early_stops": list(map(str, end.remaining.early_stops))}
-        launcher.plans.note(plan.id, "ended", launcher.now(), ending=end.ending, **stop, tables=tables, **stops)
+        launcher.plans.note(
+            plan.id, "ended", launcher.now(), ending=end.ending, **stop, tables=tables, **stops
+        )
     if end.ending == Ending.REFUSED and not rebuild.launches and end.stopped:
         raise UsageError(end.stopped.why)
     return end
@@ -37,7 +69,8 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
 
 def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Progress:
     """Log a line whenever something has changed; the last update."""
-    last, logged = None, ""
+    last = None
+    logged = ""
     for last in updates:
         if (line := progress_line(last)) != logged:
             log(logged := line)
@@ -46,10 +79,114 @@ def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Prog
 
 
 def refuse_without_daemons(dagster: Dagster) -> None:
-    """ServiceUnavailable if a daemon that runs need does not run: what is launched would wait for it without end."""
+    """ServiceUnavailable if a daemon that runs need does not run: what is launched would wait for
+    it without end.
+    """
     unhealthy = [name for name, healthy in dagster.daemons().items() if not healthy]
     if unhealthy:
         raise ServiceUnavailable(
-            f"The webserver at {dagster.url} answers, but these daemons do not run: {', '.join(unhealthy)}. "
-            "Nothing was launched. Start them with `backfill up`."
+            f"The webserver at {dagster.url} answers, but these daemons do not run:"
+            f" {', '.join(unhealthy)}. Nothing was launched. Start them with `backfill up`."
         )
+
+
+def after_plan(
+    end: Progress, workspace: Workspace, dagster: Dagster, warn: Callable[[str], None]
+) -> Readers:
+    """What is not in the plan and reads what it rebuilt. Days that Dagster shows as failed or
+    stale, and are up to date, are reported to it. Of a plan in a shadow there is nothing: live has
+    not changed.
+    """
+    if end.plan.is_shadow:
+        return Readers({})
+    readers = readers_left(end.plan, workspace)
+    states = end.remaining.states
+    saved = set(end.remaining.saved)
+    # Those that were blocked are among them: Dagster shows them as failed, since their run has not
+    # materialized them, and their rows are still those of what they are made from. The failed day
+    # that blocked them is outdated, and stays as it is shown.
+    unbuilt = {
+        partition
+        for partition, state in states.items()
+        if state != WorkState.DONE or partition in saved
+    }
+    try:
+        report_up_to_date({*unbuilt, *readers.up_to_date}, workspace, dagster)
+    except BackfillError as error:
+        warn(NOT_REPORTED.format(error))
+    return readers
+
+
+def after_nothing(
+    request: RebuildRequest, workspace: Workspace, dagster: Dagster, warn: Callable[[str], None]
+) -> None:
+    """Of a request that comes to no plan: Dagster may show its days as failed although they are up
+    to date again, because a bad delivery was taken away. Without servers nobody sees them.
+    """
+    if not dagster.url:
+        return
+    selector = selector_of(request, workspace, workspace.calendar)
+    try:
+        report_up_to_date(
+            {(name, day) for name in selector.tables for day in selector.days}, workspace, dagster
+        )
+    except BackfillError as error:
+        warn(NOT_REPORTED.format(error))
+
+
+def after_publication(
+    plan: Plan, builds: Sequence[Build], readers: Readers, workspace: Workspace, dagster: Dagster
+) -> None:
+    """Dagster's record of a plan that was put into live, or taken back: `builds` say what was
+    recorded by that.
+
+    The plan's other days, which live had already, and the `readers` of what changed are reported
+    where Dagster shows them as failed or stale. Raises as `report`.
+    """
+    report(dagster, builds)
+    if builds:
+        recorded = {(build.table, build.day) for build in builds}
+        report_up_to_date({*plan.partitions(), *readers.up_to_date} - recorded, workspace, dagster)
+    if plan.is_shadow:
+        wipe_shadows(dagster, workspace.lake.root, workspace.names)
+
+
+def report_up_to_date(
+    partitions: Collection[Partition], workspace: Workspace, dagster: Dagster
+) -> None:
+    """Report to Dagster those of `partitions` that are up to date by `backfill status`, and that it
+    shows as failed or stale.
+
+    Raises as `report`.
+    """
+    tables = [
+        table for table in workspace.tables if any(name == table.name for name, _ in partitions)
+    ]
+    days = sorted({day for _, day in partitions})
+    status = status_of(workspace, tables, days, latest=latest_builds(workspace)).partitions
+    up_to_date = {
+        each for each in partitions if each in status and status[each].state == State.UP_TO_DATE
+    }
+    report_shown_wrong(up_to_date, workspace.graph, workspace.lake, dagster)
+
+
+def rebuild_of(
+    plan_id: str,
+    workspace: Workspace,
+    *,
+    dagster: Dagster,
+    who: str,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Rebuild:
+    """The plan, ready to be carried out. UsageError if it is unknown, edited, ended for good, or
+    made for other code; Guarded for protected days.
+    """
+    plans = Plans(workspace.lake.root)
+    plan = plans.read(plan_id)
+    refuse_ended(plan_id, plans)
+    plan.refuse_other_code(workspace.code)
+    refuse_protected(plan, workspace, "Nothing was started.")
+    launcher = Launcher(plan, dagster, plans, who, sleep)
+    return Rebuild(
+        launcher, remaining_reader(plan, workspace), lambda: open_shadow(plan, workspace, who)
+    )

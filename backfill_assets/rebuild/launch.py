@@ -1,8 +1,11 @@
-"""Launching a chunk, once: whatever becomes of the answer, or of this command.
+"""Whether the servers that a command asks work on what it works on: the same lake, and a project
+with its tables.
 
-Each request is recorded in the lake before it is sent, under a name that what is launched (a run or a backfill) has as a tag. A
-launch whose answer was lost is looked up by that name; only one that Dagster does not know, after any request would have been
-processed, is requested again.
+Launching a chunk, once: whatever becomes of the answer, or of this command.
+
+Each request is recorded in the lake before it is sent, under a name that what is launched (a run or
+a backfill) has as a tag. A launch whose answer was lost is looked up by that name; only one that
+Dagster does not know, after any request would have been processed, is requested again.
 """
 
 import secrets
@@ -13,20 +16,67 @@ from typing import Any
 
 from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import TIMEOUT_S, Dagster
-from backfill_assets.dagster_client.launched import RUN_FINISHED, Launched
-from backfill_assets.dagster_client.loaded_table import shadow_asset, step_of
-from backfill_assets.errors import AnswerLost, ServiceUnavailable
+from backfill_assets.dagster_client.client import (
+    RUN_FINISHED,
+    TIMEOUT_S,
+    Dagster,
+    Launched,
+    LoadedTable,
+    shadow_asset,
+    step_of,
+)
+from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
+from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import REQUESTED, Plans
-from backfill_assets.rebuild.other_servers import refuse_other_servers
 
-# A request that was sent is processed, or never will be, within the time in which this client would wait for its answer.
+
+def refuse_other_servers(
+    loaded: Mapping[str, LoadedTable], names: Collection[str], root: str, url: str
+) -> None:
+    """UsageError if the tables that the webserver has loaded are in another lake than the one at
+    `root`, or lack some of `names`.
+    """
+    other = next(
+        (t.uri for name, t in loaded.items() if t.uri and t.uri != Paths(root).uri(name)), ""
+    )
+    if other:
+        raise UsageError(
+            f"The servers at {url} work on another lake: there, a table is at {other}, and the lake"
+            f" of this command is {root}. Nothing was launched. Set BACKFILL_HOME and BACKFILL_LAKE"
+            " alike for both, or BACKFILL_DAGSTER_URL to the servers of this lake."
+        )
+    if lacking := tables_lacking(loaded, names):
+        raise UsageError(
+            f"The servers at {url} {lacking}. Nothing was launched. {WAY_OUT}. Then type the same"
+            " command again."
+        )
+
+
+WAY_OUT = (
+    "After an edit, `backfill reload`. Else give both the same project (BACKFILL_PROJECT, or the"
+    " folder they are started in): `backfill down`, then `backfill up`"
+)
+
+
+def tables_lacking(loaded: Collection[str], names: Collection[str]) -> str:
+    """What is the matter where the webserver has not loaded all tables of `names`; "" where it has."""
+    lacking = [name for name in names if name not in loaded]
+    what = (
+        f"have no table {', '.join(lacking)}: they work on another project than this command, or on"
+        " code of before"
+    )
+    return what if lacking else ""
+
+
+# A request that was sent is processed, or never will be, within the time in which this client would
+# wait for its answer.
 SETTLED_AFTER = timedelta(seconds=TIMEOUT_S + 15)
 POLL_EVERY_S = 1.0
 # In the queue, nightly runs and single ones from the UI go before the runs of plans.
 PRIORITY = "-10"
-# Dagster's tag on a run that was interrupted, and not canceled: its servers ended. Its step counts as failed too.
+# Dagster's tag on a run that was interrupted, and not canceled: its servers ended. Its step counts
+# as failed too.
 INTERRUPTED = {"key": "dagster/failure_reason", "value": "UNEXPECTED_TERMINATION"}
 
 
@@ -40,8 +90,14 @@ def utc_now() -> datetime:
 def running_chunks(dagster: Dagster, plan: Plan) -> dict[int, Launched]:
     """What was launched for a plan and is not over yet, by the number of its chunk, from 1."""
     launched = [each for each in dagster.launched({tags.PLAN: plan.id}) if not each.is_over]
-    numbers = {str(chunk.number + 1): chunk.number + 1 for chunk in plan.chunks}  # somebody may have set the plan's tag by hand
-    return {numbers[chunk]: each for each in launched if (chunk := each.tags.get(tags.CHUNK, "")) in numbers}
+    numbers = {
+        str(chunk.number + 1): chunk.number + 1 for chunk in plan.chunks
+    }  # somebody may have set the plan's tag by hand
+    return {
+        numbers[chunk]: each
+        for each in launched
+        if (chunk := each.tags.get(tags.CHUNK, "")) in numbers
+    }
 
 
 @dataclass(frozen=True)
@@ -54,7 +110,9 @@ class LaunchedChunk:
 
 @dataclass(frozen=True)
 class Launcher:
-    """Launches the chunks of one plan in one Dagster, on behalf of the user `who`. `now` and `sleep` are the clock's."""
+    """Launches the chunks of one plan in one Dagster, on behalf of the user `who`. `now` and
+    `sleep` are the clock's.
+    """
 
     plan: Plan
     dagster: Dagster
@@ -66,20 +124,31 @@ class Launcher:
     def launch(self, chunk: int, days: Mapping[str, Sequence[date]]) -> Launched:
         """Launch these days of a chunk, numbered from 1.
 
-        UsageError if Dagster refuses, or has other code, tables or another lake; ServiceUnavailable if it is gone before the
-        request was sent, or does not come back after.
+        UsageError if Dagster refuses, or has other code, tables or another lake; ServiceUnavailable
+        if it is gone before the request was sent, or does not come back after.
         """
         loaded = self.dagster.tables()
         refuse_other_servers(loaded, self.plan.code, self.plans.root, self.dagster.url)
-        self.plan.refuse_other_code({name: table.code for name, table in loaded.items()}, loaded_by=self.dagster.url)
+        self.plan.refuse_other_code(
+            {name: table.code for name, table in loaded.items()}, loaded_by=self.dagster.url
+        )
         running = running_chunks(self.dagster, self.plan).get(chunk)
-        if running:  # launched by a command that was killed before it had the answer, or before the server was gone
+        if (
+            running
+            # launched by a command that was killed before it had the answer, or before the server was
+            # gone
+        ):
             return running
         name = f"{chunk}-{secrets.token_hex(4)}"
         request = self.plans.note(self.plan.id, REQUESTED, self.now(), chunk=chunk, launch=name)
         try:
             assets = {self._asset(table): of_table for table, of_table in days.items()}
-            return self.dagster.launch(assets, options=self._options(), tags=self._tags(chunk, name), title=self._title(chunk))
+            return self.dagster.launch(
+                assets,
+                options=self._options(),
+                tags=self._tags(chunk, name),
+                title=self._title(chunk),
+            )
         except AnswerLost:
             launched = self._launched_as(name, request.at)
             if launched is None:  # the request never arrived, and may be sent again
@@ -101,15 +170,21 @@ class Launcher:
             self.sleep(POLL_EVERY_S)
 
     def running(self) -> dict[int, Launched]:
-        """The chunks of this plan that are running, by number, those requested by a command that was killed included."""
+        """The chunks of this plan that are running, by number, those requested by a command that
+        was killed included.
+        """
         answered = {launched.tags.get(tags.LAUNCH) for launched in self.launched()}
         for event in self.plans.events(self.plan.id, REQUESTED):
             if event.facts["launch"] not in answered:
-                self._launched_as(event.facts["launch"], min(event.at, self.now()))  # by a clock that may be ahead
+                self._launched_as(
+                    event.facts["launch"], min(event.at, self.now())
+                )  # by a clock that may be ahead
         return running_chunks(self.dagster, self.plan)
 
     def cancellations(self) -> int:
-        """How often this plan was cancelled. Counted, since the clock of the host it was cancelled on may be slow."""
+        """How often this plan was cancelled. Counted, since the clock of the host it was cancelled
+        on may be slow.
+        """
         return len(self.plans.events(self.plan.id, "cancelled"))
 
     def launched(self) -> list[Launched]:
@@ -121,17 +196,31 @@ class Launcher:
         return bool(runs) and all(run["status"] in RUN_FINISHED for run in runs)
 
     def crashed(self, launched: Launched, tables: Collection[str]) -> bool:
-        """Whether a run was interrupted, or ended before the step of one of these tables had: killed, or never started."""
+        """Whether a run was interrupted, or ended before the step of one of these tables had:
+        killed, or never started.
+        """
         runs = self.dagster.runs(launched)
-        ended = {step["stepKey"] for run in runs for step in run["stepStats"] if step["status"] in STEP_ENDED}
+        ended = {
+            step["stepKey"]
+            for run in runs
+            for step in run["stepStats"]
+            if step["status"] in STEP_ENDED
+        }
         unfinished = any(step_of(self._asset(table)) not in ended for table in tables)
-        return not runs or any(run["status"] != "SUCCESS" and (INTERRUPTED in run["tags"] or unfinished) for run in runs)
+        return not runs or any(
+            run["status"] != "SUCCESS" and (INTERRUPTED in run["tags"] or unfinished)
+            for run in runs
+        )
 
     def failures(self, launched: Launched) -> dict[str, str]:
         """Why the steps of what was launched failed, by table."""
         messages = [self.dagster.failures(run["runId"]) for run in self.dagster.runs(launched)]
         by_asset = {asset: text.strip() for of_run in messages for asset, text in of_run.items()}
-        return {table: by_asset[asset] for table in self.plan.code if (asset := self._asset(table)) in by_asset}
+        return {
+            table: by_asset[asset]
+            for table in self.plan.code
+            if (asset := self._asset(table)) in by_asset
+        }
 
     def _asset(self, table: str) -> str:
         """The asset that builds a table of the plan."""
@@ -140,7 +229,11 @@ class Launcher:
     def _options(self) -> dict[str, Any]:
         options = self.plan.options
         spark_conf = {"spark_conf": dict(options.spark_conf)} if options.spark_conf else {}
-        asked = {"write_mode": options.write_mode, "accept": options.accept, "reason": options.reason}
+        asked = {
+            "write_mode": options.write_mode,
+            "accept": options.accept,
+            "reason": options.reason,
+        }
         return {"force": False, **asked, **spark_conf}
 
     def _tags(self, chunk: int, name: str) -> dict[str, str]:

@@ -1,34 +1,82 @@
-"""Carrying a plan out: each chunk once the chunks it reads are over, some at a time, until nothing is left that can be built.
+"""Cancelling what runs of a plan: by `backfill cancel`, and by the command that carries the plan
+out.
 
-The canary is launched first, and if any of its partitions fails, nothing else is. A partition that fails blocks only those that
-need it. Runs that were killed or lost are launched again after a while; a day that failed its audit is not. A spent budget or a
-refusal stops new launches; running chunks go on to their end. A cancellation ends these too.
+Carrying a plan out: each chunk once the chunks it reads are over, some at a time, until nothing is
+left that can be built.
+
+The canary is launched first, and if any of its partitions fails, nothing else is. A partition that
+fails blocks only those that need it. Runs that were killed or lost are launched again after a
+while; a day that failed its audit is not. A spent budget or a refusal stops new launches; running
+chunks go on to their end. A cancellation ends these too.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from backfill_assets.calendar import Partition
-from backfill_assets.dagster_client.launched import Launched
+from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.lake.record import Build
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.messages import of_day
+from backfill_assets.lake.ledger import Build
+from backfill_assets.plan.plan import Chunk
 from backfill_assets.plan.progress import Progress, Stop
-from backfill_assets.plan.read_remaining import ReadRemaining
-from backfill_assets.plan.remaining import Remaining, WorkState
-from backfill_assets.rebuild.cancellation import Cancellation
+from backfill_assets.plan.remaining import ReadRemaining, Remaining, WorkState
+from backfill_assets.plan.status import of_day
 from backfill_assets.rebuild.launch import LaunchedChunk, Launcher
+
+
+@dataclass
+class Canceller:
+    """Cancels in `dagster` what is running, each once. `seen`: all of it, by id, whether it could
+    be cancelled or not.
+    """
+
+    dagster: Dagster
+    seen: dict[str, Launched] = field(default_factory=dict)
+    _cancelled: set[str] = field(default_factory=set)
+
+    def cancel(self, running: Iterable[Launched]) -> None:
+        """Called until nothing is running: Dagster does not terminate a run while it is being
+        started.
+        """
+        for launched in running:
+            self.seen[launched.id] = launched
+            if launched.id not in self._cancelled and self.dagster.cancel(launched):
+                self._cancelled.add(launched.id)
+
+
+@dataclass
+class Cancellation:
+    """A cancellation of the launcher's plan since this was made. Those before it were meant for
+    earlier commands.
+    """
+
+    launcher: Launcher
+    before: int = field(init=False)
+    canceller: Canceller = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.before = self.launcher.cancellations()
+        self.canceller = Canceller(self.launcher.dagster)
+
+    def happened(self) -> bool:
+        return self.launcher.cancellations() > self.before
+
+    def end(self, running: Iterable[Launched]) -> None:
+        """Cancel what is running: `backfill cancel` has not seen what was just being launched."""
+        self.canceller.cancel(running)
+
 
 # The wait before runs that were killed or lost are launched again: doubled each time.
 BACKOFF_S = 10.0
 POLL_EVERY_S = 1.0
-# Reading what remains of a hundred thousand partitions takes seconds: at most this share of the time is spent on it.
+# Reading what remains of a hundred thousand partitions takes seconds: at most this share of the
+# time is spent on it.
 POLLING_SHARE = 0.2
-# A server that is being restarted is back within minutes; one that is not needs somebody to start it, who then resumes.
+# A server that is being restarted is back within minutes; one that is not needs somebody to start
+# it, who then resumes.
 GIVE_UP_AFTER = timedelta(minutes=10)
 
 
@@ -50,29 +98,40 @@ class Rebuild:
     _last_answer: datetime | None = None
 
     def __post_init__(self) -> None:
-        self.plan, self.now, self._cancellation = self.launcher.plan, self.launcher.now, Cancellation(self.launcher)
+        self.plan = self.launcher.plan
+        self.now = self.launcher.now
+        self._cancellation = Cancellation(self.launcher)
         self._chunks = {chunk.number + 1: chunk for chunk in self.plan.chunks}
         self._has_canary = bool(self.plan.options.canary) and len(self._chunks) > 1
         self._partitions = {number: chunk.partitions() for number, chunk in self._chunks.items()}
 
     def run(self) -> Iterator[Progress]:
-        """Launch until nothing runs and nothing more will be launched; yields the progress every second or so."""
+        """Launch until nothing runs and nothing more will be launched; yields the progress every
+        second or so.
+        """
         started = self.now()
         self._before = self._remaining().failures
         self._join(self.launcher.running())
         while True:
             began, (remaining, waiting) = self.now(), self._step(started)
-            done = not self.running and (self.stopped is not None or len(self.over) == len(self._chunks))
-            running, over = {n: chunk.launched.id for n, chunk in self.running.items()}, frozenset(self.over)
+            done = not self.running and (
+                self.stopped is not None or len(self.over) == len(self._chunks)
+            )
+            running = {n: chunk.launched.id for n, chunk in self.running.items()}
+            over = frozenset(self.over)
             shown = remaining.at_the_end(self.plan.chunks) if done else remaining
-            yield Progress(self.plan, shown, running, over, self.stopped, started, self.now(), done, waiting)
+            yield Progress(
+                self.plan, shown, running, over, self.stopped, started, self.now(), done, waiting
+            )
             if done:
                 return
             took = (self.now() - began).total_seconds()
             self.launcher.sleep(max(POLL_EVERY_S, took / POLLING_SHARE))
 
     def _step(self, started: datetime) -> tuple[Remaining, str]:
-        """Close the chunks that are over, launch those that are ready; what remains, and why the server is waited for."""
+        """Close the chunks that are over, launch those that are ready; what remains, and why the
+        server is waited for.
+        """
         remaining = self._remaining()
         try:
             remaining = self._close_finished(remaining)
@@ -91,7 +150,10 @@ class Rebuild:
 
     def _join(self, running: Mapping[int, Launched]) -> None:
         """Follow the chunks that an earlier command launched."""
-        self.running |= {number: LaunchedChunk(launched, self._partitions[number]) for number, launched in running.items()}
+        self.running |= {
+            number: LaunchedChunk(launched, self._partitions[number])
+            for number, launched in running.items()
+        }
         self._joined |= running.keys()
 
     def _close_finished(self, remaining: Remaining) -> Remaining:
@@ -102,28 +164,44 @@ class Rebuild:
         for number, chunk in list(self.running.items()):
             launched = known.get(chunk.launched.id)
             over = launched is None or launched.is_over
-            # The daemon notices the end of the last run only at its next tick; a chunk that is all built need not wait.
-            early = not over and not remaining.pending_days(chunk.partitions) and self.launcher.runs_over(chunk.launched)
+            # The daemon notices the end of the last run only at its next tick; a chunk that is all
+            # built need not wait.
+            early = (
+                not over
+                and not remaining.pending_days(chunk.partitions)
+                and self.launcher.runs_over(chunk.launched)
+            )
             if over or early:
                 del self.running[number]
                 cancelled = launched is not None and launched.is_cancelled
                 remaining = self._end(number, chunk, self._remaining(), cancelled=cancelled)
         return remaining
 
-    def _end(self, number: int, chunk: LaunchedChunk, remaining: Remaining, *, cancelled: bool) -> Remaining:
+    def _end(
+        self, number: int, chunk: LaunchedChunk, remaining: Remaining, *, cancelled: bool
+    ) -> Remaining:
         unbuilt = remaining.pending_days(chunk.partitions)
         if number in self._joined and not cancelled:  # this command launches what it left unbuilt
             self._joined.discard(number)
             return remaining
         if cancelled:
             self.stopped = self.stopped or Stop("cancelled", f"{chunk.launched} was cancelled")
-        elif unbuilt and self.launcher.crashed(chunk.launched, unbuilt) and self.launches[number] <= self.plan.options.retries:
+        elif (
+            unbuilt
+            and self.launcher.crashed(chunk.launched, unbuilt)
+            and self.launches[number] <= self.plan.options.retries
+        ):
             wait = BACKOFF_S * 2 ** (self.launches[number] - 1)
             self._retry_at[number] = self.now() + timedelta(seconds=wait)
             return remaining
         elif unbuilt:
-            why, ended = self.launcher.failures(chunk.launched), f"{chunk.launched} ended without building it"
-            self._given_up |= {(t, day): of_day(why.get(t, ended), day) for t, days in unbuilt.items() for day in days}
+            why = self.launcher.failures(chunk.launched)
+            ended = f"{chunk.launched} ended without building it"
+            self._given_up |= {
+                (t, day): of_day(why.get(t, ended), day)
+                for t, days in unbuilt.items()
+                for day in days
+            }
             remaining = self._remaining()
         self._close(number, remaining)
         return remaining
@@ -132,14 +210,26 @@ class Rebuild:
         """The chunk is over; a canary with partitions that failed or are blocked stops the plan."""
         self.over.add(number)
         count = remaining.count(self._partitions[number])
-        if number == 1 and self._has_canary and (count[WorkState.FAILED] or count[WorkState.BLOCKED]):
-            self.stopped = self.stopped or Stop("canary", f"{count[WorkState.FAILED]} partition(s) of the canary failed")
+        if (
+            number == 1
+            and self._has_canary
+            and (count[WorkState.FAILED] or count[WorkState.BLOCKED])
+        ):
+            self.stopped = self.stopped or Stop(
+                "canary", f"{count[WorkState.FAILED]} partition(s) of the canary failed"
+            )
 
     def _check_stops(self, started: datetime) -> None:
         """Launch nothing more if the budget is spent, or the plan was cancelled."""
         budget = self.plan.options.budget_minutes
-        if budget and (self.now() - started).total_seconds() >= 60 * budget and len(self.over) < len(self._chunks):
-            self.stopped = self.stopped or Stop("budget", f"the budget of {budget:g} minutes is spent")
+        if (
+            budget
+            and (self.now() - started).total_seconds() >= 60 * budget
+            and len(self.over) < len(self._chunks)
+        ):
+            self.stopped = self.stopped or Stop(
+                "budget", f"the budget of {budget:g} minutes is spent"
+            )
         if self._cancellation.happened():
             self._cancellation.end(chunk.launched for chunk in self.running.values())
             self.stopped = self.stopped or Stop("cancelled", "the plan was cancelled")
@@ -149,7 +239,10 @@ class Rebuild:
             days = remaining.pending_days(self._partitions[number])
             if not days:  # built meanwhile, or blocked
                 self._close(number, remaining)
-            elif len(self.running) < self.plan.options.max_parallel and not self._cancellation.happened():
+            elif (
+                len(self.running) < self.plan.options.max_parallel
+                and not self._cancellation.happened()
+            ):
                 self._launch(number, days)
 
     def _ready(self) -> list[int]:

@@ -1,31 +1,101 @@
-"""Three records of one history (the ledger, the tables' commits and files, Dagster's materializations), compared.
+"""A disagreement between the records of what was built, and what to do about it.
 
-Pure: records in, disagreements out. The lake is the truth: the ledger is repaired from commits, Dagster from the ledger, and
-rows only by a rebuild. A partition whose rows are in doubt is not compared with Dagster before it is rebuilt.
+Three records of one history (the ledger, the tables' commits and files, Dagster's
+materializations), compared.
 
-Not compared: builds that were replaced, a table that the project no longer has once its files are gone, and partitions that
-changed while the records were read or whose run is still running.
+Pure: records in, disagreements out. The lake is the truth: the ledger is repaired from commits,
+Dagster from the ledger, and rows only by a rebuild. A partition whose rows are in doubt is not
+compared with Dagster before it is rebuilt.
+
+Not compared: builds that were replaced, a table that the project no longer has once its files are
+gone, and partitions that changed while the records were read or whose run is still running.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from enum import StrEnum
 
-from backfill_assets.calendar import Partition
-from backfill_assets.lake.record import Build, short
-from backfill_assets.lake.recovery import unrecorded
-from backfill_assets.lake.table_state import TableState
+from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.lake.history import unrecorded
+from backfill_assets.lake.integrity import TableState
+from backfill_assets.lake.ledger import Build, short
 from backfill_assets.reconcile.dagster_record import Materialized
-from backfill_assets.reconcile.disagreement import Disagreement, Kind
+
+
+class Kind(StrEnum):
+    """In what the records disagree."""
+
+    UNREADABLE = "in the ledger, but the table cannot be read"
+    UNRECORDED = "committed, but not in the ledger"
+    NO_COMMIT = "in the ledger, but its commit is not in the table"
+    FOREIGN_COMMIT = "rewritten by somebody else"
+    ROW_COUNT_DIFFERS = "the table holds another number of rows than the ledger says"
+    UNKNOWN_ROWS = "the table holds rows, but the ledger has no build of them"
+    NOT_REPORTED = "accepted, but Dagster does not call it materialized"
+    DATA_VERSION_DIFFERS = "accepted, but Dagster has another data version"
+    SHOWN_FAILED = "up to date, but Dagster shows it as failed"
+    SHOWN_STALE = "up to date, but Dagster shows it as stale"
+    NOT_ACCEPTED = "Dagster calls it materialized, but it has no accepted build"
+
+
+# What `reconcile --repair` puts right: records, and no rows.
+REPAIRABLE = frozenset(
+    {
+        Kind.UNRECORDED,
+        Kind.NOT_REPORTED,
+        Kind.DATA_VERSION_DIFFERS,
+        Kind.SHOWN_FAILED,
+        Kind.SHOWN_STALE,
+    }
+)
+
+# Rows of which the log may still have the accepted ones, and the command that puts those back.
+RESTORABLE = frozenset({Kind.FOREIGN_COMMIT, Kind.ROW_COUNT_DIFFERS})
+RESTORE = "backfill reconcile --restore"
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A disagreement of one kind about one table: the days, with the figures of each."""
+
+    kind: Kind
+    table: str
+    days: Mapping[date, str]
+    buildable: bool = True
+
+    @property
+    def repairable(self) -> bool:
+        return self.kind in REPAIRABLE
+
+    def remedy(self) -> str:
+        if self.kind is Kind.UNREADABLE:
+            return "Restore its folder from a copy, or move it away, then build its days again."
+        if self.repairable:
+            return "`backfill reconcile --repair` corrects the record."
+        if not self.buildable:
+            return (
+                "The project has no table of that name any more: bring it back, or delete its"
+                " folder."
+            )
+        again = (
+            f"Build again: `backfill run --partitions {days_as_typed(self.days)} --target"
+            f" {self.table}`."
+        )
+        return (
+            f"{again} Or put back the rows that were accepted: `{RESTORE}`."
+            if self.kind in RESTORABLE
+            else again
+        )
 
 
 @dataclass(frozen=True)
 class Records:
-    """The three records, read in bulk. `dagster` has Dagster's record of each table; None if it cannot be asked, and
-    `not_asked` says why.
+    """The three records, read in bulk. `dagster` has Dagster's record of each table; None if it
+    cannot be asked, and `not_asked` says why.
 
-    `up_to_date` are the partitions that are so by `backfill status`. `running` are runs that may be between a commit and its
-    record, `changed` the partitions built while this was read.
+    `up_to_date` are the partitions that are so by `backfill status`. `running` are runs that may be
+    between a commit and its record, `changed` the partitions built while this was read.
     """
 
     tables: Sequence[str]
@@ -40,9 +110,11 @@ class Records:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Disagreements, in the order of tables and of `Kind`; how many partitions agree, and how many were in progress.
+    """Disagreements, in the order of tables and of `Kind`; how many partitions agree, and how many
+    were in progress.
 
-    `to_report` are the builds to report to Dagster, `not_in_dagster` the tables that it has no record of.
+    `to_report` are the builds to report to Dagster, `not_in_dagster` the tables that it has no
+    record of.
     """
 
     disagreements: Sequence[Disagreement] = ()
@@ -84,19 +156,27 @@ class _TableRecords:
 
     def __init__(self, records: Records, name: str, builds: Sequence[Build]):
         self.name, self.buildable = name, name in records.tables
-        self.state, self.dagster = records.states.get(name, TableState()), (records.dagster or {}).get(name)
+        self.state = records.states.get(name, TableState())
+        self.dagster = (records.dagster or {}).get(name)
         missing = unrecorded(builds, self.state.builds)
         # As the ledger will be once it is repaired: what else disagrees has another reason.
-        self.accepted = {b.day: b for b in sorted([*builds, *missing], key=lambda b: b.at) if b.succeeded}
-        # A run that has built a day and is still running may be building it again, whoever built it since.
+        self.accepted = {
+            b.day: b for b in sorted([*builds, *missing], key=lambda b: b.at) if b.succeeded
+        }
+        # A run that has built a day and is still running may be building it again, whoever built it
+        # since.
         self.in_progress = {b.day for b in [*builds, *missing] if b.run in records.running}
         self.in_progress |= {day for table, day in records.changed if table == name}
         self._days: dict[Kind, dict[date, str]] = {kind: {} for kind in Kind}
         for build in missing:
-            self._add(Kind.UNRECORDED, build.day, f"commit {build.delta_version} by run {build.run}")
+            self._add(
+                Kind.UNRECORDED, build.day, f"commit {build.delta_version} by run {build.run}"
+            )
         for day, build in self.accepted.items():
             is_right = (name, day) in records.up_to_date
-            if kind_and_figures := _against_table(build, self.state) or _against_dagster(build, self.dagster, is_right):
+            if kind_and_figures := _against_table(build, self.state) or _against_dagster(
+                build, self.dagster, is_right
+            ):
                 self._add(kind_and_figures[0], day, kind_and_figures[1])
         for day, rows in self.state.rows.items():
             if rows != 0 and day not in self.accepted:
@@ -133,14 +213,21 @@ def _against_table(build: Build, state: TableState) -> tuple[Kind, str] | None:
     if commits := state.rewritten_since(build):
         return Kind.FOREIGN_COMMIT, f"{commits}, after our commit {build.delta_version}"
     if state.row_count_differs(build):
-        return Kind.ROW_COUNT_DIFFERS, f"{build.rows:,} rows recorded, {state.rows.get(build.day, 0):,} in its files"
+        return (
+            Kind.ROW_COUNT_DIFFERS,
+            f"{build.rows:,} rows recorded, {state.rows.get(build.day, 0):,} in its files",
+        )
     return None
 
 
-def _against_dagster(build: Build, dagster: Materialized | None, is_right: bool) -> tuple[Kind, str] | None:
-    """In what Dagster disagrees with an accepted build that the table agrees with, with the figures.
+def _against_dagster(
+    build: Build, dagster: Materialized | None, is_right: bool
+) -> tuple[Kind, str] | None:
+    """In what Dagster disagrees with an accepted build that the table agrees with, with the
+    figures.
 
-    `is_right`: the day is up to date, so that a failure after that build was put right without a run.
+    `is_right`: the day is up to date, so that a failure after that build was put right without a
+    run.
     """
     if dagster is None or not dagster.may_have(build.day):
         return None

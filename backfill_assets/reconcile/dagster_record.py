@@ -1,22 +1,39 @@
-"""Dagster's own record of the days that are materialized: read a table at a time, reported to a day at a time.
+"""Dagster's own record of the days that are materialized: read a table at a time, reported to a day
+at a time.
 
-Days are reported to the webserver's REST endpoint for external assets: the GraphQL mutation `reportRunlessAssetEvents` takes
-no data version, and without one Dagster would not know which rows a day has. Dagster's SQL storages cannot wipe single
-partitions, so what it wrongly calls materialized stays so until it is built.
+Days are reported to the webserver's REST endpoint for external assets: the GraphQL mutation
+`reportRunlessAssetEvents` takes no data version, and without one Dagster would not know which rows
+a day has. Dagster's SQL storages cannot wipe single partitions, so what it wrongly calls
+materialized stays so until it is built.
+
+What Dagster shows of shadows, once none is open any more.
+
+Partitions that are up to date, and that Dagster shows otherwise without a run of their own: as
+failed, or as stale.
+
+As failed: a run failed on them, and then their delivery or code was put back as it was; or they
+were blocked in a run, and are still what their inputs, as accepted, make them. As stale: a day of
+an input has other rows, and none of those that this partition is made from (Dagster compares whole
+days); or they were reported without a run, and an input was materialized since. Of what is reported
+without a run Dagster knows neither code nor inputs: it compares times.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
 import httpx
 
-from backfill_assets.calendar import as_day, between
+from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents
-from backfill_assets.dagster_client.client import Dagster, payload
+from backfill_assets.dagster_client.client import SHADOW, Dagster, payload
 from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.shadow import ledgers_of_shadows
+from backfill_assets.tables.graph import Graph
 
 DATA_VERSION = "dagster/data_version"
 # Answered well within the time that a request may take.
@@ -25,9 +42,11 @@ STALE_AT_ONCE = 200
 
 @dataclass(frozen=True)
 class Materialized:
-    """Dagster's record of a table: its first and last partition, the data version of each materialized one ("": none), those
-    it shows as failed (a run failed on them after they were materialized last), those it shows as stale, and when each was
-    materialized last, in milliseconds."""
+    """Dagster's record of a table: its first and last partition, the data version of each
+    materialized one ("": none), those it shows as failed (a run failed on them after they were
+    materialized last), those it shows as stale, and when each was materialized last, in
+    milliseconds.
+    """
 
     first: date
     last: date
@@ -40,17 +59,24 @@ class Materialized:
         return self.first <= day <= self.last
 
 
-def read_materialized(dagster: Dagster, table: str, of_days: Collection[date] | None = None) -> Materialized | None:
-    """Dagster's record of `table`, of all its days or of some; without the stale ones, see `read_stale`.
+def read_materialized(
+    dagster: Dagster, table: str, of_days: Collection[date] | None = None
+) -> Materialized | None:
+    """Dagster's record of `table`, of all its days or of some; without the stale ones, see
+    `read_stale`.
 
     None if the code location does not have it, or it has no partitions yet.
     """
     wanted = None if of_days is None else sorted(map(str, of_days))
-    nodes = dagster.ask(documents.MATERIALIZED, {"key": {"path": table.split("/")}, "days": wanted})["assetNodes"]
+    nodes = dagster.ask(
+        documents.MATERIALIZED, {"key": {"path": table.split("/")}, "days": wanted}
+    )["assetNodes"]
     days = [date.fromisoformat(key) for node in nodes for key in node["partitionKeys"]]
     if not days:
         return None
-    events = [event for node in nodes for event in node["latestMaterializationByPartition"] if event]
+    events = [
+        event for node in nodes for event in node["latestMaterializationByPartition"] if event
+    ]
     versions = {date.fromisoformat(event["partition"]): _version(event["tags"]) for event in events}
     at = {date.fromisoformat(event["partition"]): int(event["timestamp"]) for event in events}
     return Materialized(min(days), max(days), versions, _failed(nodes), at=at)
@@ -63,13 +89,24 @@ def read_stale(dagster: Dagster, table: str, days: Sequence[date]) -> set[date]:
         asked = days[start : start + STALE_AT_ONCE]
         variables = {"key": {"path": table.split("/")}, "days": [str(day) for day in asked]}
         for node in dagster.ask(documents.STALE, variables)["assetNodes"]:
-            stale |= {day for day, status in zip(asked, node["staleStatusByPartition"], strict=True) if status == "STALE"}
+            stale |= {
+                day
+                for day, status in zip(asked, node["staleStatusByPartition"], strict=True)
+                if status == "STALE"
+            }
     return stale
 
 
 def _failed(nodes: Iterable[Mapping[str, Any]]) -> set[date]:
-    ranges = [each for node in nodes for each in node["assetPartitionStatuses"].get("ranges", ()) if each["status"] == "FAILED"]
-    return {day for each in ranges for day in between(as_day(each["startKey"]), as_day(each["endKey"]))}
+    ranges = [
+        each
+        for node in nodes
+        for each in node["assetPartitionStatuses"].get("ranges", ())
+        if each["status"] == "FAILED"
+    ]
+    return {
+        day for each in ranges for day in between(as_day(each["startKey"]), as_day(each["endKey"]))
+    }
 
 
 def _version(tags: Iterable[Mapping[str, str]]) -> str:
@@ -78,26 +115,36 @@ def _version(tags: Iterable[Mapping[str, str]]) -> str:
 
 def running_runs(dagster: Dagster) -> frozenset[str]:
     """The ids of the runs that may be building partitions now."""
-    return frozenset(run["runId"] for run in payload(dagster.ask(documents.RUNNING)["runsOrError"])["results"])
+    return frozenset(
+        run["runId"] for run in payload(dagster.ask(documents.RUNNING)["runsOrError"])["results"]
+    )
 
 
 def report(dagster: Dagster, builds: Iterable[Build]) -> int:
-    """Report these builds to Dagster as materializations, with data version and figures; how many it took."""
+    """Report these builds to Dagster as materializations, with data version and figures; how many
+    it took.
+    """
     count = 0
     for count, build in enumerate(builds, start=1):
         if not dagster.url:
-            raise ServiceUnavailable("No servers run on this home. Nothing was reported. Start them: `backfill up`.")
+            raise ServiceUnavailable(
+                "No servers run on this home. Nothing was reported. Start them: `backfill up`."
+            )
         try:
-            answer = dagster.client.post(f"/report_asset_materialization/{build.table}", json=event_of(build))
+            answer = dagster.client.post(
+                f"/report_asset_materialization/{build.table}", json=event_of(build)
+            )
         except httpx.HTTPError as error:
             raise ServiceUnavailable(
-                f"The Dagster webserver at {dagster.url} was lost ({type(error).__name__}) after "
-                f"{count - 1} day(s) were reported. Nothing else was changed. Start it with `backfill up`, then try again."
+                f"The Dagster webserver at {dagster.url} was lost ({type(error).__name__}) after"
+                f" {count - 1} day(s) were reported. Nothing else was changed. Start it with"
+                " `backfill up`, then try again."
             ) from None
         if answer.is_error:
             raise UsageError(
-                f"Dagster does not take {build.table} {build.day} (HTTP {answer.status_code}: {answer.text[:300]}). "
-                f"{count - 1} day(s) were reported. Is it read-only, or of another version? See `backfill doctor`."
+                f"Dagster does not take {build.table} {build.day} (HTTP {answer.status_code}:"
+                f" {answer.text[:300]}). {count - 1} day(s) were reported. Is it read-only, or of"
+                " another version? See `backfill doctor`."
             )
     return count
 
@@ -108,7 +155,10 @@ def _by_whom(build: Build) -> str:
         return f"Published with plan {build.plan}, which had built it in its shadow."
     if act == "rollback":
         return f"Put back as it was, by the rollback of plan {of.partition('-')[0]}."
-    return "Reported from the ledger by `backfill reconcile --repair`, or by a plan that had no run for it."
+    return (
+        "Reported from the ledger by `backfill reconcile --repair`, or by a plan that had no run"
+        " for it."
+    )
 
 
 def event_of(build: Build) -> dict[str, Any]:
@@ -129,3 +179,90 @@ def event_of(build: Build) -> dict[str, Any]:
             **known,
         },
     }
+
+
+def wipe_shadows(dagster: Dagster, root: str, tables: Iterable[str]) -> None:
+    """Wipe Dagster's record of the shadow assets of these tables if the lake at `root` has no
+    shadow.
+
+    It would go on showing days of plans that have ended. Dagster wipes an asset whole, and not
+    single partitions of it: what a plan has left stays while another one has a shadow. Raises as
+    `Dagster.ask`.
+    """
+    if not ledgers_of_shadows(root):
+        assets = [{"assetKey": {"path": [SHADOW, *name.split("/")]}} for name in tables]
+        payload(dagster.ask(documents.WIPE, {"assets": assets})["wipeAssets"])
+
+
+NOT_REPORTED = (
+    "Dagster may show days as failed or stale that are up to date, for they could not be reported"
+    " to it: {} `backfill reconcile --repair` does it later."
+)
+
+
+def report_shown_wrong(
+    up_to_date: Collection[Partition], graph: Graph, lake: Lake, dagster: Dagster
+) -> int:
+    """Report to Dagster, by their accepted builds, those of `up_to_date` that it shows as failed or
+    stale; how many.
+    """
+    needed = {other for partition in up_to_date for other in graph.needs(partition)}
+    days = {
+        name: of_table
+        for name, of_table in graph.by_table({*up_to_date, *needed}).items()
+        if of_table
+    }
+    known = {name: read_materialized(dagster, name, of_table) for name, of_table in days.items()}
+    known = with_stale(dagster, known, graph, up_to_date)
+    wrong = [
+        (name, day) for name, day in graph.in_order(up_to_date) if _is_shown_wrong(known[name], day)
+    ]
+    builds = lake.latest(_by_table(wrong), SCHEMA.names) if wrong else Latest()
+    right = builds.accepted.keys() - builds.refused()
+    # Inputs first: what is reported later than its inputs is not stale.
+    return report(
+        dagster, [builds.accepted[partition] for partition in wrong if partition in right]
+    )
+
+
+def _is_shown_wrong(known: Materialized | None, day: date) -> bool:
+    return known is not None and (day in known.failed or day in known.stale)
+
+
+def with_stale(
+    dagster: Dagster,
+    known: Mapping[str, Materialized | None],
+    graph: Graph,
+    of: Iterable[Partition] | None = None,
+) -> dict[str, Materialized | None]:
+    """The same records with the partitions that Dagster shows as stale, of all or of some."""
+    at = {
+        (name, day): time for name, each in known.items() if each for day, time in each.at.items()
+    }
+    perhaps = _by_table(perhaps_stale(graph, at, at if of is None else of))
+    stale = {name: read_stale(dagster, name, days) for name, days in perhaps.items()}
+    return {
+        name: replace(each, stale=stale.get(name, ())) if each else None
+        for name, each in known.items()
+    }
+
+
+def perhaps_stale(
+    graph: Graph, at: Mapping[Partition, int], partitions: Iterable[Partition]
+) -> list[Partition]:
+    """Those that need one which was materialized after them: no others can be stale for an input.
+    Not all of them are.
+    """
+    return [
+        partition
+        for partition in partitions
+        if partition in at
+        and any(at.get(needed, 0) > at[partition] for needed in graph.needs(partition))
+    ]
+
+
+def _by_table(partitions: Iterable[Partition]) -> dict[str, list[date]]:
+    days: dict[str, list[date]] = {}
+    for table, day in sorted(partitions):
+        days.setdefault(table, []).append(day)
+    return days

@@ -1,7 +1,8 @@
 """Days that somebody else wrote to, put back as they were accepted. No Spark.
 
-The files of an accepted build lie in its table's folder until a vacuum removes them, whatever was committed since: they are
-added again, in one commit a table. A day can be put back so whose source is gone, from which it could not be built again.
+The files of an accepted build lie in its table's folder until a vacuum removes them, whatever was
+committed since: they are added again, in one commit a table. A day can be put back so whose source
+is gone, from which it could not be built again.
 """
 
 import secrets
@@ -11,16 +12,18 @@ from datetime import date
 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.record import SCHEMA, Build
-from backfill_assets.lake.restore import Record, RestoreCommit
-from backfill_assets.lake.rewritten import rewritten_at
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.integrity import rewritten_at
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.moves import Record, RestoreCommit
 from backfill_assets.tables.declaration import Table
 
 
 @dataclass(frozen=True)
 class PutBack:
-    """The builds of one table that were put back, what had happened to each day, and why others were left as they are."""
+    """The builds of one table that were put back, what had happened to each day, and why others
+    were left as they are.
+    """
 
     builds: Sequence[Build] = ()
     happened: Mapping[date, str] = field(default_factory=dict)
@@ -28,10 +31,14 @@ class PutBack:
 
 
 def put_back(table: Table, lake: Lake, who: str) -> PutBack:
-    """Put back every day of `table` that does not hold the rows that were accepted, where the log shows that."""
+    """Put back every day of `table` that does not hold the rows that were accepted, where the log
+    shows that.
+    """
     name, folder = table.name, lake.path(table.name)
     record = Record(f"reconcile-{secrets.token_hex(4)}", who, "put back as it was accepted")
-    happened, left, versions = dict[date, str](), dict[date, str](), dict[date, int]()
+    happened = dict[date, str]()
+    left = dict[date, str]()
+    versions = dict[date, int]()
 
     def decide() -> list[Build]:
         accepted = lake.latest({name: None}, SCHEMA.names).accepted
@@ -39,7 +46,11 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
         builds = [accepted[name, day] for day in why]
         gone = rewritten_at(folder, [(build, build.delta_version) for build in builds])
         for build in builds:
-            gone |= lake.lost_files(name, table.partition_by, [build.day], build.delta_version) if build.day not in gone else {}
+            gone |= (
+                lake.lost_files(name, table.partition_by, [build.day], build.delta_version)
+                if build.day not in gone
+                else {}
+            )
         for known, days in ((happened, why), (left, gone)):
             known.clear()
             known.update(days)
@@ -50,7 +61,9 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
 
     lake.recover([name])
     try:
-        builds = commit_and_record(lake.root, name, decide, RestoreCommit(folder, table.partition_by, versions))
+        builds = commit_and_record(
+            lake.root, name, decide, RestoreCommit(folder, table.partition_by, versions)
+        )
     except UsageError as error:
         return PutBack(left=dict.fromkeys(happened, str(error)))
     return PutBack(builds, happened, left)

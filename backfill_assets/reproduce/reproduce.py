@@ -1,41 +1,106 @@
-"""Building a day again from what was recorded, and comparing: its fingerprint, and where that differs, its rows.
+"""A lake as a build read it: each partition at a version of its own, the one that still holds what
+was read.
 
-Nothing is written, neither to the lake nor beside it: the rows are in the engine and, where they differ, in this process. So
-nothing is left behind, whatever ends it.
+The rows of a day that were computed again, as a side of a comparison; they are in no table.
+
+Building a day again from what was recorded, and comparing: its fingerprint, and where that differs,
+its rows.
+
+Nothing is written, neither to the lake nor beside it: the rows are in the engine and, where they
+differ, in this process. So nothing is left behind, whatever ends it.
 """
 
-from dataclasses import dataclass, replace
-from functools import partial
+from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.diff.compared import key_of
+from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff import Diff
-from backfill_assets.diff.diff_tables import TablePair, diff_tables
-from backfill_assets.diff.side import Side
+from backfill_assets.diff.sides import key_of
+from backfill_assets.diff.tables import Side, TablePair, diff_tables
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.reading import schema_of
-from backfill_assets.lake.session import without_code_generation
-from backfill_assets.lake.slice import Slice
-from backfill_assets.lake.spark_conf import refuse_changes
-from backfill_assets.quality.day import DayProfile
+from backfill_assets.lake.columns import delta_schema
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.slices import Slice
+from backfill_assets.lake.spark.conf import refuse_changes
+from backfill_assets.lake.spark.reading import schema_of
+from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.quality.profile import profiles, schema_mismatches
-from backfill_assets.reproduce.as_recorded import AsRecorded
-from backfill_assets.reproduce.rebuilt_side import RebuiltSide
-from backfill_assets.reproduce.recorded_build import RecordedBuild
-from backfill_assets.reproduce.recorded_inputs import inputs_read
-from backfill_assets.reproduce.refusals import Basis, basis_of, refused
+from backfill_assets.quality.rule import DayProfile
+from backfill_assets.reproduce.inputs import Basis, RecordedBuild, basis_of, inputs_read, refused
 from backfill_assets.reproduce.reproduction import Reproduction, Result
-from backfill_assets.step.changed_in_place import changed_in_place
-from backfill_assets.step.compute import new_rows
+from backfill_assets.step.compute import SMALL, changed_in_place, new_rows, read_inputs
 from backfill_assets.step.inputs import Inputs
-from backfill_assets.step.read import read_inputs
-from backfill_assets.step.rows import SMALL
 from backfill_assets.workspace import Workspace
 
+if TYPE_CHECKING:
+    from backfill_assets.lake.spark.reading import Rows
+
+
+@dataclass(frozen=True)
+class AsRecorded(Lake):
+    """The lake at `root`, of which a slice is read at the `versions` of its days, whatever its own
+    is.
+    """
+
+    versions: Mapping[Partition, int]
+
+    def reader(self, rows: Slice, columns: str) -> Rows:
+        from backfill_assets.lake.spark.reading import RowsOfSeveral
+
+        by_version: dict[int, list[date]] = {}
+        for day in rows.days:
+            by_version.setdefault(self.versions[rows.table, day], []).append(day)
+        slices = [
+            replace(rows, days=tuple(days), version=version) for version, days in by_version.items()
+        ]
+        readers = [
+            super(AsRecorded, self).reader(each, columns)
+            for each in slices or [replace(rows, version=-1)]
+        ]
+        return RowsOfSeveral(readers)
+
+
+@dataclass(frozen=True)
+class RebuiltSide(Side):
+    """The `held` rows of one day, without the day column; `schema`: their columns as JSON, the
+    day's too.
+    """
+
+    held: pa.Table = field(default_factory=lambda: pa.table({}), compare=False)
+    schema: str = ""
+
+    @property
+    def exists(self) -> bool:
+        return True
+
+    @property
+    def types(self) -> dict[str, Any]:
+        fields = json.loads(delta_schema(self.schema).to_json())["fields"]
+        return {field["name"]: field["type"] for field in fields if field["name"] != self.column}
+
+    def files(self, days: Collection[date]) -> dict[date, str]:
+        return {}
+
+    def rows(self, days: Collection[date]) -> dict[date, int | None]:
+        return dict.fromkeys(days, self.held.num_rows)
+
+    def day(self, day: date) -> pa.Table:
+        return self.held
+
+
 CHANGED_IN_PLACE = (
-    "its files cannot be read, or hold other rows than were built, under the same names and of the same sizes: `backfill "
-    "audit` tells that of any day, and a build with --force writes the day again"
+    "its files cannot be read, or hold other rows than were built, under the same names and of the"
+    " same sizes: `backfill audit` tells that of any day, and a build with --force writes the day"
+    " again"
 )
 
 
@@ -47,7 +112,9 @@ def reproduce(recorded: RecordedBuild, workspace: Workspace, spark: SparkSession
     try:
         reproduction = _Rebuild(recorded, basis, workspace, spark).compared()
     except Exception:
-        if isinstance(now := basis_of(recorded, workspace), Reproduction):  # a vacuum or a delivery came in between
+        if isinstance(
+            now := basis_of(recorded, workspace), Reproduction
+        ):  # a vacuum or a delivery came in between
             return now
         raise
     now = basis_of(recorded, workspace) if reproduction.result == Result.DIFFERS else basis
@@ -66,13 +133,16 @@ class _Rebuild:
         return AsRecorded(self.workspace.lake.root, self.basis.versions)
 
     def compared(self) -> Reproduction:
-        table, spark = self.recorded.table, self.spark
+        table = self.recorded.table
+        spark = self.spark
         new, size = self._computed()
         if faults := schema_mismatches(new.schema, schema_of(spark, table.columns)):
             return refused(self.recorded, Result.DIFFERS, faults)
         # As in a step.
         with without_code_generation(spark, unless=size > SMALL or table.source() is not None):
-            rows = new.persist()  # of code that is not the same twice, rows and fingerprint would differ
+            rows = (
+                new.persist()
+            )  # of code that is not the same twice, rows and fingerprint would differ
             try:
                 return self._of(rows)
             finally:
@@ -86,7 +156,9 @@ class _Rebuild:
             table=table,
             workspace=replace(self.workspace, lake=self._lake),
             spark=self.spark,
-            versions=dict.fromkeys((other.name for other, _ in table.windows()), -1),  # each day has its own
+            versions=dict.fromkeys(
+                (other.name for other, _ in table.windows()), -1
+            ),  # each day has its own
             inputs={recorded.day: Inputs(recorded.build.inputs, self.basis.delivery)},
         )
         with refuse_changes(self.spark.conf, table.name):
@@ -96,7 +168,10 @@ class _Rebuild:
         recorded, day, column = self.recorded, self.recorded.day, self.recorded.table.partition_by
         measured = profiles(rows, day=column, about=None, measures={}, samples={})
         profile = measured.pop(day, DayProfile(day))
-        reasons = [f"{each.rows:,} computed row(s) have no day: {column} is null" for each in measured.values()]
+        reasons = [
+            f"{each.rows:,} computed row(s) have no day: {column} is null"
+            for each in measured.values()
+        ]
         is_same = profile.fingerprint == recorded.build.fingerprint and not reasons
         reproduction = replace(
             refused(recorded, Result.SAME if is_same else Result.DIFFERS, reasons),
@@ -105,23 +180,32 @@ class _Rebuild:
         )
         if not is_same and (changed := self._inputs_changed()):
             return refused(recorded, Result.INPUT_GONE, changed)
-        if changed_in_place(recorded.table, {day: recorded.build}, recorded.version, self.workspace, self.spark):
+        if changed_in_place(
+            recorded.table, {day: recorded.build}, recorded.version, self.workspace, self.spark
+        ):
             return refused(recorded, Result.REWRITTEN, [CHANGED_IN_PLACE])
         if is_same:
             return reproduction
         try:
             return replace(reproduction, diff=self._diff(rows))
         except TableUnreadable as error:
-            return replace(reproduction, reasons=(*reasons, f"the rows cannot be compared: {error}"))
+            return replace(
+                reproduction, reasons=(*reasons, f"the rows cannot be compared: {error}")
+            )
 
     def _inputs_changed(self) -> list[str]:
-        """The partitions read that are not as they were recorded, although their files have the same names and sizes."""
-        recorded, changed = self.recorded, list[str]()
+        """The partitions read that are not as they were recorded, although their files have the
+        same names and sizes.
+        """
+        recorded = self.recorded
+        changed = list[str]()
         about = recorded.day.isoformat()
         for other, fingerprints in inputs_read(recorded.table, recorded.build):
             slice_of = Slice(other.name, other.partition_by, tuple(fingerprints), -1)
             rows = self._lake.reader(slice_of, other.columns).rows(self.spark)
-            measured = profiles(rows, day=other.partition_by, about=other.fingerprint_by, measures={}, samples={})
+            measured = profiles(
+                rows, day=other.partition_by, about=other.fingerprint_by, measures={}, samples={}
+            )
             for day, fingerprint in fingerprints.items():
                 held = measured.get(day, DayProfile(day))
                 if fingerprint not in (held.fingerprint, held.day_fingerprints.get(about)):
@@ -131,9 +215,19 @@ class _Rebuild:
 
     def _diff(self, rows: DataFrame) -> Diff:
         """The rows as they were built, and as they were computed now."""
-        table, build, day = self.recorded.table, self.recorded.build, self.recorded.day
+        table = self.recorded.table
+        build = self.recorded.build
+        day = self.recorded.day
         before = Side(self.workspace.lake.path(table.name), table.partition_by, build.delta_version)
         held = rows.where(f"`{table.partition_by}` IS NOT NULL").drop(table.partition_by)
-        after = RebuiltSide("", table.partition_by, -1, held=held.toArrow(), schema=rows.schema.json())
-        pair = TablePair({day: (before, after)}, key_of(table), f"version {before.version}", "rebuilt")
-        return diff_tables({table.name: pair}, f"{table.name} {day} as it was built", "rebuilt from the same inputs")
+        after = RebuiltSide(
+            "", table.partition_by, -1, held=held.toArrow(), schema=rows.schema.json()
+        )
+        pair = TablePair(
+            {day: (before, after)}, key_of(table), f"version {before.version}", "rebuilt"
+        )
+        return diff_tables(
+            {table.name: pair},
+            f"{table.name} {day} as it was built",
+            "rebuilt from the same inputs",
+        )

@@ -1,16 +1,22 @@
-"""What came of building a day again: a value, with its form as JSON."""
+"""What came of building a day again: a value, with its form as JSON.
+
+A reproduction in words, for the terminal and for Dagster's UI.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from backfill_assets.diff import text
 from backfill_assets.diff.diff import Diff, read_diff
 
 
 class Result(StrEnum):
-    """`same` and `differs` say what the day's rows came to; of the others none were computed, or not from the same inputs."""
+    """`same` and `differs` say what the day's rows came to; of the others none were computed, or
+    not from the same inputs.
+    """
 
     SAME = "same"
     DIFFERS = "differs"
@@ -22,11 +28,12 @@ class Result(StrEnum):
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A day of a table, as the build was recorded whose rows live, or a release, has of it; and what came of it.
+    """A day of a table, as the build was recorded whose rows live, or a release, has of it; and
+    what came of it.
 
-    `reasons`: why nothing was computed, or what differs beside the rows in `diff`; the latter is None where the rows are the
-    same, or could not be compared. `build` has the facts of the build, `rebuilt` those of its reproduction; "" and 0 if there
-    is none.
+    `reasons`: why nothing was computed, or what differs beside the rows in `diff`; the latter is
+    None where the rows are the same, or could not be compared. `build` has the facts of the build,
+    `rebuilt` those of its reproduction; "" and 0 if there is none.
     """
 
     table: str
@@ -47,5 +54,69 @@ class Reproduction:
 def read_reproduction(contents: Mapping[str, Any]) -> Reproduction:
     """The reproduction that `contents` came from."""
     diff = read_diff(json.dumps(contents["diff"])) if contents["diff"] else None
-    plain = {"result": Result(contents["result"]), "reasons": tuple(contents["reasons"]), "diff": diff}
+    plain = {
+        "result": Result(contents["result"]),
+        "reasons": tuple(contents["reasons"]),
+        "diff": diff,
+    }
     return Reproduction(**{**contents, **plain})
+
+
+SENTENCES = {
+    Result.SAME: "comes out the same",
+    Result.DIFFERS: "differs, from the same code and inputs",
+    Result.OTHER_CODE: "was not rebuilt: the code is another one",
+    Result.INPUT_GONE: "cannot be rebuilt: what it was made from is not there any more",
+    Result.MIXED: "cannot be rebuilt: its rows are those of several builds",
+    Result.REWRITTEN: "cannot be rebuilt: it does not hold what was built",
+}
+NEXT = {
+    Result.DIFFERS: (
+        "Something else decides on its rows: chance, an order that is not fixed, a clock, a"
+        " library, a reading of what is no input. Write it in the code of the table, or declare it"
+        " as an input."
+    ),
+    Result.INPUT_GONE: (
+        "Put what is named back as it was, from a copy, and ask again. `backfill maintain` deletes"
+        " nothing that a release has; other vacuums do."
+    ),
+    Result.MIXED: (
+        "All of it is made anew, by today's code, with `backfill run --partitions {day} --target"
+        " {table} --force`."
+    ),
+    Result.REWRITTEN: "`backfill reconcile` says what happened, and how to put it back.",
+}
+
+
+def heading(reproduction: Reproduction) -> str:
+    """What came of it, in a sentence."""
+    of = f" of release {reproduction.release}" if reproduction.release else ""
+    return f"{reproduction.table} {reproduction.day}{of} {SENTENCES[reproduction.result]}."
+
+
+def lines(reproduction: Reproduction) -> Iterator[str]:
+    """The build, what was computed now, and what differs or is lacking; last what to do."""
+    build = reproduction.build
+    git = f", git {build['git_commit']}" if build["git_commit"] else ""
+    built = f"built {build['at'][:19]} by run {build['run']}, code {build['code_version']}{git}"
+    yield f"{built}: {_rows(build['rows'], build['fingerprint'])}"
+    read = [
+        f"{name} at version {version}"
+        for name, version in build["input_versions"].items()
+        if version >= 0
+    ]
+    if read:
+        yield f"from {', '.join(read)}"
+    if build["spark_conf"]:
+        yield f"with {', '.join(f'{name}={value}' for name, value in build['spark_conf'].items())}"
+    if reproduction.rebuilt_fingerprint:
+        yield f"rebuilt now: {_rows(reproduction.rebuilt_rows, reproduction.rebuilt_fingerprint)}"
+    yield from reproduction.reasons
+    if reproduction.diff:
+        yield from text.lines(reproduction.diff)
+    if reproduction.result in NEXT:
+        yield NEXT[reproduction.result].format(day=reproduction.day, table=reproduction.table)
+
+
+def _rows(rows: int, fingerprint: str) -> str:
+    return f"{rows:,} row(s), fingerprint {fingerprint}"

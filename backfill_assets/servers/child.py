@@ -1,4 +1,10 @@
-"""One child process: started in its own session, its output in a log, stopped by process id together with its children."""
+"""A process of this machine by its id and when it started, since ids are given again.
+
+One child process: started in its own session, its output in a log, stopped by process id together
+with its children.
+"""
+
+from __future__ import annotations
 
 import ctypes
 import os
@@ -10,15 +16,47 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
-from backfill_assets.servers.process import ProcessId
+# On Linux, where starts are counted from the boot in hundredths of a second, they are equal but for
+# rounding. Elsewhere they are compared by the clock, which may be corrected a little meanwhile.
+SAME_START_S = 0.05 if psutil.LINUX else 2.0
+
+
+class ProcessId(NamedTuple):
+    """`start` is in seconds since the machine's boot on Linux, whatever its clock is set to, and
+    since 1970 elsewhere.
+    """
+
+    pid: int
+    start: float
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        """The process that has this id now; psutil.NoSuchProcess if none has."""
+        return cls(pid, round(_start(psutil.Process(pid)), 2))
+
+    def find(self) -> psutil.Process | None:
+        """The process; None if it has ended."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(_start(process) - self.start) < SAME_START_S
+            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.NoSuchProcess:
+            return None
+
+
+def _start(process: psutil.Process) -> float:
+    return process.create_time() - (psutil.boot_time() if psutil.LINUX else 0)
+
 
 # A webserver or daemon stops its own children first; processes still alive after this are killed.
 TIMEOUT_S = 20.0
 # Loaded before a fork: a child may not load libraries.
-LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None) if sys.platform == "linux" else None, 1  # of prctl(2)
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -37,7 +75,8 @@ class Child:
     def start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            # In its own session, so that Ctrl-C in the terminal reaches only this process, which stops the children in order.
+            # In its own session, so that Ctrl-C in the terminal reaches only this process, which
+            # stops the children in order.
             self.process = subprocess.Popen(
                 self.command,
                 env=dict(self.environment),
@@ -77,8 +116,8 @@ class Child:
 def _as_a_child() -> None:
     """Let signals end the process, and, on Linux, the end of its parent, in whatever way that ends.
 
-    A shell ignores SIGINT in its background jobs, and children inherit that; Dagster then handles SIGTERM in the way it finds
-    SIGINT handled.
+    A shell ignores SIGINT in its background jobs, and children inherit that; Dagster then handles
+    SIGTERM in the way it finds SIGINT handled.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_DFL)
@@ -112,7 +151,9 @@ def stop(children: Iterable[Child], patience: float = TIMEOUT_S) -> None:
 
 @contextmanager
 def ignoring_signals() -> Iterator[None]:
-    """Ignore SIGINT, SIGTERM and SIGHUP: a second Ctrl-C while children are stopped would leave some of them running."""
+    """Ignore SIGINT, SIGTERM and SIGHUP: a second Ctrl-C while children are stopped would leave
+    some of them running.
+    """
     before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
     try:
         yield

@@ -1,4 +1,6 @@
-"""The home of the servers: Dagster's folder, their environment, the lock of the home and the record of what runs on it."""
+"""The home of the servers: Dagster's folder, their environment, the lock of the home and the record
+of what runs on it.
+"""
 
 import json
 import os
@@ -16,17 +18,17 @@ from httpx import BaseTransport
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.lake.documents import write_whole
-from backfill_assets.pyproject import project_at
-from backfill_assets.servers.child import process_tree, wait_or_kill
-from backfill_assets.servers.process import ProcessId
-from backfill_assets.settings import PRIVATE, Settings
+from backfill_assets.lake.storage import write_whole
+from backfill_assets.servers.child import ProcessId, process_tree, wait_or_kill
+from backfill_assets.settings import PRIVATE, Settings, project_at
 
-# The socket of the run starter (orchestration/run_starter.py). No setting; `backfill up` sets it for the servers it starts.
+# The socket of the run starter (orchestration/local/run_starter.py). No setting; `backfill up` sets
+# it for the servers it starts.
 RUN_STARTER_VARIABLE = "_BACKFILL_RUN_STARTER"
 DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
-# A step logs an event for each day and rule; written one by one, sixty days took longer to report than to compute.
+# A step logs an event for each day and rule; written one by one, sixty days took longer to report
+# than to compute.
 EVENT_BATCH_SIZE = "1000"
 
 
@@ -35,11 +37,18 @@ def dagster_home(settings: Settings) -> Path:
 
 
 def prepare(settings: Settings) -> Path:
-    """Create Dagster's folder with this package's dagster.yaml, unless that was edited or is in a folder of the user's own."""
+    """Create Dagster's folder with this package's dagster.yaml, unless that was edited or is in a
+    folder of the user's own.
+    """
     home = dagster_home(settings)
     home.mkdir(PRIVATE, parents=True, exist_ok=True)
-    target, written = home / "dagster.yaml", home / ".dagster_yaml_written"
-    ours = target.read_bytes() == written.read_bytes() if written.exists() else home == settings.dagster_home
+    target = home / "dagster.yaml"
+    written = home / ".dagster_yaml_written"
+    ours = (
+        target.read_bytes() == written.read_bytes()
+        if written.exists()
+        else home == settings.dagster_home
+    )
     if not target.exists() or ours:
         shutil.copyfile(DAGSTER_YAML, target)
         shutil.copyfile(DAGSTER_YAML, written)
@@ -50,27 +59,43 @@ def prepare(settings: Settings) -> Path:
 
 
 def _make_databases(settings: Settings, home: Path) -> None:
-    """Create Dagster's databases in one process: created by three at once, they have ended up at two versions and unusable."""
+    """Create Dagster's databases in one process: created by three at once, they have ended up at
+    two versions and unusable.
+    """
     made = home / ".databases_made"
     if made.exists():
         return
     command = [sys.executable, "-m", "dagster", "instance", "info"]
-    result = subprocess.run(command, env=environment(settings), capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, env=environment(settings), capture_output=True, text=True, check=False
+    )
     if result.returncode:
         raise ServiceUnavailable(
-            f"Dagster cannot use its folder {home}. Nothing was started. Repair it, or set DAGSTER_HOME to another. "
-            f"Dagster's message:\n{result.stderr[-800:]}"
+            f"Dagster cannot use its folder {home}. Nothing was started. Repair it, or set"
+            f" DAGSTER_HOME to another. Dagster's message:\n{result.stderr[-800:]}"
         )
     made.touch()
 
 
 def environment(settings: Settings) -> dict[str, str]:
     """This process's environment with every setting in it, so that no child reads another .env."""
-    values = {f"BACKFILL_{name.upper()}": _text(value) for name, value in settings if value is not None and value != ()}
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
+    values = {
+        f"BACKFILL_{name.upper()}": _text(value)
+        for name, value in settings
+        if value is not None and value != ()
+    }
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")
+    }
     batch = os.environ.get("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
-    path = os.pathsep.join(filter(None, [str(project_at(Path.cwd())[0]), os.environ.get("PYTHONPATH")]))
-    dagster = {"DAGSTER_HOME": str(dagster_home(settings)), "DAGSTER_EVENT_BATCH_SIZE": batch, "PYTHONPATH": path}
+    path = os.pathsep.join(
+        filter(None, [str(project_at(Path.cwd())[0]), os.environ.get("PYTHONPATH")])
+    )
+    dagster = {
+        "DAGSTER_HOME": str(dagster_home(settings)),
+        "DAGSTER_EVENT_BATCH_SIZE": batch,
+        "PYTHONPATH": path,
+    }
     return inherited | values | dagster
 
 
@@ -81,14 +106,17 @@ def _text(value: object) -> str:
 
 
 def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Dagster:
-    """The webserver that the settings name, or the one that runs on this home; else one at no address, which is unavailable."""
+    """The webserver that the settings name, or the one that runs on this home; else one at no
+    address, which is unavailable.
+    """
     record = servers_record(settings.home)
     return Dagster(settings.dagster_url or (record.url if record else ""), transport)
 
 
 @dataclass(frozen=True)
 class ServersRecord:
-    """The record of running servers in `servers.json` of the home: those of `backfill up`, whose process is `up`, by name.
+    """The record of running servers in `servers.json` of the home: those of `backfill up`, whose
+    process is `up`, by name.
 
     It never holds the engine's token.
     """
@@ -110,7 +138,9 @@ def servers_record(home: Path) -> ServersRecord | None:
 
 @contextmanager
 def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iterator[None]:
-    """Lock this home: two daemons on it would launch everything twice. Servers that a killed holder left running are ended."""
+    """Lock this home: two daemons on it would launch everything twice. Servers that a killed holder
+    left running are ended.
+    """
     home = settings.home
     home.mkdir(PRIVATE, parents=True, exist_ok=True)
     lock = FileLock(home / "servers.lock")
@@ -120,8 +150,8 @@ def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iter
         record = servers_record(home)
         where = f" at {record.url} (process {record.up.pid})" if record else ""
         raise UsageError(
-            f"Servers already run on {home}{where}. Nothing was started. Use those, or stop them first: "
-            "`backfill down`; or set BACKFILL_HOME to another folder."
+            f"Servers already run on {home}{where}. Nothing was started. Use those, or stop them"
+            " first: `backfill down`; or set BACKFILL_HOME to another folder."
         ) from None
     try:
         _end_leftovers(home, log)
@@ -132,16 +162,24 @@ def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iter
 
 
 def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
-    """End the servers that still run although the `backfill up` that started them does not; a message names them."""
+    """End the servers that still run although the `backfill up` that started them does not; a
+    message names them.
+    """
     record = _read_record(home)
-    leftovers = {name: process for name, known in (record.children if record else {}).items() if (process := known.find())}
+    leftovers = {
+        name: process
+        for name, known in (record.children if record else {}).items()
+        if (process := known.find())
+    }
     if not leftovers:
         return
     names = ", ".join(f"{name} (process {process.pid})" for name, process in leftovers.items())
     log(f"An earlier `backfill up` on {home} was killed. Ending what it left running: {names} ...")
     ending: list[psutil.Process] = []
     for process in leftovers.values():
-        with suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile, as children of a killed process do
+        with suppress(
+            psutil.NoSuchProcess
+        ):  # it ended by itself meanwhile, as children of a killed process do
             ending += process_tree(process.pid)
     for process in ending:
         with suppress(psutil.NoSuchProcess):
@@ -158,5 +196,10 @@ def _read_record(home: Path) -> ServersRecord | None:
         fields = json.loads(_record_file(home).read_text())
         children = {name: ProcessId(*child) for name, child in fields["children"].items()}
         return ServersRecord(**fields | {"up": ProcessId(*fields["up"]), "children": children})
-    except (OSError, ValueError, TypeError, KeyError):  # none, or of an older version of this package
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ):  # none, or of an older version of this package
         return None

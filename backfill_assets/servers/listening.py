@@ -1,4 +1,6 @@
-"""What the servers listen on, as the system tells it of their processes: nothing is left out, and nothing is assumed."""
+"""What the servers listen on, as the system tells it of their processes: nothing is left out, and
+nothing is assumed.
+"""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -19,7 +21,8 @@ MAY_CONNECT = 0o022
 class Listener:
     """A server that listens at an IP address and port, or at a Unix socket: its path, and port 0.
 
-    `open_to_others` if other machines can connect, or, to a Unix socket, other users of this machine.
+    `open_to_others` if other machines can connect, or, to a Unix socket, other users of this
+    machine.
     """
 
     server: str
@@ -37,7 +40,9 @@ def listeners(servers: Mapping[str, int]) -> list[Listener]:
 
 
 def is_private(path: Path) -> bool:
-    """Whether only its owner (and root) may read, enter or change the file or folder. OSError if there is none."""
+    """Whether only its owner (and root) may read, enter or change the file or folder. OSError if
+    there is none.
+    """
     return not path.stat().st_mode & 0o077
 
 
@@ -48,9 +53,13 @@ def _of_server(name: str, pid: int) -> Iterator[Listener]:
                 if connection.status == psutil.CONN_LISTEN:
                     # Java listens on an address of IPv4 as `::ffff:127.0.0.1`.
                     address = connection.laddr.ip.removeprefix("::ffff:")
-                    yield Listener(name, address, connection.laddr.port, not ip_address(address).is_loopback)
+                    yield Listener(
+                        name, address, connection.laddr.port, not ip_address(address).is_loopback
+                    )
             for connection in process.net_connections("unix"):
                 path = Path(str(connection.laddr))
                 if connection.laddr and connection.type == socket.SOCK_STREAM and path.is_socket():
                     private = any(is_private(folder) for folder in path.parents)
-                    yield Listener(name, str(path), 0, bool(path.stat().st_mode & MAY_CONNECT) and not private)
+                    yield Listener(
+                        name, str(path), 0, bool(path.stat().st_mode & MAY_CONNECT) and not private
+                    )

@@ -1,11 +1,18 @@
-"""The servers of one lake: started, watched and stopped together.
+"""The commands and environments of the servers of one lake, as child processes that are not
+started.
 
-The webserver and the daemon read the project's code from one code server, so that code reloaded in the UI is also what the
-daemon launches. An engine that dies is restarted on the same port with the same token; runs that lost it retry their step. A
-code server that dies is restarted, and so is a run starter: its runs are interrupted and fail, as after any crash. If the
-webserver or daemon dies, all servers are stopped, since requests made meanwhile would be lost without notice.
+The limits of Dagster's concurrency pools: how many steps of a kind may run at once, over all runs.
+
+The servers of one lake: started, watched and stopped together.
+
+The webserver and the daemon read the project's code from one code server, so that code reloaded in
+the UI is also what the daemon launches. An engine that dies is restarted on the same port with the
+same token; runs that lost it retry their step. A code server that dies is restarted, and so is a
+run starter: its runs are interrupted and fail, as after any crash. If the webserver or daemon dies,
+all servers are stopped, since requests made meanwhile would be lost without notice.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -19,25 +26,152 @@ from pathlib import Path
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.documents import POOLS, SET_POOL
 from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.lake.engine import Engine
-from backfill_assets.servers.child import Child, accepts, free_port, ignoring_signals, is_taken, stop
-from backfill_assets.servers.children import READ_CODE, children_of, code_server_socket
-from backfill_assets.servers.home import ServersRecord, only_servers, prepare
-from backfill_assets.servers.pools import set_limits
-from backfill_assets.servers.process import ProcessId
+from backfill_assets.lake.spark.engine import (
+    LOOPBACK,
+    TOKEN_VARIABLE,
+    Engine,
+    engine_command,
+    spark_home,
+)
+from backfill_assets.servers.child import (
+    Child,
+    ProcessId,
+    accepts,
+    free_port,
+    ignoring_signals,
+    is_taken,
+    stop,
+)
+from backfill_assets.servers.home import (
+    RUN_STARTER_VARIABLE,
+    ServersRecord,
+    environment,
+    only_servers,
+    prepare,
+)
 from backfill_assets.settings import Settings
 
-# Two cores with a cold disk cache needed 25 s; a machine that needs more than this has another problem.
+RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "run_starter.py"
+# These load the code location once, as they start: the code server must answer before.
+READ_CODE = ("webserver", "daemon")
+ORCHESTRATION = "backfill_assets.orchestration"
+# The engine, and what starts runs: the code server does so while the run starter is restarted. No
+# other server gets the token.
+USE_ENGINE = ("engine", "run-starter", "code-server")
+
+
+def children_of(
+    settings: Settings,
+    port: int,
+    engine: Engine | None,
+    sockets: Path,
+    packages: Sequence[str] = (),
+) -> dict[str, Child]:
+    """The servers by name: code-server, webserver, daemon, run-starter, and engine, with
+    `packages`, if there is one.
+    """
+    env = environment(settings) | {
+        "BACKFILL_DAGSTER_URL": f"http://127.0.0.1:{port}",
+        RUN_STARTER_VARIABLE: str(sockets / "run-starter"),
+    }
+    if engine:
+        env |= engine.environment() | {
+            "BACKFILL_SPARK_REMOTE": engine.remote,
+            "SPARK_HOME": str(spark_home()),
+        }
+    socket = code_server_socket(sockets)
+    location = settings.project
+    workspace = sockets / "workspace.yaml"
+    workspace.write_text(
+        json.dumps(
+            {"load_from": [{"grpc_server": {"socket": str(socket), "location_name": location}}]}
+        )
+    )
+    modules = {
+        "code-server": [
+            "dagster",
+            "code-server",
+            "start",
+            "-s",
+            str(socket),
+            "-m",
+            location,
+            "--location-name",
+            location,
+        ],
+        "webserver": [
+            f"{ORCHESTRATION}.webserver",
+            "-h",
+            LOOPBACK,
+            "-p",
+            str(port),
+            "-w",
+            str(workspace),
+        ],
+        "daemon": [f"{ORCHESTRATION}.daemon", "run", "-w", str(workspace)],
+    }
+    commands = {name: [sys.executable, "-m", *module] for name, module in modules.items()}
+    # By its path, so that it does not import this package, which each run imports as it is on disk.
+    commands["run-starter"] = [sys.executable, "-P", str(RUN_STARTER), env[RUN_STARTER_VARIABLE]]
+    if engine:
+        commands["engine"] = engine_command(settings, engine, settings.home / "engine", packages)
+    others = {name: value for name, value in env.items() if name != TOKEN_VARIABLE}
+    # The engine writes its scratch files into its working directory.
+    return {
+        name: Child(
+            name,
+            command,
+            env if name in USE_ENGINE else others,
+            settings.home / "logs" / f"{name}.log",
+            settings.home / "engine" if name == "engine" else Path.cwd(),
+        )
+        for name, command in commands.items()
+    }
+
+
+def code_server_socket(sockets: Path) -> Path:
+    return sockets / "code-server"
+
+
+LIMITS = {
+    # Reading and hashing files: two keep a disk busy, more only make it seek.
+    "ingestion": 2,
+    # Steps share the memory of one engine: two keep two cores busy, since half of each step is
+    # planning and commits.
+    "spark": 2,
+    # An archive is read from its beginning to its end, and unpacked: each keeps one core busy.
+    "archives": 1,
+    # A rate-limited service counts the calls of all runs together; one step at a time can keep
+    # below its limit.
+    "external": 1,
+}
+
+
+def set_limits(dagster: Dagster) -> None:
+    """Set the limit of each pool that has none yet."""
+    limits = dagster.ask(POOLS)["instance"]["concurrencyLimits"]
+    configured = {pool["concurrencyKey"] for pool in limits if not pool["usingDefaultLimit"]}
+    for pool, limit in LIMITS.items():
+        if pool not in configured:
+            dagster.ask(SET_POOL, {"pool": pool, "limit": limit})
+
+
+# Two cores with a cold disk cache needed 25 s; a machine that needs more than this has another
+# problem.
 START_TIMEOUT_S = 240
 RESTARTED = ("code-server", "engine", "run-starter")
 # What dies more often than this within three minutes will go on dying: memory, a port, a jar.
-RESTART_WINDOW_S, MAX_RESTARTS = 180, 3
+RESTART_WINDOW_S = 180
+MAX_RESTARTS = 3
 
 
 @dataclass
 class Servers:
-    """The servers of a lake; their sockets are in the folder `sockets`. `log` gets a message when one was restarted."""
+    """The servers of a lake; their sockets are in the folder `sockets`. `log` gets a message when
+    one was restarted.
+    """
 
     settings: Settings
     port: int
@@ -69,32 +203,49 @@ class Servers:
         self._await("Dagster's daemon", lambda: all(self.dagster.daemons().values()))
 
     def check(self) -> None:
-        """Restart a code server, engine or run starter that died. ServiceUnavailable if it died too often, or another did."""
+        """Restart a code server, engine or run starter that died. ServiceUnavailable if it died too
+        often, or another did.
+        """
         for child in (child for child in self.children.values() if not child.alive):
             if child.name not in RESTARTED:
-                raise ServiceUnavailable(f"{_ended(child)} All other servers were stopped. Start again with `backfill up`.")
+                raise ServiceUnavailable(
+                    f"{_ended(child)} All other servers were stopped. Start again with `backfill"
+                    " up`."
+                )
             now = time.monotonic()
             recent = [at for at in self.deaths.get(child.name, []) if now - at < RESTART_WINDOW_S]
             self.deaths[child.name] = [*recent, now]
             if len(recent) >= MAX_RESTARTS:
                 raise ServiceUnavailable(
-                    f"{_ended(child)} It was restarted {MAX_RESTARTS} times and died again; all other servers were stopped. "
-                    "See `backfill doctor`; an engine takes its memory from BACKFILL_SPARK_CONF, for example "
-                    '{"spark.driver.memory": "2g"}.'
+                    f"{_ended(child)} It was restarted {MAX_RESTARTS} times and died again; all"
+                    " other servers were stopped. See `backfill doctor`; an engine takes its"
+                    ' memory from BACKFILL_SPARK_CONF, for example {"spark.driver.memory":'
+                    ' "2g"}.'
                 )
             child.start()
             self._record()
-            self.log(f"The {child.name} died and was restarted (process {child.pid}). Log: {child.log}")
+            self.log(
+                f"The {child.name} died and was restarted (process {child.pid}). Log: {child.log}"
+            )
 
     def _warm(self) -> None:
         """Run a first query on the engine, which also shows that its clients have its token."""
-        client, log = self.children["run-starter"], self.settings.home / "logs" / "warm.log"
-        command = [sys.executable, "-m", "backfill_assets.lake.warm"]
+        client = self.children["run-starter"]
+        log = self.settings.home / "logs" / "warm.log"
+        command = [sys.executable, "-m", "backfill_assets.lake.spark.warm"]
         with log.open("wb") as out:
-            done = subprocess.run(command, env=dict(client.environment), cwd=client.folder, stdout=out, stderr=out, check=False)
+            done = subprocess.run(
+                command,
+                env=dict(client.environment),
+                cwd=client.folder,
+                stdout=out,
+                stderr=out,
+                check=False,
+            )
         if done.returncode:
             raise ServiceUnavailable(
-                f"The engine did not answer a first query. All servers were stopped. The error is in {log}."
+                "The engine did not answer a first query. All servers were stopped. The error is"
+                f" in {log}."
             )
 
     def stop(self) -> None:
@@ -103,39 +254,50 @@ class Servers:
     def _record(self) -> None:
         children = {name: child.id for name, child in self.children.items() if child.id}
         engine_port = self.engine.port if self.engine else None
-        ServersRecord(self.dagster.url, ProcessId.of(os.getpid()), children, engine_port).write(self.settings.home)
+        ServersRecord(self.dagster.url, ProcessId.of(os.getpid()), children, engine_port).write(
+            self.settings.home
+        )
 
     def _await(self, what: str, answers: Callable[[], bool]) -> None:
         def ready() -> bool:
             for child in self.children.values():
                 if child.process and not child.alive:
-                    raise ServiceUnavailable(f"{_ended(child)} All other servers were stopped. See `backfill doctor`.")
+                    raise ServiceUnavailable(
+                        f"{_ended(child)} All other servers were stopped. See `backfill doctor`."
+                    )
             return answers()
 
         try:
-            Retrying(stop=stop_after_delay(START_TIMEOUT_S), wait=wait_fixed(0.2), retry=retry_if_result(lambda ok: not ok))(
-                ready
-            )
+            Retrying(
+                stop=stop_after_delay(START_TIMEOUT_S),
+                wait=wait_fixed(0.2),
+                retry=retry_if_result(lambda ok: not ok),
+            )(ready)
         except RetryError:
             logs = self.settings.home / "logs"
             raise ServiceUnavailable(
-                f"{what} did not answer within {START_TIMEOUT_S} s. All servers were stopped. Read {logs}, or see "
-                "`backfill doctor`."
+                f"{what} did not answer within {START_TIMEOUT_S} s. All servers were stopped. Read"
+                f" {logs}, or see `backfill doctor`."
             ) from None
 
 
 @contextmanager
 def servers_on(
-    settings: Settings, port: int | None = None, log: Callable[[str], None] = print, packages: Sequence[str] = ()
+    settings: Settings,
+    port: int | None = None,
+    log: Callable[[str], None] = print,
+    packages: Sequence[str] = (),
 ) -> Iterator[Servers]:
-    """Webserver, daemon and engine, with `packages`, on this lake, ready to use; stopped when the block is left, also by an
-    error."""
-    # A socket's path may have about a hundred characters, and a home's has more; the folder is open to its owner only.
+    """Webserver, daemon and engine, with `packages`, on this lake, ready to use; stopped when the
+    block is left, also by an error.
+    """
+    # A socket's path may have about a hundred characters, and a home's has more; the folder is open
+    # to its owner only.
     with only_servers(settings, log), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
         if port and is_taken(port):
             raise UsageError(
-                f"Port {port} is taken. Nothing was started. Stop the process that uses it, or use another: --port "
-                f"{free_port()}"
+                f"Port {port} is taken. Nothing was started. Stop the process that uses it, or use"
+                f" another: --port {free_port()}"
             )
         log(f"Starting the servers on {settings.home} (about half a minute) ...")
         prepare(settings)
@@ -149,12 +311,20 @@ def servers_on(
 
 
 def servers_of(
-    settings: Settings, port: int, log: Callable[[str], None], sockets: Path, packages: Sequence[str] = ()
+    settings: Settings,
+    port: int,
+    log: Callable[[str], None],
+    sockets: Path,
+    packages: Sequence[str] = (),
 ) -> Servers:
-    """The servers that these settings need, not started. The code server and the run starter listen in the folder `sockets`."""
+    """The servers that these settings need, not started. The code server and the run starter listen
+    in the folder `sockets`.
+    """
     # With a Spark Connect server of the user's own, or a driver in each run, no engine is needed.
     engine = None if settings.spark_remote or settings.spark_master else Engine(free_port())
-    return Servers(settings, port, engine, children_of(settings, port, engine, sockets, packages), sockets, log)
+    return Servers(
+        settings, port, engine, children_of(settings, port, engine, sockets, packages), sockets, log
+    )
 
 
 def _ended(child: Child) -> str:

@@ -1,1 +1,3 @@
-"""sources: where the rows of raw tables come from; landing folders, and the manifest of what was delivered."""
+"""sources: where the rows of raw tables come from; landing folders, and the manifest of what was
+delivered.
+"""

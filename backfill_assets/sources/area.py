@@ -6,17 +6,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from backfill_assets.sources.files import EVERYTHING, Files, Part, Tree
-from backfill_assets.sources.local_disk import DISK
+from backfill_assets.sources.files.filesystem import DISK, EVERYTHING, Files, Part, Tree
 
 
 @dataclass(frozen=True)
 class LandingArea:
-    """The folder `root` of `files` that deliveries arrive in. Manifests are saved in the folder `cache`, if it is given.
+    """The folder `root` of `files` that deliveries arrive in. Manifests are saved in the folder
+    `cache`, if it is given.
 
-    A file with a line of more than `max_line_bytes`, unpacked, is not read. `lake` is where archives are taken in, and answers
-    of services are kept; `urls` has the addresses of services, by the names of their sources, that are not asked at their own.
-    `looks` are the folders that were looked at, where that is done once (`one_look`), and which parts of them.
+    A file with a line of more than `max_line_bytes`, unpacked, is not read. `lake` is where
+    archives are taken in, and answers of services are kept; `urls` has the addresses of services,
+    by the names of their sources, that are not asked at their own. `looks` are the folders that
+    were looked at, where that is done once (`one_look`), and which parts of them.
     """
 
     root: Path
@@ -26,7 +27,9 @@ class LandingArea:
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
     clock: Callable[[], float] = field(default=time.time, compare=False, repr=False)
     files: Files = DISK
-    looks: dict[tuple[str, Sequence[Part]], Tree] | None = field(default=None, compare=False, repr=False)
+    looks: dict[tuple[str, Sequence[Part]], Tree] | None = field(
+        default=None, compare=False, repr=False
+    )
     of_all: bool = field(default=True, compare=False, repr=False)
 
     @classmethod
@@ -34,15 +37,17 @@ class LandingArea:
         """The area in a folder of a disk, or below the address of an object store."""
         if "://" not in place:
             return cls(Path(place), cache, max_line_bytes, lake)
-        from backfill_assets.sources.copies import copies_in
-        from backfill_assets.sources.object_store import ObjectStore
+        from backfill_assets.sources.files.copies import copies_in
+        from backfill_assets.sources.files.object_store import ObjectStore
 
         store = ObjectStore(place.rstrip("/"), copies_in(cache))
         return cls(Path(), cache, max_line_bytes, lake, files=store)
 
     def one_look(self, *, of_all: bool = True) -> "LandingArea":
-        """The same area for one act that asks for the same folders again: they are as they were when it first asked. Where it
-        asks for few days, and always for the same, not `of_all` there is."""
+        """The same area for one act that asks for the same folders again: they are as they were
+        when it first asked. Where it asks for few days, and always for the same, not `of_all` there
+        is.
+        """
         return self if self.looks is not None else replace(self, looks={}, of_all=of_all)
 
     def tree(self, name: str, parts: Callable[[], Collection[Part]] = lambda: EVERYTHING) -> Tree:

@@ -1,27 +1,80 @@
-"""A source that is a Delta table of somebody else: a day is made from the files that the table's log lists for it.
+"""The data files of a Delta table by the day of their partition, as its log lists them.
 
-Rewriting a day's rows into other files (OPTIMIZE) counts as a change of the day: its rows are read again, and found the same.
-So does a DELETE or an UPDATE by a deletion vector, which leaves the files and marks rows in them: which ones is part of the
-day's fingerprint, and they do not count as rows.
+A source that is a Delta table of somebody else: a day is made from the files that the table's log
+lists for it.
+
+Rewriting a day's rows into other files (OPTIMIZE) counts as a change of the day: its rows are read
+again, and found the same. So does a DELETE or an UPDATE by a deletion vector, which leaves the
+files and marks rows in them: which ones is part of the day's fingerprint, and they do not count as
+rows.
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.schema import PrimitiveType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.errors import NotDelivered, ServiceUnavailable, SourceError, StillWritten, TableUnreadable
-from backfill_assets.lake.delta_table import Remedy, open_table
+from backfill_assets.errors import (
+    NotDelivered,
+    ServiceUnavailable,
+    SourceError,
+    StillWritten,
+    TableUnreadable,
+)
+from backfill_assets.lake.delta import NONE_DELETED, Remedy, open_table, with_deletion_vectors
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.delta_files import Listed, listed, of_no_day
-from backfill_assets.sources.protocol import Delivery, Source
-from backfill_assets.sources.usable import usable
+from backfill_assets.sources.protocol import Delivery, Source, usable
+
+
+class Listed(NamedTuple):
+    """A data file of a day: its path, its size in bytes, its rows, and a hash of which of all it
+    holds were deleted, if any.
+    """
+
+    path: str
+    size: int
+    rows: int
+    deleted: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.size}{self.deleted and f' {self.deleted}'}"
+
+
+def listed(table: DeltaTable, by: str) -> Mapping[date, Sequence[Listed]]:
+    """The files of each day."""
+    added = pa.table(table.get_add_actions(flatten=True))
+    deleted = with_deletion_vectors(table)
+    names = ("path", "size_bytes", "num_records", f"partition.{by}")
+    files: dict[date, list[Listed]] = {}
+    for path, size, rows, value in zip(*(added[name].to_pylist() for name in names), strict=True):
+        if day := _day(value):
+            gone = deleted.get(unquote(path), NONE_DELETED)
+            files.setdefault(day, []).append(Listed(path, size, (rows or 0) - gone.rows, gone.hash))
+    return {day: sorted(of_day) for day, of_day in files.items()}
+
+
+def of_no_day(table: DeltaTable, by: str) -> list[str]:
+    """The values of partitions that are of no day."""
+    values = pa.table(table.get_add_actions(flatten=True))[f"partition.{by}"].unique().to_pylist()
+    return sorted(str(value) for value in values if not _day(value))
+
+
+def _day(value: Any) -> date | None:
+    """The day that a partition is of: only texts as YYYY-MM-DD are days."""
+    with suppress(ValueError):
+        day = date.fromisoformat(str(value))
+        return day if str(day) == str(value) else None
+    return None
+
 
 DAY = "arrival_day"
 # Types of a partition column that may say a day.
@@ -38,8 +91,9 @@ class DeltaSource(Source):
     path    where the table is: a URI or a folder, by itself the folder `name` of the landing area
     fewest  the least share of the rows that a day was built from; fewer are refused, until somebody accepts them
 
-    A day without a file is not delivered. A table that is not partitioned by `day` alone, or has a column `arrival_day` that is
-    not its day, fails every day, and says so. While its store does not answer, days stay as they were built.
+    A day without a file is not delivered. A table that is not partitioned by `day` alone, or has a
+    column `arrival_day` that is not its day, fails every day, and says so. While its store does not
+    answer, days stay as they were built.
     """
 
     name: str
@@ -49,8 +103,12 @@ class DeltaSource(Source):
     # How a delivery is judged decides on no row.
     fewest: float = field(default=0.5, compare=False)
 
-    def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
-        """The fingerprint of each day's files and the number of its rows, or the SourceError that says why there are none."""
+    def delivered(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> dict[date, Delivery | SourceError]:
+        """The fingerprint of each day's files and the number of its rows, or the SourceError that
+        says why there are none.
+        """
         try:
             files = self._files(area)[1]
         except SourceError as error:
@@ -60,7 +118,10 @@ class DeltaSource(Source):
     def described(self, area: LandingArea, day: date) -> list[str]:
         """The day's files, each as a sentence, and the table's version."""
         version, files = self._usable(area, [day])
-        return [f"{self.name} at version {version}", *(f"{f.path}, {f.size} bytes, {f.rows} rows" for f in files[day])]
+        return [
+            f"{self.name} at version {version}",
+            *(f"{f.path}, {f.size} bytes, {f.rows} rows" for f in files[day]),
+        ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
         """The bytes of the files of `days`."""
@@ -86,10 +147,18 @@ class DeltaSource(Source):
         return [f"{self.name}/{self.day}={value}" for value in of_no_day(table, self.day)]
 
     def _place(self, area: LandingArea) -> str:
-        return self.path if "://" in self.path or self.path.startswith("/") else area.place(self.path or self.name)
+        return (
+            self.path
+            if "://" in self.path or self.path.startswith("/")
+            else area.place(self.path or self.name)
+        )
 
-    def _usable(self, area: LandingArea, days: Sequence[date]) -> tuple[int, dict[date, Sequence[Listed]]]:
-        """The table's version, and the files of each of `days`. Raises the SourceError of the first day without any."""
+    def _usable(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> tuple[int, dict[date, Sequence[Listed]]]:
+        """The table's version, and the files of each of `days`. Raises the SourceError of the first
+        day without any.
+        """
         version, files = self._files(area)
         return version, usable({day: files.get(day) or self._missing(area, day) for day in days})
 
@@ -100,10 +169,16 @@ class DeltaSource(Source):
             return table.version(), listed(table, self.day)
 
     def _opened(self, area: LandingArea) -> DeltaTable:
-        """The table. NotDelivered if there is none, StillWritten if its store does not answer, SourceError for another one."""
-        place, setting = self._place(area), f"`path` of {self.name}" if self.path else "BACKFILL_LANDING"
+        """The table. NotDelivered if there is none, StillWritten if its store does not answer,
+        SourceError for another one.
+        """
+        place = self._place(area)
+        setting = f"`path` of {self.name}" if self.path else "BACKFILL_LANDING"
         with _source_errors():
-            table = open_table(place, remedy=Remedy("Mend it there.", f"Correct {setting} or the store's credentials."))
+            table = open_table(
+                place,
+                remedy=Remedy("Mend it there.", f"Correct {setting} or the store's credentials."),
+            )
         if table is None:
             raise NotDelivered(f"there is no Delta table at {place}")
         self._refuse_unusable(place, table)
@@ -112,29 +187,42 @@ class DeltaSource(Source):
     def _refuse_unusable(self, place: str, table: DeltaTable) -> None:
         by = table.metadata().partition_columns
         if by != [self.day]:
-            raise SourceError(f"the Delta table {place} is partitioned by {', '.join(by) or 'nothing'}, not by {self.day}")
+            raise SourceError(
+                f"the Delta table {place} is partitioned by {', '.join(by) or 'nothing'}, not by"
+                f" {self.day}"
+            )
         kinds = {each.name: each.type for each in table.schema().fields}
         if kinds[self.day] not in DAYS:
             kind = kinds[self.day].type
-            raise SourceError(f"{self.day} of the Delta table {place} is of type {kind}, and a day is a DATE or a text")
+            raise SourceError(
+                f"{self.day} of the Delta table {place} is of type {kind}, and a day is a DATE or a"
+                " text"
+            )
         own = [
-            each.name for each in table.schema().fields if each.name.lower() == DAY and (each.name, DAY) != (self.day, self.day)
+            each.name
+            for each in table.schema().fields
+            if each.name.lower() == DAY and (each.name, DAY) != (self.day, self.day)
         ]
         if own:
             raise SourceError(
-                f"the Delta table {place} has a column {own[0]} of its own, which is not its day. Rename it there"
+                f"the Delta table {place} has a column {own[0]} of its own, which is not its day."
+                " Rename it there"
             )
 
     def _missing(self, area: LandingArea, day: date) -> NotDelivered:
         return NotDelivered(f"no source for {day} in {self._place(area)}")
 
-    def _delivery(self, area: LandingArea, day: date, files: Sequence[Listed]) -> Delivery | SourceError:
+    def _delivery(
+        self, area: LandingArea, day: date, files: Sequence[Listed]
+    ) -> Delivery | SourceError:
         if not files:
             return self._missing(area, day)
         fingerprint = hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:32]
         # One name, for OPTIMIZE gives the files others.
         rows = sum(file.rows for file in files)
-        return Delivery(fingerprint, {self.name: rows}, hashes={self.name: fingerprint[:12]}, fewest=self.fewest)
+        return Delivery(
+            fingerprint, {self.name: rows}, hashes={self.name: fingerprint[:12]}, fewest=self.fewest
+        )
 
 
 @contextmanager

@@ -1,28 +1,105 @@
-"""What a source is: where the rows of a raw table come from, one delivery per day."""
+"""Libraries by which servers are asked: only who has such a source installs them.
+
+What a source is declared with, held against the types of its fields: a mistake is named where it is
+made.
+
+What a source is: where the rows of a raw table come from, one delivery per day.
+
+The days that a source is read for: all of them, or none.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from backfill_assets.errors import SourceError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from backfill_assets.errors import SourceError, StillWritten
 from backfill_assets.sources.area import LandingArea
 
-# Days after a day: where it changes later than that, a person decides. Of sources that do not say otherwise.
+
+@contextmanager
+def client_library(library: str, source: str, extra: str) -> Iterator[None]:
+    """The block imports `library`. StillWritten that says how to install it, if it cannot be
+    imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise StillWritten(
+            f"{source} cannot be asked: {library} is not installed ({error}). Days stay as they"
+            " were built. Install it where `backfill up` and commands are typed: pip install"
+            f" 'backfill-assets[{extra}]'"
+        ) from None
+
+
+def refuse_mistyped(declared: Any) -> None:
+    """ValueError for a field of a dataclass whose value is of another type than it is annotated
+    with.
+    """
+    hints = get_type_hints(type(declared), include_extras=True)
+    for each in fields(declared):
+        value = getattr(declared, each.name)
+        hint = hints[each.name]
+        try:
+            if isinstance(hint, type) and hint not in (float, int, Any):
+                wrong = "" if isinstance(value, hint) else f"it is not a {_spelt(hint)}"
+            else:
+                _adapter(hint).validate_python(value, strict=True)
+                wrong = ""
+        except ValidationError as error:
+            wrong = _why(error)
+        if wrong:
+            about = f"{type(declared).__name__}({getattr(declared, 'name', '')!r})"
+            raise ValueError(f"{about}: {each.name}={value!r} is not valid: {wrong}")
+
+
+def refuse_no_folder(about: str, name: str) -> None:
+    """ValueError for what is no name of a folder of the landing area, nor of one below it."""
+    if not name.strip() or {"", ".", ".."} & {*name.split("/")} or name.startswith(("_", ".")):
+        raise ValueError(
+            f"{about}({name!r}): the name of a folder below the landing area, as 'orders', is"
+            " needed"
+        )
+
+
+@cache
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+
+
+def _why(error: ValidationError) -> str:
+    """What should be there instead; of a value that may be several things, any of them."""
+    said = dict.fromkeys(each["msg"][0].lower() + each["msg"][1:] for each in error.errors())
+    return " or ".join(said).replace("input should be", "it should be")
+
+
+def _spelt(kind: type) -> str:
+    return {str: "text", bool: "True or False"}.get(kind, kind.__name__)
+
+
+# Days after a day: where it changes later than that, a person decides. Of sources that do not say
+# otherwise.
 HORIZON = 14
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What was delivered for a day: a hash of it, and the number of lines of each of its files, by name.
+    """What was delivered for a day: a hash of it, and the number of lines of each of its files, by
+    name.
 
-    `stamp` is the size and the times of the files: a step compares it with that of before, to see that nobody wrote to them
-    while it read, not even the same. It is not recorded. `hashes` has, by name, what tells the contents of a file apart.
-    `unread` names files that lie beside these, and are not read; `undeclared` columns that they have and that nobody declared.
-    One of less than the share `fewest` of the lines of the delivery that a day was built from is refused, until somebody
-    accepts it; so is one with `doubts`, by file why it should not be used, although it can be read. `set_aside` names files
-    whose rows the day does not get, because another flow has it too; `overlap` says so.
+    `stamp` is the size and the times of the files: a step compares it with that of before, to see
+    that nobody wrote to them while it read, not even the same. It is not recorded. `hashes` has, by
+    name, what tells the contents of a file apart. `unread` names files that lie beside these, and
+    are not read; `undeclared` columns that they have and that nobody declared. One of less than the
+    share `fewest` of the lines of the delivery that a day was built from is refused, until somebody
+    accepts it; so is one with `doubts`, by file why it should not be used, although it can be read.
+    `set_aside` names files whose rows the day does not get, because another flow has it too;
+    `overlap` says so.
     """
 
     fingerprint: str = ""
@@ -38,20 +115,24 @@ class Delivery:
 
 
 class Source(ABC):
-    """Deliveries by day. What a method answers about a day depends on the delivery of that day alone.
+    """Deliveries by day. What a method answers about a day depends on the delivery of that day
+    alone.
 
-    A class that extends it, and has its first four methods, is a source: an entry of `reads` in `@table`. Its code is part of
-    the table's code version. It says, as a field, an attribute or a property:
+    A class that extends it, and has its first four methods, is a source: an entry of `reads` in
+    `@table`. Its code is part of the table's code version. It says, as a field, an attribute or a
+    property:
 
     name      the name under which a build records what it was made from
     horizon   how many days after a day it may change for it to be rebuilt unasked, by the sensor `source_changes`
     packages  the Maven coordinates ("group:artifact:version") by which Spark reads its rows, besides Delta's: the engine is
               started with those of all the project's sources. It asks Spark for rows within `needing(self.packages)` of
-              lake/jars.py, which says what to do about an engine that was not
+              lake/spark/jars.py, which says what to do about an engine that was not
     archives  the archives (`Archive`) that it is made from too, which `backfill archive` takes in
     """
 
-    if TYPE_CHECKING:  # A dataclass takes a property that is there for the default of its field of that name.
+    if (
+        TYPE_CHECKING
+    ):  # A dataclass takes a property that is there for the default of its field of that name.
 
         @property
         def name(self) -> str: ...
@@ -61,16 +142,25 @@ class Source(ABC):
         def packages(self) -> Sequence[str]: ...
         @property
         def archives(self) -> Sequence[Any]: ...
+
     else:
-        horizon, packages, archives = HORIZON, (), ()
+        horizon = HORIZON
+        packages = ()
+        archives = ()
 
     @abstractmethod
-    def delivered(self, area: LandingArea, days: Sequence[date]) -> Mapping[date, Delivery | SourceError]:
-        """What was delivered for each of `days`, or the SourceError that says why it cannot be used."""
+    def delivered(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> Mapping[date, Delivery | SourceError]:
+        """What was delivered for each of `days`, or the SourceError that says why it cannot be
+        used.
+        """
 
     @abstractmethod
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """One sentence per file of `day`: name, bytes, lines, hash. Raises SourceError if the delivery cannot be used."""
+        """One sentence per file of `day`: name, bytes, lines, hash. Raises SourceError if the
+        delivery cannot be used.
+        """
 
     @abstractmethod
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
@@ -78,7 +168,9 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, area: LandingArea, spark: Any, days: Sequence[date]) -> Any:
-        """The delivered rows of `days` as a DataFrame, each with its day. Raises SourceError if a delivery cannot be used."""
+        """The delivered rows of `days` as a DataFrame, each with its day. Raises SourceError if a
+        delivery cannot be used.
+        """
 
     def versioned(self) -> "Source":
         """The source whose code and settings are part of the code version."""
@@ -93,9 +185,24 @@ class Source(ABC):
         return ()
 
     def left_out(self, area: LandingArea) -> Sequence[str]:
-        """The archives that were modified too late to be taken in; what was taken in of them before stays."""
+        """The archives that were modified too late to be taken in; what was taken in of them before
+        stays.
+        """
         return ()
 
     def eras(self, days: Collection[date]) -> Mapping[tuple[str, ...], Sequence[date]]:
         """By the declared columns that files of then lack, the days."""
         return {}
+
+
+T = TypeVar("T")
+
+
+def usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
+    """What was found for each day. Raises the SourceError of the first day that cannot be used."""
+    days: dict[date, T] = {}
+    for day, each in found.items():
+        if isinstance(each, SourceError):
+            raise each
+        days[day] = each
+    return days

@@ -1,22 +1,30 @@
-"""The audit: profile the computed rows per day, and judge each day by every rule. The gate before the commit."""
+"""The audit: profile the computed rows per day, and judge each day by every rule. The gate before
+the commit.
 
-from collections.abc import Mapping, Sequence
+What `rules.no_leak` found in a step.
+
+Whether a table leaks is a property of its code, so one day is enough: of the days computed together
+the one with most rows (of several, the middle one) is computed once more. If its rows change, none
+of the days is committed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.lake.latest import Latest
-from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.offending import offending_rows
-from backfill_assets.quality.profile import profiles, repeated_keys
-from backfill_assets.quality.rule import LONGEST_ERROR, Verdict
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.spark.session import without_code_generation
+from backfill_assets.point_in_time.leaks import leaks
+from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
+from backfill_assets.quality.rule import LONGEST_ERROR, DayProfile, Verdict
 from backfill_assets.quality.rules import TRAILING_DAYS
-from backfill_assets.step.accepted import NOTHING, Baseline, with_accepted
-from backfill_assets.step.errors_of_days import is_of_step
-from backfill_assets.step.inputs import AcceptedBuilds
-from backfill_assets.step.rows import Computed
+from backfill_assets.step.compute import SMALL, Computed, InputRows
+from backfill_assets.step.errors import is_of_step
+from backfill_assets.step.inputs import NOTHING, AcceptedBuilds, Baseline, with_accepted
 from backfill_assets.tables.declaration import Table
 
 # Each day and rule is a query: a new rule over years may fail every day of them, in the same way.
@@ -25,8 +33,9 @@ DAYS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Audited:
-    """One day's figures and verdicts, and up to five rows that broke each failed rule (of the first failed days of a step);
-    `accept`: the names that were accepted of it."""
+    """One day's figures and verdicts, and up to five rows that broke each failed rule (of the first
+    failed days of a step); `accept`: the names that were accepted of it.
+    """
 
     profile: DayProfile
     verdicts: Sequence[Verdict]
@@ -54,10 +63,19 @@ def audit(
     baselines: Mapping[date, Baseline] | None = None,
     leaks: Sequence[str] | None = None,
 ) -> dict[date, Audited]:
-    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones before; `baselines`: what
-    each day is held against, and what of it is accepted; `leaks`: what `rules.no_leak` found."""
-    rows, faults = computed.after, computed.schema_mismatches
-    measured = {} if faults else computed.profiles if computed.profiles is not None else _measure(table, rows)
+    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones
+    before; `baselines`: what each day is held against, and what of it is accepted; `leaks`: what
+    `rules.no_leak` found.
+    """
+    rows = computed.after
+    faults = computed.schema_mismatches
+    measured = (
+        {}
+        if faults
+        else computed.profiles
+        if computed.profiles is not None
+        else _measure(table, rows)
+    )
     audited: dict[date, Audited] = {}
     failed = 0
     for day in sorted(days):
@@ -67,7 +85,11 @@ def audit(
             filled_before=(baseline := (baselines or {}).get(day, NOTHING)).filled,
             leaks=leaks,
             trailing_rows=_trailing(table, day, builds.accepted, audited),
-            compared_rows={t.name: b.rows for t in table.compared_with if (b := builds.accepted.get((t.name, day)))},
+            compared_rows={
+                t.name: b.rows
+                for t in table.compared_with
+                if (b := builds.accepted.get((t.name, day)))
+            },
         )
         rules = table.rules[:1] if faults else with_accepted(table, baseline.accept)
         verdicts = [rule.verdict(profile) for rule in rules]
@@ -78,11 +100,19 @@ def audit(
 
 
 def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
-    """Every figure of every day. Keys are counted beside the profile's pass: on small days both mostly wait for Spark."""
+    """Every figure of every day. Keys are counted beside the profile's pass: on small days both
+    mostly wait for Spark.
+    """
     day = table.partition_by
     with ThreadPoolExecutor(1) as beside:
         counting = beside.submit(_repeated, table, rows)
-        by_day = profiles(rows, day=day, about=table.fingerprint_by, measures=table.measures, samples=table.samples)
+        by_day = profiles(
+            rows,
+            day=day,
+            about=table.fingerprint_by,
+            measures=table.measures,
+            samples=table.samples,
+        )
         for at, count in counting.result().items():
             by_day[at] = replace(by_day[at], repeated_keys=count)
     return by_day
@@ -94,7 +124,9 @@ def _repeated(table: Table, rows: DataFrame) -> dict[date, int]:
     return repeated_keys(rows, day=table.partition_by, key=table.key)
 
 
-def _trailing(table: Table, day: date, accepted: AcceptedBuilds, audited: Mapping[date, Audited]) -> list[int]:
+def _trailing(
+    table: Table, day: date, accepted: AcceptedBuilds, audited: Mapping[date, Audited]
+) -> list[int]:
     """Row counts of the accepted days among the 28 before, this run's included."""
     before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
     now = {d: a.profile.rows for d, a in audited.items() if a.passed}
@@ -102,19 +134,62 @@ def _trailing(table: Table, day: date, accepted: AcceptedBuilds, audited: Mappin
     return [rows for d in before if (rows := (known | now).get(d)) is not None]
 
 
-def _at_fault(table: Table, rows: DataFrame, day: date, verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
-    conditions = {rule.name: rule.offending for rule in table.rules if rule.offending or rule.counts_keys}
+def _at_fault(
+    table: Table, rows: DataFrame, day: date, verdicts: Sequence[Verdict]
+) -> dict[str, list[str]]:
+    conditions = {
+        rule.name: rule.offending for rule in table.rules if rule.offending or rule.counts_keys
+    }
     return {
-        v.rule: _rows_shown(table, rows, day, conditions[v.rule]) for v in verdicts if not v.passed and v.rule in conditions
+        v.rule: _rows_shown(table, rows, day, conditions[v.rule])
+        for v in verdicts
+        if not v.passed and v.rule in conditions
     }
 
 
 def _rows_shown(table: Table, rows: DataFrame, day: date, condition: str | None) -> list[str]:
-    """Rows that broke a rule, or why none can be shown: the verdict holds without them, and other days are not concerned."""
+    """Rows that broke a rule, or why none can be shown: the verdict holds without them, and other
+    days are not concerned.
+    """
     try:
-        return offending_rows(rows, day=table.partition_by, on=day, key=table.key, condition=condition)
+        return offending_rows(
+            rows, day=table.partition_by, on=day, key=table.key, condition=condition
+        )
     except Exception as error:
         if is_of_step(error):
             raise
         first_line = str(error).partition("\n")[0][:LONGEST_ERROR]
-        return [f"its rows cannot be shown: {condition or 'its keys'} raised {type(error).__name__}: {first_line}"]
+        return [
+            f"its rows cannot be shown: {condition or 'its keys'} raised {type(error).__name__}:"
+            f" {first_line}"
+        ]
+
+
+def leaks_of_step(
+    table: Table,
+    days: Sequence[date],
+    computed: Computed,
+    read: Callable[[Sequence[date]], InputRows],
+) -> list[str] | None:
+    """Rows that change without what was known only after their cut; None for a table that does not
+    promise it, and where no row has a cut.
+    """
+    cut = next((rule.cut for rule in table.rules if rule.cut), None)
+    if computed.schema_mismatches or cut is None:
+        return None
+    day = F.col(table.partition_by)
+    of_days = (
+        computed.after.where(F.col(cut.column).isNotNull())
+        .groupBy(day.alias("day"))
+        .count()
+        .collect()
+    )
+    if not of_days:
+        return None
+    most = max(row["count"] for row in of_days)
+    candidates = sorted(row["day"] for row in of_days if row["count"] == most)
+    chosen = candidates[len(candidates) // 2]
+    inputs = read([chosen])
+    rows = computed.after.where(day == F.lit(chosen))
+    with without_code_generation(rows.sparkSession, unless=inputs.size > SMALL):
+        return leaks(table, inputs.rows, rows)

@@ -1,4 +1,6 @@
-"""Judging days as they stand by today's rules: nothing is computed from inputs, and no row is written."""
+"""Judging days as they stand by today's rules: nothing is computed from inputs, and no row is
+written.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -8,47 +10,65 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Partition
-from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.ledger_files import Days
-from backfill_assets.lake.lost_files import lost_files, unreadable_files
-from backfill_assets.lake.reading import schema_of
-from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA, Build
-from backfill_assets.lake.rewritten import rewritten
-from backfill_assets.lake.slice import Slice
+from backfill_assets.lake.commit import FileCommit
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.integrity import lost_files, rewritten, unreadable_files
+from backfill_assets.lake.ledger import ROWS_DIFFER, SCHEMA, Build, Days
+from backfill_assets.lake.slices import Slice
+from backfill_assets.lake.spark.reading import schema_of
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.rules import TRAILING_DAYS
-from backfill_assets.step.accepted import Baseline
 from backfill_assets.step.audit import Audited, audit
-from backfill_assets.step.judge import verdicts_of
+from backfill_assets.step.commit import verdicts_of
+from backfill_assets.step.compute import Computed
+from backfill_assets.step.inputs import Baseline
 from backfill_assets.step.request import StepRequest, StepResult
-from backfill_assets.step.rows import Computed
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
 def audit_built(
-    table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace, spark: Callable[[], SparkSession]
+    table: Table,
+    days: Sequence[date],
+    request: StepRequest,
+    workspace: Workspace,
+    spark: Callable[[], SparkSession],
 ) -> StepResult:
-    """Judge the rows that `days` hold, and record it: audited where they pass, refused where they break a rule.
+    """Judge the rows that `days` hold, and record it: audited where they pass, refused where they
+    break a rule.
 
-    Refused too are days whose files are lost or cannot be read. Blocked are days without an accepted build, and days that
-    somebody else wrote to since. What is accepted stays so.
+    Refused too are days whose files are lost or cannot be read. Blocked are days without an
+    accepted build, and days that somebody else wrote to since. What is accepted stays so.
     """
     lake, version = workspace.lake, workspace.lake.version(table.name)
     known = lake.latest(_relevant(table, days), SCHEMA.names)
-    accepted, differing = known.accepted, known.differing()
-    built = {day: b for day in days if (b := accepted.get((table.name, day))) and (table.name, day) not in known.of_live}
+    accepted = known.accepted
+    differing = known.differing()
+    built = {
+        day: b
+        for day in days
+        if (b := accepted.get((table.name, day))) and (table.name, day) not in known.of_live
+    }
     lost = rewritten(lake.path(table.name), built.values(), version)
-    never = "it was never built" + (" in this shadow, which reads that of live" if known.of_live else "")
+    never = "it was never built" + (
+        " in this shadow, which reads that of live" if known.of_live else ""
+    )
     blocked = dict.fromkeys(sorted({*days} - built.keys()), never) | lost
     to_audit = sorted(built.keys() - lost.keys())
     judged, unreadable = _judge_readable(table, to_audit, version, known, workspace, spark)
     at = lake.ledger.next_time(table.name)
     builds = [
-        _recorded(built[day], table, request, f"{ROWS_DIFFER}: {unreadable[day]}", built[day].fingerprint)
-        if day in unreadable
-        else _judged(built[day], judged[day], table, request, differing)
+        (
+            _recorded(
+                built[day],
+                table,
+                request,
+                f"{ROWS_DIFFER}: {unreadable[day]}",
+                built[day].fingerprint,
+            )
+            if day in unreadable
+            else _judged(built[day], judged[day], table, request, differing)
+        )
         for day in to_audit
     ]
     builds = [replace(build, at=at) for build in builds]
@@ -64,13 +84,20 @@ def _judge_readable(
     workspace: Workspace,
     spark: Callable[[], SparkSession],
 ) -> tuple[dict[date, Audited], dict[date, str]]:
-    """What today's rules say of the days whose files can be read, and of the others, what is the matter with them."""
-    path, column = workspace.lake.path(table.name), table.partition_by
+    """What today's rules say of the days whose files can be read, and of the others, what is the
+    matter with them.
+    """
+    path = workspace.lake.path(table.name)
+    column = table.partition_by
     unreadable = lost_files(path, column, days, version)
 
     def judged() -> dict[date, Audited]:
         readable = tuple(day for day in days if day not in unreadable)
-        return _audited(table, Slice(table.name, column, readable, version), builds, workspace, spark) if readable else {}
+        return (
+            _audited(table, Slice(table.name, column, readable, version), builds, workspace, spark)
+            if readable
+            else {}
+        )
 
     try:
         return judged(), unreadable
@@ -83,13 +110,19 @@ def _judge_readable(
 
 
 def _audited(
-    table: Table, rows_of: Slice, builds: Latest, workspace: Workspace, spark: Callable[[], SparkSession]
+    table: Table,
+    rows_of: Slice,
+    builds: Latest,
+    workspace: Workspace,
+    spark: Callable[[], SparkSession],
 ) -> dict[date, Audited]:
     session = spark()
     rows = workspace.lake.reader(rows_of, table.columns).rows(session)
     faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
     nothing = FileCommit(workspace.lake.path(table.name), table.partition_by, [], "")
-    against = {day: Baseline(accept=builds.accepted[table.name, day].accept) for day in rows_of.days}
+    against = {
+        day: Baseline(accept=builds.accepted[table.name, day].accept) for day in rows_of.days
+    }
     return audit(table, Computed(rows, nothing, faults), rows_of.days, builds, against)
 
 
@@ -100,21 +133,33 @@ def built_days(table: Table, workspace: Workspace) -> list[date]:
 
 
 def _relevant(table: Table, days: Sequence[date]) -> Days:
-    """The partitions that rules look at: the days, those before them, and the same days of tables compared with."""
+    """The partitions that rules look at: the days, those before them, and the same days of tables
+    compared with.
+    """
     before = {day - timedelta(days=n) for day in days for n in range(TRAILING_DAYS + 1)}
     return {table.name: before, **{other.name: set(days) for other in table.compared_with}}
 
 
-def _judged(build: Build, audited: Audited, table: Table, request: StepRequest, differing: Mapping[Partition, str]) -> Build:
-    """The record of an audit: the accepted build, of the same code and inputs, with today's verdicts.
+def _judged(
+    build: Build,
+    audited: Audited,
+    table: Table,
+    request: StepRequest,
+    differing: Mapping[Partition, str],
+) -> Build:
+    """The record of an audit: the accepted build, of the same code and inputs, with today's
+    verdicts.
 
-    Its fingerprint is that which the rows were held against; empty where they could not be. Then what an earlier audit found
-    (`differing`) still stands.
+    Its fingerprint is that which the rows were held against; empty where they could not be. Then
+    what an earlier audit found (`differing`) still stands.
     """
-    # Of other code, or with other columns, rows have another fingerprint although nobody changed them.
+    # Of other code, or with other columns, rows have another fingerprint although nobody changed
+    # them.
     profile = audited.profile
     same_columns = not (build.nulls and profile.nulls) or build.nulls.keys() == profile.nulls.keys()
-    comparable = build.code_version == table.version and same_columns and not profile.schema_mismatches
+    comparable = (
+        build.code_version == table.version and same_columns and not profile.schema_mismatches
+    )
     if comparable and profile.fingerprint != build.fingerprint:
         why = f"{ROWS_DIFFER}: {profile.fingerprint} instead of {build.fingerprint}"
     else:
@@ -124,7 +169,12 @@ def _judged(build: Build, audited: Audited, table: Table, request: StepRequest, 
 
 
 def _recorded(
-    build: Build, table: Table, request: StepRequest, why: str, fingerprint: str, verdicts: Sequence[Mapping[str, Any]] = ()
+    build: Build,
+    table: Table,
+    request: StepRequest,
+    why: str,
+    fingerprint: str,
+    verdicts: Sequence[Mapping[str, Any]] = (),
 ) -> Build:
     return replace(
         build,

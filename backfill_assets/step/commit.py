@@ -1,21 +1,195 @@
-"""Committing what a step has judged, after a look at what others committed while it computed."""
+"""What each computed day comes to: accepted, unchanged, or failed and why; and the record that is
+made of it.
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+Committing what a step has judged, after a look at what others committed while it computed.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
+from typing import Any
 
 from backfill_assets.errors import Conflict, InputsChanged
 from backfill_assets.lake.commit import Commit, commit_and_record
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.lost_files import lost_files
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.rewritten import never_accepted, rewritten
-from backfill_assets.step.delivered import NO_DELIVERY, deliveries
-from backfill_assets.step.inputs import AcceptedBuilds, InputReader, days_of_inputs, partitions_changed
-from backfill_assets.step.judge import Judgement
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.integrity import lost_files, never_accepted, rewritten
+from backfill_assets.lake.ledger import Build, Outcome
+from backfill_assets.quality.profile import SAMPLE_SIZE
+from backfill_assets.quality.rule import DayProfile
+from backfill_assets.sources.protocol import Delivery
+from backfill_assets.step.audit import Audited
+from backfill_assets.step.due import Due
+from backfill_assets.step.inputs import (
+    NO_DELIVERY,
+    AcceptedBuilds,
+    InputReader,
+    Inputs,
+    change,
+    days_of_inputs,
+    deliveries,
+    partitions_changed,
+)
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
+
+NO_INPUTS = Inputs()
+# The samples of a day's files that lie beside those delivered, of columns that nobody declared, and
+# of what two flows have: Dagster shows them, and the run's log warns of them.
+UNREAD = "files not read"
+UNDECLARED = "columns not declared"
+OVERLAP = "in two flows"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one day comes to, before it is known in which commit. `same_as`: the build whose rows an
+    unchanged day has. `mixed`: as of the build that is made of it.
+    """
+
+    day: date
+    outcome: Outcome
+    message: str = ""
+    inputs: Inputs = NO_INPUTS
+    audited: Audited | None = None
+    same_as: Build | None = None
+    mixed: bool = False
+
+
+def judge_days(
+    table: Table,
+    due: Due,
+    audited: Mapping[date, Audited],
+    accepted: AcceptedBuilds,
+    kept: Collection[date] = (),
+) -> list[Judgement]:
+    """A judgement a day, in order: a day of a table that reads itself fails with the day it was
+    computed from. Those of `kept` keep rows of the build before.
+
+    Days that were computed in case a day before them came out different, and that are as they were
+    built from what it came to, have none: a correction of the past ends there. Nor have they if it
+    failed: it stays as it was, and so do they.
+    """
+    stands = [
+        day for day in due.compute if day not in due.rewritten
+    ]  # what was lost or changed by hand is written again
+    before = {
+        day: accepted[partition] for day in stands if (partition := (table.name, day)) in accepted
+    }
+    same = {
+        day: build
+        for day, build in before.items()
+        if build.fingerprint == audited[day].profile.fingerprint
+    }
+    fingerprints: dict[date, str] = {}
+    judgements: dict[date, Judgement] = {}
+    stay: set[date] = set()  # those that failed, and those after them
+    for day in due.compute:
+        own = [d for other, w in table.windows() if other is table for d in w.days(day)]
+        failed = [d for d in own if d in stay]
+        if failed and day in due.in_case:
+            stay.add(day)
+            continue
+        message = (
+            f"computed from {failed[0]}, which failed in this run" if failed else audited[day].why()
+        )
+        inputs = _with_own(due.inputs[day], table, own, fingerprints)
+        last = accepted.get((table.name, day))
+        if day in due.in_case and last and _is_as_built(table, last, audited[day], inputs):
+            continue
+        outcome: Outcome = "failed" if message else "unchanged" if day in same else "accepted"
+        same_as = same[day] if outcome == "unchanged" else None
+        mixed = bool(
+            day in kept
+            and last
+            and last.rows
+            and change(table, last, inputs.tables, inputs.delivery)
+        )
+        judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as, mixed)
+        if outcome == "failed":
+            stay.add(day)
+        else:
+            fingerprints[day] = audited[day].profile.fingerprint
+    return list(judgements.values())
+
+
+def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) -> bool:
+    return last.fingerprint == audited.profile.fingerprint and not change(
+        table, last, inputs.tables, inputs.delivery
+    )
+
+
+def _with_own(
+    inputs: Inputs, table: Table, days: Iterable[date], fingerprints: Mapping[date, str]
+) -> Inputs:
+    """`inputs` with the fingerprints that days of the table itself were computed to in this run."""
+    own = {day.isoformat(): fingerprints[day] for day in days if day in fingerprints}
+    if not own:
+        return inputs
+    return Inputs(
+        {**inputs.tables, table.name: {**inputs.tables.get(table.name, {}), **own}}, inputs.delivery
+    )
+
+
+def record(
+    judgement: Judgement,
+    table: Table,
+    request: StepRequest,
+    *,
+    at: datetime,
+    versions: Mapping[str, int] | None = None,
+    seconds: float = 0.0,
+) -> Build:
+    """The build that the ledger keeps of a judgement. `seconds`: how long the day took."""
+    audited = judgement.audited
+    profile = audited.profile if audited else DayProfile(judgement.day, fingerprint="")
+    return Build(
+        table=table.name,
+        day=judgement.day,
+        outcome=judgement.outcome,
+        run=request.run,
+        code_version=table.version,
+        fingerprint=profile.fingerprint,
+        rows=profile.rows,
+        nulls=dict(profile.nulls),
+        measures=dict(profile.measures),
+        samples=dict(profile.samples) | _samples_of(judgement.inputs.delivery),
+        day_fingerprints=dict(profile.day_fingerprints),
+        inputs=judgement.inputs.tables,
+        delivered=judgement.inputs.delivery.fingerprint,
+        files=dict(judgement.inputs.delivery.files),
+        hashes=dict(judgement.inputs.delivery.hashes),
+        input_versions=dict(versions or {}),
+        checks=verdicts_of(audited) if audited else (),
+        rules=table.rules_version,
+        delta_version=judgement.same_as.delta_version if judgement.same_as else -1,
+        data_files=judgement.same_as.data_files if judgement.same_as else "",
+        seconds=round(seconds, 3),
+        write_mode=request.write_mode,
+        mixed=judgement.mixed,
+        spark_conf=dict(request.spark_conf),
+        accept=audited.accept if audited else request.accept,
+        git_commit=request.git_commit,
+        plan=request.plan,
+        who=request.who,
+        reason=request.reason,
+        message=judgement.message,
+        at=at,
+    )
+
+
+def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
+    overlap = [delivery.overlap] if delivery.overlap else []
+    samples = {UNREAD: delivery.unread, UNDECLARED: delivery.undeclared, OVERLAP: overlap}
+    return {name: values[:SAMPLE_SIZE] for name, values in samples.items() if values}
+
+
+def verdicts_of(audited: Audited) -> list[dict[str, Any]]:
+    """The verdict of each rule, with the rows that broke it."""
+    return [
+        asdict(each) | {"rows": list(audited.failing_rows.get(each.rule, ()))}
+        for each in audited.verdicts
+    ]
 
 
 def commit_days(
@@ -27,7 +201,9 @@ def commit_days(
     request: StepRequest,
     workspace: Workspace,
 ) -> list[Build]:
-    """Put the accepted days into the table in one commit, and record every judgement. `accepted` is what was read before."""
+    """Put the accepted days into the table in one commit, and record every judgement. `accepted` is
+    what was read before.
+    """
 
     def decide() -> list[Build]:
         now = _after_others(table, judgements, accepted, request, workspace)
@@ -37,67 +213,105 @@ def commit_days(
 
 
 def _after_others(
-    table: Table, judgements: Sequence[Judgement], accepted: AcceptedBuilds, request: StepRequest, workspace: Workspace
+    table: Table,
+    judgements: Sequence[Judgement],
+    accepted: AcceptedBuilds,
+    request: StepRequest,
+    workspace: Workspace,
 ) -> list[Judgement]:
-    """`judgements` after what others did meanwhile: a day that does not hold what was accepted before is no longer unchanged.
+    """`judgements` after what others did meanwhile: a day that does not hold what was accepted
+    before is no longer unchanged.
 
-    Raises InputsChanged if they wrote to an input, Conflict if they changed days of which this request keeps rows.
+    Raises InputsChanged if they wrote to an input, Conflict if they changed days of which this
+    request keeps rows.
     """
     name = table.name
     passed = [each for each in judgements if each.outcome != "failed"]
     days = {each.day for each in passed}
     looked_at = days_of_inputs(table, days, workspace.calendar)
     known = workspace.lake.latest(looked_at | {name: days | looked_at.get(name, set())})
-    now, computed = known.accepted, {each.day for each in judgements}
+    now = known.accepted
+    computed = {each.day for each in judgements}
     _refuse_changed_inputs(table, passed, computed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}
     if request.write_mode == "overwrite":
         unchanged = {each.day for each in passed if each.outcome == "unchanged"}
         again = moved | _not_as_accepted(table, unchanged - moved, known, workspace).keys()
         return [
-            replace(each, outcome="accepted", same_as=None) if each.day in again and each.outcome == "unchanged" else each
+            (
+                replace(each, outcome="accepted", same_as=None)
+                if each.day in again and each.outcome == "unchanged"
+                else each
+            )
             for each in judgements
         ]
-    # What is kept was read when the step began: any other row would come in unseen, and as if it were ours.
-    others = dict.fromkeys(moved, "another writer committed it") | _not_as_accepted(table, days - moved, known, workspace)
+    # What is kept was read when the step began: any other row would come in unseen, and as if it
+    # were ours.
+    others = dict.fromkeys(moved, "another writer committed it") | _not_as_accepted(
+        table, days - moved, known, workspace
+    )
     if others:
         first = min(others)
         raise Conflict(
-            f"{name}, {first} to {max(others)}, changed while this run was computing: {others[first]}. This run wrote nothing. "
-            "Run it again."
+            f"{name}, {first} to {max(others)}, changed while this run was computing:"
+            f" {others[first]}. This run wrote nothing. Run it again."
         )
     return list(judgements)
 
 
-def _not_as_accepted(table: Table, days: Collection[date], known: Latest, workspace: Workspace) -> dict[date, str]:
-    """Those of `days` that do not hold the rows that were accepted, as the table stands: what is committed comes upon that."""
-    folder, version = workspace.lake.path(table.name), workspace.lake.version(table.name)
+def _not_as_accepted(
+    table: Table, days: Collection[date], known: Latest, workspace: Workspace
+) -> dict[date, str]:
+    """Those of `days` that do not hold the rows that were accepted, as the table stands: what is
+    committed comes upon that.
+    """
+    folder = workspace.lake.path(table.name)
+    version = workspace.lake.version(table.name)
     builds = {day: build for day in days if (build := known.accepted.get((table.name, day)))}
-    differing = {day: why for (name, day), why in known.differing().items() if name == table.name and day in days}
+    differing = {
+        day: why
+        for (name, day), why in known.differing().items()
+        if name == table.name and day in days
+    }
     lost = lost_files(folder, table.partition_by, days, version)
-    return differing | lost | rewritten(folder, builds.values(), version) | never_accepted(folder, days, builds, version)
+    return (
+        differing
+        | lost
+        | rewritten(folder, builds.values(), version)
+        | never_accepted(folder, days, builds, version)
+    )
 
 
 def _refuse_changed_inputs(
-    table: Table, judgements: Iterable[Judgement], computed: Collection[date], now: AcceptedBuilds, workspace: Workspace
+    table: Table,
+    judgements: Iterable[Judgement],
+    computed: Collection[date],
+    now: AcceptedBuilds,
+    workspace: Workspace,
 ) -> None:
-    """InputsChanged if an input came in, went, or was built again differently after it was read: these rows would take that
-    back. Days of the table itself that this step has `computed` are replaced with those that read them."""
+    """InputsChanged if an input came in, went, or was built again differently after it was read:
+    these rows would take that back. Days of the table itself that this step has `computed` are
+    replaced with those that read them.
+    """
     reader = InputReader(table, now, workspace.calendar)
     delivered = deliveries(table, [judgement.day for judgement in judgements], workspace.area)
     own = {(table.name, day.isoformat()) for day in computed}
     for judgement in judgements:
         if delivered.get(judgement.day, NO_DELIVERY) != judgement.inputs.delivery:
             raise InputsChanged(
-                f"The source files of {table.name} {judgement.day} changed while they were read. Nothing was written. Run it "
-                "again when they are complete."
+                f"The source files of {table.name} {judgement.day} changed while they were read."
+                " Nothing was written. Run it again when they are complete."
             )
-        changed = [key for key in partitions_changed(judgement.inputs.tables, reader.of(judgement.day)) if key not in own]
+        changed = [
+            key
+            for key in partitions_changed(judgement.inputs.tables, reader.of(judgement.day))
+            if key not in own
+        ]
         if changed:
             name, day = changed[0]
             raise InputsChanged(
-                f"{name} {day} was built again while {table.name} {judgement.day} was computed from it. "
-                "Nothing was written. Run it again."
+                f"{name} {day} was built again while {table.name} {judgement.day} was computed from"
+                " it. Nothing was written. Run it again."
             )
 
 

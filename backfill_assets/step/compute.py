@@ -1,47 +1,357 @@
-"""What a table's function makes of its inputs, for some days: not computed yet."""
+"""Days whose files were changed in place, under the same names and sizes: neither the log nor a
+look at the files shows that.
 
-from collections.abc import Callable, Sequence
+Reading them does. A day that is up to date is not read for it; `backfill audit` does that, and a
+forced build of a day that comes out as it was accepted: whoever forces a day wants its rows right,
+whatever happened to its files.
+
+Merging by key: a day's rows are those computed, and those it holds under other keys.
+
+Where those are of other code, files or inputs, no build would make them all: the day is `mixed`,
+and stays outdated.
+
+The day is written whole, as with any other write mode, and committed only if the table is still at
+the version that was looked at. Spark's MERGE takes a snapshot of its own, later: what a writer
+without our lock committed until then would be kept unseen, in a commit of ours.
+
+Reading a table's inputs for some days: each at one fixed version, no more days than they need.
+
+What a table's function makes of its inputs, for some days: not computed yet.
+
+The rows of a step: computed once, written as files that nobody sees until they are committed.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import reduce
+from typing import Any
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from backfill_assets.calendar import consecutive
-from backfill_assets.lake.slice import condition
-from backfill_assets.step.read import InputRows
-from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.windows import Window
+from backfill_assets.lake.columns import refuse_other_columns
+from backfill_assets.lake.commit import Commit, FileCommit
+from backfill_assets.lake.data_files import NO_DAY, remove, write, write_table
+from backfill_assets.lake.integrity import unreadable_files
+from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.slices import DataFile, Slice, condition
+from backfill_assets.lake.spark.conf import refuse_changes
+from backfill_assets.lake.spark.reading import Rows, read_files, schema_of
+from backfill_assets.lake.spark.session import without_code_generation
+from backfill_assets.quality.profile import profiles, schema_mismatches
+from backfill_assets.quality.rule import DayProfile
+from backfill_assets.quality.small_profile import small_profiles, with_figures, without_figures
+from backfill_assets.step.errors import is_of_step
+from backfill_assets.step.inputs import Inputs
+from backfill_assets.step.request import StepRequest
+from backfill_assets.tables.declaration import SliceDays, Table, Window
+from backfill_assets.workspace import Workspace
 
 
-def new_rows(table: Table, days: Sequence[date], read: Callable[[Sequence[date]], InputRows]) -> tuple[DataFrame, int]:
-    """The rows of `days`, not computed yet, and the bytes of what they are computed from; `read` reads the inputs of days."""
-    # A table that reads itself is computed one island of consecutive days at a time, each from the day before it.
+def changed_in_place(
+    table: Table,
+    builds: Mapping[date, Build],
+    version: int,
+    workspace: Workspace,
+    spark: SparkSession,
+) -> set[date]:
+    """The days of `builds` of which the table at `version` does not hold the rows with that
+    fingerprint, or whose files cannot be read. The builds are of the table's columns as they are
+    declared now.
+    """
+    days = tuple(
+        day for day, build in builds.items() if build.rows
+    )  # of the others there are no files
+    try:
+        held = _fingerprints(table, days, version, workspace, spark)
+    except Exception as error:  # Spark drops the work on all files for one that it cannot read
+        if is_of_step(error):
+            raise
+        damaged = unreadable_files(
+            workspace.lake.path(table.name), table.partition_by, days, version
+        )
+        if not damaged:
+            raise
+        held = _fingerprints(
+            table, tuple(day for day in days if day not in damaged), version, workspace, spark
+        )
+    return {day for day in days if held.get(day) != builds[day].fingerprint}
+
+
+def _fingerprints(
+    table: Table, days: Collection[date], version: int, workspace: Workspace, spark: SparkSession
+) -> dict[date, str]:
+    if not days:
+        return {}
+    rows = workspace.lake.reader(
+        Slice(table.name, table.partition_by, tuple(days), version), table.columns
+    ).rows(spark)
+    measured = profiles(rows, day=table.partition_by, about=None, measures={}, samples={})
+    return {day: profile.fingerprint for day, profile in measured.items()}
+
+
+@contextmanager
+def merged(
+    table: Table, new: DataFrame, held: Rows, folder: str
+) -> Iterator[tuple[DataFrame, set[date]]]:
+    """`new` and the rows `held` under keys that it does not have; the days that keep rows so. A key
+    is unique within a day; nulls in it are equal.
+
+    `new` is computed once, for its rows and for its keys. UsageError if the table in `folder` has
+    other columns.
+    """
+    refuse_other_columns(folder, new.schema.json())
+    new = new.persist()
+    kept = new
+    try:
+        key = list(dict.fromkeys([table.partition_by, *table.key]))
+        before = held.rows(new.sparkSession)
+        keys = new.select(*key)
+        same = reduce(Column.__and__, [before[name].eqNullSafe(keys[name]) for name in key])
+        kept = before.join(keys, same, "left_anti").select(*new.columns).persist()
+        days = {day for (day,) in kept.select(table.partition_by).distinct().collect()}
+        yield new.unionByName(kept), days
+    finally:
+        kept.unpersist()
+        new.unpersist()
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """The inputs of a step: one DataFrame an argument of the table's function, and the bytes they
+    are read from.
+    """
+
+    rows: Mapping[str, DataFrame]
+    size: int
+
+
+def read_inputs(
+    days: Sequence[date],
+    *,
+    table: Table,
+    workspace: Workspace,
+    spark: SparkSession,
+    versions: Mapping[str, int],
+    inputs: Mapping[date, Inputs],
+) -> InputRows:
+    """The days that `days` read of every input: those that `inputs` records of each, and no rows
+    that nobody accepted.
+    """
+    rows: dict[str, DataFrame] = {}
+    size = 0
+    for name, read in table.reads.items():
+        if isinstance(read, Window):
+            other = read.table or table
+            needed = Slice(
+                other.name,
+                other.partition_by,
+                _days_read(read, other, days, inputs),
+                versions[other.name],
+            )
+            reader = workspace.lake.reader(needed, other.columns)
+            rows[name], size = reader.rows(spark), size + reader.size
+            if table.reads_by_day(other, read):
+                rows[name] = rows[name].where(condition(table.partition_by, days))
+        elif isinstance(read, SliceDays):
+            values: list[Any] = [(day,) for day in days]
+            rows[name] = spark.createDataFrame(values, f"{table.partition_by} DATE")
+        else:
+            rows[name], size = (
+                read.read(workspace.area, spark, days),
+                size + read.size(workspace.area, days),
+            )
+    return InputRows(rows, size)
+
+
+def _days_read(
+    read: Window, other: Table, days: Sequence[date], inputs: Mapping[date, Inputs]
+) -> tuple[date, ...]:
+    # Days of the table itself that are being computed now must not come in as they were before.
+    own = set(days) if read.table is None else set()
+    recorded = {day: inputs[day].tables.get(other.name, {}) for day in days}
+    return tuple(
+        sorted({d for day in days for d in read.days(day) if d.isoformat() in recorded[day]} - own)
+    )
+
+
+def new_rows(
+    table: Table, days: Sequence[date], read: Callable[[Sequence[date]], InputRows]
+) -> tuple[DataFrame, int]:
+    """The rows of `days`, not computed yet, and the bytes of what they are computed from; `read`
+    reads the inputs of days.
+    """
+    # A table that reads itself is computed one island of consecutive days at a time, each from the
+    # day before it.
     parts = consecutive(days) if table.needs_itself() else [list(days)]
-    frames, size = [], 0
+    frames = []
+    size = 0
     for part in parts:
         inputs = read(part)
-        rows, size = inputs.rows, size + inputs.size
+        rows = inputs.rows
+        size = size + inputs.size
         if _day_by_day(table):
-            rows = {name: _one_task_a_day(frame, table.partition_by, days) for name, frame in rows.items()}
+            rows = {
+                name: _one_task_a_day(frame, table.partition_by, days)
+                for name, frame in rows.items()
+            }
         # Rows of neighbouring days are cut off; a row of no day is kept, to be found.
         named = f"({condition(table.partition_by, part)}) OR `{table.partition_by}` IS NULL"
         frames.append(table.compute(**rows).where(named))
     new = reduce(DataFrame.unionByName, frames)
-    # A delivered file is of one day already, and what is computed day by day from whole days stays so.
-    return (new if table.source() or _day_by_day(table) else _one_task_a_day(new, table.partition_by, days)), size
+    # A delivered file is of one day already, and what is computed day by day from whole days stays
+    # so.
+    return (
+        new
+        if table.source() or _day_by_day(table)
+        else _one_task_a_day(new, table.partition_by, days)
+    ), size
 
 
 def _day_by_day(table: Table) -> bool:
     """Whether a day's rows come from the same day's rows of one other table, and nothing else."""
     reads = list(table.reads.values())
     return len(reads) == 1 and all(
-        isinstance(r, Window) and r.table is not None and r.first == r.last == 0 and r.table.partition_by == table.partition_by
+        isinstance(r, Window)
+        and r.table is not None
+        and r.first == r.last == 0
+        and r.table.partition_by == table.partition_by
         for r in reads
     )
 
 
 def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame:
-    """The same rows with each day's in one task: one file a day to write, and an audit by day and key moves none again."""
+    """The same rows with each day's in one task: one file a day to write, and an audit by day and
+    key moves none again.
+    """
     tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     # Days differ in size; several to a task even that out, as long as there are days enough.
     return rows.repartition(min(len(days), 4 * tasks), column)
+
+
+# Compressed bytes of inputs up to which rows are taken into this process: planning and starting
+# Spark jobs is most of the work on so little, and one job does what three did. Three days of the
+# sample's outages read 2 MB.
+SMALL = 4 * 2**20
+
+
+@dataclass(frozen=True)
+class Computed:
+    """`after`: every row the days will hold, which is what is audited. `commit`: puts the days that
+    pass into the table.
+
+    With `schema_mismatches` (columns that are not as declared, rows without a day) no day passes.
+    `profiles` are those of `after`, where they are known already. `kept` are the days that keep
+    rows which they had before.
+    """
+
+    after: DataFrame
+    commit: Commit
+    schema_mismatches: Sequence[str] = ()
+    profiles: Mapping[date, DayProfile] | None = None
+    kept: Collection[date] = ()
+
+
+@contextmanager
+def compute_days(
+    table: Table,
+    days: Sequence[date],
+    request: StepRequest,
+    workspace: Workspace,
+    *,
+    spark: SparkSession,
+    read: Callable[[Sequence[date]], InputRows],
+    version: int,
+) -> Iterator[Computed]:
+    """Compute `days` once, for the audit and the commit; what is not committed is removed at the
+    end.
+
+    Rows that are kept (merge) are those of the table at `version`, which are known to be as they
+    were accepted.
+    """
+    folder = workspace.lake.path(table.name)
+    column = table.partition_by
+    with refuse_changes(spark.conf, table.name):
+        new, size = new_rows(table, days, read)
+    faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
+    if faults:
+        yield Computed(new, FileCommit(folder, column, [], ""), faults)
+        return
+    before = workspace.lake.reader(Slice(table.name, column, tuple(days), version), table.columns)
+    with ExitStack() as until_done:
+        kept: Collection[date] = ()
+        if (
+            request.write_mode == "merge" and version >= 0
+        ):  # a table that does not exist yet keeps no rows
+            new, kept = until_done.enter_context(merged(table, new, before, folder))
+            size += before.size
+        yield replace(until_done.enter_context(_written(table, new, size, folder)), kept=kept)
+
+
+@contextmanager
+def _written(table: Table, new: DataFrame, size: int, folder: str) -> Iterator[Computed]:
+    """Write `new` as files of `folder`."""
+    column = table.partition_by
+    small = _small(table, new, folder) if size <= SMALL else None
+    profiles, files = small or (None, write(new, folder, column))
+    without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
+    commit = FileCommit(folder, column, files, new.schema.json())
+    try:
+        rows = read_files(
+            new.sparkSession,
+            folder,
+            [file for file in files if file.day != NO_DAY],
+            column,
+            new.schema,
+        )
+        if without_day:
+            yield Computed(rows, commit, [_without_day(column, without_day)])
+            return
+        yield Computed(rows, commit, profiles=profiles)
+    finally:
+        remove(folder, commit.uncommitted())
+
+
+def _without_day(column: str, rows: int) -> str:
+    return (
+        f"{rows:,} computed row(s) have no day: {column} is null. Leave them out, or give them"
+        " a day"
+    )
+
+
+def _small(
+    table: Table, new: DataFrame, folder: str
+) -> tuple[dict[date, DayProfile], list[DataFile]] | None:
+    """The profiles and the files of a small slice, by one Spark job; None if its rows are too many
+    for this process, or hold what Arrow or Python have no value for (a date after the year 9999):
+    Spark has to count and write them.
+    """
+    try:
+        return _by_arrow(table, new, folder)
+    except (pa.ArrowException, OverflowError, UnicodeDecodeError):
+        return None
+    except PySparkException as error:
+        if "spark.driver.maxResultSize" not in str(error):
+            raise
+        return None
+
+
+def _by_arrow(
+    table: Table, new: DataFrame, folder: str
+) -> tuple[dict[date, DayProfile], list[DataFile]]:
+    # Code is generated for raw text alone: parsing it takes long enough to be worth compiling.
+    with without_code_generation(new.sparkSession, unless=table.source() is not None):
+        rows = with_figures(new, measures=table.measures, samples=table.samples).toArrow()
+    profiles = small_profiles(
+        rows,
+        day=table.partition_by,
+        about=table.fingerprint_by,
+        key=table.key if table.counts_keys else (),
+        measures=list(table.measures),
+        samples=list(table.samples),
+    )
+    return profiles, write_table(without_figures(rows), folder, table.partition_by)

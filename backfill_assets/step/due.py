@@ -1,15 +1,37 @@
-"""Which of the requested days must be computed: the inputs they have, and whether anything changed since their last build."""
+"""Which of the requested days must be computed: the inputs they have, and whether anything changed
+since their last build.
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+Which partitions of a plan block what needs them, although an earlier build of them is accepted.
+
+What a step begins with: the latest builds of what it looks at, and the versions at which it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
-from backfill_assets.calendar import Calendar, Partition, ranges
+from backfill_assets.calendar import Calendar, Partition, days_around, ranges
 from backfill_assets.errors import Awaited, SourceError
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.record import WriteMode
-from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
-from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, own_days, tables_read
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.integrity import never_accepted
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import WriteMode
+from backfill_assets.quality.rules import TRAILING_DAYS
+from backfill_assets.step.inputs import (
+    NO_DELIVERY,
+    AcceptedBuilds,
+    Delivered,
+    Inputs,
+    change,
+    days_of_inputs,
+    days_up_to_date,
+    delivered_for,
+    own_days,
+    tables_read,
+)
+from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import days_until_complete, on_request
 from backfill_assets.workspace import Workspace
@@ -17,12 +39,14 @@ from backfill_assets.workspace import Workspace
 
 @dataclass
 class Due:
-    """The requested days by what is to be done with them. Every day is in exactly one of the first six.
+    """The requested days by what is to be done with them. Every day is in exactly one of the first
+    six.
 
-    `in_case`: those of `compute` of which nothing has changed so far; they read a day of the table itself that may come out
-    different. `unusable`: days whose source cannot be used, and why. `awaited`: days that a service is still to be asked for.
-    `rewritten`: days that do not hold the rows that were accepted, in a shadow those too that live holds: they are written
-    whatever they come to.
+    `in_case`: those of `compute` of which nothing has changed so far; they read a day of the table
+    itself that may come out different. `unusable`: days whose source cannot be used, and why.
+    `awaited`: days that a service is still to be asked for. `rewritten`: days that do not hold the
+    rows that were accepted, in a shadow those too that live holds: they are written whatever they
+    come to.
     """
 
     compute: list[date] = field(default_factory=list)
@@ -49,11 +73,14 @@ def days_due(
 ) -> Due:
     """Sort `days`, in order.
 
-    `builds` are the latest ones; partitions that were `rewritten` since are computed again, and nothing is computed from them
-    before. `force` are days to compute even if nothing has changed; `failed`, partitions that block what needs them although
-    an earlier version of them is accepted; `accept`, files that may be empty or missing.
+    `builds` are the latest ones; partitions that were `rewritten` since are computed again, and
+    nothing is computed from them before. `force` are days to compute even if nothing has changed;
+    `failed`, partitions that block what needs them although an earlier version of them is accepted;
+    `accept`, files that may be empty or missing.
     """
-    calendar, accepted, rewritten = workspace.calendar, builds.accepted, builds.rewritten
+    calendar = workspace.calendar
+    accepted = builds.accepted
+    rewritten = builds.rewritten
     due = Due(rewritten=[day for name, day in {*rewritten, *builds.of_live} if name == table.name])
     delivered = delivered_for(table, days, workspace.area, builds.accepted, accept)
     for day in sorted(days):
@@ -61,9 +88,16 @@ def days_due(
             due.not_due[day] = f"not due yet: {why}"
             continue
         missing = lacking(table, day, accepted, calendar, due.compute)
-        unusable = lacking(table, day, accepted, calendar, due.compute, failed) if failed else missing
-        source, tables = delivered.get(day, NO_DELIVERY), tables_read(table, day, accepted, calendar)
-        outdated = day in force or (table.name, day) in rewritten or _changed(table, day, accepted, tables, source)
+        unusable = (
+            lacking(table, day, accepted, calendar, due.compute, failed) if failed else missing
+        )
+        source = delivered.get(day, NO_DELIVERY)
+        tables = tables_read(table, day, accepted, calendar)
+        outdated = (
+            day in force
+            or (table.name, day) in rewritten
+            or _changed(table, day, accepted, tables, source)
+        )
         in_case = not outdated and any(own in due.compute for own in own_days(table, day))
         due.inputs[day] = Inputs(tables, NO_DELIVERY if isinstance(source, SourceError) else source)
         if unusable == missing and not (outdated or in_case):
@@ -80,11 +114,14 @@ def days_due(
             due.unusable[day] = str(source)
         elif other := _of_another_delivery(table, day, accepted, source.fingerprint):
             due.blocked[day] = (
-                f"a rule compares it with {other} {day}, which was built from another delivery, or by other code. Build both: "
-                f"`backfill run --partitions {day} --target {other},{table.name}`"
+                f"a rule compares it with {other} {day}, which was built from another delivery, or"
+                f" by other code. Build both: `backfill run --partitions {day} --target"
+                f" {other},{table.name}`"
             )
         elif (table.name, day) in rewritten and write_mode != "overwrite":
-            due.blocked[day] = f"{rewritten[table.name, day]}. Those rows would be kept: use write_mode overwrite"
+            due.blocked[day] = (
+                f"{rewritten[table.name, day]}. Those rows would be kept: use write_mode overwrite"
+            )
         elif rewritten and (unsafe := _reads_rewritten(table, day, calendar, due, rewritten)):
             due.blocked[day] = unsafe
         else:
@@ -94,30 +131,52 @@ def days_due(
 
 
 def _of_another_delivery(table: Table, day: date, accepted: AcceptedBuilds, delivered: str) -> str:
-    """A table that a rule compares `day` with, of another delivery or built by other code; "" if there is none."""
+    """A table that a rule compares `day` with, of another delivery or built by other code; "" if
+    there is none.
+    """
     for other in table.compared_with:
         build = accepted.get((other.name, day))
         same_source = other.source() is not None and other.source() == table.source()
-        if same_source and build and (build.delivered, build.code_version) != (delivered, other.version):
+        if (
+            same_source
+            and build
+            and (build.delivered, build.code_version) != (delivered, other.version)
+        ):
             return other.name
     return ""
 
 
-def _reads_rewritten(table: Table, day: date, calendar: Calendar, due: Due, rewritten: Mapping[Partition, str]) -> str:
+def _reads_rewritten(
+    table: Table, day: date, calendar: Calendar, due: Due, rewritten: Mapping[Partition, str]
+) -> str:
     """Why `day` must not be computed from what its inputs hold now; "" if it may."""
     for other, window in table.windows():
         for read in other.calendar_of(calendar).clip(window.days(day)):
-            if (why := rewritten.get((other.name, read))) and not (other is table and read in due.compute):
-                again = f"Build it again: `backfill run --partitions {read} --target {other.name} --force`"
+            if (why := rewritten.get((other.name, read))) and not (
+                other is table and read in due.compute
+            ):
+                again = (
+                    f"Build it again: `backfill run --partitions {read} --target {other.name}"
+                    " --force`"
+                )
                 again += "; if its source is gone, put it back: `backfill reconcile --restore`"
-                return f"reads {other.name} {read}, which does not hold the rows that were accepted: {why}. {again}"
+                return (
+                    f"reads {other.name} {read}, which does not hold the rows that were accepted:"
+                    f" {why}. {again}"
+                )
     return ""
 
 
 def incomplete(table: Table, day: date, calendar: Calendar) -> str:
-    """What a day at the end of a growing calendar waits for before it is first built, in words; "" if it waits for nothing."""
+    """What a day at the end of a growing calendar waits for before it is first built, in words; ""
+    if it waits for nothing.
+    """
     complete = day + timedelta(days=days_until_complete(table))
-    return f"complete once {complete} is in" if calendar.fixed_last is None and complete > calendar.last else ""
+    return (
+        f"complete once {complete} is in"
+        if calendar.fixed_last is None and complete > calendar.last
+        else ""
+    )
 
 
 def lacking(
@@ -128,13 +187,19 @@ def lacking(
     computing: Collection[date] = (),
     failed: Collection[Partition] = (),
 ) -> str:
-    """The inputs that `day` waits for and that have no accepted build, in words; "" if all have one."""
+    """The inputs that `day` waits for and that have no accepted build, in words; "" if all have
+    one.
+    """
     found = _lacking(table, day, accepted, calendar, computing, failed)
     return ", ".join(f"{other.name} {ranges(days)}" for other, days in found)
 
 
 def lacks_on_request(
-    table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar, computing: Collection[date] = ()
+    table: Table,
+    day: date,
+    accepted: AcceptedBuilds,
+    calendar: Calendar,
+    computing: Collection[date] = (),
 ) -> bool:
     """Whether `day` lacks inputs, and all of them are days that are built on request only."""
     found = _lacking(table, day, accepted, calendar, computing) if on_request(table) else []
@@ -151,11 +216,17 @@ def _lacking(
 ) -> list[tuple[Table, list[date]]]:
     def is_available(other: Table, needed: date) -> bool:
         partition = (other.name, needed)
-        return (partition in accepted and partition not in failed) or (other is table and needed in computing)
+        return (partition in accepted and partition not in failed) or (
+            other is table and needed in computing
+        )
 
     missing = []
     for other, window in table.windows():
-        days = [needed for needed in other.calendar_of(calendar).clip(window.needed(day)) if not is_available(other, needed)]
+        days = [
+            needed
+            for needed in other.calendar_of(calendar).clip(window.needed(day))
+            if not is_available(other, needed)
+        ]
         missing += [(other, days)] if days else []
     return missing
 
@@ -169,3 +240,173 @@ def _changed(
 ) -> bool:
     last = accepted.get((table.name, day))
     return last is None or change(table, last, inputs, delivery) is not None
+
+
+def failed_partitions(
+    table: Table, request: StepRequest, builds: Latest, workspace: Workspace
+) -> set[Partition]:
+    """Those that the request's plan built last and failed, and, of the tables that `table` is made
+    from, those that need one.
+
+    A partition that failed and is up to date again, its delivery or code put back as it was, blocks
+    nothing.
+    """
+    if not request.plan:
+        return set()
+    failed = {
+        partition
+        for partition, build in builds.last.items()
+        if not build.succeeded and build.plan == request.plan
+    }
+    failed -= set(_up_to_date(table, failed, builds, workspace)) if failed else set()
+    planned = set(request.planned)
+    for ancestor in table.ancestors() if failed else ():
+        new = failed
+        while (
+            new := {(ancestor.name, day) for day in _needing(ancestor, new, workspace.calendar)}
+            & planned - failed
+        ):
+            failed = failed | new
+    return failed
+
+
+def _up_to_date(
+    table: Table, partitions: Collection[Partition], builds: Latest, workspace: Workspace
+) -> Iterator[Partition]:
+    for ancestor in table.ancestors():
+        days = [day for name, day in partitions if name == ancestor.name]
+        yield from (
+            (ancestor.name, day) for day in days_up_to_date(ancestor, days, builds, workspace)
+        )
+
+
+def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar) -> Iterable[date]:
+    """The days of `table` that need one of `partitions`."""
+    for other, window in table.windows():
+        for day in [day for name, day in partitions if name == other.name]:
+            yield from table.calendar_of(calendar).clip(
+                days_around(day, -window.last_needed, -window.first)
+            )
+
+
+DaysByTable = dict[str, set[date]]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The latest builds, with what somebody else rewrote; the version of each input, and that of
+    the table itself.
+    """
+
+    builds: Latest
+    inputs: Mapping[str, int]
+    version: int
+
+    def without(self, lost: Mapping[Partition, str]) -> Snapshot:
+        """The same, but `lost` partitions do not hold what was accepted, and why."""
+        return replace(
+            self, builds=replace(self.builds, rewritten={**self.builds.rewritten, **lost})
+        )
+
+
+def snapshot(
+    table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace
+) -> Snapshot:
+    """What a step of `days` begins with.
+
+    No commit came between the builds and the versions: the builds' fingerprints are those of the
+    rows at these versions.
+    """
+    lake = workspace.lake
+    relevant = partitions_looked_at(table, days, request, workspace)
+    lake.recover(relevant)
+    versions = _versions(table, lake)
+    before = None
+    builds = Latest()
+    while versions != before:
+        before = versions
+        builds = lake.latest(relevant, plan=request.plan)
+        if request.plan and (more := inputs_of_failed(table, builds, workspace)):
+            wider = {
+                name: relevant.get(name, set()) | more.get(name, set())
+                for name in {*relevant, *more}
+            }
+            builds = lake.latest(wider, plan=request.plan)
+        versions = _versions(table, lake)
+    rewritten = lake.rewritten(builds.accepted, versions)
+    if request.write_mode != "overwrite":  # rows that are kept must be ours
+        unknown = never_accepted(
+            lake.path(table.name),
+            days,
+            {day for name, day in builds.accepted if name == table.name},
+            versions[table.name],
+        )
+        rewritten |= {(table.name, day): why for day, why in unknown.items()}
+    inputs = {other.name: versions[other.name] for other, _ in table.windows()}
+    return Snapshot(
+        replace(builds, rewritten=builds.differing() | rewritten), inputs, versions[table.name]
+    )
+
+
+def _versions(table: Table, lake: Lake) -> dict[str, int]:
+    return {
+        name: lake.version(name)
+        for name in {table.name, *(other.name for other, _ in table.windows())}
+    }
+
+
+def lost_partitions(
+    table: Table, due: Due, start: Snapshot, workspace: Workspace
+) -> dict[Partition, str]:
+    """The partitions that `due` would write or read whose files are not there as they were written.
+    One look a file.
+    """
+    looked_at: dict[str, set[date]] = {table.name: set(due.compute)}
+    for day in due.compute:
+        for name, read in due.inputs[day].tables.items():
+            looked_at.setdefault(name, set()).update(map(date.fromisoformat, read))
+    columns = {other.name: other.partition_by for other, _ in table.windows()}
+    versions = {**start.inputs, table.name: start.version}
+    columns[table.name] = table.partition_by
+    return {
+        (name, day): why
+        for name, of_table in looked_at.items()
+        for day, why in workspace.lake.lost_files(
+            name, columns[name], of_table, versions[name]
+        ).items()
+    }
+
+
+def partitions_looked_at(
+    table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace
+) -> DaysByTable:
+    """The partitions whose builds matter for `days`: the ledger of years is not read for one day."""
+    relevant: dict[str, set[date]] = (
+        {each.name: set() for each in table.ancestors()} if request.plan else {}
+    )
+    relevant.setdefault(table.name, set()).update(days)
+    relevant[table.name].update(
+        day - timedelta(days=n) for day in days for n in range(1, TRAILING_DAYS + 1)
+    )
+    for name, of_input in days_of_inputs(table, days, workspace.calendar).items():
+        relevant.setdefault(name, set()).update(of_input)
+    for name, day in request.planned:
+        if name in relevant:
+            relevant[name].add(day)
+    return relevant
+
+
+def inputs_of_failed(table: Table, builds: Latest, workspace: Workspace) -> DaysByTable:
+    """What the partitions that failed last read, to see whether they are up to date again."""
+    relevant: dict[str, set[date]] = {}
+    for ancestor in table.ancestors():
+        failed = [
+            day
+            for (name, day), build in builds.last.items()
+            if name == ancestor.name and not build.succeeded
+        ]
+        for other, of_input in (
+            days_of_inputs(ancestor, failed, workspace.calendar).items() if failed else ()
+        ):
+            relevant.setdefault(other, set()).update(of_input)
+    return relevant

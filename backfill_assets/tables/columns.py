@@ -1,4 +1,8 @@
-"""The columns that a table declares, read from their SQL text, and what cannot be declared."""
+"""The SQL types that a column may have: those that Spark computes, Delta keeps and its readers
+know, nested ones too.
+
+The columns that a table declares, read from their SQL text, and what cannot be declared.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +10,69 @@ from typing import Any
 
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
-from backfill_assets.tables.column_types import QUOTED, refusal
+
+# Delta's names of these are in lake/columns.py.
+TYPES = frozenset(
+    {
+        "BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT", "REAL", "DOUBLE",
+        "DECIMAL", "DEC", "NUMERIC", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ",
+    }
+)  # fmt: skip
+QUOTED = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+COMMENT = rf"(?:\s+COMMENT(?:\s*{QUOTED})+)?"
+DIGITS = r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)"
+DECIMAL = re.compile(rf"\b(?:DECIMAL|DEC|NUMERIC)\s*{DIGITS}", re.IGNORECASE)
+TYPE = rf"(?:{'|'.join(sorted(TYPES))})\b"
+FIELD = rf"(?:\w+|`[^`]+`)(?:\s*:\s*|\s+){TYPE}{COMMENT}"
+# Of types that are not nested themselves: the innermost.
+NESTED = re.compile(
+    rf"\b(?:ARRAY\s*<\s*{TYPE}\s*>|MAP\s*<\s*{TYPE}\s*,\s*{TYPE}\s*>|STRUCT\s*<\s*{FIELD}(?:\s*,\s*{FIELD})*\s*>)",
+    re.IGNORECASE,
+)
+COLUMN = re.compile(TYPE + COMMENT, re.IGNORECASE)
+MOST_DIGITS = 38
+
+ADVICE = {
+    r"(?:VAR)?CHAR": (
+        "Spark computes no columns of that type; write STRING, and a rule for the length"
+    ),
+    r"NOT\s+NULL": (
+        "no table is held to NOT NULL; leave it out, and write the rule rules.no_nulls({name!r})"
+    ),
+    r"COLLATE": "keys and fingerprints compare text letter by letter; leave COLLATE out",
+    r"DEFAULT": "a column holds what the function computes; leave DEFAULT out",
+    r"GENERATED": "a column holds what the function computes; leave GENERATED out",
+}
+
+
+def refusal(name: str, kind: str) -> str:
+    """Why the column `name` cannot have the type `kind`, and what to write; "" if it can."""
+    unquoted = re.sub(QUOTED, "", kind)
+    for decimal in DECIMAL.finditer(unquoted):
+        digits = int(decimal[1])
+        after_the_point = int(decimal[2] or 0)
+        if not max(1, after_the_point) <= digits <= MOST_DIGITS:
+            return f"a decimal has 1 to {MOST_DIGITS} digits, and no more of them after the point"
+    if COLUMN.fullmatch(_simplified(DECIMAL.sub("DECIMAL", kind))):
+        return ""
+    # A name before a colon is that of a field.
+    words = [word for word in ADVICE if re.search(rf"\b{word}\b(?!\s*:)", unquoted, re.IGNORECASE)]
+    advice = (ADVICE[word].format(name=name) for word in words)
+    types = ", ".join(sorted(TYPES))
+    return next(
+        advice,
+        f"{kind} is not the type of a column; write {types}, or ARRAY<>, MAP<,> and STRUCT<> of"
+        " these",
+    )
+
+
+def _simplified(kind: str) -> str:
+    """`kind` with a plain type in place of each nested one that holds allowed types, from the
+    innermost outwards.
+    """
+    simpler = NESTED.sub("INT", kind)
+    return kind if simpler == kind else _simplified(simpler)
+
 
 # Spark, Delta and the readers of Delta tables agree on these without quoting.
 NAME = re.compile(r"(?!__)[A-Za-z_]\w*", re.ASCII)
@@ -16,8 +82,8 @@ PIECE = re.compile(rf"{QUOTED}|.", re.DOTALL)
 
 
 def types_of(columns: str) -> dict[str, str]:
-    """Each column's type, in upper case. ValueError for a name that needs quoting or stands twice, and for a type that no
-    table can hold.
+    """Each column's type, in upper case. ValueError for a name that needs quoting or stands twice,
+    and for a type that no table can hold.
 
     Names that begin with two underscores are this project's own.
     """
@@ -26,8 +92,8 @@ def types_of(columns: str) -> dict[str, str]:
         name, _, kind = " ".join(part.split()).partition(" ")
         if not NAME.fullmatch(name) or not kind:
             raise ValueError(
-                f"{part!r} is not a column: write NAME TYPE, the name in letters, digits and underscores, and not "
-                "beginning with two of those"
+                f"{part!r} is not a column: write NAME TYPE, the name in letters, digits and"
+                " underscores, and not beginning with two of those"
             )
         if why := refusal(name, kind):
             raise ValueError(f"{part!r}: {why}")
@@ -39,7 +105,8 @@ def types_of(columns: str) -> dict[str, str]:
 
 def _split(columns: str) -> list[str]:
     """The text between the commas that are not within brackets or quotes."""
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for piece in PIECE.findall(columns):
         depth += (piece in "<(") - (piece in ">)")
         if piece == "," and not depth:
@@ -68,24 +135,45 @@ def _refuse(
     compared_with: Sequence[str],
     drift: Mapping[str, DriftThresholds],
 ) -> None:
-    """ValueError for a day that is no DATE, and for a key, a rule or a threshold that names what the table does not have."""
+    """ValueError for a day that is no DATE, and for a key, a rule or a threshold that names what
+    the table does not have.
+    """
     types = types_of(columns)
     for argument, column in (("partition_by", partition_by), ("fingerprint_by", fingerprint_by)):
         if column is not None and not re.fullmatch(r"DATE( COMMENT .*)?", types.get(column, "")):
-            raise ValueError(f"{argument}={column!r} must be a column of type DATE; the columns are {columns}")
+            raise ValueError(
+                f"{argument}={column!r} must be a column of type DATE; the columns are {columns}"
+            )
     unknown = [column for column in key if column not in types]
     if unknown:
-        raise ValueError(f"the key names {', '.join(unknown)}, which is no column; the columns are {', '.join(types)}")
+        raise ValueError(
+            f"the key names {', '.join(unknown)}, which is no column; the columns are"
+            f" {', '.join(types)}"
+        )
     if maps := [column for column in key if "MAP<" in types[column].replace(" ", "")]:
-        raise ValueError(f"the key names {', '.join(maps)}, which holds a map: Spark does not compare maps")
+        raise ValueError(
+            f"the key names {', '.join(maps)}, which holds a map: Spark does not compare maps"
+        )
     for column, thresholds in drift.items():
-        if (column not in types and column != EVERY_OTHER_COLUMN) or not isinstance(thresholds, DriftThresholds):
-            raise ValueError(f'drift={{{column!r}: {thresholds!r}}}: write a column, or "*", and its DriftThresholds(...)')
+        if (column not in types and column != EVERY_OTHER_COLUMN) or not isinstance(
+            thresholds, DriftThresholds
+        ):
+            raise ValueError(
+                f'drift={{{column!r}: {thresholds!r}}}: write a column, or "*", and its'
+                " DriftThresholds(...)"
+            )
     for rule in rules:
         if rule.counts_keys and not key:
             raise ValueError(f"the rule {rule.name} needs a key: key=[...]")
         has = {"column": types, "measure": measures, "table in compared_with": compared_with}
-        for kind, names in (("column", rule.columns), ("measure", rule.measures), ("table in compared_with", rule.tables)):
+        for kind, names in (
+            ("column", rule.columns),
+            ("measure", rule.measures),
+            ("table in compared_with", rule.tables),
+        ):
             missing = [name for name in names if name not in has[kind]]
             if missing:
-                raise ValueError(f"the rule {rule.name} looks at {', '.join(missing)}, which is no {kind} of the table")
+                raise ValueError(
+                    f"the rule {rule.name} looks at {', '.join(missing)}, which is no {kind} of the"
+                    " table"
+                )

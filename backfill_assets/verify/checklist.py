@@ -1,6 +1,8 @@
-"""The checklist of a rebuild that has not been published: its lines, and the verdict that they add up to.
+"""The checklist of a rebuild that has not been published: its lines, and the verdict that they add
+up to.
 
-A verdict is about the versions of tables that it saw, and no others: whoever publishes compares them with what is there.
+A verdict is about the versions of tables that it saw, and no others: whoever publishes compares
+them with what is there.
 """
 
 import fnmatch
@@ -17,7 +19,9 @@ FORMAT = 1
 
 
 class Outcome(StrEnum):
-    """What one check came to. `decision`: nothing is wrong by any declaration, but a person must look at it."""
+    """What one check came to. `decision`: nothing is wrong by any declaration, but a person must
+    look at it.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -58,11 +62,13 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The checklist of a plan: its lines, the versions and the code that they were found on, who asked for it and when.
+    """The checklist of a plan: its lines, the versions and the code that they were found on, who
+    asked for it and when.
 
-    `versions_seen`: by a name of each table and side that was read (such as `live staging/outages`), its Delta version.
-    `accepted`: by the name of a line that needed a decision, who took it. Raises ValueError for no lines at all, which prove
-    nothing, and for two lines of one name.
+    `versions_seen`: by a name of each table and side that was read (such as `live
+    staging/outages`), its Delta version. `accepted`: by the name of a line that needed a decision,
+    who took it. Raises ValueError for no lines at all, which prove nothing, and for two lines of
+    one name.
     """
 
     plan: str
@@ -90,11 +96,16 @@ class Verdict:
 
     def undecided(self) -> list[Line]:
         """The lines that still need a decision."""
-        return [line for line in self.lines if line.outcome == Outcome.DECISION and line.name not in self.accepted]
+        return [
+            line
+            for line in self.lines
+            if line.outcome == Outcome.DECISION and line.name not in self.accepted
+        ]
 
     def accept(self, name: str, *, who: str, reason: str, at: datetime) -> "Verdict":
-        """The verdict with the line `name` accepted. UsageError for a line that there is not or that needs no decision, above
-        all one that failed, and for an empty reason."""
+        """The verdict with the line `name` accepted. UsageError for a line that there is not or
+        that needs no decision, above all one that failed, and for an empty reason.
+        """
         line = next((line for line in self.lines if line.name == name), None)
         open_names = ", ".join(each.name for each in self.undecided()) or "none"
         if line is None:
@@ -102,7 +113,10 @@ class Verdict:
         elif line.outcome == Outcome.FAILED:
             why = f"{name} failed ({line.figures}): what fails is mended, not accepted"
         elif line.outcome != Outcome.DECISION or name in self.accepted:
-            why = f"{name} needs no decision: it is {'accepted' if name in self.accepted else line.outcome.value}"
+            why = (
+                f"{name} needs no decision: it is"
+                f" {'accepted' if name in self.accepted else line.outcome.value}"
+            )
         elif not reason.strip():
             why = f"Why is {name} accepted? A reason is missing"
         else:
@@ -110,8 +124,10 @@ class Verdict:
         raise UsageError(f"{why}. Nothing was accepted. Lines that need a decision: {open_names}.")
 
     def named(self, name: str) -> list[str]:
-        """The undecided lines that a pattern such as `drift raw/*` names, or else the first line that it names at all, of which
-        `accept` says why it needs no decision; a name without a star is itself."""
+        """The undecided lines that a pattern such as `drift raw/*` names, or else the first line
+        that it names at all, of which `accept` says why it needs no decision; a name without a star
+        is itself.
+        """
         if "*" not in name:
             return [name]
         undecided = fnmatch.filter([line.name for line in self.undecided()], name)
@@ -119,7 +135,11 @@ class Verdict:
 
     def with_acceptances_of(self, earlier: "Verdict") -> "Verdict":
         """What was accepted in an earlier verdict on the same versions and code stays accepted."""
-        if (earlier.plan, earlier.versions_seen, earlier.code) != (self.plan, self.versions_seen, self.code):
+        if (earlier.plan, earlier.versions_seen, earlier.code) != (
+            self.plan,
+            self.versions_seen,
+            self.code,
+        ):
             return self
         undecided = {line.name for line in self.undecided()}
         kept = {name: each for name, each in earlier.accepted.items() if name in undecided}
@@ -135,8 +155,9 @@ class Verdict:
         ]
         if changes:
             raise Guarded(
-                f"The verdict on plan {self.plan} is about other versions than there are now: {', '.join(changes)}. Nothing "
-                f"was written. Type `backfill verify {self.plan}` again."
+                f"The verdict on plan {self.plan} is about other versions than there are now:"
+                f" {', '.join(changes)}. Nothing was written. Type `backfill verify {self.plan}`"
+                " again."
             )
 
 
@@ -151,13 +172,20 @@ def _as_text(value: date) -> str:
 
 
 def read(text: str | bytes) -> Verdict:
-    """The verdict that `contents` wrote. Raises ValueError, KeyError or TypeError for any other text."""
+    """The verdict that `contents` wrote. Raises ValueError, KeyError or TypeError for any other
+    text.
+    """
     values: dict[str, Any] = json.loads(text)
     if values["format"] != FORMAT:
         raise ValueError(f"a verdict of format {values['format']}")
-    accepted = {name: Acceptance(**each | {"at": _time(each["at"])}) for name, each in values["accepted"].items()}
+    accepted = {
+        name: Acceptance(**each | {"at": _time(each["at"])})
+        for name, each in values["accepted"].items()
+    }
     known = {name: values[name] for name in ("plan", "versions_seen", "code", "who")}
-    return Verdict(**known, lines=tuple(_lines(values["lines"])), at=_time(values["at"]), accepted=accepted)
+    return Verdict(
+        **known, lines=tuple(_lines(values["lines"])), at=_time(values["at"]), accepted=accepted
+    )
 
 
 def _lines(lines: Iterable[Mapping[str, Any]]) -> Iterable[Line]:

@@ -1,58 +1,239 @@
-"""Verifying a plan: its checklist, filled on the shadow as it is and on live as the shadow reads it; a verdict comes of it."""
+"""Verdicts in the lake: one file a verdict in `_verdicts/<plan>/`. The newest counts, and none is
+ever changed or deleted.
 
+Whether a plan's shadow was verified, on the very versions that would be published.
+
+Verifying a plan: its checklist, filled on the shadow as it is and on live as the shadow reads it; a
+verdict comes of it.
+"""
+
+import hashlib
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
 from typing import TypeVar
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from backfill_assets.calendar import Partition
-from backfill_assets.diff.diff_store import Diffs
-from backfill_assets.diff.diff_tables import diff_tables
-from backfill_assets.diff.shadow_compared import shadow_compared
-from backfill_assets.errors import Conflict, TableUnreadable, UsageError
-from backfill_assets.lake.delta_table import open_table
-from backfill_assets.lake.latest import Latest, latest
-from backfill_assets.lake.record import SCHEMA
-from backfill_assets.lake.shadow_base import read_base
-from backfill_assets.lake.slice import Slice
-from backfill_assets.lake.store import Lake
-from backfill_assets.lake.table_state import day_files
+from backfill_assets.diff.diff import Diffs
+from backfill_assets.diff.sides import shadow_compared
+from backfill_assets.diff.tables import diff_tables
+from backfill_assets.errors import Conflict, Guarded, TableUnreadable, UsageError
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.history import Latest, latest
+from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import SCHEMA
+from backfill_assets.lake.shadow import read_base
+from backfill_assets.lake.slices import Slice
+from backfill_assets.lake.storage import Documents, Paths, writing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
+from backfill_assets.publish.channels import NOT_PUBLISHED
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.may_publish import examples, refuse_not_in_shadow
+from backfill_assets.publish.guards import examples, refuse_not_in_shadow
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
-from backfill_assets.verify.checklist import Line, Outcome, Verdict
-from backfill_assets.verify.checks import RebuiltTable, checklist
-from backfill_assets.verify.checks_of_project import SideReader
-from backfill_assets.verify.outside_days import table_days
-from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verified import code_of, versions_of
+from backfill_assets.verify.builds import table_days
+from backfill_assets.verify.checklist import Line, Outcome, Result, Verdict, contents, read
+from backfill_assets.verify.checks import RebuiltTable, SideReader, checklist
 from backfill_assets.workspace import Workspace
+
+STAMP = "%Y%m%dT%H%M%S%f"
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The verdicts of the lake at `root`, a directory or an object-store prefix."""
+
+    root: str
+
+    def keep(self, verdict: Verdict) -> Verdict:
+        """Write a verdict, whole or not at all, as the newest of its plan, with what was accepted
+        on the same versions before; the verdict as it is kept.
+        """
+        with writing(
+            self.root, "_verdicts"
+        ):  # whoever accepts lines meanwhile does so of the one before, or of this one
+            with suppress(UsageError):  # one that cannot be read is replaced
+                if earlier := self.newest(verdict.plan):
+                    verdict = verdict.with_acceptances_of(earlier)
+            self._keep(verdict)
+        return verdict
+
+    def _keep(self, verdict: Verdict) -> None:
+        """Write a verdict, whole or not at all, as the newest of its plan, also where another
+        host's clock is ahead.
+        """
+        order = verdict.at.astimezone(UTC)
+        for name in self._names(verdict.plan)[-1:]:
+            last = datetime.strptime(name.partition("-")[0], STAMP).replace(tzinfo=UTC)
+            order = max(order, last + timedelta(microseconds=1))
+        name = f"{order:{STAMP}}-{secrets.token_hex(2)}.json"
+        self._documents.write(f"{verdict.plan}/{name}", contents(verdict))
+
+    def all(self, plan: str) -> list[Verdict]:
+        """Every verdict on a plan, oldest first. UsageError for one that cannot be read."""
+        return [self._read(plan, name) for name in self._names(plan)]
+
+    def newest(self, plan: str) -> Verdict | None:
+        """The verdict that counts; None if the plan was never verified. UsageError if it cannot be
+        read.
+        """
+        names = self._names(plan)
+        return self._read(plan, names[-1]) if names else None
+
+    def accept(
+        self, plan: str, names: Sequence[str], *, who: str, reason: str, at: datetime
+    ) -> Verdict:
+        """Accept lines of the newest verdict, by name or by a pattern such as `drift raw/*`, all or
+        none. The result is kept as the newest.
+
+        UsageError, and nothing is kept, if there is no verdict or a line cannot be accepted.
+        """
+        with writing(self.root, "_verdicts"):  # of two people who accept at once, neither is lost
+            verdict = self.newest(plan)
+            if verdict is None:
+                raise UsageError(
+                    f"Plan {plan} was not verified. Nothing was accepted. Type `backfill verify"
+                    f" {plan}`."
+                )
+            for line in [line for name in names for line in verdict.named(name) or [name]]:
+                verdict = verdict.accept(line, who=who, reason=reason, at=at)
+            self._keep(verdict)
+        return verdict
+
+    def _names(self, plan: str) -> list[str]:
+        return self._documents.names(plan)
+
+    @cached_property
+    def _documents(self) -> Documents:
+        return Documents(Paths(self.root).verdicts)
+
+    def _read(self, plan: str, name: str) -> Verdict:
+        try:
+            verdict = read(self._documents.read(f"{plan}/{name}"))
+            if verdict.plan == plan:
+                return verdict
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise UsageError(
+            f"{Paths(self.root).verdicts}/{plan}/{name} cannot be read as a verdict on plan {plan}."
+            f" Nothing was written. Type `backfill verify {plan}` again."
+        )
+
+
+def versions_of(plan: Plan, state: ShadowState) -> dict[str, int]:
+    """What a verdict on the shadow is about: the version of each of its tables, and those of live
+    that it reads.
+    """
+    shadow = {f"shadow {name}": state.versions[name] for name in plan.reasons}
+    rows = {f"rows of shadow {name}": _rows(name, state) for name in plan.reasons}
+    return (
+        shadow
+        | rows
+        | {f"live {name}": version for name, version in state.shadow.base.versions.items()}
+    )
+
+
+def _rows(name: str, state: ShadowState) -> int:
+    """A number for what the days of a table hold: a table that was made anew comes to the same
+    versions with other rows.
+    """
+    days = sorted(
+        f"{day} {build.fingerprint}" for (of, day), build in state.builds.items() if of == name
+    )
+    return int(hashlib.sha256("\n".join(days).encode()).hexdigest()[:12], 16)
+
+
+def code_of(plan: Plan, workspace: Workspace) -> dict[str, str]:
+    """The code that a verdict is about: of the tables as planned, their rules, and what the project
+    declares of several.
+    """
+    tables = [table for table in workspace.tables if table.name in plan.code]
+    drift = {
+        f"drift thresholds of {table.name}": repr(sorted(table.drift.items()))
+        for table in tables
+        if table.drift
+    }
+    rules = {f"rules of {table.name}": table.rules_version for table in tables}
+    declared = {f"check {each.name}": each.version for each in workspace.reconciliations}
+    declared |= {f"check {each.name}": each.version for each in workspace.consumers}
+    return {**plan.code, **rules, **drift, **declared}
+
+
+def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
+    """What refuses a shadow that was not verified: it raises Guarded where the newest verdict did
+    not pass, or there is none, and Conflict where it is about other versions.
+    """
+
+    def approve(state: ShadowState) -> None:
+        verdict = Verdicts(workspace.lake.root).newest(plan.id)
+        if verdict is None:
+            raise Guarded(
+                f"Plan {plan.id} was not verified. {NOT_PUBLISHED} Type `backfill verify"
+                f" {plan.id}`."
+            )
+        verdict.refuse_other_versions(versions_of(plan, state), code_of(plan, workspace))
+        if verdict.result == Result.FAILED:
+            failed = [
+                f"{line.name} ({line.figures})"
+                for line in verdict.lines
+                if line.outcome == Outcome.FAILED
+            ]
+            raise Guarded(
+                f"The verdict on plan {plan.id} is that it failed: {'; '.join(failed)}."
+                f" {NOT_PUBLISHED} Mend what is named and plan again, or `backfill discard"
+                f" {plan.id}`."
+            )
+        if verdict.result == Result.NEEDS_A_DECISION:
+            names = [line.name for line in verdict.undecided()]
+            raise Guarded(
+                f"The verdict on plan {plan.id} needs a decision: {', '.join(names)}."
+                f" {NOT_PUBLISHED} Look at them (`backfill diff {plan.id}`), then `backfill verify"
+                f" {plan.id} --accept NAME --reason ...`."
+            )
+
+    return approve
+
 
 Value = TypeVar("Value")
 
 
 def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime]) -> Verdict:
-    """Fill the checklist of a plan that was built in its shadow, and keep the verdict. Nothing else is written.
+    """Fill the checklist of a plan that was built in its shadow, and keep the verdict. Nothing else
+    is written.
 
-    What was accepted on the same versions stays accepted. UsageError for a plan that has no shadow, Guarded for an open one.
+    What was accepted on the same versions stays accepted. UsageError for a plan that has no shadow,
+    Guarded for an open one.
     """
     refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
     plan.refuse_other_code(workspace.code)
     base = read_base(workspace.lake.root, plan.id)
-    workspace.lake.recover([name for name in workspace.names if base is None or name in base.versions])
-    state, names = state_of(plan, workspace), dict.fromkeys(workspace.names)
-    shadow, live = state.shadow, workspace.lake
-    opened = latest(live.ledger, names, SCHEMA.names, until=shadow.base.versions, recorded=shadow.base.recorded)
+    workspace.lake.recover(
+        [name for name in workspace.names if base is None or name in base.versions]
+    )
+    state = state_of(plan, workspace)
+    names = dict.fromkeys(workspace.names)
+    shadow = state.shadow
+    live = workspace.lake
+    opened = latest(
+        live.ledger, names, SCHEMA.names, until=shadow.base.versions, recorded=shadow.base.recorded
+    )
     inside = shadow.latest(names, SCHEMA.names, plan=plan.id)
     tables = {table.name: table for table in workspace.tables}
     versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
     lines = checklist(
-        [_rebuilt(tables[name], plan, workspace, state, opened) for name in tables if name in plan.reasons],
+        [
+            _rebuilt(tables[name], plan, workspace, state, opened)
+            for name in tables
+            if name in plan.reasons
+        ],
         SideReader(rows_of(live, tables, shadow.base.versions), opened.accepted),
         SideReader(rows_of(shadow, tables, versions), inside.accepted),
         reconciled=workspace.reconciliations,
@@ -60,39 +241,58 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
     )
     lines = (*lines, *_rows_changed(plan, workspace), _conflicts(state.conflicts))
     if {name: shadow.version(name) for name in plan.reasons} != state.versions:
-        raise Conflict(f"The shadow of plan {plan.id} was written while it was verified. No verdict was kept. Verify it again.")
-    verdict = Verdict(plan.id, lines, versions_of(plan, state), code_of(plan, workspace), now(), who)
+        raise Conflict(
+            f"The shadow of plan {plan.id} was written while it was verified. No verdict was kept."
+            " Verify it again."
+        )
+    verdict = Verdict(
+        plan.id, lines, versions_of(plan, state), code_of(plan, workspace), now(), who
+    )
     return Verdicts(live.root).keep(verdict)
 
 
 def rows_of(
     lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, int]
 ) -> Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]:
-    """What reads rows of the `tables` of a lake by name, days and columns (None: all), at these versions.
+    """What reads rows of the `tables` of a lake by name, days and columns (None: all), at these
+    versions.
 
-    UsageError for a table that the project does not have, TableUnreadable for files that are gone or damaged.
+    UsageError for a table that the project does not have, TableUnreadable for files that are gone
+    or damaged.
     """
 
     def rows(name: str, days: Sequence[date], columns: Sequence[str] | None) -> pa.Table:
         if name not in tables:
-            raise UsageError(f"There is no table {name}. Nothing was read. The tables are {', '.join(tables)}.")
+            raise UsageError(
+                f"There is no table {name}. Nothing was read. The tables are {', '.join(tables)}."
+            )
         table = tables[name]
         slice_of = Slice(name, table.partition_by, tuple(days), versions.get(name, -1))
         try:
             read = lake.arrow(slice_of, columns)
         except (OSError, pa.ArrowException, DeltaError) as error:
             lost = lake.lost_files(name, table.partition_by, days, slice_of.version)
-            why = next((f"on {day}, {of_day}" for day, of_day in lost.items()), str(error).partition("\n")[0][:300])
+            why = next(
+                (f"on {day}, {of_day}" for day, of_day in lost.items()),
+                str(error).partition("\n")[0][:300],
+            )
             raise TableUnreadable(
-                f"Version {slice_of.version} of {name} cannot be read: {why}. No verdict was kept. `backfill rebase` lets the "
-                "shadow read live as it is now; Delta's vacuum must keep what an open shadow reads."
+                f"Version {slice_of.version} of {name} cannot be read: {why}. No verdict was kept."
+                " `backfill rebase` lets the shadow read live as it is now; Delta's vacuum must"
+                " keep what an open shadow reads."
             ) from None
-        return read if read.num_columns else pa.table({column: pa.nulls(0) for column in columns or types_of(table.columns)})
+        return (
+            read
+            if read.num_columns
+            else pa.table({column: pa.nulls(0) for column in columns or types_of(table.columns)})
+        )
 
     return rows
 
 
-def _rebuilt(table: Table, plan: Plan, workspace: Workspace, state: ShadowState, opened: Latest) -> RebuiltTable:
+def _rebuilt(
+    table: Table, plan: Plan, workspace: Workspace, state: ShadowState, opened: Latest
+) -> RebuiltTable:
     name, days, folder = table.name, plan.days_of(table.name), workspace.lake.path(table.name)
     known = workspace.lake.latest({name: None}, SCHEMA.names)
     return RebuiltTable(
@@ -101,7 +301,9 @@ def _rebuilt(table: Table, plan: Plan, workspace: Workspace, state: ShadowState,
         plan.code[name],
         sorted(days),
         accepted=_of(name, state.builds),
-        opened=table_days(folder, state.shadow.base.versions.get(name, -1), _of(name, opened.accepted)),
+        opened=table_days(
+            folder, state.shadow.base.versions.get(name, -1), _of(name, opened.accepted)
+        ),
         now=table_days(folder, workspace.lake.version(name), _of(name, known.accepted)),
         in_shadow=_days_in(state.shadow.path(name)),
         unbuilt=_of(name, state.unbuilt),
@@ -118,11 +320,20 @@ def _of(name: str, by_partition: Mapping[Partition, Value]) -> dict[date, Value]
 
 
 def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[Line]:
-    """A line a table: what publishing would do to the rows of live. It always passes; `backfill diff` shows the rows."""
+    """A line a table: what publishing would do to the rows of live. It always passes; `backfill
+    diff` shows the rows.
+    """
     compared = shadow_compared(plan, workspace, list(plan.reasons))
-    for table in diff_tables(compared.pairs, compared.before, compared.after, Diffs(workspace.lake.root)).tables:
-        counts = (f"{table.total(figure):,} {figure}" for figure in ("added", "removed", "changed", "unchanged"))
-        columns = [f"{column.name} in {column.changed:,}" for column in table.columns if column.changed]
+    for table in diff_tables(
+        compared.pairs, compared.before, compared.after, Diffs(workspace.lake.root)
+    ).tables:
+        counts = (
+            f"{table.total(figure):,} {figure}"
+            for figure in ("added", "removed", "changed", "unchanged")
+        )
+        columns = [
+            f"{column.name} in {column.changed:,}" for column in table.columns if column.changed
+        ]
         figures = f"rows: {', '.join(counts)}" + (f"; {', '.join(columns)}" if columns else "")
         days = tuple(table.days_that_differ)
         yield Line(f"rows changed {table.name}", Outcome.PASSED, figures, table.name, days)
@@ -131,7 +342,17 @@ def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[Line]:
 def _conflicts(conflicts: Mapping[Partition, str]) -> Line:
     """The line on what live holds by now of what the shadow was built from, or replaces."""
     if not conflicts:
-        return Line("live since the shadow was opened", Outcome.PASSED, "nothing that the plan reads or replaces has changed")
+        return Line(
+            "live since the shadow was opened",
+            Outcome.PASSED,
+            "nothing that the plan reads or replaces has changed",
+        )
     said = "; ".join(line.strip() for line in examples(conflicts).splitlines())
     figures = f"{len(conflicts)} partition(s) have changed under the plan: {said}"
-    return Line("live since the shadow was opened", Outcome.FAILED, figures, "", tuple(sorted({day for _, day in conflicts})))
+    return Line(
+        "live since the shadow was opened",
+        Outcome.FAILED,
+        figures,
+        "",
+        tuple(sorted({day for _, day in conflicts})),
+    )

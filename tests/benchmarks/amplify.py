@@ -1,4 +1,6 @@
-"""The bundled sample, amplified: every outage `times` over, under other numbers; same days, same shape."""
+"""The bundled sample, amplified: every outage `times` over, under other numbers; same days, same
+shape.
+"""
 
 import gzip
 import re

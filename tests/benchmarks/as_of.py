@@ -1,9 +1,11 @@
-"""The as-of join against Spark's plain equi-join of the same rows, in one run: `python -m tests.benchmarks.as_of`.
+"""The as-of join against Spark's plain equi-join of the same rows, in one run: `python -m
+tests.benchmarks.as_of`.
 
-The equi-join is of the entity and the exact time, so that both look up one row for each request, by the same columns, and move
-and sort the same rows; nothing is broadcast. After one of each that is not counted, three of each take turns; printed are
-seconds, on the clock and of processors (which other work on the machine leaves alone), and their ratios. `--rows` and
-`--requests` take other sizes, `--entities` other histories.
+The equi-join is of the entity and the exact time, so that both look up one row for each request, by
+the same columns, and move and sort the same rows; nothing is broadcast. After one of each that is
+not counted, three of each take turns; printed are seconds, on the clock and of processors (which
+other work on the machine leaves alone), and their ratios. `--rows` and `--requests` take other
+sizes, `--entities` other histories.
 """
 
 import argparse
@@ -19,23 +21,29 @@ from rich.console import Console
 from rich.table import Table
 
 from backfill_assets import as_of
-from backfill_assets.lake.session import start
+from backfill_assets.lake.spark.session import start
 from backfill_assets.settings import read_settings
 from tests.benchmarks.took import Took, took
 
 YEAR = 365 * 86_400
-ROWS, REQUESTS, ENTITIES = 10_000_000, 1_000_000, 100_000
+ROWS = 10_000_000
+REQUESTS = 1_000_000
+ENTITIES = 100_000
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Requests and rows about `entities`, at random times of a year; a row is known up to ten days after it happened."""
+    """Requests and rows about `entities`, at random times of a year; a row is known up to ten days
+    after it happened.
+    """
 
     left: DataFrame
     right: DataFrame
 
     def equi_join(self) -> DataFrame:
-        at_the_time = (self.left.entity == self.right.entity) & (self.left.asked_at == self.right.happened_at)
+        at_the_time = (self.left.entity == self.right.entity) & (
+            self.left.asked_at == self.right.happened_at
+        )
         return self.left.join(self.right.hint("merge"), at_the_time, "left").drop(self.right.entity)
 
     def as_of(self) -> DataFrame:
@@ -46,7 +54,8 @@ def sides(spark: SparkSession, folder: Path, rows: int, requests: int, entities:
     def number(salt: int, of: int) -> str:
         return f"pmod(xxhash64(id, {salt}), {of})"
 
-    time_of, late = f"timestamp_seconds(1704067200 + {number(1, YEAR)})", f"make_dt_interval(0, 0, 0, {number(2, 864_000)})"
+    time_of = f"timestamp_seconds(1704067200 + {number(1, YEAR)})"
+    late = f"make_dt_interval(0, 0, 0, {number(2, 864_000)})"
     right = spark.range(rows).selectExpr(
         f"{number(3, entities)} AS entity", f"{time_of} AS happened_at", f"{time_of} + {late} AS known_at",
         f"{number(4, 1000)} / 7 AS price", f"{number(5, 1000)} / 3 AS weight", "cast(id AS STRING) AS note",
@@ -68,7 +77,9 @@ def computed(join: Callable[[], DataFrame]) -> Took:
 
 
 def measured(both: Sides, pairs: int = 3) -> list[tuple[Took, Took]]:
-    """What it takes, of the equi-join and of the as-of join, in turn; the first pair, on a cold machine, is not counted."""
+    """What it takes, of the equi-join and of the as-of join, in turn; the first pair, on a cold
+    machine, is not counted.
+    """
     return [(computed(both.equi_join), computed(both.as_of)) for _ in range(pairs + 1)][1:]
 
 
@@ -83,10 +94,19 @@ def main() -> None:
         pairs = measured(sides(spark, Path(folder), given.rows, given.requests, given.entities))
         spark.stop()
     shown = Table(
-        "equi-join", "as-of join", "as-of / equi", "worked", title=f"{given.requests:,} requests, {given.rows:,} rows"
+        "equi-join",
+        "as-of join",
+        "as-of / equi",
+        "worked",
+        title=f"{given.requests:,} requests, {given.rows:,} rows",
     )
     for equi, joined in pairs:
-        shown.add_row(str(equi), str(joined), f"{joined.clock / equi.clock:.2f}", f"{joined.worked / equi.worked:.2f}")
+        shown.add_row(
+            str(equi),
+            str(joined),
+            f"{joined.clock / equi.clock:.2f}",
+            f"{joined.worked / equi.worked:.2f}",
+        )
     Console().print(shown)
     by_clock = median(joined.clock / equi.clock for equi, joined in pairs)
     by_work = median(joined.worked / equi.worked for equi, joined in pairs)

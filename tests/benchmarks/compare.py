@@ -1,7 +1,9 @@
-"""This code location against a hand-written PySpark script, in one run on one machine: `python -m tests.benchmarks.compare`.
+"""This code location against a hand-written PySpark script, in one run on one machine: `python -m
+tests.benchmarks.compare`.
 
-Prints a table of seconds (whole processes, from start to finish), peak memory of the process tree, and ratios. The ratios
-are what is promised; seconds are this machine's. `--times 50` amplifies the sample to about 10 million rows.
+Prints a table of seconds (whole processes, from start to finish), peak memory of the process tree,
+and ratios. The ratios are what is promised; seconds are this machine's. `--times 50` amplifies the
+sample to about 10 million rows.
 """
 
 import argparse
@@ -23,8 +25,8 @@ from rich.table import Table
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
-from backfill_assets.lake.engine import Engine, engine_command, spark_home
-from backfill_assets.lake.session import ALWAYS, ONE_MACHINE
+from backfill_assets.lake.spark.engine import Engine, engine_command, spark_home
+from backfill_assets.lake.spark.session import ALWAYS, ONE_MACHINE
 from backfill_assets.servers.child import Child, free_port, is_taken, stop
 from backfill_assets.settings import read_settings
 from tests.benchmarks.amplify import amplify
@@ -44,9 +46,12 @@ class Timing:
 
 def timed(name: str, days: int, command: list[str], env: dict[str, str], log: Path) -> Timing:
     """Run a command to its end; the process tree's memory is looked at ten times a second."""
-    started, peak = time.monotonic(), 0
+    started = time.monotonic()
+    peak = 0
     with log.open("w") as out:
-        process = subprocess.Popen(command, env=os.environ | env, stdout=out, stderr=subprocess.STDOUT, cwd=PROJECT)
+        process = subprocess.Popen(
+            command, env=os.environ | env, stdout=out, stderr=subprocess.STDOUT, cwd=PROJECT
+        )
         tree = psutil.Process(process.pid)
         while process.poll() is None:
             peak = max(peak, _memory(tree))
@@ -76,28 +81,59 @@ class Bench:
     """The variants, each on a new lake under `root`."""
 
     def __init__(self, root: Path, landing: Path, conf: dict[str, str]):
-        self.root, self.landing, self.conf, self.number = root, landing, conf, 0
+        self.root = root
+        self.landing = landing
+        self.conf = conf
+        self.number = 0
 
     def hand_written(self, first: date, last: date) -> Timing:
         self.number += 1
-        lake, conf = self.root / f"lake{self.number}", {"spark.master": "local[*]"}
-        script = [sys.executable, "-m", "tests.benchmarks.hand_written", str(self.landing), str(lake), str(first), str(last)]
+        lake = self.root / f"lake{self.number}"
+        conf = {"spark.master": "local[*]"}
+        script = [
+            sys.executable,
+            "-m",
+            "tests.benchmarks.hand_written",
+            str(self.landing),
+            str(lake),
+            str(first),
+            str(last),
+        ]
         command = [*script, json.dumps(conf | ALWAYS | ONE_MACHINE | self.conf)]
-        return timed("a: hand-written script, no audit", _days(first, last), command, {}, self.root / f"{self.number}.log")
+        return timed(
+            "a: hand-written script, no audit",
+            _days(first, last),
+            command,
+            {},
+            self.root / f"{self.number}.log",
+        )
 
-    def one_run(self, name: str, first: date, last: date, home: Path | None = None, **env: str) -> Timing:
+    def one_run(
+        self, name: str, first: date, last: date, home: Path | None = None, **env: str
+    ) -> Timing:
         self.number += 1
         home = home or self.root / f"home{self.number}"
-        places = {"BACKFILL_HOME": str(home), "DAGSTER_HOME": str(home / "dagster"), "BACKFILL_LANDING": str(self.landing)}
+        places = {
+            "BACKFILL_HOME": str(home),
+            "DAGSTER_HOME": str(home / "dagster"),
+            "BACKFILL_LANDING": str(self.landing),
+        }
         days = {"BACKFILL_LAST_DAY": str(LAST_DAY), "BACKFILL_SPARK_CONF": json.dumps(self.conf)}
         command = [sys.executable, "-m", "tests.benchmarks.one_run", str(first), str(last)]
-        return timed(name, _days(first, last), command, places | days | env, self.root / f"{self.number}.log")
+        return timed(
+            name, _days(first, last), command, places | days | env, self.root / f"{self.number}.log"
+        )
 
     def run_a_day(self, first: date, last: date) -> Timing:
-        """A run of its own for each day, one after the other, the calendar ending with the last of them."""
-        home, runs, day = self.root / "daily", [], first
+        """A run of its own for each day, one after the other, the calendar ending with the last of
+        them.
+        """
+        home = self.root / "daily"
+        runs = []
+        day = first
         while day <= last:
-            # A day of outages waits for two later days; ending the calendar with the day lets each run finish its own.
+            # A day of outages waits for two later days; ending the calendar with the day lets each
+            # run finish its own.
             runs.append(self.one_run("a day", day, day, home, BACKFILL_LAST_DAY=str(day)))
             day += timedelta(days=1)
         total = sum(run.seconds for run in runs)
@@ -114,25 +150,38 @@ def engine(root: Path, conf: dict[str, str]) -> Iterator[dict[str, str]]:
     chosen = read_settings(home=root, spark_conf=conf)
     warm_engine = Engine(free_port())
     command = engine_command(chosen, warm_engine, root / "engine")
-    child = Child("engine", command, os.environ | warm_engine.environment(), root / "engine.log", root)
+    child = Child(
+        "engine", command, os.environ | warm_engine.environment(), root / "engine.log", root
+    )
     child.start()
     try:
-        up = Retrying(stop=stop_after_delay(120), wait=wait_fixed(0.2), retry=retry_if_result(lambda there: not there))
+        up = Retrying(
+            stop=stop_after_delay(120),
+            wait=wait_fixed(0.2),
+            retry=retry_if_result(lambda there: not there),
+        )
         up(lambda: is_taken(warm_engine.port) or not child.alive)
         if not child.alive:
             sys.exit(f"the engine died: {child.log_tail()}")
-        yield warm_engine.environment() | {"BACKFILL_SPARK_REMOTE": warm_engine.remote, "SPARK_HOME": str(spark_home())}
+        yield warm_engine.environment() | {
+            "BACKFILL_SPARK_REMOTE": warm_engine.remote,
+            "SPARK_HOME": str(spark_home()),
+        }
     finally:
         stop([child])
 
 
 def warm(bench: Bench) -> list[Timing]:
-    """Small rebuilds of days not built before, through an engine that has built those before them, as after `backfill demo`."""
+    """Small rebuilds of days not built before, through an engine that has built those before them,
+    as after `backfill demo`.
+    """
     found: list[Timing] = []
-    home, end = bench.root / "warm", FIRST_DAY - timedelta(days=1)
+    home = bench.root / "warm"
+    end = FIRST_DAY - timedelta(days=1)
     with engine(bench.root, bench.conf) as env:
         for days in (49, 3, 1, 3, 1, 3):
-            start, end = end + timedelta(days=1), end + timedelta(days=days)
+            start = end + timedelta(days=1)
+            end = end + timedelta(days=days)
             name = f"d: {days} day(s), warm engine" if found else "d: warming up"
             found.append(bench.one_run(name, start, end, home, BACKFILL_LAST_DAY=str(end), **env))
     return found
@@ -150,17 +199,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=1, help="amplify the sample this many times")
     parser.add_argument("--pairs", type=int, default=3, help="how often a and b are run, in turn")
-    parser.add_argument("--daily", type=int, default=10, help="days for c, one run each; 0 leaves c out")
-    parser.add_argument("--memory", default="4g", help="the Spark driver's memory, for every variant")
+    parser.add_argument(
+        "--daily", type=int, default=10, help="days for c, one run each; 0 leaves c out"
+    )
+    parser.add_argument(
+        "--memory", default="4g", help="the Spark driver's memory, for every variant"
+    )
     given = parser.parse_args()
     console = Console(width=110)
     with tempfile.TemporaryDirectory(prefix="bench") as folder:
-        root, landing, rows = Path(folder), SAMPLE, 212_989
+        root = Path(folder)
+        landing = SAMPLE
+        rows = 212_989
         if given.times > 1:
             landing = root / "landing"
             rows = amplify(SAMPLE, landing, given.times)
         bench = Bench(root, landing, {"spark.driver.memory": given.memory})
-        first, last, timings, ratios = FIRST_DAY, LAST_DAY, [], []
+        first = FIRST_DAY
+        last = LAST_DAY
+        timings = []
+        ratios = []
         for _ in range(given.pairs):
             a = bench.hand_written(first, last)
             b = bench.one_run("b: this code location, one run", first, last)
@@ -168,20 +226,28 @@ def main() -> None:
             ratios.append(b.seconds / a.seconds)
         if given.daily:
             end = first + timedelta(days=given.daily - 1)
-            b = bench.one_run("b: this code location, one run", first, end, BACKFILL_LAST_DAY=str(end))
+            b = bench.one_run(
+                "b: this code location, one run", first, end, BACKFILL_LAST_DAY=str(end)
+            )
             timings += [b, c := bench.run_a_day(first, end)]
         if given.times == 1:
             small = warm(bench)
             timings += small
         console.print(table(timings, f"{rows:,} rows"))
-        console.print(f"b/a: {', '.join(f'{r:.2f}' for r in ratios)}; median {sorted(ratios)[len(ratios) // 2]:.2f}")
+        console.print(
+            f"b/a: {', '.join(f'{r:.2f}' for r in ratios)}; median"
+            f" {sorted(ratios)[len(ratios) // 2]:.2f}"
+        )
         if given.daily:
             console.print(f"c/b over {given.daily} days: {c.seconds / b.seconds:.1f}")
         if given.times == 1:
             by_hand = min(t.seconds for t in timings if t.name.startswith("a:"))
             for days in (3, 1):
                 shares = [f"{t.inside / by_hand:.2f}" for t in small[1:] if t.days == days]
-                console.print(f"d/a, {days} day(s) from run start to end against sixty by hand: {', '.join(shares)}")
+                console.print(
+                    f"d/a, {days} day(s) from run start to end against sixty by hand:"
+                    f" {', '.join(shares)}"
+                )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""One corrected delivery among sixty: what `backfill run --only outdated --downstream` builds, and how long it takes beside
-building all sixty days. `python -m tests.benchmarks.corrected`
+"""One corrected delivery among sixty: what `backfill run --only outdated --downstream` builds, and
+how long it takes beside building all sixty days. `python -m tests.benchmarks.corrected`
 
-Both are plans carried out on the same real servers, one after the other, waits for Dagster's daemon included.
+Both are plans carried out on the same real servers, one after the other, waits for Dagster's daemon
+included.
 """
 
 import gzip
@@ -17,7 +18,7 @@ from backfill_assets.cli.run import carry_out_and_show
 from backfill_assets.datasets.outages.sample import deliver
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.rebuild.start import rebuild_of
+from backfill_assets.rebuild.carry_out import rebuild_of
 from backfill_assets.servers.stack import servers_on
 from backfill_assets.workspace import open_workspace
 
@@ -32,15 +33,21 @@ def main() -> None:
 
 
 def measure(root: Path) -> None:
-    console, workspace = Console(width=120), open_workspace()
+    console = Console(width=120)
+    workspace = open_workspace()
     deliver(Path(workspace.settings.landing))
-    drawn = Drawn("rebuild", "partitions planned", "computed", "up to date", "seconds", "of all sixty")
-    days, seconds = f"{workspace.calendar.first}..{workspace.calendar.last}", 0.0
+    drawn = Drawn(
+        "rebuild", "partitions planned", "computed", "up to date", "seconds", "of all sixty"
+    )
+    days = f"{workspace.calendar.first}..{workspace.calendar.last}"
+    seconds = 0.0
     with servers_on(workspace.settings, log=console.print) as servers:
         for name in ("all sixty days", "one corrected delivery"):
             if seconds:
                 correct(root / "landing" / "outage_events" / CORRECTED / "events.jsonl.gz")
-            request = RebuildRequest(partitions=days, only="outdated" if seconds else "", downstream=True)
+            request = RebuildRequest(
+                partitions=days, only="outdated" if seconds else "", downstream=True
+            )
             plan = make_plan(request, workspace).plan
             rebuild = rebuild_of(plan.id, workspace, dagster=servers.dagster, who="benchmark")
             end = carry_out_and_show(console, rebuild, workspace)

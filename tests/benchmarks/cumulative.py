@@ -1,10 +1,13 @@
-"""The cumulative table over a year of days, beside tables that are not: `python -m tests.benchmarks.cumulative`.
+"""The cumulative table over a year of days, beside tables that are not: `python -m
+tests.benchmarks.cumulative`.
 
-Each is built from nothing by one step: computed, audited, committed and recorded. `features/region_history` reads the day
-before of itself and the day of region_daily; of the same input, a table of the sums of seven days, as region_daily has them;
-and region_daily itself, which is made from all outages. A year is as many outages a day in as many regions as the sample has.
-They take turns, in another order each time; printed are seconds, on the clock and of processors (which other work on the
-machine leaves alone), and the medians of the ratios of each turn. `--days`, `--pairs`, `--outages` (a day) and `--regions`.
+Each is built from nothing by one step: computed, audited, committed and recorded.
+`features/region_history` reads the day before of itself and the day of region_daily; of the same
+input, a table of the sums of seven days, as region_daily has them; and region_daily itself, which
+is made from all outages. A year is as many outages a day in as many regions as the sample has. They
+take turns, in another order each time; printed are seconds, on the clock and of processors (which
+other work on the machine leaves alone), and the medians of the ratios of each turn. `--days`,
+`--pairs`, `--outages` (a day) and `--regions`.
 """
 
 import argparse
@@ -25,24 +28,27 @@ from rich.table import Table as Drawn
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.features import region_daily, region_history, with_week
 from backfill_assets.datasets.outages.staging import outages
-from backfill_assets.lake.session import start
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.spark.session import start
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.columns import types_of
-from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.windows import SliceDays, itself, same_day, window
+from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, window
 from backfill_assets.workspace import Workspace
 from tests.benchmarks.took import Took, took
 
 FIRST = date(2024, 1, 1)
-DAYS, OUTAGES, REGIONS = 365, 671, 246
+DAYS = 365
+OUTAGES = 671
+REGIONS = 246
 
 
 def made_up(a_day: int, regions: int) -> Table:
-    """`staging/outages` with as many outages a day in as many regions, of any size and duration, made from the days alone."""
+    """`staging/outages` with as many outages a day in as many regions, of any size and duration,
+    made from the days alone.
+    """
     values = {
         "outage_number": "concat(unix_date(outage_day), '-', id)",
         "region": f"concat('Region ', pmod(xxhash64(id, outage_day, 1), {regions}))",
@@ -50,15 +56,26 @@ def made_up(a_day: int, regions: int) -> Table:
         "customers": "cast(pmod(xxhash64(id, outage_day, 2), 500) AS INT)",
         "peak_customers": "cast(pmod(xxhash64(id, outage_day, 2), 700) AS INT)",
         "started_at": "cast(outage_day AS TIMESTAMP)",
-        "restored_at": "timestamp_seconds(86400 * unix_date(outage_day) + pmod(xxhash64(id, outage_day, 3), 90000))",
+        "restored_at": (
+            "timestamp_seconds(86400 * unix_date(outage_day) + pmod(xxhash64(id, outage_day, 3),"
+            " 90000))"
+        ),
     }
 
     def compute(days: DataFrame) -> DataFrame:
         rows = days.crossJoin(days.sparkSession.range(a_day))
-        of = {name: values.get(name, f"cast(null AS {kind})") for name, kind in types_of(outages.columns).items()}
-        return rows.selectExpr("outage_day", *[f"{value} AS {name}" for name, value in of.items() if name != "outage_day"])
+        of = {
+            name: values.get(name, f"cast(null AS {kind})")
+            for name, kind in types_of(outages.columns).items()
+        }
+        return rows.selectExpr(
+            "outage_day",
+            *[f"{value} AS {name}" for name, value in of.items() if name != "outage_day"],
+        )
 
-    return replace(outages, reads={"days": SliceDays()}, compute=compute, rules=(), version="made up")
+    return replace(
+        outages, reads={"days": SliceDays()}, compute=compute, rules=(), version="made up"
+    )
 
 
 @dataclass(frozen=True)
@@ -70,18 +87,36 @@ class Year:
     measured: Sequence[Table]
 
     def build(self, table: Table) -> None:
-        """Every day of `table`; the benchmark ends if one was not built: it would compare other work."""
+        """Every day of `table`; the benchmark ends if one was not built: it would compare other
+        work.
+        """
         step = Step(table, self.workspace, StepRequest("a run"), lambda: self.spark)
         result = step.run(self.workspace.calendar.days())
-        if [build.outcome for build in result.built] != ["accepted"] * len(self.workspace.calendar.days()):
-            sys.exit(f"{table.name} was not built: {[build.message for build in result.failed()]} {result.blocked}")
+        if [build.outcome for build in result.built] != ["accepted"] * len(
+            self.workspace.calendar.days()
+        ):
+            sys.exit(
+                f"{table.name} was not built: {[build.message for build in result.failed()]}"
+                f" {result.blocked}"
+            )
 
 
-def year(root: Path, spark: SparkSession, *, days: int = DAYS, a_day: int = OUTAGES, regions: int = REGIONS) -> Year:
-    """A year whose inputs are built: the cumulative table first, then those that it is measured against."""
+def year(
+    root: Path,
+    spark: SparkSession,
+    *,
+    days: int = DAYS,
+    a_day: int = OUTAGES,
+    regions: int = REGIONS,
+) -> Year:
+    """A year whose inputs are built: the cumulative table first, then those that it is measured
+    against.
+    """
     source = made_up(a_day, regions)
     daily = replace(region_daily, reads={"outages": window(source, first=-6, last=0)})
-    history = replace(region_history, reads={"days": SliceDays(), "before": itself(), "daily": same_day(daily)})
+    history = replace(
+        region_history, reads={"days": SliceDays(), "before": itself(), "daily": same_day(daily)}
+    )
     week = replace(
         region_daily,
         name="features/region_week",
@@ -89,8 +124,11 @@ def year(root: Path, spark: SparkSession, *, days: int = DAYS, a_day: int = OUTA
         compute=lambda daily: with_week(daily.drop("outages_7d", "customers_7d")),
         version="1",
     )
-    calendar, settings = Calendar(FIRST, FIRST + timedelta(days=days - 1)), read_settings(lake=str(root), landing=root)
-    workspace = Workspace(settings, (source, daily, history, week), calendar, Lake(str(root)), LandingArea(root))
+    calendar = Calendar(FIRST, FIRST + timedelta(days=days - 1))
+    settings = read_settings(lake=str(root), landing=root)
+    workspace = Workspace(
+        settings, (source, daily, history, week), calendar, Lake(str(root)), LandingArea(root)
+    )
     made = Year(workspace, spark, (history, week, daily))
     for table in (source, daily):
         made.build(table)
@@ -103,7 +141,10 @@ def measured(made: Year, pairs: int) -> list[list[Took]]:
     for turn in range(pairs + 1):
         order = made.measured if turn % 2 else made.measured[::-1]
         # Each under a name of this turn, so that it is not there yet.
-        one = {table.name: took(partial(made.build, replace(table, name=f"{table.name}_{turn}"))) for table in order}
+        one = {
+            table.name: took(partial(made.build, replace(table, name=f"{table.name}_{turn}")))
+            for table in order
+        }
         turns.append([one[table.name] for table in made.measured])
     return turns[1:]
 
@@ -118,10 +159,18 @@ def main() -> None:
     os.environ["BACKFILL_SPARK_CONF"] = "{}"
     with tempfile.TemporaryDirectory(prefix="bench") as folder:
         spark = start(read_settings(home=Path(folder)))
-        made = year(Path(folder) / "lake", spark, days=given.days, a_day=given.outages, regions=given.regions)
+        made = year(
+            Path(folder) / "lake",
+            spark,
+            days=given.days,
+            a_day=given.outages,
+            regions=given.regions,
+        )
         turns = measured(made, given.pairs)
         spark.stop()
-    shown = Drawn(*[table.name for table in made.measured], "by clock", "worked", title=f"{given.days} days")
+    shown = Drawn(
+        *[table.name for table in made.measured], "by clock", "worked", title=f"{given.days} days"
+    )
     for history, *others in turns:
         by_clock = ", ".join(f"{history.clock / other.clock:.2f}" for other in others)
         worked = ", ".join(f"{history.worked / other.worked:.2f}" for other in others)
@@ -130,7 +179,10 @@ def main() -> None:
     for n, other in enumerate(made.measured[1:], start=1):
         clock = median(turn[0].clock / turn[n].clock for turn in turns)
         work = median(turn[0].worked / turn[n].worked for turn in turns)
-        print(f"{made.measured[0].name} / {other.name}: median {clock:.2f} on the clock, {work:.2f} worked")
+        print(
+            f"{made.measured[0].name} / {other.name}: median {clock:.2f} on the clock, {work:.2f}"
+            " worked"
+        )
 
 
 if __name__ == "__main__":

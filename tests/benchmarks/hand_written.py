@@ -1,7 +1,9 @@
-"""The alternative that people write today: one PySpark script over a range of days, without any audit.
+"""The alternative that people write today: one PySpark script over a range of days, without any
+audit.
 
-Writes the same tables as the code location, with the same rows, to Delta: `hand_written.py LANDING LAKE FIRST LAST`.
-Written on its own; it shares no code with what it is compared with, only the Spark settings given to both.
+Writes the same tables as the code location, with the same rows, to Delta: `hand_written.py LANDING
+LAKE FIRST LAST`. Written on its own; it shares no code with what it is compared with, only the
+Spark settings given to both.
 """
 
 import json
@@ -22,7 +24,9 @@ def main(landing: str, lake: str, first: str, last: str, conf: str = "{}") -> No
     builder = SparkSession.builder.appName("hand_written").config(
         "spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"
     )
-    builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    builder = builder.config(
+        "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    )
     for name, value in json.loads(conf).items():
         builder = builder.config(name, value)
     spark = configure_spark_with_delta_pip(builder).getOrCreate()
@@ -34,25 +38,39 @@ def write_tables(spark: SparkSession, landing: str, lake: str, start: date, end:
 
     def save(frame: DataFrame, table: str, day: str) -> DataFrame:
         where = f"{day} >= '{start}' AND {day} < '{end + timedelta(days=1)}'"
-        writer = frame.where(where).write.format("delta").partitionBy(day).mode("overwrite").option("replaceWhere", where)
+        writer = (
+            frame.where(where)
+            .write.format("delta")
+            .partitionBy(day)
+            .mode("overwrite")
+            .option("replaceWhere", where)
+        )
         # As the other side has it: bounds of a few columns, for files that are found by their day.
         writer.option("delta.dataSkippingNumIndexedCols", 4).save(f"{lake}/{table}")
         return spark.read.format("delta").load(f"{lake}/{table}")
 
     folders = [f"{landing}/outage_events/year={d:%Y}/month={d:%m}/day={d:%d}" for d in days]
-    lines = spark.read.option("recursiveFileLookup", "true").text(folders).withColumn("path", F.col("_metadata.file_path"))
+    lines = (
+        spark.read.option("recursiveFileLookup", "true")
+        .text(folders)
+        .withColumn("path", F.col("_metadata.file_path"))
+    )
     text = r"year=(\d+)/month=(\d+)/day=(\d+)"
     parsed = lines.where("trim(value) <> ''").select(
-        F.make_date(*[F.regexp_extract("path", text, n).cast("int") for n in (1, 2, 3)]).alias("arrival_day"),
+        F.make_date(*[F.regexp_extract("path", text, n).cast("int") for n in (1, 2, 3)]).alias(
+            "arrival_day"
+        ),
         F.regexp_extract("path", "(outage_events/.*)$", 1).alias("source_file"),
         F.col("value").alias("line"),
         F.from_json("value", "MAP<STRING, STRING>").alias("fields"),
     )
     wrong = (
-        "fields IS NULL OR fields['outageNumber'] IS NULL OR fields['_op'] IS NULL OR fields['_op'] NOT IN ('I', 'U', 'D') "
-        "OR try_cast(fields['_captured_at'] AS TIMESTAMP) IS NULL"
+        "fields IS NULL OR fields['outageNumber'] IS NULL OR fields['_op'] IS NULL OR fields['_op']"
+        " NOT IN ('I', 'U', 'D') OR try_cast(fields['_captured_at'] AS TIMESTAMP) IS NULL"
     )
-    rejected = parsed.where(wrong).select("arrival_day", "source_file", "line", F.lit("unreadable").alias("reason"))
+    rejected = parsed.where(wrong).select(
+        "arrival_day", "source_file", "line", F.lit("unreadable").alias("reason")
+    )
     save(rejected, "raw/rejected_lines", "arrival_day")
     events = parsed.where(f"NOT ({wrong})").select(
         "arrival_day",
@@ -70,12 +88,26 @@ def write_tables(spark: SparkSession, landing: str, lake: str, start: date, end:
 
 
 def typed(events: DataFrame) -> DataFrame:
-    numbers = {"outageStartTime": "started_at", "lastUpdateTime": "last_update_at", "currentEtor": "estimated_restoration_at"}
+    numbers = {
+        "outageStartTime": "started_at",
+        "lastUpdateTime": "last_update_at",
+        "currentEtor": "estimated_restoration_at",
+    }
     numbers |= {"autoEtor": "automatic_estimate_at", "crewEta": "crew_expected_at"}
-    rest = {"estCustAffected": ("customers", "INT"), "latitude": ("latitude", "DOUBLE"), "longitude": ("longitude", "DOUBLE")}
+    rest = {
+        "estCustAffected": ("customers", "INT"),
+        "latitude": ("latitude", "DOUBLE"),
+        "longitude": ("longitude", "DOUBLE"),
+    }
     rest |= {"n_devices": ("devices", "INT"), "hazardFlag": ("hazard_flags", "INT")}
-    bad = [f"if({c} IS NOT NULL AND try_cast({c} AS BIGINT) IS NULL, '{n}', NULL)" for c, n in numbers.items()]
-    bad += [f"if({c} IS NOT NULL AND try_cast({c} AS {k}) IS NULL, '{n}', NULL)" for c, (n, k) in rest.items()]
+    bad = [
+        f"if({c} IS NOT NULL AND try_cast({c} AS BIGINT) IS NULL, '{n}', NULL)"
+        for c, n in numbers.items()
+    ]
+    bad += [
+        f"if({c} IS NOT NULL AND try_cast({c} AS {k}) IS NULL, '{n}', NULL)"
+        for c, (n, k) in rest.items()
+    ]
     rows = events.selectExpr(
         "arrival_day",
         "outageNumber AS outage_number",
@@ -95,7 +127,10 @@ def typed(events: DataFrame) -> DataFrame:
 def last_states(updates: DataFrame) -> DataFrame:
     placed = updates.where("datediff(arrival_day, outage_day) BETWEEN 0 AND 14")
     whole = Window.partitionBy("outage_day", "outage_number")
-    order = [F.desc("captured_at"), F.expr("CASE change WHEN 'D' THEN 0 WHEN 'U' THEN 1 ELSE 2 END")]
+    order = [
+        F.desc("captured_at"),
+        F.expr("CASE change WHEN 'D' THEN 0 WHEN 'U' THEN 1 ELSE 2 END"),
+    ]
     ranked = placed.select(
         "*",
         F.row_number().over(whole.orderBy(*order)).alias("rank"),
@@ -103,7 +138,17 @@ def last_states(updates: DataFrame) -> DataFrame:
         F.max("customers").over(whole).alias("peak_customers"),
         F.count(F.lit(1)).over(whole).alias("updates"),
     )
-    state = ["started_at", "region", "cause", "crew_status", "customers", "hazard_flags", "latitude", "longitude", "devices"]
+    state = [
+        "started_at",
+        "region",
+        "cause",
+        "crew_status",
+        "customers",
+        "hazard_flags",
+        "latitude",
+        "longitude",
+        "devices",
+    ]
     return ranked.where("rank = 1").selectExpr(
         "outage_day",
         "outage_number",
@@ -117,7 +162,11 @@ def last_states(updates: DataFrame) -> DataFrame:
     )
 
 
-CAUSES = {"equipment": "equipment issue", "weather": "caused by the weather", "planned": "scheduled maintenance"}
+CAUSES = {
+    "equipment": "equipment issue",
+    "weather": "caused by the weather",
+    "planned": "scheduled maintenance",
+}
 CAUSES |= {"safety_shutoff": "To protect public safety", "unknown": "Unknown|investigating"}
 
 
@@ -128,7 +177,10 @@ def regions(outages: DataFrame) -> DataFrame:
         F.sum(F.coalesce("customers", F.lit(0)).cast("bigint")).alias("customers"),
         F.sum(F.coalesce("peak_customers", F.lit(0)).cast("bigint")).alias("peak_customers"),
         F.count("restored_at").alias("restored"),
-        *[(F.count_if(F.col("cause").rlike(t)) / F.count(F.lit(1))).alias(f"{c}_share") for c, t in CAUSES.items()],
+        *[
+            (F.count_if(F.col("cause").rlike(t)) / F.count(F.lit(1))).alias(f"{c}_share")
+            for c, t in CAUSES.items()
+        ],
         (F.sum(seconds) / F.count(seconds) / 60).alias("mean_restoration_minutes"),
         (F.max(seconds) / 60).alias("max_restoration_minutes"),
     )
@@ -136,16 +188,25 @@ def regions(outages: DataFrame) -> DataFrame:
 
 
 def with_week(daily: DataFrame) -> DataFrame:
-    week = Window.partitionBy("region").orderBy(F.datediff("outage_day", F.lit("1970-01-01"))).rangeBetween(-6, 0)
+    week = (
+        Window.partitionBy("region")
+        .orderBy(F.datediff("outage_day", F.lit("1970-01-01")))
+        .rangeBetween(-6, 0)
+    )
     sums = [F.sum(name).over(week).alias(f"{name}_7d") for name in ("outages", "customers")]
     return daily.select("*", *sums)
 
 
 def regions_by_customers(outages: DataFrame) -> DataFrame:
     rows = outages.selectExpr(
-        "*", "unix_timestamp(restored_at) - unix_timestamp(started_at) AS seconds", "bigint(coalesce(customers, 0)) AS n"
+        "*",
+        "unix_timestamp(restored_at) - unix_timestamp(started_at) AS seconds",
+        "bigint(coalesce(customers, 0)) AS n",
     )
-    of_causes = [f"try_divide(sum(if(cause RLIKE '{t}', n, 0)), sum(n)) AS {c}_share" for c, t in CAUSES.items()]
+    of_causes = [
+        f"try_divide(sum(if(cause RLIKE '{t}', n, 0)), sum(n)) AS {c}_share"
+        for c, t in CAUSES.items()
+    ]
     daily = (
         rows.where("seconds IS NULL OR seconds > 900")
         .groupBy("outage_day", "region")
@@ -156,7 +217,8 @@ def regions_by_customers(outages: DataFrame) -> DataFrame:
             F.expr("count(restored_at) AS restored"),
             *map(F.expr, of_causes),
             F.expr(
-                "try_divide(sum(seconds * n), sum(n) FILTER (WHERE restored_at IS NOT NULL)) / 60 AS mean_restoration_minutes"
+                "try_divide(sum(seconds * n), sum(n) FILTER (WHERE restored_at IS NOT NULL)) / 60"
+                " AS mean_restoration_minutes"
             ),
             F.expr("max(seconds) / 60 AS max_restoration_minutes"),
         )
@@ -166,25 +228,37 @@ def regions_by_customers(outages: DataFrame) -> DataFrame:
 
 def history(spark: SparkSession, daily: DataFrame, days: list[date]) -> DataFrame:
     every_day = spark.createDataFrame([(d,) for d in days], "outage_day DATE")
-    grid = every_day.crossJoin(daily.select("region").distinct()).join(daily, ["outage_day", "region"], "left")
-    so_far = Window.partitionBy("region").orderBy("outage_day").rowsBetween(Window.unboundedPreceding, 0)
+    grid = every_day.crossJoin(daily.select("region").distinct()).join(
+        daily, ["outage_day", "region"], "left"
+    )
+    so_far = (
+        Window.partitionBy("region").orderBy("outage_day").rowsBetween(Window.unboundedPreceding, 0)
+    )
     return grid.select(
         "outage_day",
         "region",
         F.sum("outages").over(so_far).alias("outages_total"),
         F.sum("customers").over(so_far).alias("customers_total"),
         F.count("outages").over(so_far).alias("days_with_outages"),
-        F.min(F.when(F.col("outages").isNotNull(), F.col("outage_day"))).over(so_far).alias("first_outage_day"),
+        F.min(F.when(F.col("outages").isNotNull(), F.col("outage_day")))
+        .over(so_far)
+        .alias("first_outage_day"),
     ).where("outages_total IS NOT NULL")
 
 
 def lateness(updates: DataFrame) -> DataFrame:
     days = "coalesce(datediff(arrival_day, outage_day), -1)"
-    hours = "percentile_disc({}) WITHIN GROUP (ORDER BY unix_timestamp(captured_at) - unix_timestamp(started_at)) / 3600 AS {}"
+    hours = (
+        "percentile_disc({}) WITHIN GROUP (ORDER BY unix_timestamp(captured_at) -"
+        " unix_timestamp(started_at)) / 3600 AS {}"
+    )
     figures = [
         "count(1) AS updates",
         "count_if(change = 'I') AS appeared",
-        *[hours.format(share, f"{name}_lag_hours") for name, share in {"median": 0.5, "p90": 0.9, "max": 1}.items()],
+        *[
+            hours.format(share, f"{name}_lag_hours")
+            for name, share in {"median": 0.5, "p90": 0.9, "max": 1}.items()
+        ],
         f"count_if({days} BETWEEN 0 AND 2) AS in_time",
         f"count_if({days} BETWEEN 3 AND 14) AS late",
         f"count_if({days} NOT BETWEEN 0 AND 14) AS outside_horizon",

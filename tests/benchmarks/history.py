@@ -1,7 +1,9 @@
-"""One day rebuilt in a lake with ten years of nightly builds, and in a new lake: `python -m tests.benchmarks.history`.
+"""One day rebuilt in a lake with ten years of nightly builds, and in a new lake: `python -m
+tests.benchmarks.history`.
 
-Ten years of builds are made up: for each night the day and the two before it, of every table, as rows of the ledger. The step's
-own work is the same in both lakes, so that what grows with history shows. Prints seconds, in turn, and the ratio of medians.
+Ten years of builds are made up: for each night the day and the two before it, of every table, as
+rows of the ledger. The step's own work is the same in both lakes, so that what grows with history
+shows. Prints seconds, in turn, and the ratio of medians.
 """
 
 import os
@@ -16,20 +18,25 @@ from rich.console import Console
 from rich.table import Table as Drawn
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.session import start
+from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.spark.session import start
 from backfill_assets.settings import read_settings
 from tests.worlds.deliveries import days
 from tests.worlds.outages import NAMES, SAMPLE, World
 
-YEARS, TIMES = 10, 7
+YEARS = 10
+TIMES = 7
 LAKE_DAYS = days(0, 1, 2, 3)
 
 
 def made_up(name: str, end: date, rows: int) -> list[Build]:
-    """Three builds of every day of ten years, of so many rows: the nightly run builds a day, and rebuilds it twice."""
+    """Three builds of every day of ten years, of so many rows: the nightly run builds a day, and
+    rebuilds it twice.
+    """
     nights = [end - timedelta(days=n) for n in range(YEARS * 365, 0, -1)]
-    midnight = {night: datetime(night.year, night.month, night.day, 1, tzinfo=UTC) for night in nights}
+    midnight = {
+        night: datetime(night.year, night.month, night.day, 1, tzinfo=UTC) for night in nights
+    }
     inputs = {"t": {"2019-01-01": "9-9-9"}}
     return [
         Build(
@@ -49,10 +56,15 @@ def made_up(name: str, end: date, rows: int) -> list[Build]:
 
 
 def built(world: World, days: list[date], run: str) -> None:
-    """Build the days of every table; the benchmark ends if one of them was not: it would compare other work."""
+    """Build the days of every table; the benchmark ends if one of them was not: it would compare
+    other work.
+    """
     for name, result in world.run(days, run=run, force=True).items():
         if [build.day for build in result.built if build.succeeded] != days:
-            sys.exit(f"{name} was not built: {[build.message for build in result.built]} {result.blocked}")
+            sys.exit(
+                f"{name} was not built: {[build.message for build in result.built]}"
+                f" {result.blocked}"
+            )
 
 
 def main() -> None:
@@ -61,7 +73,12 @@ def main() -> None:
         spark = start(read_settings(home=Path(root)))
         first = date(2019, 8, 15) - timedelta(days=YEARS * 365 + 5)
         worlds = {
-            name: World(Path(root) / name / "lake", SAMPLE, lambda: spark, Calendar(start_day, LAKE_DAYS[-1]))
+            name: World(
+                Path(root) / name / "lake",
+                SAMPLE,
+                lambda: spark,
+                Calendar(start_day, LAKE_DAYS[-1]),
+            )
             for name, start_day in (("new lake", LAKE_DAYS[0]), ("ten years", first))
         }
         built(worlds["new lake"], LAKE_DAYS, "0")
@@ -79,8 +96,15 @@ def main() -> None:
         drawn = Drawn("lake", "ledger rows", "seconds of one day of six tables", "median")
         for name, world in worlds.items():
             rows = f"{world.lake.ledger.rows(['table']).num_rows:,}"
-            drawn.add_row(name, rows, ", ".join(f"{s:.2f}" for s in seconds[name]), f"{median(seconds[name]):.2f}")
-        Console(width=120).print(drawn, f"ratio {median(seconds['ten years']) / median(seconds['new lake']):.2f}")
+            drawn.add_row(
+                name,
+                rows,
+                ", ".join(f"{s:.2f}" for s in seconds[name]),
+                f"{median(seconds[name]):.2f}",
+            )
+        Console(width=120).print(
+            drawn, f"ratio {median(seconds['ten years']) / median(seconds['new lake']):.2f}"
+        )
         spark.stop()
 
 

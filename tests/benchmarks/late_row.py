@@ -1,10 +1,13 @@
-"""A late row in one day, in a lake of sixty days and in one of ten years: `python -m tests.benchmarks.late_row [--profile]`.
+"""A late row in one day, in a lake of sixty days and in one of ten years: `python -m
+tests.benchmarks.late_row [--profile]`.
 
-The sixty days are the sample, built. The ten years are those, and before them 3,590 days made up from copies of their files:
-delivered, recorded (three builds of each day, as nights do), committed; the log has a commit a day for as long as it is kept.
-Each turn delivers one row, which arrived eight days late, and builds in both lakes what it makes outdated: of raw and updates
-the arrival day, of outages the event day, by overwriting and by merging in turn, and of features what is made from that.
-Prints seconds, the medians' ratio of each table, and what finding the late row takes, as the sensor does it.
+The sixty days are the sample, built. The ten years are those, and before them 3,590 days made up
+from copies of their files: delivered, recorded (three builds of each day, as nights do), committed;
+the log has a commit a day for as long as it is kept. Each turn delivers one row, which arrived
+eight days late, and builds in both lakes what it makes outdated: of raw and updates the arrival
+day, of outages the event day, by overwriting and by merging in turn, and of features what is made
+from that. Prints seconds, the medians' ratio of each table, and what finding the late row takes, as
+the sensor does it.
 """
 
 import argparse
@@ -27,22 +30,35 @@ from rich.console import Console
 from rich.table import Table as Drawn
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.session import start
-from backfill_assets.lake.slice import DataFile, files_of
+from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.slices import DataFile, files_of
+from backfill_assets.lake.spark.session import start
 from backfill_assets.plan.late import late_rows
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import arriving, day
-from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, LATE, OUTAGES, RAW, REJECTED, UPDATES, World
+from tests.worlds.outages import (
+    DAILY,
+    DAILY_V2,
+    HISTORY,
+    LATE,
+    OUTAGES,
+    RAW,
+    REJECTED,
+    UPDATES,
+    World,
+)
 
-YEARS, KEPT_DAYS = 10, 400  # as long as commits are kept in the log
-ARRIVAL, EVENT, LAST = 58, 50, 59
-FINDING, PROCESSOR = "finding the row", "this process's processor"  # Spark's is another process; it knows no years
+YEARS = 10
+KEPT_DAYS = 400  # as long as commits are kept in the log
+ARRIVAL = 58
+EVENT = 50
+LAST = 59
+FINDING = "finding the row"
+PROCESSOR = "this process's processor"  # Spark's is another process; it knows no years
 TEN_YEARS = Calendar(day(LAST) - timedelta(days=YEARS * 365 - 1), day(LAST))
 FEATURES = (DAILY, DAILY_V2, HISTORY, LATE)
 
@@ -63,15 +79,19 @@ def like(at: date) -> date:
     return day(20 + at.toordinal() % 20)
 
 
-def made_up(table: Table, world: World, before: Sequence[date], accepted: dict[tuple[str, date], Build]) -> None:
-    of_sample, folder = world.accepted(table.name), Path(world.lake.path(table.name))
+def made_up(
+    table: Table, world: World, before: Sequence[date], accepted: dict[tuple[str, date], Build]
+) -> None:
+    of_sample = world.accepted(table.name)
+    folder = Path(world.lake.path(table.name))
     delta = DeltaTable(str(folder))
     files = {file.day: file for file in files_of(delta, table.partition_by, of_sample)}
     source = table.source()
     delivered = source.delivered(world.workspace.area, before) if source else {}
     copies = list[DataFile]()
     for at in before:
-        build, delivery = of_sample[like(at)], delivered.get(at, Delivery())
+        build = of_sample[like(at)]
+        delivery = delivered.get(at, Delivery())
         assert isinstance(delivery, Delivery)
         accepted[table.name, at] = replace(
             build, day=at, run="nightly", at=datetime(at.year, at.month, at.day, tzinfo=UTC) + timedelta(days=3),
@@ -80,15 +100,24 @@ def made_up(table: Table, world: World, before: Sequence[date], accepted: dict[t
         )  # fmt: skip
         if like(at) in files:
             file = files[like(at)]
-            copies.append(replace(file, day=at, path=f"{table.partition_by}={at}/{Path(file.path).name}"))
+            copies.append(
+                replace(file, day=at, path=f"{table.partition_by}={at}/{Path(file.path).name}")
+            )
             (folder / copies[-1].path).parent.mkdir(exist_ok=True)
             os.link(folder / file.path, folder / copies[-1].path)
     schema = delta.schema().to_json()
     parts = [before[:-KEPT_DAYS], *([at] for at in before[-KEPT_DAYS:])]
     for days in parts:
-        these, builds = set(days), [accepted[table.name, at] for at in days]
-        of_part = FileCommit(str(folder), table.partition_by, [file for file in copies if file.day in these], schema)
-        nights = [replace(b, run=f"night {n}", at=b.at - timedelta(days=n)) for b in builds for n in (1, 2)]
+        these = set(days)
+        builds = [accepted[table.name, at] for at in days]
+        of_part = FileCommit(
+            str(folder), table.partition_by, [file for file in copies if file.day in these], schema
+        )
+        nights = [
+            replace(b, run=f"night {n}", at=b.at - timedelta(days=n))
+            for b in builds
+            for n in (1, 2)
+        ]
         world.lake.ledger.append(nights)
         for made in commit_and_record(world.lake.root, table.name, partial(list, builds), of_part):
             accepted[table.name, made.day] = made
@@ -99,12 +128,17 @@ def moved(on: str, by: timedelta) -> str:
 
 
 def deliver(world: World, turn: int) -> None:
-    world.write(day(ARRIVAL), arriving(ARRIVAL, 90_000 + turn, began=EVENT), f"late-{turn}.jsonl.gz")
+    world.write(
+        day(ARRIVAL), arriving(ARRIVAL, 90_000 + turn, began=EVENT), f"late-{turn}.jsonl.gz"
+    )
 
 
 def take_in(world: World, turn: int, mode: str) -> dict[str, float]:
-    """Seconds of each table's step, and of finding the row. The benchmark ends if a day was not built: it would time less."""
-    seconds, used = dict[str, float](), time.process_time()
+    """Seconds of each table's step, and of finding the row. The benchmark ends if a day was not
+    built: it would time less.
+    """
+    seconds = dict[str, float]()
+    used = time.process_time()
 
     def timed(name: str, days: Sequence[date], write_mode: str = "overwrite") -> None:
         began = time.perf_counter()
@@ -140,30 +174,47 @@ class Turns:
         steps = [part for part in parts if part != FINDING]
         for part in [*steps, "all steps", FINDING, "in all", PROCESSOR]:
             which = {"all steps": steps, "in all": parts}.get(part, [part])
-            medians = [median(sum(s) for s in zip(*(of[p] for p in which), strict=True)) for of in self.seconds.values()]
+            medians = [
+                median(sum(s) for s in zip(*(of[p] for p in which), strict=True))
+                for of in self.seconds.values()
+            ]
             shown.add_row(part, *(f"{m:.2f} s" for m in medians), f"{medians[1] / medians[0]:.2f}")
         return shown
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=7)
-    parser.add_argument("--folder", type=Path, help="a new folder, or one of an earlier run, whose lakes are then used again")
-    parser.add_argument("--profile", action="store_true", help="what the turns in the lake of ten years spend their time on")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="a new folder, or one of an earlier run, whose lakes are then used again",
+    )
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="what the turns in the lake of ten years spend their time on",
+    )
     given = parser.parse_args()
     os.environ["BACKFILL_SPARK_CONF"] = "{}"
     with tempfile.TemporaryDirectory(prefix="bench") as made:
         root = given.folder or Path(made)
-        spark, began = start(read_settings(spark_remote="", home=Path(made))), time.monotonic()
+        spark = start(read_settings(spark_remote="", home=Path(made)))
+        began = time.monotonic()
         sixty = World(root / "sixty" / "lake", root / "sixty" / "landing", lambda: spark)
         if not root.joinpath("done").exists():
             sixty.deliver([day(n) for n in range(LAST + 1)]).run([day(n) for n in range(LAST + 1)])
             ten_years(sixty, root / "ten")
             root.joinpath("done").touch()
-        long = replace(sixty, root=root / "ten" / "lake", landing=root / "ten" / "landing", calendar=TEN_YEARS)
+        long = replace(
+            sixty, root=root / "ten" / "lake", landing=root / "ten" / "landing", calendar=TEN_YEARS
+        )
         worlds = {"60 days": sixty, "10 years": long}
         print(f"lakes made: {time.monotonic() - began:.0f} s", flush=True)
-        turns, profile = {mode: Turns({name: {} for name in worlds}) for mode in ("overwrite", "merge")}, cProfile.Profile()
+        turns = {mode: Turns({name: {} for name in worlds}) for mode in ("overwrite", "merge")}
+        profile = cProfile.Profile()
         first = len([*sixty.folder(day(ARRIVAL)).iterdir()])  # after the turns of earlier runs
         for turn in range(first, first + 2 * (given.times + 1)):
             mode = ("overwrite", "merge")[(turn - first) % 2]
@@ -177,7 +228,9 @@ def main() -> None:
                     turns[mode].seconds[name].setdefault(part, []).append(took)
         Console(width=110).print(*(each.drawn(mode) for mode, each in turns.items()))
         if given.profile:
-            pstats.Stats(profile).sort_stats("cumtime").print_stats("backfill_assets|deltalake|method", 60)
+            pstats.Stats(profile).sort_stats("cumtime").print_stats(
+                "backfill_assets|deltalake|method", 60
+            )
         spark.stop()
 
 

@@ -1,4 +1,5 @@
-"""One Dagster run of this code location over a range of days: `one_run.py FIRST LAST`, settings from the environment.
+"""One Dagster run of this code location over a range of days: `one_run.py FIRST LAST`, settings
+from the environment.
 
 Prints the seconds from run start to run end, as Dagster recorded them, as the last line.
 """

@@ -1,7 +1,9 @@
-"""Status and plan of many (table, day) partitions, on a record made up for it: `python -m tests.benchmarks.partitions`.
+"""Status and plan of many (table, day) partitions, on a record made up for it: `python -m
+tests.benchmarks.partitions`.
 
-Prints seconds for 1,000, 10,000 and 100,000 partitions of all tables, and how they grow: a tenfold record should take no
-more than ten times as long. Nothing is imported, delivered or computed within the times.
+Prints seconds for 1,000, 10,000 and 100,000 partitions of all tables, and how they grow: a tenfold
+record should take no more than ten times as long. Nothing is imported, delivered or computed within
+the times.
 """
 
 import tempfile
@@ -18,16 +20,14 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.cli.app import backfill
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.latest import Latest, latest
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.history import Latest, latest
+from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan, make
-from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.request import PlanOptions, Selector
 from backfill_assets.plan.selection import select
-from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import Table
@@ -41,7 +41,9 @@ FIRST = date(1975, 1, 1)
 class Delivered(Landing):
     """A source whose files have been looked at already."""
 
-    def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
+    def delivered(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> dict[date, Delivery | SourceError]:
         return dict.fromkeys(days, Delivery("f" * 32))
 
 
@@ -51,11 +53,17 @@ def tables() -> list[Table]:
 
 
 def record(every: Sequence[Table], calendar: Calendar) -> dict[tuple[str, date], Build]:
-    """Every day of every table built once, from what stands; each arrival day with rows about three event days."""
+    """Every day of every table built once, from what stands; each arrival day with rows about three
+    event days.
+    """
     accepted: dict[tuple[str, date], Build] = {}
     for table in every:
         for day in calendar.days():
-            by_day = {str(day - timedelta(days=n)): "f" * 32 for n in range(3)} if table.fingerprint_by else {}
+            by_day = (
+                {str(day - timedelta(days=n)): "f" * 32 for n in range(3)}
+                if table.fingerprint_by
+                else {}
+            )
             accepted[table.name, day] = Build(
                 table.name, day, "accepted", "run", table.version, fingerprint=f"{day}", day_fingerprints=by_day,
                 inputs=tables_read(table, day, accepted, calendar), delivered="f" * 32 if table.source() else "", seconds=1.0,
@@ -85,7 +93,9 @@ def measured(partitions: int) -> Times:
     status, up_to_date = timed(lambda: status_on(every, calendar, known))
     assert all(set(up_to_date.of(name)) == {State.UP_TO_DATE} for name in names)
     # New code of the first table of staging: all its days, and all that is made from them.
-    changed = [replace(table, version="new") if table.name == names[2] else table for table in every]
+    changed = [
+        replace(table, version="new") if table.name == names[2] else table for table in every
+    ]
     outdated = status_on(changed, calendar, known)
     plan, made = timed(lambda: planned(changed, calendar, outdated))
     assert len(made.partitions()) == len(calendar.days()) * len(names[2:])
@@ -98,7 +108,11 @@ def status_on(every: Sequence[Table], calendar: Calendar, known: Latest) -> Stat
 
 def planned(every: Sequence[Table], calendar: Calendar, status: Status) -> Plan:
     graph = Graph(every, calendar)
-    selection = select(Selector([t.name for t in every], calendar.days(), downstream=True), graph, status.partitions)
+    selection = select(
+        Selector([t.name for t in every], calendar.days(), downstream=True),
+        graph,
+        status.partitions,
+    )
     plan = make(selection, graph, PlanOptions(days_per_run=100))
     assert plan.id
     return plan
@@ -111,7 +125,14 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def main() -> None:
-    shown = Drawn("partitions", "read the record", "status", "plan of two thirds", "in all", "times the line above")
+    shown = Drawn(
+        "partitions",
+        "read the record",
+        "status",
+        "plan of two thirds",
+        "in all",
+        "times the line above",
+    )
     before: Times | None = None
     backfill()  # what every verb of the command line begins with
     for size in SIZES:

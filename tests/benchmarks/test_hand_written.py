@@ -1,4 +1,6 @@
-"""The benchmark's other side does the same work: the hand-written script's tables hold the same rows as ours."""
+"""The benchmark's other side does the same work: the hand-written script's tables hold the same
+rows as ours.
+"""
 
 import pytest
 from deltalake import DeltaTable

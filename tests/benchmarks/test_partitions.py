@@ -1,4 +1,6 @@
-"""The benchmark of status and plan measures what it says: cells that are all up to date, then a plan of two thirds of them."""
+"""The benchmark of status and plan measures what it says: cells that are all up to date, then a
+plan of two thirds of them.
+"""
 
 from tests.benchmarks.partitions import measured
 

@@ -1,4 +1,6 @@
-"""What something takes: seconds on the clock, and of processors, which other work on the machine leaves alone."""
+"""What something takes: seconds on the clock, and of processors, which other work on the machine
+leaves alone.
+"""
 
 import time
 from collections.abc import Callable
@@ -20,7 +22,8 @@ class Took:
 
 def took(act: Callable[[], object]) -> Took:
     """What it takes to `act`."""
-    started, worked = time.perf_counter(), _worked()
+    started = time.perf_counter()
+    worked = _worked()
     act()
     return Took(time.perf_counter() - started, _worked() - worked)
 

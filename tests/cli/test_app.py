@@ -15,7 +15,13 @@ from typer.main import get_command
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
 from backfill_assets.cli.doctor import disks
-from backfill_assets.errors import Conflict, ServiceUnavailable, SettingsError, SourceError, UsageError
+from backfill_assets.errors import (
+    Conflict,
+    ServiceUnavailable,
+    SettingsError,
+    SourceError,
+    UsageError,
+)
 from backfill_assets.settings import read_settings
 from tests.worlds.command_line import backfill_main
 from tests.worlds.suite import SAMPLE
@@ -33,17 +39,30 @@ def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_
     (folder / "a.jsonl").write_text('{"outageNumber": ')
     (folder / "b\x1b]0;title\x07\x9b31m.jsonl").write_text('{"outageNumber": ')
     wrong = backfill_main("status", "--why", "raw/outage\x1b[31m", "2019-08-15", home=tmp_path)
-    shown = backfill_main("status", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
+    shown = backfill_main(
+        "status",
+        "--partitions",
+        "2019-08-15",
+        home=tmp_path,
+        BACKFILL_LANDING=str(tmp_path / "landing"),
+    )
     assert "b\\x1b]0;title\\x9b31m.jsonl is cut off" in shown.stdout
     assert "\\x1b[31m" in wrong.stderr
     assert {"\x1b", "\x07", "\x9b"}.isdisjoint(shown.stdout + wrong.stderr)
 
 
 def test_help_loads_neither_dagster_nor_spark():
-    script = "import sys; sys.argv = ['backfill', '--help']\nfrom backfill_assets.cli.app import app, main\n"
+    script = (
+        "import sys; sys.argv = ['backfill', '--help']\nfrom backfill_assets.cli.app import app,"
+        " main\n"
+    )
     script += "try:\n    main()\nexcept SystemExit:\n    pass\n"
-    script += "print(sorted({'dagster', 'pyspark', 'pandas', 'deltalake', 'httpx'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    script += (
+        "print(sorted({'dagster', 'pyspark', 'pandas', 'deltalake', 'httpx'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip().splitlines()[-1] == "[]"
 
 
@@ -69,7 +88,9 @@ def test_an_unknown_verb_is_wrong_usage(tmp_path):
 def test_help_and_version_are_printed_by_the_usual_letters(arguments, tmp_path):
     done = backfill_main(*arguments, home=tmp_path)
     assert done.returncode == 0
-    assert f"backfill-assets {version('backfill-assets')}" in done.stdout or "Usage: " in done.stdout
+    assert (
+        f"backfill-assets {version('backfill-assets')}" in done.stdout or "Usage: " in done.stdout
+    )
 
 
 def test_help_names_arguments_in_capitals_and_optional_ones_in_brackets():
@@ -78,7 +99,8 @@ def test_help_names_arguments_in_capitals_and_optional_ones_in_brackets():
         (verb, argument.metavar)
         for verb, command in commands.items()
         for argument in command.params
-        if argument.param_type_name == "argument" and not re.fullmatch("[A-Z|]+", argument.metavar or "")
+        if argument.param_type_name == "argument"
+        and not re.fullmatch("[A-Z|]+", argument.metavar or "")
     ]
     assert (wrong, len(commands) > 20) == ([], True)
 
@@ -93,7 +115,9 @@ def test_an_error_is_json_too_where_json_is_asked_for(tmp_path):
 
 def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace(tmp_path):
     last = {"BACKFILL_LANDING": str(SAMPLE), "BACKFILL_LAST_DAY": "2019-08-15"}
-    done = backfill_main("plan", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LAKE="/proc/lake", **last)
+    done = backfill_main(
+        "plan", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LAKE="/proc/lake", **last
+    )
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
     assert done.stderr.startswith("backfill: No such file or directory: /proc/lake")
     assert "or set BACKFILL_HOME or BACKFILL_LAKE to another place" in done.stderr
@@ -104,7 +128,9 @@ def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace
     [
         pytest.param(["status", "--jso"], "No such option: --jso", id="an option"),
         pytest.param(["nonsense"], "No such command 'nonsense'", id="a command"),
-        pytest.param(["plan", "--days-per-run", "abc"], "Invalid value for '--days-per-run'", id="a number"),
+        pytest.param(
+            ["plan", "--days-per-run", "abc"], "Invalid value for '--days-per-run'", id="a number"
+        ),
     ],
 )
 def test_what_is_wrong_with_arguments_is_json_too_where_json_is_asked_for(tmp_path, typed, said):
@@ -117,9 +143,15 @@ def test_what_is_wrong_with_arguments_is_json_too_where_json_is_asked_for(tmp_pa
 
 @pytest.mark.services
 def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
-    away = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "AWS_MAX_RETRIES": "0"}
+    away = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_MAX_RETRIES": "0",
+    }
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}
-    done = backfill_main("list", "--json", home=tmp_path, BACKFILL_LAKE="s3://bucket/lake", **away, **keys)
+    done = backfill_main(
+        "list", "--json", home=tmp_path, BACKFILL_LAKE="s3://bucket/lake", **away, **keys
+    )
     said = json.loads(done.stdout)["error"]
     assert (done.returncode, done.stderr) == (3, f"backfill: {said}\n")
     assert said.startswith("Generic S3 error Error performing list request")
@@ -129,12 +161,17 @@ def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
 def test_a_misspelt_setting_is_wrong_usage(tmp_path):
     done = backfill_main("status", home=tmp_path, BACKFILL_FISRT_DAY="2019-08-15")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("backfill: BACKFILL_FISRT_DAY is not a setting. Nothing was done. Did you mean ")
+    assert done.stderr.startswith(
+        "backfill: BACKFILL_FISRT_DAY is not a setting. Nothing was done. Did you mean "
+    )
 
 
 def test_where_no_servers_run_none_are_stopped(tmp_path):
     done = backfill_main("down", home=tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"No servers run on {tmp_path}. Nothing was stopped.\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"No servers run on {tmp_path}. Nothing was stopped.\n",
+    )
 
 
 def test_a_taken_port_is_said_with_the_remedy(tmp_path):
@@ -144,7 +181,10 @@ def test_a_taken_port_is_said_with_the_remedy(tmp_path):
         port = taken.getsockname()[1]
         done = backfill_main("up", "--port", str(port), home=tmp_path)
     assert done.returncode == 2
-    message = f"backfill: Port {port} is taken. Nothing was started. Stop the process that uses it, or use another: --port "
+    message = (
+        f"backfill: Port {port} is taken. Nothing was started. Stop the process that uses it, or"
+        " use another: --port "
+    )
     assert done.stderr.startswith(message)
     assert len(done.stderr.splitlines()) == 1
 
@@ -153,20 +193,38 @@ def test_a_taken_port_is_said_with_the_remedy(tmp_path):
     ("days", "message"),
     [
         pytest.param("2019-08-20..2019-08-15", "is reversed", id="a reversed range"),
-        pytest.param("2018-01-01..2018-01-02", "holds 2019-08-15 to 2019-10-13, not all of 2018", id="days the sample has not"),
+        pytest.param(
+            "2018-01-01..2018-01-02",
+            "holds 2019-08-15 to 2019-10-13, not all of 2018",
+            id="days the sample has not",
+        ),
         pytest.param("yesterday", "'yesterday' is not a day", id="no day at all"),
     ],
 )
 def test_a_demo_of_days_that_cannot_be_starts_nothing(tmp_path, days, message):
     done = backfill_main("demo", "--exit", "--days", days, home=tmp_path / "home")
-    assert (done.returncode, message in done.stderr, (tmp_path / "home").exists()) == (2, True, False)
+    assert (done.returncode, message in done.stderr, (tmp_path / "home").exists()) == (
+        2,
+        True,
+        False,
+    )
 
 
 def test_a_demo_never_writes_over_a_delivery(tmp_path):
-    mine = tmp_path / "landing" / "outage_events" / "year=2019" / "month=09" / "day=05" / "events.jsonl.gz"
+    mine = (
+        tmp_path
+        / "landing"
+        / "outage_events"
+        / "year=2019"
+        / "month=09"
+        / "day=05"
+        / "events.jsonl.gz"
+    )
     mine.parent.mkdir(parents=True)
     mine.write_bytes(b"mine")
-    done = backfill_main("demo", "--exit", home=tmp_path / "home", BACKFILL_LANDING=str(tmp_path / "landing"))
+    done = backfill_main(
+        "demo", "--exit", home=tmp_path / "home", BACKFILL_LANDING=str(tmp_path / "landing")
+    )
     assert (done.returncode, mine.read_bytes()) == (2, b"mine")
     assert "holds 1 other file(s) where the sample's would go" in done.stderr
     assert [path for path in (tmp_path / "landing").rglob("*") if path.is_file()] == [mine]
@@ -182,17 +240,34 @@ def test_the_doctor_names_a_wrong_setting_and_fails(tmp_path):
 def test_the_doctor_checks_everything_and_exits_with_0_if_nothing_fails(tmp_path):
     done = backfill_main("doctor", home=tmp_path, BACKFILL_DAGSTER_URL="http://127.0.0.1:9")
     levels = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
-    assert list(levels) == ["settings", "home", "calendar", "java", "jars", "disk", "memory", "lake", "landing", "servers"]
-    assert (done.returncode, levels["lake"], levels["landing"], levels["servers"]) == (0, "ok", "warn", "ok")
+    assert list(levels) == [
+        "settings",
+        "home",
+        "calendar",
+        "java",
+        "jars",
+        "disk",
+        "memory",
+        "lake",
+        "landing",
+        "servers",
+    ]
+    assert (done.returncode, levels["lake"], levels["landing"], levels["servers"]) == (
+        0,
+        "ok",
+        "warn",
+        "ok",
+    )
 
 
 def test_the_doctor_names_a_home_that_others_can_read_with_the_remedy(tmp_path):
     (tmp_path / "home").mkdir(mode=0o755)
     done = backfill_main("doctor", home=tmp_path / "home")
     (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "home"]
-    assert line == (
-        f"warn  home      {tmp_path}/home can be read by other users of this machine, with logs, records and tables "
-        f"Remedy: chmod 700 {tmp_path}/home"
+    assert (
+        line
+        == f"warn  home      {tmp_path}/home can be read by other users of this machine, with logs,"
+        f" records and tables Remedy: chmod 700 {tmp_path}/home"
     )
     (tmp_path / "home").chmod(0o700)
     assert (
@@ -220,7 +295,9 @@ def test_the_doctor_names_a_missing_java_with_the_remedy(tmp_path):
 def test_the_doctor_looks_at_the_disk_of_a_lake_that_is_on_another_one(tmp_path):
     (same,) = disks(read_settings(home=tmp_path))
     assert same.message.endswith(f" free at {tmp_path}")
-    home, lake = disks(read_settings(home=tmp_path, lake="/proc/lake"))  # never on the disk of anything, and without room
+    home, lake = disks(
+        read_settings(home=tmp_path, lake="/proc/lake")
+    )  # never on the disk of anything, and without room
     assert home == same
     assert (lake.level, lake.message) == ("FAIL", "0.0 GiB free at /proc")
     assert lake.remedy == "make room, or set BACKFILL_LAKE to a larger disk"

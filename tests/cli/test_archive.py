@@ -10,20 +10,30 @@ from tests.worlds.command_line import Done, backfill_main
 from tests.worlds.deliveries import put
 from tests.worlds.projects import written
 
-TWO_FLOWS = ('Landing("marks")', 'backfill_assets.TwoFlows(Landing("marks"), backfill_assets.Archive("past", day="at"))')
+TWO_FLOWS = (
+    'Landing("marks")',
+    'backfill_assets.TwoFlows(Landing("marks"), backfill_assets.Archive("past", day="at"))',
+)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     folder = written(tmp_path, "with_archives", TWO_FLOWS)
     monkeypatch.chdir(folder)
-    put(folder, ".backfill/landing/past/old.jsonl", '{"at": "2019-06-01"}\n{"at": "2019-06-01"}\n{"at": "soon"}\n')
+    put(
+        folder,
+        ".backfill/landing/past/old.jsonl",
+        '{"at": "2019-06-01"}\n{"at": "2019-06-01"}\n{"at": "soon"}\n',
+    )
     return folder
 
 
 def archive(*arguments: str, folder: Path) -> Done:
     return backfill_main(
-        "archive", *arguments, home=folder / ".backfill", BACKFILL_LANDING=str(folder / ".backfill" / "landing")
+        "archive",
+        *arguments,
+        home=folder / ".backfill",
+        BACKFILL_LANDING=str(folder / ".backfill" / "landing"),
     )
 
 
@@ -31,11 +41,16 @@ def test_it_says_what_it_took_in_and_what_comes_next_and_then_nothing_is_left_to
     done = archive(folder=folder)
     assert done == (
         exit_codes.DONE,
-        "past/old.jsonl: 57 bytes read, 2 rows of 1 day (2019-06-01); 1 row without a day that can be read left out, the first "
-        "in row 3\nSee which days are to be built with them: `backfill status --target raw/files`.\n",
+        (
+            "past/old.jsonl: 57 bytes read, 2 rows of 1 day (2019-06-01); 1 row without a day that"
+            " can be read left out, the first in row 3\nSee which days are to be built with them:"
+            " `backfill status --target raw/files`.\n"
+        ),
         "",
     )
-    assert archive(folder=folder).stdout == "Every archive is in as it lies there. Nothing was read.\n"
+    assert (
+        archive(folder=folder).stdout == "Every archive is in as it lies there. Nothing was read.\n"
+    )
     assert "57 bytes read" in archive("past", "--full-refresh", folder=folder).stdout
 
 
@@ -46,37 +61,58 @@ def test_an_archive_that_cannot_be_read_makes_it_partial_and_json_has_the_figure
     assert (done.returncode, values["exit_code"]) == (exit_codes.PARTIAL, exit_codes.PARTIAL)
     cut, old = values["archives"]
     assert (cut["name"], cut["problem"]) == ("past/cut.jsonl", "past/cut.jsonl is cut off")
-    assert (old["rows"], old["days"], old["bytes_read"], old["record"]["undated"]) == (2, ["2019-06-01"], 57, 1)
+    assert (old["rows"], old["days"], old["bytes_read"], old["record"]["undated"]) == (
+        2,
+        ["2019-06-01"],
+        57,
+        1,
+    )
     assert archive("--files", "old*", folder=folder).returncode == exit_codes.DONE
 
 
 def test_status_names_archives_that_are_not_in(folder):
-    home, landing = folder / ".backfill", str(folder / ".backfill" / "landing")
+    home = folder / ".backfill"
+    landing = str(folder / ".backfill" / "landing")
     shown = backfill_main("status", home=home, BACKFILL_LANDING=landing).stdout
-    assert "archives not taken in as they lie there, which `backfill archive` does: past/old.jsonl" in shown
+    assert (
+        "archives not taken in as they lie there, which `backfill archive` does: past/old.jsonl"
+        in shown
+    )
 
 
 def test_a_doubtful_archive_is_accepted_by_name_and_reason(folder):
     put(folder, ".backfill/landing/past/cut.jsonl", '{"at": "2019-06-02"}\n{"at": "2019-06-0')
     done = archive("--files", "cut.jsonl", folder=folder)
     assert done.returncode == exit_codes.PARTIAL
-    assert "accept it: `backfill archive --accept past/cut.jsonl --reason 'why'`" in " ".join(done.stdout.split())
-    assert archive("--accept", "past/cut.jsonl", folder=folder).stderr == (
-        "backfill: Archives are accepted for a reason, which is recorded: --reason 'why'. Nothing was read.\n"
+    assert "accept it: `backfill archive --accept past/cut.jsonl --reason 'why'`" in " ".join(
+        done.stdout.split()
+    )
+    assert (
+        archive("--accept", "past/cut.jsonl", folder=folder).stderr
+        == "backfill: Archives are accepted for a reason, which is recorded: --reason 'why'."
+        " Nothing was read.\n"
     )
     accepted = archive("--accept", "past/cut*", "--reason", "the last row is lost", folder=folder)
-    assert (accepted.returncode, "accepted: the last row is lost" in " ".join(accepted.stdout.split())) == (
+    assert (
+        accepted.returncode,
+        "accepted: the last row is lost" in " ".join(accepted.stdout.split()),
+    ) == (
         exit_codes.DONE,
         True,
     )
-    assert archive(folder=folder).stdout == "Every archive is in as it lies there. Nothing was read.\n"
+    assert (
+        archive(folder=folder).stdout == "Every archive is in as it lies there. Nothing was read.\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         (["passed"], "No table reads archives named passed. Nothing was read. There are: past.\n"),
-        (["--files", "old*,typo"], "There is no archive typo. Nothing was read. There are: past/old.jsonl.\n"),
+        (
+            ["--files", "old*,typo"],
+            "There is no archive typo. Nothing was read. There are: past/old.jsonl.\n",
+        ),
         (
             ["--accept", "old.jsonl", "--reason", "so"],
             "There is no archive old.jsonl. Nothing was read. There are: past/old.jsonl.\n",
@@ -86,7 +122,11 @@ def test_a_doubtful_archive_is_accepted_by_name_and_reason(folder):
 )
 def test_what_names_no_archive_is_a_wrong_request(folder, given, said):
     done = archive(*given, folder=folder)
-    assert (done.returncode, done.stdout, done.stderr) == (exit_codes.WRONG_USAGE, "", f"backfill: {said}")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        exit_codes.WRONG_USAGE,
+        "",
+        f"backfill: {said}",
+    )
 
 
 def test_archives_of_these_names_that_are_in_are_not_said_to_be_all(folder):

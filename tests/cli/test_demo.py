@@ -1,4 +1,6 @@
-"""The calendar of a demo's home: what `backfill demo` keeps there, and what later commands make of it. No Spark, no servers."""
+"""The calendar of a demo's home: what `backfill demo` keeps there, and what later commands make of
+it. No Spark, no servers.
+"""
 
 import json
 from datetime import date
@@ -8,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from backfill_assets.cli.app import app
-from backfill_assets.cli.demo import remember_calendar, workspace_for
+from backfill_assets.cli.servers import remember_calendar, workspace_for
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.servers.home import environment
 from backfill_assets.settings import read_settings
@@ -54,12 +56,18 @@ def test_status_after_a_demo_shows_the_samples_days_and_no_others(after_a_demo):
 
 def test_a_plan_after_a_demo_ends_where_the_sample_ends(after_a_demo):
     done = backfill("plan", "--partitions", "last 2", "--target", "raw/rejected_lines", "--json")
-    assert list(json.loads(done.stdout)["plan"]["reasons"]["raw/rejected_lines"]) == ["2019-10-12", "2019-10-13"]
+    assert list(json.loads(done.stdout)["plan"]["reasons"]["raw/rejected_lines"]) == [
+        "2019-10-12",
+        "2019-10-13",
+    ]
 
 
 def test_servers_started_after_a_demo_get_its_calendar(after_a_demo):
     values = environment(read_settings())
-    assert (values["BACKFILL_FIRST_DAY"], values["BACKFILL_LAST_DAY"]) == (str(FIRST_DAY), str(LAST_DAY))
+    assert (values["BACKFILL_FIRST_DAY"], values["BACKFILL_LAST_DAY"]) == (
+        str(FIRST_DAY),
+        str(LAST_DAY),
+    )
 
 
 def test_the_environment_goes_before_the_calendar_of_the_home(after_a_demo):
@@ -69,7 +77,10 @@ def test_the_environment_goes_before_the_calendar_of_the_home(after_a_demo):
 def test_the_doctor_says_where_each_end_of_the_calendar_comes_from(after_a_demo):
     kept = after_a_demo / "settings.env"
     assert calendar_finding() == f"2019-08-15 ({kept}) to 2019-10-13 ({kept})"
-    assert calendar_finding(BACKFILL_LAST_DAY="2019-08-17") == (f"2019-08-15 ({kept}) to 2019-08-17 (the environment or .env)")
+    assert (
+        calendar_finding(BACKFILL_LAST_DAY="2019-08-17")
+        == f"2019-08-15 ({kept}) to 2019-08-17 (the environment or .env)"
+    )
 
 
 def test_the_doctor_says_that_a_calendar_without_a_last_day_ends_yesterday(home):
@@ -82,7 +93,9 @@ def test_the_doctor_says_that_a_calendar_without_a_last_day_ends_yesterday(home)
     ("days", "ends"),
     [
         pytest.param("", (FIRST_DAY, LAST_DAY), id="all days"),
-        pytest.param("2019-09-01..2019-09-03", (date(2019, 9, 1), date(2019, 9, 3)), id="some days"),
+        pytest.param(
+            "2019-09-01..2019-09-03", (date(2019, 9, 1), date(2019, 9, 3)), id="some days"
+        ),
     ],
 )
 def test_a_second_demo_takes_the_days_it_is_given_whatever_the_first_one_took(home, days, ends):
@@ -91,11 +104,14 @@ def test_a_second_demo_takes_the_days_it_is_given_whatever_the_first_one_took(ho
     assert (calendar.first, calendar.last) == ends
 
 
-@pytest.mark.parametrize("settings", [{}, {"BACKFILL_LAST_DAY": "2019-12-31"}], ids=["no other calendar", "a longer one"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"BACKFILL_LAST_DAY": "2019-12-31"}], ids=["no other calendar", "a longer one"]
+)
 def test_days_outside_the_sample_are_refused_without_naming_a_setting(home, settings):
     said = str(backfill("demo", "--days", "2019-12-01..2019-12-02", "--exit", **settings).exception)
-    assert said == (
-        "The sample holds 2019-08-15 to 2019-10-13, not all of 2019-12-01 to 2019-12-02. Nothing was started. Name days within "
-        "it, for example --days 2019-08-15..2019-08-21."
+    assert (
+        said
+        == "The sample holds 2019-08-15 to 2019-10-13, not all of 2019-12-01 to 2019-12-02. Nothing"
+        " was started. Name days within it, for example --days 2019-08-15..2019-08-21."
     )
     assert not home.exists()

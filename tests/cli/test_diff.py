@@ -1,4 +1,6 @@
-"""`backfill diff` on a small lake: a plan, a day's last build, two releases; what it prints, writes and exits with."""
+"""`backfill diff` on a small lake: a plan, a day's last build, two releases; what it prints, writes
+and exits with.
+"""
 
 import json
 from collections.abc import Mapping
@@ -15,18 +17,16 @@ from typer.testing import CliRunner, Result
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.release import TableVersion
-from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.rewritten import data_files
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
+from backfill_assets.lake.integrity import data_files
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.releases import Releases, TableVersion
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from tests.worlds.deliveries import day
 
-OUTAGES, REGIONS = "staging/outages", "features/region_daily"
+OUTAGES = "staging/outages"
+REGIONS = "features/region_daily"
 KEYS = {OUTAGES: "outage_number", REGIONS: "region"}
 Days = Mapping[int, Mapping[str, Any]]
 
@@ -42,13 +42,24 @@ class Lake:
         """Write these days in one commit and record them; the version after it."""
         self.runs += 1
         rows = [(day(n), key, value) for n, of in values.items() for key, value in of.items()]
-        days, keys, of_rows = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
-        columns = {"outage_day": pa.array(days, pa.date32()), KEYS[table]: pa.array(keys), "value": pa.array(of_rows)}
-        path, exists = self.root / table, (self.root / table / "_delta_log").exists()
+        days, keys, of_rows = (
+            (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+        )
+        columns = {
+            "outage_day": pa.array(days, pa.date32()),
+            KEYS[table]: pa.array(keys),
+            "value": pa.array(of_rows),
+        }
+        path = self.root / table
+        exists = (self.root / table / "_delta_log").exists()
         where = " OR ".join(f"outage_day = '{day(n)}'" for n in values) if exists else None
-        write_deltalake(path, pa.table(columns), partition_by=["outage_day"], mode="overwrite", predicate=where)
-        log, at = DeltaTable(path), datetime.now(UTC)
-        version, files = int(log.version()), data_files(log, [day(n) for n in values])
+        write_deltalake(
+            path, pa.table(columns), partition_by=["outage_day"], mode="overwrite", predicate=where
+        )
+        log = DeltaTable(path)
+        at = datetime.now(UTC)
+        version = int(log.version())
+        files = data_files(log, [day(n) for n in values])
         Ledger(str(self.root)).append(
             [
                 Build(
@@ -61,7 +72,12 @@ class Lake:
         return version
 
     def plan(self, *numbers: int, started: bool = True) -> str:
-        plan = Plan({OUTAGES: "1"}, {OUTAGES: {str(day(n)): "missing" for n in numbers}}, [Chunk(0, {})], PlanOptions())
+        plan = Plan(
+            {OUTAGES: "1"},
+            {OUTAGES: {str(day(n)): "missing" for n in numbers}},
+            [Chunk(0, {})],
+            PlanOptions(),
+        )
         plans = Plans(str(self.root))
         plans.keep(plan)
         if started:
@@ -70,7 +86,9 @@ class Lake:
 
     def release(self, **versions: int) -> None:
         names = {"outages": OUTAGES, "regions": REGIONS}
-        tables = {names[name]: TableVersion(names[name], version) for name, version in versions.items()}
+        tables = {
+            names[name]: TableVersion(names[name], version) for name, version in versions.items()
+        }
         releases = Releases(str(self.root))
         releases.add(releases.newest(), tables, kind="live", who="ada", reason="")
 
@@ -101,7 +119,9 @@ def refused(*arguments: str) -> str:
 
 @pytest.fixture
 def rebuilt(lake: Lake) -> str:
-    """A plan that built two days twice and left a third as it was, among builds of others before and after."""
+    """A plan that built two days twice and left a third as it was, among builds of others before
+    and after.
+    """
     lake.build({0: {"o1": 1, "o2": 2}, 1: {"o3": 3}, 2: {"o4": 4}})
     lake.build({0: {"o1": 10, "o2": 2, "o5": 5}})
     plan = lake.plan(0, 1, 2)
@@ -113,19 +133,28 @@ def rebuilt(lake: Lake) -> str:
 
 def test_a_plan_is_compared_from_before_its_first_build_to_after_its_last(rebuilt):
     (table,) = values(rebuilt[:6])["tables"]
-    (first, second) = table["days"]
+    first, second = table["days"]
     figures = ("day", "rows_before", "rows_after", "added", "removed", "changed", "unchanged")
     assert [first[name] for name in figures] == [str(day(0)), 3, 2, 0, 1, 1, 1]
     assert [second[name] for name in figures] == [str(day(1)), 1, 2, 1, 0, 0, 1]
     (column,) = table["columns"]
-    assert column["examples"] == [{"day": str(day(0)), "key": {"outage_number": "o1"}, "before": 10, "after": 12}]
-    assert (column["numbers"]["up"], column["numbers"]["sum_before"], column["numbers"]["sum_after"]) == (1, 10, 12)
+    assert column["examples"] == [
+        {"day": str(day(0)), "key": {"outage_number": "o1"}, "before": 10, "after": 12}
+    ]
+    assert (
+        column["numbers"]["up"],
+        column["numbers"]["sum_before"],
+        column["numbers"]["sum_after"],
+    ) == (1, 10, 12)
 
 
 def test_a_day_that_a_plan_left_as_it_was_is_compared_with_itself(lake):
-    version, plan = lake.build({0: {"o1": 1}, 1: {"o2": 2}}), lake.plan(0, 1)
+    version = lake.build({0: {"o1": 1}, 1: {"o2": 2}})
+    plan = lake.plan(0, 1)
     files = data_files(DeltaTable(lake.root / OUTAGES), [day(0)])[day(0)]
-    unchanged = Build(OUTAGES, day(0), "unchanged", "r", "1", plan=plan, delta_version=version, data_files=files)
+    unchanged = Build(
+        OUTAGES, day(0), "unchanged", "r", "1", plan=plan, delta_version=version, data_files=files
+    )
     Ledger(str(lake.root)).append([unchanged])
     lake.build({0: {"o1": 9}})
     (table,) = values(plan)["tables"]
@@ -137,9 +166,17 @@ def test_the_terminal_shows_a_table_and_examples_and_check_ends_with_1(rebuilt):
     assert done.exit_code == exit_codes.PARTIAL
     lines = done.stdout.splitlines()
     assert lines[0] == f"before plan {rebuilt} → after plan {rebuilt}"
-    cells = [cell.strip() for line in lines if line.startswith(f"│ {OUTAGES}") for cell in line.split("│")[1:-1]]
+    cells = [
+        cell.strip()
+        for line in lines
+        if line.startswith(f"│ {OUTAGES}")
+        for cell in line.split("│")[1:-1]
+    ]
     assert cells == [OUTAGES, f"2: {day(0)}..{day(1)}", "4", "4", "1", "1", "1", "value (1)"]
-    assert f"{OUTAGES}: value: 1 up, 0 down: least 2, median 2, mean 2, most 2; their sum 10 → 12" in lines
+    assert (
+        f"{OUTAGES}: value: 1 up, 0 down: least 2, median 2, mean 2, most 2; their sum 10 → 12"
+        in lines
+    )
     assert f'  {OUTAGES} {day(0)} outage_number="o1": value 10 → 12' in lines
     assert f'  {OUTAGES} {day(1)} outage_number="o6": added' in lines
     assert f'  {OUTAGES} {day(0)} outage_number="o5": removed' in lines
@@ -172,19 +209,27 @@ def test_a_record_of_where_a_channel_was_pointed_is_not_compared_as_a_release(la
     lake.release(outages=lake.build({0: {"o1": 7}}))
     releases = Releases(str(lake.root))
     releases.point(releases.newest(), "stable", 1, who="ada", reason="a wrong night")  # type: ignore[arg-type]
-    assert "Release 3 has no tables of its own: it records that stable got release 1" in refused("2", "3")
+    assert "Release 3 has no tables of its own: it records that stable got release 1" in refused(
+        "2", "3"
+    )
 
 
 def test_two_releases_are_compared_and_days_with_the_same_files_are_not_read(lake):
     lake.release(outages=lake.build({0: {"o1": 1}, 1: {"o2": 2}}))
-    for file in DeltaTable(lake.root / OUTAGES).file_uris(file_pruning_predicate=f"outage_day = '{day(1)}'"):
+    for file in DeltaTable(lake.root / OUTAGES).file_uris(
+        file_pruning_predicate=f"outage_day = '{day(1)}'"
+    ):
         Path(file.removeprefix("file://")).write_bytes(b"not parquet")
     second = lake.build({0: {"o1": 7}})
     lake.release(outages=second, regions=lake.build({0: {"North": 1}}, table=REGIONS))
     outages, regions = values("1", "2")["tables"]
     assert (outages["name"], [of["day"] for of in outages["days"]]) == (OUTAGES, [str(day(0))])
     assert (outages["same_days"], outages["same_rows"]) == ([str(day(1))], 1)
-    assert (regions["before"], regions["after"], regions["days"][0]["added"]) == ("no table", "version 0", 1)
+    assert (regions["before"], regions["after"], regions["days"][0]["added"]) == (
+        "no table",
+        "version 0",
+        1,
+    )
     lake.release(outages=second, regions=0)
     assert backfill("2", "3", "--check").exit_code == exit_codes.DONE
     assert "release 2 → release 3: nothing differs\nThe same: " in backfill("2", "3").stdout
@@ -204,7 +249,10 @@ def test_the_page_has_every_value_escaped_and_replaces_the_one_before(lake):
     lake.build({0: {"<script>alert(1)</script>": "<img src=x>"}})
     for _ in range(2):
         done = backfill(OUTAGES, str(day(0)), "--html", "report.html")
-        assert (done.exit_code, done.stdout.splitlines()[-1]) == (exit_codes.DONE, "Written to report.html.")
+        assert (done.exit_code, done.stdout.splitlines()[-1]) == (
+            exit_codes.DONE,
+            "Written to report.html.",
+        )
     page = Path("report.html").read_text()
     assert "<script" not in page
     assert "<img" not in page
@@ -235,5 +283,7 @@ def test_what_cannot_be_compared_is_refused(lake, rebuilt):
     assert "Leave out --table and --days" in refused(OUTAGES, str(day(0)), "--days", str(day(0)))
     assert "No build of" in refused(REGIONS, str(day(0)))
     assert "names 2 tables" in refused("raw/*s", str(day(0)))
-    assert "page.txt is not a file that ends in .html. Nothing was compared." in refused(rebuilt, "--html", "page.txt")
+    assert "page.txt is not a file that ends in .html. Nothing was compared." in refused(
+        rebuilt, "--html", "page.txt"
+    )
     assert "There is no folder no" in refused(rebuilt, "--html", "no/page.html")

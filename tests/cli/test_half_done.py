@@ -1,4 +1,6 @@
-"""What the verbs say and do of a plan that is published, or taken back, in part: nothing is promised that is not so."""
+"""What the verbs say and do of a plan that is published, or taken back, in part: nothing is
+promised that is not so.
+"""
 
 import json
 
@@ -42,10 +44,16 @@ def half(lake: SmallLake, act) -> None:
 
 
 def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(lake, workspace, plan, tmp_path):
-    half(lake, lambda: Publication(plan, workspace, "ada").publish("candidate", lambda: NOW, approved))
+    half(
+        lake,
+        lambda: Publication(plan, workspace, "ada").publish("candidate", lambda: NOW, approved),
+    )
     finish = f"backfill publish {plan.id} --channel candidate"
     said = " ".join(backfill("show", plan.id, home=tmp_path, landing=tmp_path).stdout.split())
-    assert f"Plan {plan.id} is published in part: `{finish}` finishes it. Until then nothing of live is released." in said
+    assert (
+        f"Plan {plan.id} is published in part: `{finish}` finishes it. Until then nothing of live"
+        " is released." in said
+    )
     assert "publication to candidate begun by ada" in said
     assert "live is as it was" not in said
     assert "backfill discard" not in said
@@ -53,24 +61,41 @@ def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(lake, workspac
     assert shown["half_done"].endswith(f"`{finish}` finishes it")
     code, message = refused("cancel", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
-    assert f"is in live in part. Nothing was cancelled. Finish it (`{finish}`), or take it back" in message
+    assert (
+        f"is in live in part. Nothing was cancelled. Finish it (`{finish}`), or take it back"
+        in message
+    )
     assert lake.plans.half_published() == [plan.id]
 
 
-def test_half_a_rollback_is_shown_and_finished_before_any_other_act(lake, workspace, plan, tmp_path):
+def test_half_a_rollback_is_shown_and_finished_before_any_other_act(
+    lake, workspace, plan, tmp_path
+):
     Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
     half(lake, lambda: roll_back(plan, workspace, who="ada", now=lambda: NOW))
     said = " ".join(backfill("show", plan.id, home=tmp_path, landing=tmp_path).stdout.split())
-    assert f"Plan {plan.id} is taken back in part: `backfill rollback {plan.id}` finishes it" in said
+    assert (
+        f"Plan {plan.id} is taken back in part: `backfill rollback {plan.id}` finishes it" in said
+    )
     for channel in ("stable", "candidate"):
-        code, message = refused("publish", plan.id, "--channel", channel, home=tmp_path, landing=tmp_path)
+        code, message = refused(
+            "publish", plan.id, "--channel", channel, home=tmp_path, landing=tmp_path
+        )
         assert code == exit_codes.STOPPED
-        assert f"is taken back in part. Nothing was published. Finish that: `backfill rollback {plan.id}`" in message
+        assert (
+            "is taken back in part. Nothing was published. Finish that: `backfill rollback"
+            f" {plan.id}`" in message
+        )
     code, message = refused("maintain", "--apply", home=tmp_path, landing=tmp_path)
     assert code == exit_codes.STOPPED
     assert f"`backfill rollback {plan.id}` finishes it. Nothing was removed." in message
-    assert backfill("rollback", plan.id, home=tmp_path, landing=tmp_path).exit_code == exit_codes.DONE
-    assert backfill("maintain", "--apply", home=tmp_path, landing=tmp_path).exit_code == exit_codes.DONE
+    assert (
+        backfill("rollback", plan.id, home=tmp_path, landing=tmp_path).exit_code == exit_codes.DONE
+    )
+    assert (
+        backfill("maintain", "--apply", home=tmp_path, landing=tmp_path).exit_code
+        == exit_codes.DONE
+    )
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
 
 

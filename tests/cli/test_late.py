@@ -9,8 +9,12 @@ from tests.worlds.deliveries import day
 from tests.worlds.recorded import LateLake, late_lake
 
 CALENDAR = {"BACKFILL_FIRST_DAY": str(day(0)), "BACKFILL_LAST_DAY": str(day(19))}
-BEYOND = "backfill run --partitions 2019-08-18 --target staging/outages --only outdated --downstream"
-WITHIN = "backfill run --partitions 2019-08-29 --target staging/outages --only outdated --downstream"
+BEYOND = (
+    "backfill run --partitions 2019-08-18 --target staging/outages --only outdated --downstream"
+)
+WITHIN = (
+    "backfill run --partitions 2019-08-29 --target staging/outages --only outdated --downstream"
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,24 +33,39 @@ def printed(*arguments: str, home, **settings: str) -> str:
 def test_days_within_the_horizon_come_first_and_each_part_ends_with_its_command(home):
     lines = [line.rstrip() for line in printed(home=home).splitlines()]
     assert [line for line in lines if line[:1] not in "┏┃┡└"] == [
-        "Late rows have made 1 day(s) within the horizon outdated (staging/outages: from 2019-08-20 on). Rebuild them, and "
-        "what is made from them:",
+        (
+            "Late rows have made 1 day(s) within the horizon outdated (staging/outages: from"
+            " 2019-08-20 on). Rebuild them, and what is made from them:"
+        ),
         "│ staging/outages │ 2019-08-29 │   +2 │ 2019-09-02 │",
         f"  {WITHIN}",
-        "Late rows have made 1 day(s) beyond the horizon outdated (staging/outages: from 2019-08-20 on). Nothing rebuilds "
-        "these unasked: they stay as they are until you decide. To rebuild them:",
+        (
+            "Late rows have made 1 day(s) beyond the horizon outdated (staging/outages: from"
+            " 2019-08-20 on). Nothing rebuilds these unasked: they stay as they are until you"
+            " decide. To rebuild them:"
+        ),
         "│ staging/outages │ 2019-08-18 │   +1 │ 2019-09-01 │",
         f"  {BEYOND}",
-        "3 row(s) of staging/outage_updates are in no day of staging/outages: they arrived before their day, or beyond its "
-        "horizon. They stay in staging/outage_updates: 3 of 2019-09-02, about 2019-08-16.",
+        (
+            "3 row(s) of staging/outage_updates are in no day of staging/outages: they arrived"
+            " before their day, or beyond its horizon. They stay in staging/outage_updates: 3 of"
+            " 2019-09-02, about 2019-08-16."
+        ),
     ]
 
 
 def test_the_same_as_json(home):
     values = json.loads(printed("--json", home=home))
-    assert (values["within_horizon"]["commands"], values["beyond_horizon"]["commands"]) == ([WITHIN], [BEYOND])
+    assert (values["within_horizon"]["commands"], values["beyond_horizon"]["commands"]) == (
+        [WITHIN],
+        [BEYOND],
+    )
     (day_,) = values["beyond_horizon"]["days"]
-    assert (day_["day"], day_["rows"], day_["arrived"]) == ("2019-08-18", 1, [["staging/outage_updates", "2019-09-01"]])
+    assert (day_["day"], day_["rows"], day_["arrived"]) == (
+        "2019-08-18",
+        1,
+        [["staging/outage_updates", "2019-09-01"]],
+    )
     assert [each["about"] for each in values["in_no_day"]] == ["2019-08-16"]
     assert values["horizon_since"] == {"staging/outages": "2019-08-20"}
 
@@ -57,12 +76,18 @@ def test_where_nothing_is_late_that_is_said(tmp_path):
         lake.arrive(n, {n: 9})
     lake.build(0, 1)
     assert printed(home=tmp_path) == "No late rows have made a built day outdated.\n"
-    assert json.loads(printed("--json", home=tmp_path))["within_horizon"] == {"days": [], "commands": []}
+    assert json.loads(printed("--json", home=tmp_path))["within_horizon"] == {
+        "days": [],
+        "commands": [],
+    }
 
 
 def test_tables_without_event_days_have_nothing_to_list(tmp_path):
     project = {"BACKFILL_PROJECT": "backfill_assets.datasets.case_reports.project"}
-    assert printed(home=tmp_path, **project) == "No table reads rows by the day that they are about: none can be late.\n"
+    assert (
+        printed(home=tmp_path, **project)
+        == "No table reads rows by the day that they are about: none can be late.\n"
+    )
 
 
 def test_the_page_has_the_picture_and_the_same_words(home, tmp_path):
@@ -78,4 +103,7 @@ def test_the_page_has_the_picture_and_the_same_words(home, tmp_path):
 
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path):
     done = backfill_main("late", "--html", str(tmp_path / "late.txt"), home=tmp_path / "none")
-    assert (done.returncode, "is not a file that ends in .html. Nothing was read." in done.stderr) == (2, True)
+    assert (
+        done.returncode,
+        "is not a file that ends in .html. Nothing was read." in done.stderr,
+    ) == (2, True)

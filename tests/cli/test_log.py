@@ -10,23 +10,31 @@ from typer.testing import CliRunner, Result
 from backfill_assets.cli.app import app
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.ledger import Build, Ledger
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import NOON, commit
 from tests.worlds.recorded import build as of_unknown_table
 
-NAME, RENAMED, CRASHED = "staging/outages", "staging/outages_by_region", "staging/o"
+NAME = "staging/outages"
+RENAMED = "staging/outages_by_region"
+CRASHED = "staging/o"
 
 
-def builds(table: str, run: str, *numbers: int, outcome: Any = "accepted", minutes: int = 0, **fields: Any) -> list[Build]:
+def builds(
+    table: str, run: str, *numbers: int, outcome: Any = "accepted", minutes: int = 0, **fields: Any
+) -> list[Build]:
     at = NOON.replace(minute=minutes)
-    return [Build(table, day(n), outcome, run, "3f2a", rows=10, at=at, **{"delta_version": 4} | fields) for n in numbers]
+    return [
+        Build(table, day(n), outcome, run, "3f2a", rows=10, at=at, **{"delta_version": 4} | fields)
+        for n in numbers
+    ]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    """One run built three days and refused two, the next found one the same; one table had another name; a run crashed."""
+    """One run built three days and refused two, the next found one the same; one table had another
+    name; a run crashed.
+    """
     home = tmp_path_factory.mktemp("home")
     ledger = Ledger(str(home / "lake"))
     asked = {"who": "ada", "plan": "ebb0d924512e", "reason": "meters [sic] mended"}
@@ -36,8 +44,30 @@ def home(tmp_path_factory) -> Path:
     ledger.append(builds(NAME, "run-1", 0, 1, 4, minutes=1, **asked, **read))
     for n in (2, 3):
         said = f"unique_key: {n} rows twice\n  a row"
-        ledger.append(builds(NAME, "run-1", n, outcome="failed", minutes=2, message=said, delta_version=-1, **asked))
-    ledger.append(builds(NAME, "run-2", 0, outcome="unchanged", minutes=3, who="ben", write_mode="merge", accept="a.jsonl"))
+        ledger.append(
+            builds(
+                NAME,
+                "run-1",
+                n,
+                outcome="failed",
+                minutes=2,
+                message=said,
+                delta_version=-1,
+                **asked,
+            )
+        )
+    ledger.append(
+        builds(
+            NAME,
+            "run-2",
+            0,
+            outcome="unchanged",
+            minutes=3,
+            who="ben",
+            write_mode="merge",
+            accept="a.jsonl",
+        )
+    )
     ledger.append([of_unknown_table(0, 10, run="run-3", delta_version=0)])
     commit(home / "lake", of_unknown_table(0, 10, run="run-3"))
     commit(home / "lake", of_unknown_table(1, 11, run="run-3"))
@@ -45,7 +75,11 @@ def home(tmp_path_factory) -> Path:
 
 
 def log(*arguments: str, home: Path) -> Result:
-    env = {"BACKFILL_HOME": str(home), "BACKFILL_FIRST_DAY": str(day(0)), "BACKFILL_LAST_DAY": str(day(9))}
+    env = {
+        "BACKFILL_HOME": str(home),
+        "BACKFILL_FIRST_DAY": str(day(0)),
+        "BACKFILL_LAST_DAY": str(day(9)),
+    }
     return CliRunner().invoke(app, ["log", *arguments], env=env)
 
 
@@ -53,7 +87,10 @@ def test_a_run_is_a_paragraph_and_days_that_came_to_the_same_a_line(home):
     assert log(NAME, home=home).stdout.splitlines() == [
         "run run-1, by ada, plan ebb0d924512e",
         "  reason: meters [sic] mended",
-        "  2019-10-14 12:01:00 staging/outages: 3 days accepted, 2019-08-15..2019-08-16, 2019-08-19",
+        (
+            "  2019-10-14 12:01:00 staging/outages: 3 days accepted, 2019-08-15..2019-08-16,"
+            " 2019-08-19"
+        ),
         "    30 rows, commit 4, code 3f2a, read staging/outage_updates at version 7",
         "  2019-10-14 12:02:00 staging/outages: 2 days failed, 2019-08-17..2019-08-18",
         "    20 rows, not written, code 3f2a",
@@ -66,7 +103,9 @@ def test_a_run_is_a_paragraph_and_days_that_came_to_the_same_a_line(home):
 
 
 def test_the_builds_of_a_day_are_listed_with_their_inputs_and_messages(home):
-    assert log(NAME, "2019-08-15,2019-08-17", "--run", "run-1", home=home).stdout.splitlines()[2:] == [
+    assert log(NAME, "2019-08-15,2019-08-17", "--run", "run-1", home=home).stdout.splitlines()[
+        2:
+    ] == [
         "  2019-10-14 12:01:00 staging/outages: 1 day accepted, 2019-08-15",
         "    10 rows, commit 4, code 3f2a, read staging/outage_updates at version 7",
         "    from staging/outage_updates 2019-08-15: 2463-4bf5e66",
@@ -87,7 +126,8 @@ def test_what_a_crash_left_out_of_the_ledger_is_told_with_the_remedy(home):
     *_, last, remedy = log(CRASHED, home=home).stdout.splitlines()
     assert last == "    0 rows, commit 1, code 1"
     assert (
-        remedy == "    not in the ledger; if the run has ended, it crashed before recording: type `backfill reconcile --repair`"
+        remedy == "    not in the ledger; if the run has ended, it crashed before recording: type"
+        " `backfill reconcile --repair`"
     )
 
 
@@ -97,7 +137,10 @@ def test_a_table_that_was_renamed_and_its_days_outside_the_calendar_are_still_to
 
 
 def test_days_alone_are_those_of_every_table(home):
-    assert "staging/outages: 1 day unchanged, 2019-08-15" in log("2019-08-15", "--last", "2", home=home).stdout
+    assert (
+        "staging/outages: 1 day unchanged, 2019-08-15"
+        in log("2019-08-15", "--last", "2", home=home).stdout
+    )
 
 
 def test_a_plan_is_told_alone(home):
@@ -122,14 +165,27 @@ def test_nothing_recorded_is_said(home, asked):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["raw/nothing"], "There is no table raw/nothing, and no build of one is recorded. The tables are raw/rejected"),
+        (
+            ["raw/nothing"],
+            (
+                "There is no table raw/nothing, and no build of one is recorded. The tables are"
+                " raw/rejected"
+            ),
+        ),
         ([NAME, "yesterday"], "'yesterday' is not a day."),
         ([NAME, "2019-08-16..2019-08-15"], "The range 2019-08-16..2019-08-15 is reversed"),
         ([NAME, "2030-01-01"], "2030-01-01 is outside the calendar"),
         ([RENAMED, "2018-01-01"], "2018-01-01 is outside the calendar"),
         (["--plan", "ebb1"], "There is no plan ebb1 in this lake."),
     ],
-    ids=["an unknown table", "no day", "a reversed range", "a day to come", "a day before any that was built", "no plan"],
+    ids=[
+        "an unknown table",
+        "no day",
+        "a reversed range",
+        "a day to come",
+        "a day before any that was built",
+        "no plan",
+    ],
 )
 def test_what_never_was_is_refused(home, asked, said):
     error = log(*asked, home=home).exception
@@ -146,4 +202,6 @@ def test_looking_leaves_the_lake_as_it_was(home):
 def test_tables_may_be_named_as_for_every_other_verb(home):
     assert log("--target", "staging/outages", home=home).stdout == log(NAME, home=home).stdout != ""
     assert "exclude each other" in str(log(NAME, "--target", NAME, home=home).exception)
-    assert f"no build of one is recorded. Did you mean {NAME}? The tables are" in str(log(f"{NAME}x", home=home).exception)
+    assert f"no build of one is recorded. Did you mean {NAME}? The tables are" in str(
+        log(f"{NAME}x", home=home).exception
+    )

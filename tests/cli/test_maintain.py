@@ -1,4 +1,6 @@
-"""`backfill maintain` without servers: what it prints, exits with and does, and that the dry run does nothing."""
+"""`backfill maintain` without servers: what it prints, exits with and does, and that the dry run
+does nothing.
+"""
 
 import json
 
@@ -31,22 +33,35 @@ def test_without_apply_it_says_what_would_be_done_and_changes_nothing(lake, tmp_
 
 
 def test_with_apply_the_files_are_gone_and_json_names_them(lake, tmp_path):
-    before, newest = files_on_disk(lake, REJECTED), lake.files(REJECTED)[day(0)]
+    before = files_on_disk(lake, REJECTED)
+    newest = lake.files(REJECTED)[day(0)]
     done = backfill("maintain", "--apply", "--json", home=tmp_path)
     values = json.loads(done.stdout)
     table = values["tables"][REJECTED]
-    assert (done.exit_code, values["exit_code"], values["applied"], values["problems"]) == (0, 0, True, [])
+    assert (done.exit_code, values["exit_code"], values["applied"], values["problems"]) == (
+        0,
+        0,
+        True,
+        [],
+    )
     assert (set(table["removed_files"]), table["kept_files"]) == (before - newest, {"newest": 1})
     assert (files_on_disk(lake, REJECTED), lake.values(REJECTED)) == (newest, {day(0): 3})
     said = backfill("maintain", "--apply", "--table", REJECTED, home=tmp_path).stdout
-    assert "0 release(s) retired, 0 day(s) compacted, 0 file(s), 0.0 MB removed." in " ".join(said.split())
+    assert "0 release(s) retired, 0 day(s) compacted, 0 file(s), 0.0 MB removed." in " ".join(
+        said.split()
+    )
 
 
 def test_the_window_is_a_setting(lake, tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_ROLLBACK_DAYS", "41")
     values = json.loads(backfill("maintain", "--json", home=tmp_path).stdout)
-    assert (values["rollback_days"], values["tables"][REJECTED]["kept_files"]) == (41, {"newest": 1, "window": 2})
-    assert backfill("maintain", home=tmp_path).stdout.endswith("Nothing was changed. There is nothing to do.\n")
+    assert (values["rollback_days"], values["tables"][REJECTED]["kept_files"]) == (
+        41,
+        {"newest": 1, "window": 2},
+    )
+    assert backfill("maintain", home=tmp_path).stdout.endswith(
+        "Nothing was changed. There is nothing to do.\n"
+    )
 
 
 def test_an_unreadable_table_is_a_partial_success_and_an_unknown_one_a_usage_error(lake, tmp_path):

@@ -1,4 +1,6 @@
-"""A home that is not there: nothing that only reads makes one, and what reads the lake says that there is none. No servers."""
+"""A home that is not there: nothing that only reads makes one, and what reads the lake says that
+there is none. No servers.
+"""
 
 from pathlib import Path
 
@@ -10,8 +12,7 @@ from backfill_assets.cli.app import app
 from backfill_assets.cli.doctor import home as home_found
 from backfill_assets.cli.doctor import lake as lake_found
 from backfill_assets.errors import SettingsError
-from backfill_assets.pyproject import BUNDLED
-from backfill_assets.settings import read_settings
+from backfill_assets.settings import BUNDLED, read_settings
 from tests.worlds.command_line import DAY, REJECTED, backfill, refused
 
 READING = [
@@ -43,24 +44,34 @@ def test_status_says_first_that_there_is_no_lake_and_where_it_looked(tmp_path):
 def test_reconcile_without_servers_says_how_to_start_them(tmp_path):
     env = {"BACKFILL_HOME": str(tmp_path), "BACKFILL_DAGSTER_URL": ""}
     said = CliRunner().invoke(app, ["reconcile"], env=env).stdout
-    assert said.splitlines()[0] == (
-        "Dagster's record was not compared: No servers run on this home. Start them with `backfill up`, or name a webserver "
-        "that has this lake: BACKFILL_DAGSTER_URL. Then type the same command again."
+    assert (
+        said.splitlines()[0]
+        == "Dagster's record was not compared: No servers run on this home. Start them with"
+        " `backfill up`, or name a webserver that has this lake: BACKFILL_DAGSTER_URL. Then type"
+        " the same command again."
     )
 
 
 def test_a_plan_that_is_kept_makes_a_home_that_others_cannot_read(tmp_path):
     home = tmp_path / "home"
-    assert backfill("plan", "--partitions", str(DAY), "--target", REJECTED, home=home).exit_code == exit_codes.DONE
+    assert (
+        backfill("plan", "--partitions", str(DAY), "--target", REJECTED, home=home).exit_code
+        == exit_codes.DONE
+    )
     assert home.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("inside", ["", "folder"], ids=["the home is a file", "it would be in a file"])
+@pytest.mark.parametrize(
+    "inside", ["", "folder"], ids=["the home is a file", "it would be in a file"]
+)
 def test_a_home_that_is_a_file_is_refused_by_every_verb_with_a_remedy_that_works(tmp_path, inside):
     (file := tmp_path / "file").write_text("mine")
     for verb in ("status", "list", "cancel"):
         code, said = refused(verb, home=file / inside)
-        assert (code, said.startswith(f"The home {file / inside} ")) == (exit_codes.WRONG_USAGE, True)
+        assert (code, said.startswith(f"The home {file / inside} ")) == (
+            exit_codes.WRONG_USAGE,
+            True,
+        )
         assert said.endswith(f"Move {file} away, or set BACKFILL_HOME to another folder.")
     file.rename(tmp_path / "away")
     assert backfill("status", home=file / inside).exit_code == exit_codes.DONE
@@ -68,12 +79,17 @@ def test_a_home_that_is_a_file_is_refused_by_every_verb_with_a_remedy_that_works
 
 def test_the_doctor_says_of_a_home_that_is_not_there_whether_it_can_be_made(tmp_path):
     settings = read_settings(home=tmp_path / "home")
-    assert [(each.level, each.message) for each in (home_found(settings), lake_found(settings))] == [
+    assert [
+        (each.level, each.message) for each in (home_found(settings), lake_found(settings))
+    ] == [
         ("ok", f"{tmp_path}/home does not exist yet; what writes into it makes it"),
         ("ok", f"{tmp_path}/home/lake does not exist yet; what writes into it makes it"),
     ]
     no_room = home_found(read_settings(home="/proc/home"))
-    assert (no_room.level, no_room.message) == ("FAIL", "/proc/home does not exist, and cannot be made in /proc by this user")
+    assert (no_room.level, no_room.message) == (
+        "FAIL",
+        "/proc/home does not exist, and cannot be made in /proc by this user",
+    )
     with pytest.raises(SettingsError, match="is a file, and no folder"):
         read_settings(home=_file(tmp_path))
 

@@ -9,12 +9,21 @@ pytestmark = pytest.mark.servers
 
 
 def test_a_new_plan_is_shown_and_carried_out_only_if_that_is_wanted(tmp_path):
-    plans, asked = Plans(str(tmp_path / "lake")), ("run", "--partitions", str(DAY), "--target", REJECTED)
+    plans = Plans(str(tmp_path / "lake"))
+    asked = ("run", "--partitions", str(DAY), "--target", REJECTED)
     code, printed = on_a_terminal("n", *asked, home=tmp_path)
     (plan,) = plans.ids()
     assert (code, plans.events(plan)) == (1, [])
-    assert printed.index(f"plan {plan}") < printed.index("Carry this plan out?") < printed.index("Nothing was started.")
+    assert (
+        printed.index(f"plan {plan}")
+        < printed.index("Carry this plan out?")
+        < printed.index("Nothing was started.")
+    )
     no_server = "No Dagster webserver answers at http://127.0.0.1:9"
     for answer, flags in (("y", ()), ("", ("--yes",))):
         code, printed = on_a_terminal(answer, *asked, *flags, home=tmp_path)
-        assert (code, no_server in printed, "Carry this plan out?" in printed) == (3, True, not flags)
+        assert (code, no_server in printed, "Carry this plan out?" in printed) == (
+            3,
+            True,
+            not flags,
+        )

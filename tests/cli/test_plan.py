@@ -12,11 +12,16 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
 from backfill_assets.errors import BackfillError, Guarded, UsageError
 
-CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-20"}  # the sample ends a week before
+CALENDAR = {
+    "BACKFILL_FIRST_DAY": "2019-08-15",
+    "BACKFILL_LAST_DAY": "2019-10-20",
+}  # the sample ends a week before
 
 
 def asked(*arguments: str, home: Path, **env: str) -> Result:
-    return CliRunner().invoke(app, ["plan", *arguments], env=CALENDAR | {"BACKFILL_HOME": str(home)} | env)
+    return CliRunner().invoke(
+        app, ["plan", *arguments], env=CALENDAR | {"BACKFILL_HOME": str(home)} | env
+    )
 
 
 def planned(*arguments: str, home: Path) -> dict[str, dict[str, str]]:
@@ -45,19 +50,28 @@ def test_a_plan_names_days_that_will_fail_because_of_their_source(tmp_path):
     asks = ("--partitions", "2019-09-03..2019-09-04", "--target", "raw/rejected_lines")
     done = asked(*asks, home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
     *_, fails, last = done.stdout.splitlines()
-    assert fails == (
-        "raw/rejected_lines 2019-09-04 will fail: the source for 2019-09-04 cannot be used: outage_events/2019-09-04.jsonl is "
-        "cut off. The day stays as it was. Mend it, or accept it: `backfill run --partitions 2019-09-04 --accept "
-        "outage_events/2019-09-04.jsonl --reason 'why'`"
+    assert (
+        fails
+        == "raw/rejected_lines 2019-09-04 will fail: the source for 2019-09-04 cannot be used:"
+        " outage_events/2019-09-04.jsonl is cut off. The day stays as it was. Mend it, or accept"
+        " it: `backfill run --partitions 2019-09-04 --accept outage_events/2019-09-04.jsonl"
+        " --reason 'why'`"
     )
     assert last.startswith("Nothing was started.")
-    values = json.loads(asked(*asks, "--json", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing")).stdout)
+    values = json.loads(
+        asked(*asks, "--json", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing")).stdout
+    )
     assert list(values["will_fail"]) == ["raw/rejected_lines 2019-09-04"]
 
 
 def test_upstream_brings_what_is_needed_and_lacking(tmp_path):
-    assert asked("--partitions", "2019-09-03", "--target", "staging/outages", home=tmp_path).exit_code == 1
-    reasons = planned("--partitions", "2019-09-03", "--target", "staging/outages", "--upstream", home=tmp_path)
+    assert (
+        asked("--partitions", "2019-09-03", "--target", "staging/outages", home=tmp_path).exit_code
+        == 1
+    )
+    reasons = planned(
+        "--partitions", "2019-09-03", "--target", "staging/outages", "--upstream", home=tmp_path
+    )
     needed = ["2019-09-03", "2019-09-04", "2019-09-05"]
     assert {table: list(days) for table, days in reasons.items()} == {
         "raw/rejected_lines": needed, "raw/outage_events": needed, "staging/outage_updates": needed,
@@ -70,9 +84,11 @@ def test_force_plans_days_in_any_state_unless_states_are_named(tmp_path):
     assert planned(*arguments, home=tmp_path) == {"raw/rejected_lines": {"2019-09-03": "missing"}}
     nothing = asked(*arguments, "--only", "failed", home=tmp_path)
     assert nothing.exit_code == 0
-    assert nothing.stdout == (
-        "1 partition(s) of what was requested need building, and are in no state that --only names, as raw/rejected_lines "
-        "2019-09-03: missing. Nothing was planned. Leave out --only, or name that state too.\n"
+    assert (
+        nothing.stdout
+        == "1 partition(s) of what was requested need building, and are in no state that --only"
+        " names, as raw/rejected_lines 2019-09-03: missing. Nothing was planned. Leave out"
+        " --only, or name that state too.\n"
     )
 
 
@@ -82,7 +98,15 @@ def two_files(tmp_path) -> tuple[str, ...]:
     (folder := tmp_path / "landing" / "outage_events").mkdir(parents=True)
     for name in ("2019-09-03.jsonl", "2019-09-03,again.jsonl"):
         (folder / name).write_text("{}\n")
-    return ("--partitions", "2019-09-03..2019-09-04", "--target", "raw/rejected_lines", "--reason", "so", "--accept")
+    return (
+        "--partitions",
+        "2019-09-03..2019-09-04",
+        "--target",
+        "raw/rejected_lines",
+        "--reason",
+        "so",
+        "--accept",
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,9 +115,17 @@ def two_files(tmp_path) -> tuple[str, ...]:
         ("outage_events/2019-09-03,again.jsonl, outage_events/2019-09-03.jsonl", ""),
         ("outage_events/2019-09-03.jsonl,", ""),
         ("2019-09-03.jsonl", "2019-09-03.jsonl"),
-        ("outage_events/2019-09-03.jsonl,outage_events/2019-09-03,agian.jsonl", "outage_events/2019-09-03"),
+        (
+            "outage_events/2019-09-03.jsonl,outage_events/2019-09-03,agian.jsonl",
+            "outage_events/2019-09-03",
+        ),
     ],
-    ids=["both, whatever their order", "one", "a name without its folder", "one, and a typing error"],
+    ids=[
+        "both, whatever their order",
+        "one",
+        "a name without its folder",
+        "one, and a typing error",
+    ],
 )
 def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, accept, unknown):
     done = asked(*two_files, accept, home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
@@ -101,53 +133,86 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
         assert done.exit_code == 0, done.exception
         return
     assert isinstance(done.exception, UsageError)
-    assert str(done.exception) == (
-        f"--accept {unknown} is no column, no rule, and no file that these days have or were last built from. Nothing was "
-        "planned. Did you mean outage_events/2019-09-03.jsonl? Files are named from the landing area on: "
-        "orders/2024-06-01.jsonl."
+    assert (
+        str(done.exception)
+        == f"--accept {unknown} is no column, no rule, and no file that these days have or were"
+        " last built from. Nothing was planned. Did you mean outage_events/2019-09-03.jsonl?"
+        " Files are named from the landing area on: orders/2024-06-01.jsonl."
     )
     assert not (tmp_path / "lake").exists()
 
 
-@pytest.mark.parametrize("arguments", [("--target", ""), ("--target=", "--force"), ("--only", "")], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [("--target", ""), ("--target=", "--force"), ("--only", "")], ids=" ".join
+)
 def test_a_flag_without_a_value_does_not_ask_for_everything(tmp_path, arguments):
     done = asked("--partitions", "2019-09-03", *arguments, home=tmp_path)
     assert isinstance(done.exception, UsageError)
-    assert str(done.exception) == (f"{arguments[0].rstrip('=')} has no value. Nothing was planned. Give one, or leave it out.")
+    assert (
+        str(done.exception)
+        == f"{arguments[0].rstrip('=')} has no value. Nothing was planned. Give one, or leave it"
+        " out."
+    )
     assert not (tmp_path / "lake").exists()
 
 
 def test_nothing_is_accepted_without_a_reason(tmp_path):
     done = asked(
-        "--partitions", "2019-09-03", "--target", "raw/rejected_lines", "--accept", "a.jsonl", "--reason", " ", home=tmp_path
+        "--partitions",
+        "2019-09-03",
+        "--target",
+        "raw/rejected_lines",
+        "--accept",
+        "a.jsonl",
+        "--reason",
+        " ",
+        home=tmp_path,
     )
     assert isinstance(done.exception, UsageError)
-    assert "a.jsonl is to be accepted, and there is no reason. Nothing was planned or read." in str(done.exception)
+    assert "a.jsonl is to be accepted, and there is no reason. Nothing was planned or read." in str(
+        done.exception
+    )
     assert not (tmp_path / "lake").exists()
 
 
 def test_beside_a_delivery_that_cannot_be_used_any_file_may_be_accepted(tmp_path, two_files):
     (tmp_path / "landing" / "outage_events" / "2019-09-04.jsonl.gz").write_text("no gzip")
-    done = asked(*two_files, "outage_events/2019-09-04b.jsonl", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
+    done = asked(
+        *two_files,
+        "outage_events/2019-09-04b.jsonl",
+        home=tmp_path,
+        BACKFILL_LANDING=str(tmp_path / "landing"),
+    )
     assert "2019-09-04.jsonl.gz cannot be read to its end" in done.stdout
 
 
 def test_planning_twice_gives_one_plan_and_changes_nothing_else(tmp_path):
-    ids = {json.loads(asked("--partitions", "last 10", "--json", home=tmp_path).stdout)["id"] for _ in range(2)}
-    kept = [str(path.relative_to(tmp_path / "lake")) for path in (tmp_path / "lake").rglob("*") if path.is_file()]
+    ids = {
+        json.loads(asked("--partitions", "last 10", "--json", home=tmp_path).stdout)["id"]
+        for _ in range(2)
+    }
+    kept = [
+        str(path.relative_to(tmp_path / "lake"))
+        for path in (tmp_path / "lake").rglob("*")
+        if path.is_file()
+    ]
     assert kept == [f"_plans/{ids.pop()}.json"]
     assert not ids
 
 
 def test_days_may_come_from_a_file(tmp_path):
     (tmp_path / "days.txt").write_text("2019-09-03\n2019-09-05..2019-09-06,\n\n")
-    reasons = planned("--partitions", str(tmp_path / "days.txt"), "--target", "raw/rejected_lines", home=tmp_path)
+    reasons = planned(
+        "--partitions", str(tmp_path / "days.txt"), "--target", "raw/rejected_lines", home=tmp_path
+    )
     assert list(reasons["raw/rejected_lines"]) == ["2019-09-03", "2019-09-05", "2019-09-06"]
 
 
 def test_days_may_be_a_list_longer_than_a_files_name(tmp_path):
     days = [str(day) for day in between(date(2019, 8, 15), date(2019, 10, 13))]
-    assert list(planned("--partitions", ",".join(days), home=tmp_path)["raw/rejected_lines"]) == days
+    assert (
+        list(planned("--partitions", ",".join(days), home=tmp_path)["raw/rejected_lines"]) == days
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -155,9 +220,15 @@ def test_days_are_read_from_a_list_in_utf_8_with_its_mark_or_without(tmp_path, e
     (listed := tmp_path / "days.txt").write_text("2019-09-03\n2019-09-04\n", encoding=encoding)
     done = asked("--partitions", str(listed), "--json", home=tmp_path)
     if encoding == "utf-16":
-        assert str(done.exception) == f"{listed} is not UTF-8. Nothing was planned. Save that list of days as UTF-8 text."
+        assert (
+            str(done.exception)
+            == f"{listed} is not UTF-8. Nothing was planned. Save that list of days as UTF-8 text."
+        )
     else:
-        assert list(json.loads(done.stdout)["plan"]["reasons"]["raw/rejected_lines"]) == ["2019-09-03", "2019-09-04"]
+        assert list(json.loads(done.stdout)["plan"]["reasons"]["raw/rejected_lines"]) == [
+            "2019-09-03",
+            "2019-09-04",
+        ]
 
 
 def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
@@ -189,7 +260,9 @@ def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
         "days to protect that move",
     ],
 )  # fmt: skip
-def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(tmp_path, arguments, env, code, said):
+def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(
+    tmp_path, arguments, env, code, said
+):
     error = asked(*arguments, home=tmp_path, **env).exception
     assert isinstance(error, BackfillError)
     assert isinstance(error, Guarded if code == 4 else UsageError)

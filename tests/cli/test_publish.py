@@ -1,4 +1,6 @@
-"""`backfill publish`, `rebase` and `discard` without servers: what they print and exit with, and what live holds then."""
+"""`backfill publish`, `rebase` and `discard` without servers: what they print and exit with, and
+what live holds then.
+"""
 
 import json
 from dataclasses import replace
@@ -9,10 +11,17 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.verify.checklist import Line, Outcome, Verdict
-from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verified import code_of, versions_of
+from backfill_assets.verify.verify import Verdicts, code_of, versions_of
 from backfill_assets.workspace import open_workspace
-from tests.worlds.command_line import FIRST, REJECTED, SECOND, backfill, on_a_terminal, refused, two_days
+from tests.worlds.command_line import (
+    FIRST,
+    REJECTED,
+    SECOND,
+    backfill,
+    on_a_terminal,
+    refused,
+    two_days,
+)
 from tests.worlds.small_lake import NOW, SmallLake
 
 
@@ -29,15 +38,27 @@ def plan(lake, tmp_path) -> Plan:
     lake.write({SECOND: 7}, table=REJECTED, into=plan)
     seen = versions_of(plan, state_of(plan, workspace))
     Verdicts(str(lake.root)).keep(
-        Verdict(plan.id, (Line("rows", Outcome.PASSED, "7 rows"),), seen, code_of(plan, workspace), NOW, "ada")
+        Verdict(
+            plan.id,
+            (Line("rows", Outcome.PASSED, "7 rows"),),
+            seen,
+            code_of(plan, workspace),
+            NOW,
+            "ada",
+        )
     )
     return plan
 
 
 def test_a_verified_plan_is_published_and_what_readers_get_is_said(lake, plan, tmp_path):
-    done = backfill("publish", plan.id[:5], "--reason", "a new rule", home=tmp_path, landing=tmp_path)
+    done = backfill(
+        "publish", plan.id[:5], "--reason", "a new rule", home=tmp_path, landing=tmp_path
+    )
     assert done.exit_code == exit_codes.DONE, done.output
-    first = f"Plan {plan.id} is published: 1 partition(s) have new rows in live. Readers of stable get release 2."
+    first = (
+        f"Plan {plan.id} is published: 1 partition(s) have new rows in live. Readers of stable get"
+        " release 2."
+    )
     assert done.stdout.splitlines()[0] == first
     assert f"To take it back: `backfill rollback {plan.id}`." in done.stdout
     assert "Dagster still shows" in done.stdout  # nobody answers
@@ -57,29 +78,60 @@ def test_a_plan_that_was_given_up_before_it_was_started_has_no_shadow(lake, plan
     given_up = replace(plan, repeat=1)
     lake.plans.keep(given_up)
     backfill("cancel", given_up.id, home=tmp_path, landing=tmp_path)
-    assert f"│ {given_up.id} │ cancelled │" in " ".join(backfill("list", home=tmp_path, landing=tmp_path).stdout.split())
-    assert backfill("discard", home=tmp_path, landing=tmp_path).stdout.startswith(f"Plan {plan.id} is discarded")
+    assert f"│ {given_up.id} │ cancelled │" in " ".join(
+        backfill("list", home=tmp_path, landing=tmp_path).stdout.split()
+    )
+    assert backfill("discard", home=tmp_path, landing=tmp_path).stdout.startswith(
+        f"Plan {plan.id} is discarded"
+    )
 
 
 def test_published_again_to_another_channel_only_points_it_there(lake, plan, tmp_path):
     values = json.loads(
-        backfill("publish", plan.id, "--channel", "candidate", "--json", home=tmp_path, landing=tmp_path).stdout
+        backfill(
+            "publish", plan.id, "--channel", "candidate", "--json", home=tmp_path, landing=tmp_path
+        ).stdout
     )
-    assert (values["channels"], values["accepted"], values["exit_code"]) == ({"stable": 1, "candidate": 2}, 1, 0)
+    assert (values["channels"], values["accepted"], values["exit_code"]) == (
+        {"stable": 1, "candidate": 2},
+        1,
+        0,
+    )
     said = " ".join(backfill("status", home=tmp_path, landing=tmp_path).stdout.split())
-    assert f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish {plan.id}`)" in said
-    values = json.loads(backfill("publish", "--json", home=tmp_path, landing=tmp_path).stdout)  # the plan that stable lacks
-    assert (values["plan"], values["channels"], values["accepted"]) == (plan.id, {"stable": 2, "candidate": 2}, 0)
+    assert (
+        f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish"
+        f" {plan.id}`)" in said
+    )
+    values = json.loads(
+        backfill("publish", "--json", home=tmp_path, landing=tmp_path).stdout
+    )  # the plan that stable lacks
+    assert (values["plan"], values["channels"], values["accepted"]) == (
+        plan.id,
+        {"stable": 2, "candidate": 2},
+        0,
+    )
     code, said = refused("publish", home=tmp_path, landing=tmp_path)
-    assert (code, said.startswith("Which plan? None is built in a shadow.")) == (exit_codes.WRONG_USAGE, True)
+    assert (code, said.startswith("Which plan? None is built in a shadow.")) == (
+        exit_codes.WRONG_USAGE,
+        True,
+    )
 
 
 def test_what_a_plan_has_built_in_its_shadow_is_explained_and_logged(lake, plan, tmp_path):
-    said = backfill("status", "--why", REJECTED, str(SECOND), home=tmp_path, landing=tmp_path).stdout
+    said = backfill(
+        "status", "--why", REJECTED, str(SECOND), home=tmp_path, landing=tmp_path
+    ).stdout
     assert "in the shadow of its plan" in said
-    builds = json.loads(backfill("log", "--plan", plan.id, "--json", home=tmp_path, landing=tmp_path).stdout)["builds"]
+    builds = json.loads(
+        backfill("log", "--plan", plan.id, "--json", home=tmp_path, landing=tmp_path).stdout
+    )["builds"]
     assert [(build["table"], build["day"]) for build in builds] == [(REJECTED, str(SECOND))]
-    assert json.loads(backfill("log", "--json", home=tmp_path, landing=tmp_path).stdout)["builds"][-1]["plan"] == ""
+    assert (
+        json.loads(backfill("log", "--json", home=tmp_path, landing=tmp_path).stdout)["builds"][-1][
+            "plan"
+        ]
+        == ""
+    )
 
 
 def test_a_published_plan_can_be_taken_back(lake, plan, tmp_path):
@@ -105,7 +157,9 @@ def test_a_conflict_is_refused_with_the_command_that_solves_it_and_that_works(la
     assert done.exit_code == exit_codes.DONE, done.output
     assert f"  {REJECTED} {SECOND}: built in live by run run3 on " in done.stdout
     assert "verify it again, then publish" in done.stdout
-    code, message = refused("publish", plan.id, home=tmp_path, landing=tmp_path)  # the verdict was on what live held before
+    code, message = refused(
+        "publish", plan.id, home=tmp_path, landing=tmp_path
+    )  # the verdict was on what live held before
     assert f"`backfill verify {plan.id}` again" in message
 
 
@@ -113,10 +167,15 @@ def test_a_discarded_plan_is_gone_and_the_same_request_makes_a_new_one(lake, pla
     code, _ = on_a_terminal("n", "discard", plan.id, home=tmp_path)
     assert (code, lake.plans.state(plan.id)) == (exit_codes.PARTIAL, "done")
     done = backfill("discard", plan.id, home=tmp_path, landing=tmp_path)
-    assert done.stdout == f"Plan {plan.id} is discarded: its shadow is deleted. Live is as it was.\n"
+    assert (
+        done.stdout == f"Plan {plan.id} is discarded: its shadow is deleted. Live is as it was.\n"
+    )
     assert not (lake.root / "_shadow" / plan.id).exists()
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
     code, message = refused("diff", plan.id, home=tmp_path, landing=tmp_path)
-    assert f"Plan {plan.id} was discarded: what it had built is deleted. Nothing was compared." in message
+    assert (
+        f"Plan {plan.id} was discarded: what it had built is deleted. Nothing was compared."
+        in message
+    )
     code, message = refused("resume", plan.id, home=tmp_path, landing=tmp_path)
     assert f"Plan {plan.id} was discarded, and is not carried out again" in message

@@ -1,4 +1,6 @@
-"""`backfill reconcile` on a small lake, and a webserver that remembers what is reported to it. No Spark, no Dagster."""
+"""`backfill reconcile` on a small lake, and a webserver that remembers what is reported to it. No
+Spark, no Dagster.
+"""
 
 import json
 import shutil
@@ -31,7 +33,10 @@ def test_a_table_that_cannot_be_read_is_named_and_the_others_are_compared(place)
     (place.lake / "raw/rejected_lines/_delta_log" / f"{0:020}.json").write_bytes(b"")
     code, printed = place.reconcile()
     text = " ".join(printed)
-    assert (code, "raw/rejected_lines: in the ledger, but the table cannot be read: 2019-08-20" in text) == (1, True)
+    assert (
+        code,
+        "raw/rejected_lines: in the ledger, but the table cannot be read: 2019-08-20" in text,
+    ) == (1, True)
     assert "agree on 2 partition(s) and differ on 1" in text
 
 
@@ -52,11 +57,18 @@ def a_day_told_of_by_a_click(place: ReconciledLake) -> None:
     place.web.known[RECONCILED_TABLE][str(day(0))] = ""
 
 
-RECORDS_LOST = [a_crash_after_the_commit, a_ledger_lost, a_dagster_database_lost, a_day_told_of_by_a_click]
+RECORDS_LOST = [
+    a_crash_after_the_commit,
+    a_ledger_lost,
+    a_dagster_database_lost,
+    a_day_told_of_by_a_click,
+]
 
 
 @pytest.mark.parametrize("happened", RECORDS_LOST, ids=lambda f: f.__name__.replace("_", " "))
-def test_records_are_mended_from_each_other_and_the_rows_left(place, happened: Callable[[ReconciledLake], None]):
+def test_records_are_mended_from_each_other_and_the_rows_left(
+    place, happened: Callable[[ReconciledLake], None]
+):
     happened(place)
     version = DeltaTable(place.lake / RECONCILED_TABLE).version()
     assert place.reconcile()[0] == 1
@@ -74,7 +86,10 @@ def test_after_a_crash_the_ledger_and_dagster_are_told_in_one_go(place):
             "staging/outages: committed, but not in the ledger: 2019-08-17..2019-08-19",
             "  for example 2019-08-17: commit 1 by run r",
             "  `backfill reconcile --repair` corrects the record.",
-            "staging/outages: accepted, but Dagster does not call it materialized: 2019-08-17..2019-08-19",
+            (
+                "staging/outages: accepted, but Dagster does not call it materialized:"
+                " 2019-08-17..2019-08-19"
+            ),
             "  built by run r",
             "  `backfill reconcile --repair` corrects the record.",
             "The ledger, the tables and Dagster agree on 2 partition(s) and differ on 3.",
@@ -108,13 +123,19 @@ def test_a_day_built_while_the_records_are_read_is_said_and_not_judged(place):
 
     place.web.meanwhile = builds_a_day
     code, lines = place.reconcile()
-    assert (code, lines[0]) == (0, "Not compared: 1 partition(s) that a run is building, or has just built.")
+    assert (code, lines[0]) == (
+        0,
+        "Not compared: 1 partition(s) that a run is building, or has just built.",
+    )
 
 
 def test_a_table_that_dagster_does_not_have_is_not_compared_with_it(place):
     place.web.without = (RECONCILED_TABLE,)
     code, lines = place.reconcile()
-    assert (code, lines[0].partition(":")[0]) == (3, "Dagster's record was not compared for staging/outages")
+    assert (code, lines[0].partition(":")[0]) == (
+        3,
+        "Dagster's record was not compared for staging/outages",
+    )
 
 
 def test_a_table_that_had_another_name_is_compared_while_it_is_there(place):
@@ -123,11 +144,16 @@ def test_a_table_that_had_another_name_is_compared_while_it_is_there(place):
     assert place.reconcile()[0] == 0
     write_days(place.lake, old[0])
     code, lines = place.reconcile()
-    assert (code, lines[0]) == (1, "staging/old: in the ledger, but its commit is not in the table: 2019-08-16")
+    assert (code, lines[0]) == (
+        1,
+        "staging/old: in the ledger, but its commit is not in the table: 2019-08-16",
+    )
 
 
 def asked(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["reconcile", *arguments], env={"BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"})
+    done = CliRunner().invoke(
+        app, ["reconcile", *arguments], env={"BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
+    )
     return done.exit_code, done.stdout
 
 
@@ -135,8 +161,11 @@ def test_without_a_webserver_the_ledger_and_the_tables_are_compared_and_that_is_
     code, lines = asked()
     assert code == 3
     assert lines.splitlines() == [
-        "Dagster's record was not compared: No Dagster webserver answers at http://127.0.0.1:9 (ConnectError). Start one with "
-        "`backfill up`, or correct BACKFILL_DAGSTER_URL. Then type the same command again.",
+        (
+            "Dagster's record was not compared: No Dagster webserver answers at http://127.0.0.1:9"
+            " (ConnectError). Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL. Then"
+            " type the same command again."
+        ),
         "The ledger and the tables agree on 2 partition(s).",
     ]
     a_crash_after_the_commit(place)
@@ -149,14 +178,25 @@ def test_machines_get_every_day_with_its_figures_and_the_remedy(place):
     a_crash_after_the_commit(place)
     values = json.loads(asked("--json")[1])
     (found,) = values["disagreements"]
-    assert (found["kind"], found["table"], found["repairable"]) == ("committed, but not in the ledger", RECONCILED_TABLE, True)
-    assert found["days"] == {str(at): f"commit {n} by run r" for at, n in zip(days(2, 3, 4), (1, 2, 2), strict=True)}
+    assert (found["kind"], found["table"], found["repairable"]) == (
+        "committed, but not in the ledger",
+        RECONCILED_TABLE,
+        True,
+    )
+    assert found["days"] == {
+        str(at): f"commit {n} by run r" for at, n in zip(days(2, 3, 4), (1, 2, 2), strict=True)
+    }
     assert (values["agree"], values["not_compared"], values["compared_with_dagster"]) == (2, 0, [])
     assert json.loads(asked("--repair", "--json")[1])["repaired"] == {"recorded": 3, "reported": 0}
 
 
 def test_a_lake_where_nothing_was_built_is_at_odds_with_nothing(tmp_path):
     done = CliRunner().invoke(
-        app, ["reconcile"], env={"BACKFILL_HOME": str(tmp_path), "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
+        app,
+        ["reconcile"],
+        env={"BACKFILL_HOME": str(tmp_path), "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"},
     )
-    assert (done.exit_code, done.stdout.splitlines()[-1]) == (3, "The ledger and the tables agree on 0 partition(s).")
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (
+        3,
+        "The ledger and the tables agree on 0 partition(s).",
+    )

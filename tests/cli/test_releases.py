@@ -1,4 +1,6 @@
-"""`backfill releases`, `release`, `export`, and the line of `status` on live that is not released. No server, no Spark."""
+"""`backfill releases`, `release`, `export`, and the line of `status` on live that is not released.
+No server, no Spark.
+"""
 
 import json
 from pathlib import Path
@@ -11,20 +13,23 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from backfill_assets.cli.app import app
-from backfill_assets.cli.export import write
+from backfill_assets.cli.releases import write
 from backfill_assets.errors import Guarded, ServiceUnavailable, TableUnreadable, UsageError
-from backfill_assets.lake.release import CANDIDATE, TableVersion
-from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.lake.releases import CANDIDATE, TableVersion
+from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.reading import read
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import BuiltLake
 
-A, B = "raw/rejected_lines", "raw/outage_events"
+A = "raw/rejected_lines"
+B = "raw/outage_events"
 
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch) -> BuiltLake:
-    """Three days of two of the bundled tables; the first release has two of the first's and none of the second's."""
+    """Three days of two of the bundled tables; the first release has two of the first's and none of
+    the second's.
+    """
     monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
     monkeypatch.setenv("BACKFILL_LAST_DAY", str(day(2)))
     monkeypatch.chdir(tmp_path)
@@ -48,18 +53,30 @@ def values(*arguments: str) -> Any:
 
 def test_a_lake_without_releases_says_how_one_is_made(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
-    assert backfill("releases").stdout.startswith("There is no release here yet. `backfill up` releases live by itself")
+    assert backfill("releases").stdout.startswith(
+        "There is no release here yet. `backfill up` releases live by itself"
+    )
     assert values("releases") == {"releases": []}
-    assert backfill("release", "--reason", "x").stdout == "There is no table to release yet. Nothing was released.\n"
+    assert (
+        backfill("release", "--reason", "x").stdout
+        == "There is no table to release yet. Nothing was released.\n"
+    )
     assert values("release", "--reason", "x") == {"released": False, "release": None, "despite": []}
     assert isinstance(backfill("releases", "1").exception, UsageError)
 
 
 def test_releases_are_listed_newest_first_with_the_channels_that_point_at_them_now(lake):
-    assert backfill("release", "--reason", "all of it").stdout == "Release 2: 2 table(s). Readers of stable get it now.\n"
+    assert (
+        backfill("release", "--reason", "all of it").stdout
+        == "Release 2: 2 table(s). Readers of stable get it now.\n"
+    )
     newest = lake.releases.newest()
     lake.releases.point(newest, CANDIDATE, 1, who="ben", reason="to compare")
-    lines = [line.split("│")[1:-1] for line in backfill("releases").stdout.splitlines() if line.startswith("│")]
+    lines = [
+        line.split("│")[1:-1]
+        for line in backfill("releases").stdout.splitlines()
+        if line.startswith("│")
+    ]
     cells = [[cell.strip() for cell in line] for line in lines]
     assert [(c[0], c[2], c[4], c[5], c[6]) for c in cells] == [
         ("3", "channel", "", "0 of 2", "to compare"),
@@ -90,39 +107,62 @@ def test_one_release_is_shown_with_its_tables_and_as_json_in_snake_case(lake):
         "changed_tables",
     ]
     ids = {name: str(DeltaTable(str(lake.root / name)).metadata().id) for name in (A, B)}
-    assert value["tables"] == {A: {"path": A, "version": 1, "id": ids[A]}, B: {"path": B, "version": 0, "id": ids[B]}}
-    assert (value["channels"], value["retired"], sorted(value["changed_tables"])) == ({"stable": 2}, None, [B, A])
+    assert value["tables"] == {
+        A: {"path": A, "version": 1, "id": ids[A]},
+        B: {"path": B, "version": 0, "id": ids[B]},
+    }
+    assert (value["channels"], value["retired"], sorted(value["changed_tables"])) == (
+        {"stable": 2},
+        None,
+        [B, A],
+    )
 
 
 def test_a_retired_release_stays_in_the_list_and_says_since_when(lake):
     backfill("release", "--reason", "all of it")
     newest = lake.releases.newest()
     lake.releases.retire(newest, [1], day(3), who="ada", reason="old")
-    assert f"retired on {day(3)}: its files may be gone, and it cannot be read" in backfill("releases", "1").stdout
-    assert [value["retired"] for value in values("releases")["releases"]] == [str(day(3)), None, None]
+    assert (
+        f"retired on {day(3)}: its files may be gone, and it cannot be read"
+        in backfill("releases", "1").stdout
+    )
+    assert [value["retired"] for value in values("releases")["releases"]] == [
+        str(day(3)),
+        None,
+        None,
+    ]
 
 
 def test_live_that_is_not_released_is_a_line_of_status_until_a_person_releases_it(lake):
     assert "live is not released" not in backfill("status").stdout
     lake.fail(A, 0)
     lake.fail(B, 1, 2, message="broken")
-    assert backfill("status").stdout.splitlines()[-1] == (
-        f"live is not released: failed: {B} {day(1)}..{day(2)}: broken; failed: {A} {day(0)}: no_nulls_n: 3 rows. "
-        "In spite of it: `backfill release --reason ...`"
+    assert (
+        backfill("status").stdout.splitlines()[-1]
+        == f"live is not released: failed: {B} {day(1)}..{day(2)}: broken; failed: {A} {day(0)}:"
+        " no_nulls_n: 3 rows. In spite of it: `backfill release --reason ...`"
     )
     assert values("status")["not_released"][0] == {
         "cause": "failed", "table": B, "days": [str(day(1)), str(day(2))], "why": "broken",
     }  # fmt: skip
     released = backfill("release", "--reason", "the report is due").stdout.splitlines()
-    assert released[1:] == [f"  in spite of {B} {day(1)}..{day(2)}: broken", f"  in spite of {A} {day(0)}: no_nulls_n: 3 rows"]
+    assert released[1:] == [
+        f"  in spite of {B} {day(1)}..{day(2)}: broken",
+        f"  in spite of {A} {day(0)}: no_nulls_n: 3 rows",
+    ]
     assert "live is not released" not in backfill("status").stdout
-    assert backfill("release", "--reason", "again").stdout == "Live is as release 2 has it. Nothing was released.\n"
+    assert (
+        backfill("release", "--reason", "again").stdout
+        == "Live is as release 2 has it. Nothing was released.\n"
+    )
 
 
 def test_live_that_a_plan_holds_open_is_a_line_of_status(lake):
     plan = lake.start_plan(B, [1])
     line = backfill("status").stdout.splitlines()[-1]
-    assert line.startswith(f"live is not released: open plan: plan {plan} is open ({day(1)}): `backfill watch {plan}`")
+    assert line.startswith(
+        f"live is not released: open plan: plan {plan} is open ({day(1)}): `backfill watch {plan}`"
+    )
     assert "In spite of it" not in line
 
 
@@ -130,14 +170,18 @@ def test_nobody_releases_while_a_step_is_running(lake):
     with mark_running(str(lake.root), RunningStep(B, [day(1)], "run-7")):
         refused = backfill("release", "--reason", "now").exception
     assert isinstance(refused, Guarded)
-    assert str(refused).startswith(f"Live is being written: {B} {day(1)}: run run-7 is computing them. Nothing was released.")
+    assert str(refused).startswith(
+        f"Live is being written: {B} {day(1)}: run run-7 is computing them. Nothing was released."
+    )
     assert len(lake.releases.all()) == 1
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_released_table_is_exported_whole_or_by_days_and_channels(lake, ending, tmp_path):
     newest = lake.releases.newest()
-    lake.releases.add(newest, {A: TableVersion(A, 1)}, kind="publish", who="", reason="", channels=[CANDIDATE])
+    lake.releases.add(
+        newest, {A: TableVersion(A, 1)}, kind="publish", who="", reason="", channels=[CANDIDATE]
+    )
     name = f"rows.{ending}"
     for options, expected in (
         ((), [day(0), day(1)]),
@@ -156,17 +200,37 @@ def test_a_released_table_is_exported_whole_or_by_days_and_channels(lake, ending
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param((A, "rows.txt"), "rows.txt does not end in .parquet or .csv. Nothing was written", id="another ending"),
-        pytest.param((A, "there.csv"), "there.csv is there already. Nothing was written. Name .*--overwrite", id="it is there"),
-        pytest.param((A, "no/rows.csv"), "There is no folder no. Nothing was written", id="no folder"),
+        pytest.param(
+            (A, "rows.txt"),
+            "rows.txt does not end in .parquet or .csv. Nothing was written",
+            id="another ending",
+        ),
+        pytest.param(
+            (A, "there.csv"),
+            "there.csv is there already. Nothing was written. Name .*--overwrite",
+            id="it is there",
+        ),
+        pytest.param(
+            (A, "no/rows.csv"), "There is no folder no. Nothing was written", id="no folder"
+        ),
         pytest.param((B, "rows.csv"), f"Release 1 has no table {B}", id="a table not yet released"),
         pytest.param((A, "rows.csv", "--release", "7"), "There is no release 7", id="no release"),
-        pytest.param((A, "rows.csv", "--channel", "beta"), "The channels are stable", id="no channel"),
-        pytest.param((A, "rows.csv", "--release", "1", "--channel", "candidate"), "exclude each other", id="both"),
-        pytest.param((A, "rows.csv", "--partitions", "2001-01-01"), "outside the calendar", id="days outside"),
+        pytest.param(
+            (A, "rows.csv", "--channel", "beta"), "The channels are stable", id="no channel"
+        ),
+        pytest.param(
+            (A, "rows.csv", "--release", "1", "--channel", "candidate"),
+            "exclude each other",
+            id="both",
+        ),
+        pytest.param(
+            (A, "rows.csv", "--partitions", "2001-01-01"), "outside the calendar", id="days outside"
+        ),
     ],
 )
-def test_what_cannot_be_exported_is_refused_and_nothing_is_written(lake, arguments, message, tmp_path):
+def test_what_cannot_be_exported_is_refused_and_nothing_is_written(
+    lake, arguments, message, tmp_path
+):
     Path("there.csv").write_text("mine")
     refused = backfill("export", *arguments)
     assert isinstance(refused.exception, UsageError)
@@ -199,17 +263,28 @@ def test_a_version_that_was_vacuumed_is_said_by_an_export_too(lake):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("release", "--reason", "now"), ("rollback", "--release", "1"), ("switch", A, "--to", B, "--allow-breaking")],
+    [
+        ("release", "--reason", "now"),
+        ("rollback", "--release", "1"),
+        ("switch", A, "--to", B, "--allow-breaking"),
+    ],
     ids=["a release", "back to a release", "a switch"],
 )
 def test_nothing_is_released_on_a_read_only_lake(lake, arguments, nobody, capfd):
-    lake.releases.add(lake.releases.newest(), {A: TableVersion(A, 1), B: TableVersion(B, 0)}, kind="live", who="", reason="")
+    lake.releases.add(
+        lake.releases.newest(),
+        {A: TableVersion(A, 1), B: TableVersion(B, 0)},
+        kind="live",
+        who="",
+        reason="",
+    )
     with nobody(lake.root):
         refused = backfill(*arguments).exception
     assert isinstance(refused, ServiceUnavailable)
-    assert str(refused) == (
-        f"{lake.root}/_releases may not be written to by this user. Nothing was written. Correct its permissions, or set "
-        "BACKFILL_LAKE to another place; see `backfill doctor`."
+    assert (
+        str(refused)
+        == f"{lake.root}/_releases may not be written to by this user. Nothing was written. Correct"
+        " its permissions, or set BACKFILL_LAKE to another place; see `backfill doctor`."
     )
     assert (capfd.readouterr().err, len(lake.releases.all())) == ("", 2)
 
@@ -218,8 +293,13 @@ def test_readers_go_back_to_a_release_and_stay_until_live_is_released(lake):
     backfill("release", "--reason", "all of it")
     said = backfill("rollback", "--release", "1", "--reason", "region_daily is wrong").stdout
     assert said.startswith("Readers of stable get release 1 (1 table(s), of 20")
-    assert read(A).count_rows() == read(A, release=1).count_rows() != read(A, release=2).count_rows()
-    assert backfill("rollback", "--release", "1").stdout == "Readers of stable get release 1 already. Nothing was changed.\n"
+    assert (
+        read(A).count_rows() == read(A, release=1).count_rows() != read(A, release=2).count_rows()
+    )
+    assert (
+        backfill("rollback", "--release", "1").stdout
+        == "Readers of stable get release 1 already. Nothing was changed.\n"
+    )
     newest = lake.releases.newest()
     assert (newest.number, newest.kind, newest.reason, newest.channels) == (
         3,
@@ -228,7 +308,9 @@ def test_readers_go_back_to_a_release_and_stay_until_live_is_released(lake):
         {"stable": 1},
     )
     lake.build(B, 1)
-    assert "stable stays at release 1: it was put there: region_daily is wrong" in " ".join(backfill("status").stdout.split())
+    assert "stable stays at release 1: it was put there: region_daily is wrong" in " ".join(
+        backfill("status").stdout.split()
+    )
     assert values("release", "--reason", "mended")["released"]
     assert read(B).count_rows() == 2
 

@@ -7,10 +7,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from backfill_assets.cli.rendering import WIDTH_OF_A_PIPE, drawn, outcome_table, show_progress
-from backfill_assets.plan.outcome import TableOutcome
+from backfill_assets.cli.terminal import WIDTH_OF_A_PIPE, drawn, outcome_table, show_progress
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.progress import Progress
+from backfill_assets.plan.progress import Progress, TableOutcome
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
 from tests.worlds.deliveries import day
@@ -18,7 +17,9 @@ from tests.worlds.deliveries import day
 NAME = "features/restoration_examples"
 URL = "http://dagster.example.com:3000/runs?q[]=tag:backfill/plan=c030e8dd2a50"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PLAN = Plan({NAME: "1"}, {NAME: {str(day(0)): "missing", str(day(1)): "missing"}}, [], PlanOptions())
+PLAN = Plan(
+    {NAME: "1"}, {NAME: {str(day(0)): "missing", str(day(1)): "missing"}}, [], PlanOptions()
+)
 BEGUN = Progress(
     PLAN,
     Remaining(dict.fromkeys([(NAME, day(0)), (NAME, day(1))], WorkState.PENDING)),
@@ -29,13 +30,17 @@ BEGUN = Progress(
     NOW,
     False,
 )
-HALF = replace(BEGUN, remaining=Remaining({(NAME, day(0)): WorkState.DONE, (NAME, day(1)): WorkState.PENDING}))
+HALF = replace(
+    BEGUN, remaining=Remaining({(NAME, day(0)): WorkState.DONE, (NAME, day(1)): WorkState.PENDING})
+)
 
 
 @pytest.mark.parametrize("width", [80, WIDTH_OF_A_PIPE], ids=["a narrow terminal", "a pipe"])
 def test_no_name_of_a_table_and_no_figure_is_cut(width):
     printed = StringIO()
-    table = outcome_table([TableOutcome(NAME, 1234, changed=1234, rows=12_345_678, checks=7_404, checks_passed=7_404)])
+    table = outcome_table(
+        [TableOutcome(NAME, 1234, changed=1234, rows=12_345_678, checks=7_404, checks_passed=7_404)]
+    )
     Console(file=printed, width=width).print(table)
     assert (NAME in printed.getvalue(), "…" in printed.getvalue()) == (True, False)
 
@@ -43,7 +48,9 @@ def test_no_name_of_a_table_and_no_figure_is_cut(width):
 @pytest.mark.parametrize("width", [60, 80], ids=["a narrow terminal", "a usual one"])
 def test_the_live_view_cuts_no_name_and_no_link(width):
     printed = StringIO()
-    Console(file=printed, width=width, soft_wrap=True).print(drawn(HALF, None, URL), soft_wrap=False)
+    Console(file=printed, width=width, soft_wrap=True).print(
+        drawn(HALF, None, URL), soft_wrap=False
+    )
     text = printed.getvalue()
     assert (NAME in text, "1/2" in text, "…" in text) == (True, True, False)
     assert URL in text.replace("\n", "")
@@ -52,7 +59,8 @@ def test_the_live_view_cuts_no_name_and_no_link(width):
 
 def test_on_a_dumb_terminal_progress_is_lines_that_come_as_it_changes():
     """There nothing can be drawn over: what is drawn so would be shown at the end only."""
-    printed, seen = StringIO(), list[str]()
+    printed = StringIO()
+    seen = list[str]()
 
     def progress():
         for each in (BEGUN, HALF, HALF):
@@ -61,4 +69,8 @@ def test_on_a_dumb_terminal_progress_is_lines_that_come_as_it_changes():
 
     console = Console(file=printed, width=200, force_terminal=True, _environ={"TERM": "dumb"})
     assert show_progress(console, progress(), {}) is HALF
-    assert [f"{NAME} 0/2" in seen[0], f"{NAME} 1/2" in seen[1], seen[2] == seen[1]] == [True, True, True]
+    assert [f"{NAME} 0/2" in seen[0], f"{NAME} 1/2" in seen[1], seen[2] == seen[1]] == [
+        True,
+        True,
+        True,
+    ]

@@ -1,4 +1,6 @@
-"""`backfill reproduce`: what is answered without a server, what a server is asked, what is printed, and the exit code."""
+"""`backfill reproduce`: what is answered without a server, what a server is asked, what is printed,
+and the exit code.
+"""
 
 import json
 from dataclasses import replace
@@ -9,27 +11,30 @@ from typing import Any
 import httpx
 import pytest
 
-from backfill_assets.cli import exit_codes, reproduce
+from backfill_assets.cli import audit, exit_codes
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.run_of_job import REPRODUCTION
+from backfill_assets.dagster_client.requests import REPRODUCTION
 from backfill_assets.diff.diff import ColumnDiff, DayDiff, Diff, Example, TableDiff
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.reproduce.recorded_build import recorded_build
-from backfill_assets.reproduce.refusals import refused as reproduction_of
+from backfill_assets.reproduce.inputs import recorded_build
+from backfill_assets.reproduce.inputs import refused as reproduction_of
 from backfill_assets.reproduce.reproduction import Reproduction, Result
 from backfill_assets.workspace import open_workspace
 from tests.worlds.command_line import backfill, refused
 from tests.worlds.recorded import build
 
-DAY, NAME = date(2019, 8, 15), "staging/outages"
+DAY = date(2019, 8, 15)
+NAME = "staging/outages"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def recorded(home: Path, **facts: Any) -> None:
     """A build of the day in the ledger, without a table."""
-    made = replace(build(0), table=NAME, day=DAY, rows=0, data_files="", inputs={}, input_versions={}, **facts)
+    made = replace(
+        build(0), table=NAME, day=DAY, rows=0, data_files="", inputs={}, input_versions={}, **facts
+    )
     Ledger(str(home / "lake")).append([made])
 
 
@@ -40,14 +45,24 @@ def test_other_code_is_answered_without_a_server_with_the_commit_to_check_out(tm
     assert f"{NAME} {DAY} was not rebuilt: the code is another one." in done.stdout
     assert f"its commit is {COMMIT}: `git checkout {COMMIT}`, then `backfill reload`" in done.stdout
     answer = json.loads(backfill("reproduce", NAME, str(DAY), "--json", home=tmp_path).stdout)
-    assert (answer["result"], answer["build"]["git_commit"], answer["exit_code"]) == ("other code", COMMIT, 4)
+    assert (answer["result"], answer["build"]["git_commit"], answer["exit_code"]) == (
+        "other code",
+        COMMIT,
+        4,
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        pytest.param((NAME, "2019-08-16"), "No build of staging/outages 2019-08-16 was accepted", id="never built"),
-        pytest.param((NAME, "2019-08-15..2019-08-16"), "One day of one table is reproduced", id="two days"),
+        pytest.param(
+            (NAME, "2019-08-16"),
+            "No build of staging/outages 2019-08-16 was accepted",
+            id="never built",
+        ),
+        pytest.param(
+            (NAME, "2019-08-15..2019-08-16"), "One day of one table is reproduced", id="two days"
+        ),
         pytest.param(("raw/*", str(DAY)), "One day of one table is reproduced", id="two tables"),
         pytest.param((NAME, str(DAY), "--release", "3"), "There is no release", id="no release"),
     ],
@@ -59,7 +74,9 @@ def test_what_is_not_there_is_wrong_usage(tmp_path, arguments, says):
 
 
 def test_without_servers_it_says_how_to_start_them(tmp_path):
-    version = next(table.version for table in open_workspace(home=tmp_path).tables if table.name == NAME)
+    version = next(
+        table.version for table in open_workspace(home=tmp_path).tables if table.name == NAME
+    )
     recorded(tmp_path, code_version=version)
     code, said = refused("reproduce", NAME, str(DAY), home=tmp_path)
     assert (code, "with `backfill up`" in said) == (exit_codes.UNAVAILABLE, True)
@@ -67,7 +84,12 @@ def test_without_servers_it_says_how_to_start_them(tmp_path):
 
 COLUMN = ColumnDiff("customers", 1, examples=(Example(str(DAY), {"outage_number": "7"}, 5, 6),))
 DIFFERING = TableDiff(
-    NAME, "version 1", "rebuilt", ("outage_number",), days=(DayDiff(str(DAY), 1, 1, 0, 0, 1, 0),), columns=(COLUMN,)
+    NAME,
+    "version 1",
+    "rebuilt",
+    ("outage_number",),
+    days=(DayDiff(str(DAY), 1, 1, 0, 0, 1, 0),),
+    columns=(COLUMN,),
 )
 
 
@@ -75,24 +97,45 @@ class Webserver:
     """Answers as a webserver does whose run of the job has ended with these observations."""
 
     def __init__(self, *found: Reproduction) -> None:
-        self.found, self.launched = found, list[Any]()
+        self.found = found
+        self.launched = list[Any]()
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
-        query, given = body["query"], body["variables"]
+        query = body["query"]
+        given = body["variables"]
         if query == documents.TABLES:
             repository = {"name": "r", "location": {"name": "l"}}
-            node = {"assetKey": {"path": NAME.split("/")}, "isPartitioned": True, "repository": repository}
+            node = {
+                "assetKey": {"path": NAME.split("/")},
+                "isPartitioned": True,
+                "repository": repository,
+            }
             answer: Any = {"assetNodes": [node]}
         elif query == documents.LAUNCH_RUN:
             self.launched.append(given["params"])
             answer = {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": "r1"}}}
         elif query == documents.RUNS:
-            answer = {"runsOrError": {"__typename": "Runs", "results": [{"runId": "r1", "status": "FAILURE"}]}}
+            answer = {
+                "runsOrError": {
+                    "__typename": "Runs",
+                    "results": [{"runId": "r1", "status": "FAILURE"}],
+                }
+            }
         elif query == documents.OBSERVED:
-            entries = [{"label": REPRODUCTION, "jsonString": json.dumps(each.contents())} for each in self.found]
-            events = [{"__typename": "ObservationEvent", "metadataEntries": [entry]} for entry in entries]
-            answer = {"logsForRun": {"__typename": "EventConnection", "events": [{"__typename": "LogMessageEvent"}, *events]}}
+            entries = [
+                {"label": REPRODUCTION, "jsonString": json.dumps(each.contents())}
+                for each in self.found
+            ]
+            events = [
+                {"__typename": "ObservationEvent", "metadataEntries": [entry]} for entry in entries
+            ]
+            answer = {
+                "logsForRun": {
+                    "__typename": "EventConnection",
+                    "events": [{"__typename": "LogMessageEvent"}, *events],
+                }
+            }
         else:
             assert query == documents.FAILURES
             error = {
@@ -106,27 +149,40 @@ class Webserver:
 
 def asked(server: Webserver, home: Path, release: int | None = None) -> Reproduction:
     recorded(home, code_version="1")
-    build_of_day = replace(recorded_build(NAME, str(DAY), None, open_workspace(home=home)), release=release)
+    build_of_day = replace(
+        recorded_build(NAME, str(DAY), None, open_workspace(home=home)), release=release
+    )
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(server))
-    return reproduce.reproduced_by(dagster, build_of_day, NAME, lambda _: None)
+    return audit.reproduced_by(dagster, build_of_day, NAME, lambda _: None)
 
 
-def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_printed(tmp_path, capsys):
+def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_printed(
+    tmp_path, capsys
+):
     recorded(tmp_path, code_version="1")
     of_day = recorded_build(NAME, str(DAY), None, open_workspace(home=tmp_path))
     diff = Diff("d", "as it was built", "rebuilt", "2019-08-15T00:00:00+00:00", (DIFFERING,))
-    answer = replace(reproduction_of(of_day, Result.DIFFERS, ()), rebuilt_fingerprint="1-a-b", rebuilt_rows=1, diff=diff)
+    answer = replace(
+        reproduction_of(of_day, Result.DIFFERS, ()),
+        rebuilt_fingerprint="1-a-b",
+        rebuilt_rows=1,
+        diff=diff,
+    )
     server = Webserver(answer)
     assert asked(server, tmp_path, release=3).diff == diff
     (launched,) = server.launched
     assert launched["selector"]["jobName"] == "reproduce"
-    assert launched["runConfigData"] == {"ops": {"build_again": {"config": {"table": NAME, "day": str(DAY), "release": 3}}}}
-    reproduce.show(answer)
+    assert launched["runConfigData"] == {
+        "ops": {"build_again": {"config": {"table": NAME, "day": str(DAY), "release": 3}}}
+    }
+    audit.show_reproduce(answer)
     printed = capsys.readouterr().out
     assert f"{NAME} {DAY} differs, from the same code and inputs." in printed
     assert f'{NAME} {DAY} outage_number="7": customers 5 → 6' in printed
 
 
 def test_a_run_that_found_nothing_is_named_with_its_own_words(tmp_path):
-    with pytest.raises(BackfillError, match=r"Run r1 found nothing: no column\. Nothing was changed\. .*/runs/r1"):
+    with pytest.raises(
+        BackfillError, match=r"Run r1 found nothing: no column\. Nothing was changed\. .*/runs/r1"
+    ):
         asked(Webserver(), tmp_path)

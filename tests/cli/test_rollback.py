@@ -1,4 +1,6 @@
-"""`backfill rollback` without servers: what it prints, asks and exits with, and that the rows are back."""
+"""`backfill rollback` without servers: what it prints, asks and exits with, and that the rows are
+back.
+"""
 
 import getpass
 import json
@@ -12,7 +14,9 @@ from tests.worlds.command_line import REJECTED, backfill, on_a_terminal, refused
 from tests.worlds.deliveries import day
 from tests.worlds.small_lake import NOW, SmallLake
 
-FIRST, SECOND, THIRD = day(0), day(1), day(2)
+FIRST = day(0)
+SECOND = day(1)
+THIRD = day(2)
 
 
 @pytest.fixture
@@ -35,8 +39,13 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tm
     done = backfill("rollback", plan[:5], "--reason", "a wrong rule", home=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
     assert f"to be put back:\n  {REJECTED}  {SECOND}\n" in done.stdout
-    assert f"Plan {plan} is rolled back: 1 partition(s) have the rows from before it. No other was changed." in done.stdout
-    assert "Dagster still shows these days as the plan built them: " in done.stdout  # nobody answers
+    assert (
+        f"Plan {plan} is rolled back: 1 partition(s) have the rows from before it. No other was"
+        " changed." in done.stdout
+    )
+    assert (
+        "Dagster still shows these days as the plan built them: " in done.stdout
+    )  # nobody answers
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
     assert lake.plans.state(plan) == "rolled_back"
 
@@ -44,7 +53,10 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tm
 def test_a_rolled_back_plan_is_not_run_again_and_its_request_makes_a_new_plan(lake, tmp_path):
     plan = built(lake, SECOND)
     backfill("rollback", plan, home=tmp_path)
-    assert json.loads(backfill("list", "--json", home=tmp_path).stdout)["plans"][0]["state"] == "rolled_back"
+    assert (
+        json.loads(backfill("list", "--json", home=tmp_path).stdout)["plans"][0]["state"]
+        == "rolled_back"
+    )
     code, message = refused("resume", plan, home=tmp_path)
     assert (code, message.partition(". ")[0]) == (
         exit_codes.WRONG_USAGE,
@@ -53,18 +65,38 @@ def test_a_rolled_back_plan_is_not_run_again_and_its_request_makes_a_new_plan(la
 
 
 def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(lake, tmp_path):
-    """Thirteen hours later its days are no longer the plan's; it had taken 15 s, and built one of two."""
+    """Thirteen hours later its days are no longer the plan's; it had taken 15 s, and built one of
+    two.
+    """
     plan = lake.plan({REJECTED: [SECOND, THIRD]}).id
     lake.write({SECOND: 7}, table=REJECTED, plan=plan)
-    counts = {"days": 2, "done": 1, "failed": 1, "blocked": 0, "running": 0, "pending": 0, "saved": 0}
+    counts = {
+        "days": 2,
+        "done": 1,
+        "failed": 1,
+        "blocked": 0,
+        "running": 0,
+        "pending": 0,
+        "saved": 0,
+    }
     lake.plans.note(plan, "started", NOW, who="ada")
     lake.plans.note(
-        plan, "ended", NOW + timedelta(seconds=15), ending="partial", tables={REJECTED: counts}, early_stops=["Early."]
+        plan,
+        "ended",
+        NOW + timedelta(seconds=15),
+        ending="partial",
+        tables={REJECTED: counts},
+        early_stops=["Early."],
     )
-    assert backfill("rollback", plan, "--reason", "a wrong rule", home=tmp_path).exit_code == exit_codes.DONE
+    assert (
+        backfill("rollback", plan, "--reason", "a wrong rule", home=tmp_path).exit_code
+        == exit_codes.DONE
+    )
     shown = backfill("show", plan, home=tmp_path).stdout
     assert f"Early.\nPlan {plan}: partial after 15 s.\n" in shown
-    assert f"UTC rolled back by {getpass.getuser()}: a wrong rule (1 partition(s) put back)\n" in shown
+    assert (
+        f"UTC rolled back by {getpass.getuser()}: a wrong rule (1 partition(s) put back)\n" in shown
+    )
     assert f"│ {REJECTED} │ 2    │ 1        │ 0          │ 1      │ 0       │ 0       │" in shown
     assert "It was rolled back since." in shown
     assert "not run" not in shown.replace("blocked ┃ not run", "")
@@ -90,7 +122,10 @@ def test_what_stays_makes_the_rollback_partial_and_json_names_it(lake, tmp_path)
 def test_a_plan_that_changed_no_rows_has_nothing_to_put_back(lake, tmp_path):
     plan = lake.plan({REJECTED: [SECOND]}).id
     done = backfill("rollback", plan, home=tmp_path)
-    assert (done.exit_code, done.stdout) == (exit_codes.DONE, f"Plan {plan} changed no rows. Nothing was put back.\n")
+    assert (done.exit_code, done.stdout) == (
+        exit_codes.DONE,
+        f"Plan {plan} changed no rows. Nothing was put back.\n",
+    )
     assert lake.plans.state(plan) == "done"
 
 
@@ -98,8 +133,8 @@ def test_what_puts_nothing_back_says_so_and_the_plan_stays_what_it_is(lake, tmp_
     plan = built(lake, THIRD)
     done = backfill("rollback", plan, home=tmp_path)
     assert done.exit_code == exit_codes.PARTIAL
-    assert done.stdout == (
-        f"built first by the plan:\n  {REJECTED}  {THIRD}\n"
+    assert (
+        done.stdout == f"built first by the plan:\n  {REJECTED}  {THIRD}\n"
         "Days that the plan built first stay: the tables have no earlier rows of them.\n"
         f"Nothing was put back. Plan {plan} stays as it is: all of its 1 partition(s) stay.\n"
     )
@@ -122,7 +157,15 @@ def test_a_plan_must_be_named(lake, tmp_path):
 def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(lake, tmp_path):
     plan = built(lake, SECOND)
     code, printed = on_a_terminal("", "rollback", plan, home=tmp_path)
-    assert (code, lake.values(REJECTED)[SECOND], lake.plans.state(plan)) == (exit_codes.PARTIAL, 7, "done")
-    assert printed.index(str(SECOND)) < printed.index("Put these days back?") < printed.index("Nothing was restored.")
+    assert (code, lake.values(REJECTED)[SECOND], lake.plans.state(plan)) == (
+        exit_codes.PARTIAL,
+        7,
+        "done",
+    )
+    assert (
+        printed.index(str(SECOND))
+        < printed.index("Put these days back?")
+        < printed.index("Nothing was restored.")
+    )
     code, _ = on_a_terminal("y", "rollback", plan, home=tmp_path)
     assert (code, lake.values(REJECTED)[SECOND]) == (exit_codes.DONE, 2)

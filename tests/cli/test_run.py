@@ -1,4 +1,5 @@
-"""`backfill run` and its companions where nothing can be launched: what is said, with which code, and that nothing is left.
+"""`backfill run` and its companions where nothing can be launched: what is said, with which code,
+and that nothing is left.
 
 No servers: an address at which nobody answers stands for one that is down.
 """
@@ -10,12 +11,21 @@ import pytest
 
 from backfill_assets.datasets.outages.raw import rejected_lines
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.history import resolve_plan_id
-from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.lifecycle import resolve_plan_id
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
-from tests.worlds.command_line import DAY, NOW, REJECTED, backfill, build_of, kept, planned, refused, replace_minute
+from tests.worlds.command_line import (
+    DAY,
+    NOW,
+    REJECTED,
+    backfill,
+    build_of,
+    kept,
+    planned,
+    refused,
+    replace_minute,
+)
 
 
 @pytest.fixture
@@ -31,11 +41,16 @@ def test_a_plan_that_is_not_there_is_refused_with_those_that_are(tmp_path):
 
 
 def test_the_beginning_of_an_id_names_a_plan_as_long_as_no_other_begins_so(tmp_path):
-    plan, other = planned(tmp_path), planned(tmp_path, "--reason", "another")
+    plan = planned(tmp_path)
+    other = planned(tmp_path, "--reason", "another")
     assert json.loads(backfill("show", plan[:8], "--json", home=tmp_path).stdout)["plan"] == plan
     (tmp_path / "lake" / "_plans" / f"{plan[:8]}0000.json").write_text("{}")
     code, said = refused("show", plan[:8], home=tmp_path)
-    assert (code, f"begin with {plan[:8]}. Nothing was done. Type more of it." in said, other in said) == (2, True, False)
+    assert (
+        code,
+        f"begin with {plan[:8]}. Nothing was done. Type more of it." in said,
+        other in said,
+    ) == (2, True, False)
 
 
 def test_a_plan_that_was_edited_by_hand_is_refused_by_its_id(tmp_path):
@@ -43,37 +58,57 @@ def test_a_plan_that_was_edited_by_hand_is_refused_by_its_id(tmp_path):
     file = tmp_path / "lake" / "_plans" / f"{plan}.json"
     file.write_text(file.read_text().replace(str(DAY), "2019-09-04"))
     code, said = refused("run", plan, home=tmp_path)
-    assert (code, said.startswith(f"Plan {plan} was edited: its contents have another id")) == (2, True)
+    assert (code, said.startswith(f"Plan {plan} was edited: its contents have another id")) == (
+        2,
+        True,
+    )
 
 
 def test_a_plan_of_a_renamed_table_is_refused_with_a_list_of_tables(tmp_path):
     code, said = refused("run", plan := kept(tmp_path, "raw/lines", "1"), home=tmp_path)
-    assert (code, said.startswith(f"Plan {plan} has raw/lines, which the code location does not have any more.")) == (2, True)
+    assert (
+        code,
+        said.startswith(
+            f"Plan {plan} has raw/lines, which the code location does not have any more."
+        ),
+    ) == (2, True)
     assert "The tables are raw/rejected_lines, raw/outage_events" in said
 
 
 def test_a_plan_of_other_code_is_refused_with_both_versions(tmp_path):
     code, said = refused("run", kept(tmp_path, REJECTED, "1"), home=tmp_path)
-    versions = f"{REJECTED} (planned 1, now {rejected_lines.version}). Nothing was read or written. Bring the planned code back"
+    versions = (
+        f"{REJECTED} (planned 1, now {rejected_lines.version}). Nothing was read or written. Bring"
+        " the planned code back"
+    )
     assert (code, versions in said) == (2, True)
 
 
 def test_a_server_that_is_down_is_said_and_the_plan_is_as_it_was(tmp_path, plans):
     plan = planned(tmp_path)
     code, said = refused("run", plan, home=tmp_path)
-    assert (code, said.startswith("No Dagster webserver answers at http://127.0.0.1:9")) == (3, True)
+    assert (code, said.startswith("No Dagster webserver answers at http://127.0.0.1:9")) == (
+        3,
+        True,
+    )
     assert plans.events(plan) == []
 
 
 def test_a_plan_and_flags_together_are_wrong_usage(tmp_path):
     done = backfill("run", planned(tmp_path), "--force", home=tmp_path)
-    assert (done.exit_code, "a plan is carried out as it was made; leave out --force" in done.output) == (2, True)
+    assert (
+        done.exit_code,
+        "a plan is carried out as it was made; leave out --force" in done.output,
+    ) == (2, True)
 
 
 def test_what_is_up_to_date_is_all_done_and_asks_no_server(tmp_path):
     Ledger(str(tmp_path / "lake")).append([build_of()])
     done = backfill("run", "--partitions", str(DAY), "--target", REJECTED, home=tmp_path)
-    assert (done.exit_code, "Nothing of what was requested needs building." in done.stdout) == (0, True)
+    assert (done.exit_code, "Nothing of what was requested needs building." in done.stdout) == (
+        0,
+        True,
+    )
 
 
 def test_a_day_in_an_open_plan_is_not_planned_again_until_that_ends(tmp_path, plans):
@@ -81,17 +116,36 @@ def test_a_day_in_an_open_plan_is_not_planned_again_until_that_ends(tmp_path, pl
     plans.note(first, "started", NOW, who="ada")
     flags = ("plan", "--partitions", str(DAY), "--target", REJECTED, "--reason", "again")
     code, said = refused(*flags, home=tmp_path)
-    assert (code, said.startswith(f"{REJECTED} {DAY} is in plan {first} too, which is open (1 partition(s)")) == (4, True)
+    assert (
+        code,
+        said.startswith(f"{REJECTED} {DAY} is in plan {first} too, which is open (1 partition(s)"),
+    ) == (4, True)
     assert plans.ids() == [first]
     plans.note(first, "ended", replace_minute(NOW), ending="partial")
     assert backfill(*flags, home=tmp_path).exit_code == 0
 
 
-@pytest.mark.parametrize("contents", ["{", '{"format": 1}', ""], ids=["damaged", "of another version", "empty"])
-def test_an_open_plan_that_cannot_be_read_hinders_no_other_and_can_be_given_up(tmp_path, plans, contents):
+@pytest.mark.parametrize(
+    "contents", ["{", '{"format": 1}', ""], ids=["damaged", "of another version", "empty"]
+)
+def test_an_open_plan_that_cannot_be_read_hinders_no_other_and_can_be_given_up(
+    tmp_path, plans, contents
+):
     plans.note(first := planned(tmp_path), "started", NOW, who="ada")
     (tmp_path / "lake" / "_plans" / f"{first}.json").write_text(contents)
-    assert backfill("plan", "--partitions", str(DAY), "--target", REJECTED, "--reason", "again", home=tmp_path).exit_code == 0
+    assert (
+        backfill(
+            "plan",
+            "--partitions",
+            str(DAY),
+            "--target",
+            REJECTED,
+            "--reason",
+            "again",
+            home=tmp_path,
+        ).exit_code
+        == 0
+    )
     code, said = refused("resume", first, home=tmp_path)
     assert (code, f"`backfill cancel {first}` gives it up; then plan again." in said) == (2, True)
     refused("cancel", first, home=tmp_path)
@@ -103,7 +157,9 @@ def test_the_same_plan_may_be_made_again_while_it_is_open(tmp_path, plans):
     assert planned(tmp_path) == first
 
 
-def test_what_was_carried_out_to_its_end_is_another_plan_when_it_is_asked_for_again(tmp_path, plans):
+def test_what_was_carried_out_to_its_end_is_another_plan_when_it_is_asked_for_again(
+    tmp_path, plans
+):
     plain = planned(tmp_path)
     plans.note(plain, "ended", NOW, ending="partial")
     assert planned(tmp_path) == plain
@@ -118,11 +174,18 @@ def test_what_was_carried_out_to_its_end_is_another_plan_when_it_is_asked_for_ag
 
 def started(plans: Plans, reason: str, *endings: str) -> str:
     """A plan that was started, and ended so; started only, without an ending."""
-    plan = Plan({REJECTED: "1"}, {REJECTED: {str(DAY): "missing"}}, [Chunk(0, {REJECTED: [DAY]})], PlanOptions(reason=reason))
+    plan = Plan(
+        {REJECTED: "1"},
+        {REJECTED: {str(DAY): "missing"}},
+        [Chunk(0, {REJECTED: [DAY]})],
+        PlanOptions(reason=reason),
+    )
     plans.keep(plan)
     plans.note(plan.id, "started", NOW)
     for minute, ending in enumerate(endings):
-        plans.note(plan.id, "ended", NOW + timedelta(minutes=len(plans.ids()) + minute), ending=ending)
+        plans.note(
+            plan.id, "ended", NOW + timedelta(minutes=len(plans.ids()) + minute), ending=ending
+        )
     return plan.id
 
 
@@ -168,7 +231,10 @@ def test_a_plan_that_is_not_done_is_given_up_and_no_server_is_asked(tmp_path, pl
         plans.note(plan, "ended", replace_minute(NOW), ending=state)
     done = backfill("cancel", plan, home=tmp_path)
     was = "never started" if state == "planned" else state
-    assert (done.exit_code, done.stdout.startswith(f"Plan {plan} was {was}, and is given up now.")) == (0, True)
+    assert (
+        done.exit_code,
+        done.stdout.startswith(f"Plan {plan} was {was}, and is given up now."),
+    ) == (0, True)
     assert plans.state(plan) == "cancelled"
     message = str(backfill("run", plan, home=tmp_path).exception)  # its advice can be followed
     assert f"and `backfill run {plan}`; or `backfill cancel {plan}`, then plan again." in message
@@ -179,12 +245,22 @@ def test_of_a_plan_that_is_done_nothing_is_left_to_give_up(tmp_path, plans, stat
     plan = kept(tmp_path, REJECTED, "1")
     plans.note(plan, "started", NOW, who="ada")
     plans.note(plan, *(("ended",) if state == "done" else (state,)), NOW, ending="done")
-    said = f"Plan {plan} is {state.replace('_', ' ')}. Nothing was cancelled: nothing of it is left to give up."
+    said = (
+        f"Plan {plan} is {state.replace('_', ' ')}. Nothing was cancelled: nothing of it is left to"
+        " give up."
+    )
     assert (refused("cancel", plan, home=tmp_path), plans.state(plan)) == ((2, said), state)
 
 
-def test_a_cancelled_plan_launches_nothing_more_even_if_the_server_is_down_meanwhile(tmp_path, plans):
+def test_a_cancelled_plan_launches_nothing_more_even_if_the_server_is_down_meanwhile(
+    tmp_path, plans
+):
     plans.note(plan := planned(tmp_path), "started", NOW, who="ada")
     code, said = refused("cancel", plan, home=tmp_path)
-    assert (code, said.startswith(f"Nothing more of plan {plan} is launched, but runs that were started go on:")) == (3, True)
+    assert (
+        code,
+        said.startswith(
+            f"Nothing more of plan {plan} is launched, but runs that were started go on:"
+        ),
+    ) == (3, True)
     assert [event.kind for event in plans.events(plan)] == ["started", "cancelled"]

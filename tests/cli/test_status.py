@@ -14,11 +14,10 @@ from backfill_assets.cli.app import app
 from backfill_assets.datasets.outages.raw import rejected_lines
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.step.delivered import deliveries
+from backfill_assets.step.inputs import deliveries
 from backfill_assets.tables.columns import types_of
 from tests.worlds.command_line import backfill_main
 from tests.worlds.deliveries import day, days
@@ -29,22 +28,35 @@ NAME = rejected_lines.name
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
 
 LIKE = (
-    "no file in outage_events like year={year}/month={month}/day={day}/** or {year}-{month}-{day}/** or {year}-{month}-{day}*"
+    "no file in outage_events like year={year}/month={month}/day={day}/** or"
+    " {year}-{month}-{day}/** or {year}-{month}-{day}*"
 )
 NOT_RELEASED = (
-    f"live is not released: failed: {NAME} 2019-08-17: no_nulls_line: 3 rows. In spite of it: `backfill release --reason ...`"
+    f"live is not released: failed: {NAME} 2019-08-17: no_nulls_line: 3 rows. In spite of it:"
+    " `backfill release --reason ...`"
 )
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    """Of one raw table the first day is built, the second from other files, the third was refused, the fourth is not there."""
+    """Of one raw table the first day is built, the second from other files, the third was refused,
+    the fourth is not there.
+    """
     home = tmp_path_factory.mktemp("home")
     delivered: Any = deliveries(rejected_lines, [day(0), day(2)], LandingArea(SAMPLE))
-    accepted, now = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, delta_version=0), delivered[day(0)]
+    accepted = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, delta_version=0)
+    now = delivered[day(0)]
     first = replace(accepted, rows=7, delivered=now.fingerprint)
     second = replace(accepted, day=day(1), delivered="other files")
-    third = Build(NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann")
+    third = Build(
+        NAME,
+        day(2),
+        "failed",
+        "run-2",
+        rejected_lines.version,
+        message="no_nulls_line: 3 rows",
+        who="ann",
+    )
     third = replace(third, reason="to see", delivered=delivered[day(2)].fingerprint)
     write_days(home / "lake", first, second, columns=list(types_of(rejected_lines.columns)))
     Ledger(str(home / "lake")).append([first, second, third])
@@ -57,7 +69,9 @@ def asked(*arguments: str, home: Path, last: str = "2019-08-18") -> Result:
 
 
 def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
-    done = backfill_main("status", "--target", NAME, home=home, BACKFILL_LANDING=str(SAMPLE), **CALENDAR)
+    done = backfill_main(
+        "status", "--target", NAME, home=home, BACKFILL_LANDING=str(SAMPLE), **CALENDAR
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "raw/rejected_lines  1 up to date, 1 missing, 1 outdated: source files changed, 1 failed",
@@ -73,7 +87,9 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
     ]
 
 
-@pytest.mark.parametrize(("last", "code"), [("2019-08-15", 0), ("2019-08-18", 1)], ids=["all are", "some are not"])
+@pytest.mark.parametrize(
+    ("last", "code"), [("2019-08-15", 0), ("2019-08-18", 1)], ids=["all are", "some are not"]
+)
 def test_a_check_ends_with_1_unless_every_day_is_up_to_date(home, last, code):
     assert asked("--target", NAME, "--check", home=home, last=last).exit_code == code
 
@@ -94,22 +110,39 @@ def test_a_table_whose_log_cannot_be_read_is_named_and_hinders_no_other(home, tm
 
 
 def test_columns_that_are_not_as_declared_are_said_and_a_plan_says_them_too(tmp_path):
-    write_days(tmp_path / "lake", Build(NAME, day(0), "accepted", "r", "1", rows=1), columns=["arrival_day", "line", "why"])
-    new = f"{NAME} gets source_file, reason with the first day built; days built before then hold null."
+    write_days(
+        tmp_path / "lake",
+        Build(NAME, day(0), "accepted", "r", "1", rows=1),
+        columns=["arrival_day", "line", "why"],
+    )
+    new = (
+        f"{NAME} gets source_file, reason with the first day built; days built before then hold"
+        " null."
+    )
     gone = f"{NAME} has why, not declared any more: gone once all 1 day(s) are built again."
     printed = asked("--target", NAME, home=tmp_path).stdout
-    assert [line for line in printed.splitlines() if "columns" in line] == [f"  columns: {new}", f"  columns: {gone}"]
-    assert json.loads(asked("--target", NAME, "--json", home=tmp_path).stdout)["columns"] == {NAME: [new, gone]}
+    assert [line for line in printed.splitlines() if "columns" in line] == [
+        f"  columns: {new}",
+        f"  columns: {gone}",
+    ]
+    assert json.loads(asked("--target", NAME, "--json", home=tmp_path).stdout)["columns"] == {
+        NAME: [new, gone]
+    }
     env = CALENDAR | {"BACKFILL_HOME": str(tmp_path), "BACKFILL_LANDING": str(SAMPLE)}
     command = ["plan", "--partitions", "2019-08-15", "--target", NAME]
     printed = CliRunner().invoke(app, command, env=env).stdout
     assert new in printed
-    assert json.loads(CliRunner().invoke(app, [*command, "--json"], env=env).stdout)["columns"] == [new, gone]
+    assert json.loads(CliRunner().invoke(app, [*command, "--json"], env=env).stdout)["columns"] == [
+        new,
+        gone,
+    ]
 
 
 def test_a_long_calendar_folds_equal_months_and_reasons_that_differ_only_in_days(home):
     done = CliRunner().invoke(
-        app, ["status", "--target", NAME], env={"BACKFILL_HOME": str(home), "BACKFILL_LAST_DAY": "2020-03-31"}
+        app,
+        ["status", "--target", NAME],
+        env={"BACKFILL_HOME": str(home), "BACKFILL_LAST_DAY": "2020-03-31"},
     )
     assert done.stdout.splitlines() == [
         "raw/rejected_lines  1 up to date, 227 missing, 1 outdated: source files changed, 1 failed",
@@ -117,7 +150,10 @@ def test_a_long_calendar_folds_equal_months_and_reasons_that_differ_only_in_days
         "  2019-09 to 2020-03 . 213 days",
         "  missing: 2019-08-18..2020-03-31",
         "    2019-08-18..2019-10-13: never built",
-        f"    2019-10-14..2020-03-31: for example 2019-10-14: no source for 2019-10-14 in {SAMPLE}: {LIKE}",
+        (
+            "    2019-10-14..2020-03-31: for example 2019-10-14: no source for 2019-10-14 in"
+            f" {SAMPLE}: {LIKE}"
+        ),
         "  outdated: source files changed: 2019-08-16",
         "    other files, or other contents, than when 2019-08-16 was built",
         "  failed: 2019-08-17",
@@ -129,12 +165,19 @@ def test_a_long_calendar_folds_equal_months_and_reasons_that_differ_only_in_days
 
 def test_a_day_whose_source_has_gone_is_said_to_stand_and_to_have_none(home, tmp_path):
     env = CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(tmp_path)}
-    lines = CliRunner().invoke(app, ["status", "--target", NAME, "--partitions", "2019-08-15"], env=env).stdout.splitlines()
+    lines = (
+        CliRunner()
+        .invoke(app, ["status", "--target", NAME, "--partitions", "2019-08-15"], env=env)
+        .stdout.splitlines()
+    )
     assert lines == [
         "raw/rejected_lines  1 up to date",
         "  2019-08               =",
         "  up to date: 2019-08-15",
-        f"    no source for 2019-08-15 in {tmp_path}: {LIKE} any more: the rows stay, and cannot be built again",
+        (
+            f"    no source for 2019-08-15 in {tmp_path}: {LIKE} any more: the rows stay, and"
+            " cannot be built again"
+        ),
         "= up to date",
         NOT_RELEASED,
     ]
@@ -148,7 +191,10 @@ def test_machines_get_every_day_of_every_table(home):
         "2019-08-15": "up to date",
         "2019-08-18": "missing",
     }
-    assert values["raw/outage_events"]["2019-08-18"] == {"state": "missing", "why": "needs raw/rejected_lines 2019-08-18"}
+    assert values["raw/outage_events"]["2019-08-18"] == {
+        "state": "missing",
+        "why": "needs raw/rejected_lines 2019-08-18",
+    }
 
 
 def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(home):
@@ -163,18 +209,27 @@ def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(hom
 def test_a_refused_day_is_explained_by_what_refused_it(home):
     values = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
     (build,) = values["builds"]
-    assert (values["state"], build["message"], build["who"]) == ("failed", "no_nulls_line: 3 rows", "ann")
+    assert (values["state"], build["message"], build["who"]) == (
+        "failed",
+        "no_nulls_line: 3 rows",
+        "ann",
+    )
 
 
 def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home):
-    """Also to `--why`, which tells for which plan and since when, and to `plan`, which leaves it to that run."""
+    """Also to `--why`, which tells for which plan and since when, and to `plan`, which leaves it to
+    that run.
+    """
     since = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)
     with mark_running(str(home / "lake"), RunningStep(NAME, days(2, 3), "run-3", "plan-1", since)):
         lines = asked("--target", NAME, home=home).stdout.splitlines()
-        why, values = asked("--why", NAME, "2019-08-17", home=home), asked("--json", "--target", NAME, home=home)
+        why = asked("--why", NAME, "2019-08-17", home=home)
+        values = asked("--json", "--target", NAME, home=home)
         details = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
         env = CALENDAR | {"BACKFILL_HOME": str(home)}
-        plan = CliRunner().invoke(app, ["plan", "--partitions", "2019-08-15..2019-08-18", "--json"], env=env)
+        plan = CliRunner().invoke(
+            app, ["plan", "--partitions", "2019-08-15..2019-08-18", "--json"], env=env
+        )
     assert lines[:2] == [
         "raw/rejected_lines  1 up to date, 1 outdated: source files changed, 2 running",
         f"  2019-08 {' ' * 14}=s>>",
@@ -188,7 +243,10 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
         "raw/rejected_lines 2019-08-17: running",
         "  run run-3, plan plan-1, since 2019-09-01 12:30:00 UTC",
     ]
-    assert json.loads(values.stdout)["tables"][NAME]["2019-08-18"] == {"state": "running", "why": "run run-3"}
+    assert json.loads(values.stdout)["tables"][NAME]["2019-08-18"] == {
+        "state": "running",
+        "why": "run run-3",
+    }
     assert details["running"] == {"run": "run-3", "plan": "plan-1", "since": "2019-09-01 12:30:00"}
     assert list(json.loads(plan.stdout)["plan"]["reasons"][NAME]) == ["2019-08-16"]
 
@@ -196,12 +254,24 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--target", "raw/nothing"], "There is no table raw/nothing. Nothing was done. The tables are raw/rejected_lines,"),
-        (["--partitions", "2019-08-19"], "2019-08-19 is outside the calendar, which runs from 2019-08-15 to 2019-08-18."),
-        (["--partitions", "2019-08-17..2019-08-16"], "The range 2019-08-17..2019-08-16 is reversed"),
+        (
+            ["--target", "raw/nothing"],
+            "There is no table raw/nothing. Nothing was done. The tables are raw/rejected_lines,",
+        ),
+        (
+            ["--partitions", "2019-08-19"],
+            "2019-08-19 is outside the calendar, which runs from 2019-08-15 to 2019-08-18.",
+        ),
+        (
+            ["--partitions", "2019-08-17..2019-08-16"],
+            "The range 2019-08-17..2019-08-16 is reversed",
+        ),
         (["--why", NAME, "yesterday"], "'yesterday' is not a day."),
         (["--why", NAME, "2019-08-15..2019-08-16"], "--why explains one day of one table."),
-        (["--why", "raw/outage_events,raw/rejected_lines", "2019-08-15"], "--why explains one day of one table."),
+        (
+            ["--why", "raw/outage_events,raw/rejected_lines", "2019-08-15"],
+            "--why explains one day of one table.",
+        ),
         (["--why", "", "2019-08-15"], "--why explains one day of one table."),
         (["--why", "raw/nothing", "2019-08-15"], "There is no table raw/nothing."),
     ],

@@ -1,4 +1,6 @@
-"""Stories: their folder, how their steps are played, and that each of them could be typed. No Spark, no servers."""
+"""Stories: their folder, how their steps are played, and that each of them could be typed. No
+Spark, no servers.
+"""
 
 import gzip
 import io
@@ -12,7 +14,17 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
-from backfill_assets.cli.story import ELSEWHERE, Arrival, Command, Edit, Story, new_folder, play, read_story, story_names
+from backfill_assets.cli.story import (
+    ELSEWHERE,
+    Arrival,
+    Command,
+    Edit,
+    Story,
+    new_folder,
+    play,
+    read_story,
+    story_names,
+)
 from backfill_assets.datasets.case_reports import tables as case_reports
 from backfill_assets.datasets.outages import tables as outages
 from backfill_assets.plan.store import Plans
@@ -20,7 +32,8 @@ from backfill_assets.workspace import open_workspace
 
 STORIES = [read_story(name) for name in story_names()]
 EVERY = pytest.mark.parametrize("story", [pytest.param(story, id=story.name) for story in STORIES])
-PLANS, FAILS = Command("It is planned.", "backfill plan"), Command("It fails.", "backfill verify {plan}", code=1)
+PLANS = Command("It is planned.", "backfill plan")
+FAILS = Command("It fails.", "backfill verify {plan}", code=1)
 SHORT = Story("short", "", "", {}, (PLANS, FAILS))
 
 
@@ -33,8 +46,12 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def played(story: Story, plans: Plans, *codes: int) -> tuple[bool, list[str], str]:
-    """Whether a story was played whole, what was typed, and what was printed, if the commands end with `codes`."""
-    typed, out, ends = list[str](), io.StringIO(), iter(codes)
+    """Whether a story was played whole, what was typed, and what was printed, if the commands end
+    with `codes`.
+    """
+    typed = list[str]()
+    out = io.StringIO()
+    ends = iter(codes)
 
     def backfill(line: str) -> int:
         typed.append(line)
@@ -43,7 +60,11 @@ def played(story: Story, plans: Plans, *codes: int) -> tuple[bool, list[str], st
             (Path(plans.root) / "_plans" / "abc123.json").write_text("{}")
         return next(ends)
 
-    return play(story, Console(file=out, width=200), plans, Path("landing"), backfill), typed, out.getvalue()
+    return (
+        play(story, Console(file=out, width=200), plans, Path("landing"), backfill),
+        typed,
+        out.getvalue(),
+    )
 
 
 def test_steps_are_printed_as_they_are_typed_with_the_plan_that_was_made(tmp_path):
@@ -60,16 +81,22 @@ def test_a_step_that_ends_otherwise_than_it_should_ends_the_story(tmp_path):
 
 
 @EVERY
-def test_the_folder_of_a_story_is_a_project_of_the_bundled_tables_and_rules(story, in_an_empty_folder):
+def test_the_folder_of_a_story_is_a_project_of_the_bundled_tables_and_rules(
+    story, in_an_empty_folder
+):
     folder = new_folder(story)
     workspace = open_workspace(folder, only_reading=True)
     assert workspace.settings.home == in_an_empty_folder / f"story-{story.name}" / ".backfill"
-    bundled = {"outages": outages.TABLES, "case_reports": case_reports.TABLES}[story.project.rpartition(".")[2]]
+    bundled = {"outages": outages.TABLES, "case_reports": case_reports.TABLES}[
+        story.project.rpartition(".")[2]
+    ]
     assert workspace.names == [table.name for table in bundled]
     assert (len(workspace.reconciliations) > 0) == (story.name == "publish")
 
 
-@pytest.mark.parametrize("story", [story for story in STORIES if any(isinstance(s, Edit) for s in story.steps)])
+@pytest.mark.parametrize(
+    "story", [story for story in STORIES if any(isinstance(s, Edit) for s in story.steps)]
+)
 def test_the_edits_of_a_story_can_be_made_in_their_order_and_change_the_code(story, monkeypatch):
     folder = new_folder(story)
     monkeypatch.chdir(folder)
@@ -92,11 +119,19 @@ def test_every_command_of_a_story_is_one_that_there_is_with_options_that_it_has(
 def test_files_of_a_story_arrive_whole_or_as_the_lines_that_it_names(tmp_path):
     source = tmp_path / "source.csv.gz"
     source.write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n"))
-    steps = [Arrival("One comes.", Path("in/a.csv.gz"), source), Arrival("", Path("in/b.csv.gz"), source, lines=2)]
+    steps = [
+        Arrival("One comes.", Path("in/a.csv.gz"), source),
+        Arrival("", Path("in/b.csv.gz"), source, lines=2),
+    ]
     whole, _, printed = played(Story("short", "", "", {}, steps), Plans(str(tmp_path)))
     assert whole
-    assert printed.strip() == "1. One comes.\nin/a.csv.gz arrives.\nin/b.csv.gz arrives, its first 2 of 3 lines."
-    arrived = {file.name: gzip.decompress(file.read_bytes()) for file in Path("landing/in").iterdir()}
+    assert (
+        printed.strip()
+        == "1. One comes.\nin/a.csv.gz arrives.\nin/b.csv.gz arrives, its first 2 of 3 lines."
+    )
+    arrived = {
+        file.name: gzip.decompress(file.read_bytes()) for file in Path("landing/in").iterdir()
+    }
     assert arrived == {"a.csv.gz": b"a,b\n1,2\n3,4\n", "b.csv.gz": b"a,b\n1,2\n"}
 
 
@@ -116,4 +151,6 @@ def test_a_story_is_not_played_on_another_lake(monkeypatch, in_an_empty_folder):
 
 def test_an_unknown_story_is_refused_with_those_there_are():
     refused = CliRunner().invoke(app, ["demo", "--story", "late?"])
-    assert "There is no story late?. Nothing was started. The stories are late, publish" in str(refused.exception)
+    assert "There is no story late?. Nothing was started. The stories are late, publish" in str(
+        refused.exception
+    )

@@ -1,4 +1,6 @@
-"""`backfill switch` and `backfill diff TABLE TABLE` on two versions of a feature table. No server, no Spark."""
+"""`backfill switch` and `backfill diff TABLE TABLE` on two versions of a feature table. No server,
+no Spark.
+"""
 
 import json
 from pathlib import Path
@@ -10,7 +12,8 @@ from backfill_assets.reading import read
 from tests.worlds.command_line import backfill, refused
 from tests.worlds.small_lake import DAYS, SmallLake
 
-DAILY, V2 = "features/region_daily", "features/region_daily_v2"
+DAILY = "features/region_daily"
+V2 = "features/region_daily_v2"
 D0, D1, _, _ = DAYS
 
 
@@ -30,10 +33,13 @@ def rows(name: str, channel: str = "stable") -> list[int]:
 
 
 def test_readers_of_a_channel_get_the_other_table_and_back(home):
-    done = backfill("switch", DAILY, "--to", V2, "--channel", "candidate", "--reason", "new logic", home=home)
-    assert done.stdout == (
-        f"Readers of {DAILY} in candidate get {V2} from release 2 on. Both tables are built as before. To switch back: "
-        f"`backfill switch {DAILY} --to {DAILY} --channel candidate`.\n"
+    done = backfill(
+        "switch", DAILY, "--to", V2, "--channel", "candidate", "--reason", "new logic", home=home
+    )
+    assert (
+        done.stdout
+        == f"Readers of {DAILY} in candidate get {V2} from release 2 on. Both tables are built as"
+        f" before. To switch back: `backfill switch {DAILY} --to {DAILY} --channel candidate`.\n"
     )
     assert (rows(DAILY), rows(DAILY, "candidate")) == ([1, 2, 2], [1, 3, 3, 3])
     back = backfill("switch", DAILY, "--to", DAILY, "--channel", "candidate", "--json", home=home)
@@ -43,15 +49,25 @@ def test_readers_of_a_channel_get_the_other_table_and_back(home):
     }  # fmt: skip
     assert rows(DAILY, "candidate") == [1, 2, 2]
     again = backfill("switch", DAILY, "--to", DAILY, home=home)
-    assert again.stdout == f"Readers of {DAILY} in stable get {DAILY} already. Nothing was changed.\n"
+    assert (
+        again.stdout == f"Readers of {DAILY} in stable get {DAILY} already. Nothing was changed.\n"
+    )
 
 
 def test_a_release_shows_which_table_readers_get_under_a_name(home):
     backfill("switch", DAILY, "--to", V2, home=home)
-    shown = [line.split() for line in backfill("releases", "2", home=home).stdout.splitlines() if f"│ {DAILY} " in line]
+    shown = [
+        line.split()
+        for line in backfill("releases", "2", home=home).stdout.splitlines()
+        if f"│ {DAILY} " in line
+    ]
     assert shown == [["│", DAILY, "│", "0", "│", "yes", "│", V2, "│"]]
     value = json.loads(backfill("releases", "2", "--json", home=home).stdout)
-    assert (value["kind"], value["reason"], value["switches"]) == ("switch", f"{DAILY} is {V2}", {DAILY: V2})
+    assert (value["kind"], value["reason"], value["switches"]) == (
+        "switch",
+        f"{DAILY} is {V2}",
+        {DAILY: V2},
+    )
 
 
 def test_a_switch_that_loses_columns_is_refused_with_exit_code_4_unless_allowed(home):
@@ -67,10 +83,15 @@ def test_diff_compares_two_tables_of_live_and_of_two_releases(home):
     def figures(*arguments: str) -> tuple[str, str, dict[str, tuple[int, int]]]:
         diff = json.loads(backfill("diff", *arguments, "--json", home=home).stdout)
         (table,) = diff["tables"]
-        days = {day["day"]: (day["removed"], day["added"]) for day in table["days"] if day["removed"] or day["added"]}
+        days = {
+            day["day"]: (day["removed"], day["added"])
+            for day in table["days"]
+            if day["removed"] or day["added"]
+        }
         return diff["before"], diff["after"], days
 
-    # The rows of the first day are the same; of the second, two were taken away and three others added.
+    # The rows of the first day are the same; of the second, two were taken away and three others
+    # added.
     assert figures(DAILY, V2) == (DAILY, V2, {str(D1): (2, 3)})
     assert figures(DAILY, V2, "--days", str(D0))[2] == {}
     backfill("switch", DAILY, "--to", V2, home=home)
@@ -80,7 +101,10 @@ def test_diff_compares_two_tables_of_live_and_of_two_releases(home):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((DAILY, "features/region_history"), "features/region_history was never built. Nothing was compared."),
+        (
+            (DAILY, "features/region_history"),
+            "features/region_history was never built. Nothing was compared.",
+        ),
         ((DAILY, "features/region_daly"), "There is no table features/region_daly"),
         ((DAILY, V2, "--table", V2), "Leave out --table"),
     ],

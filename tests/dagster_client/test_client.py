@@ -6,21 +6,28 @@ from datetime import date
 import httpx
 import pytest
 
-from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.launched import Launched
+from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 
 def node(name):
     keys = [f"2019-09-{n:02}" for n in range(1, 31)]
-    return {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": "1", "partitionKeys": keys} | {
+    return {
+        "assetKey": {"path": name.split("/")},
+        "isPartitioned": True,
+        "opVersion": "1",
+        "partitionKeys": keys,
+    } | {
         "backfillPolicy": {"maxPartitionsPerRun": 3},
         "repository": {"name": "__repository__", "location": {"name": "here"}},
     }
 
 
 def answering(body, status=200):
-    return Dagster("http://dagster", transport=httpx.MockTransport(lambda request: httpx.Response(status, json=body)))
+    return Dagster(
+        "http://dagster",
+        transport=httpx.MockTransport(lambda request: httpx.Response(status, json=body)),
+    )
 
 
 def launching(answer):
@@ -40,7 +47,10 @@ def launching(answer):
     return Dagster("http://dagster", transport=httpx.MockTransport(transport)), asked
 
 
-RANGES = [{"start": "2019-09-01", "end": "2019-09-02"}, {"start": "2019-09-04", "end": "2019-09-04"}]
+RANGES = [
+    {"start": "2019-09-01", "end": "2019-09-02"},
+    {"start": "2019-09-04", "end": "2019-09-04"},
+]
 FOUR = [{"start": "2019-09-01", "end": "2019-09-04"}]
 ONE = [{"start": "2019-09-01", "end": "2019-09-01"}]
 
@@ -48,9 +58,19 @@ ONE = [{"start": "2019-09-01", "end": "2019-09-01"}]
 @pytest.mark.parametrize(
     ("days", "ranges"),
     [
-        pytest.param({"raw/a": (1, 2, 4), "staging/b": (1, 2, 4)}, (RANGES, RANGES), id="days with a gap"),
-        pytest.param({"raw/a": (1, 2, 3, 4), "staging/b": (1,)}, (FOUR, ONE), id="other days of another table"),
-        pytest.param({"raw/a": (1, 2, 3, 4), "staging/b": (1, 2, 3, 4)}, (FOUR, FOUR), id="more days than a run may have"),
+        pytest.param(
+            {"raw/a": (1, 2, 4), "staging/b": (1, 2, 4)}, (RANGES, RANGES), id="days with a gap"
+        ),
+        pytest.param(
+            {"raw/a": (1, 2, 3, 4), "staging/b": (1,)},
+            (FOUR, ONE),
+            id="other days of another table",
+        ),
+        pytest.param(
+            {"raw/a": (1, 2, 3, 4), "staging/b": (1, 2, 3, 4)},
+            (FOUR, FOUR),
+            id="more days than a run may have",
+        ),
     ],
 )
 def test_what_one_run_cannot_hold_is_a_backfill_of_exactly_these_days(days, ranges):
@@ -77,7 +97,10 @@ def test_what_one_run_cannot_hold_is_a_backfill_of_exactly_these_days(days, rang
         ((1,), {"dagster/partition": "2019-09-01"}),
         (
             (2, 1, 3),
-            {"dagster/asset_partition_range_start": "2019-09-01", "dagster/asset_partition_range_end": "2019-09-03"},
+            {
+                "dagster/asset_partition_range_start": "2019-09-01",
+                "dagster/asset_partition_range_end": "2019-09-03",
+            },
         ),
     ],
 )
@@ -88,7 +111,10 @@ def test_the_same_days_of_all_tables_are_one_run(days, of_days):
     assert (str(launched), launched.page) == ("run abc", "/runs/abc")
     (run,), selector = asked, asked[0]["selector"]
     assert selector["assetSelection"] == [{"path": ["raw", "a"]}, {"path": ["staging", "b"]}]
-    assert (selector["repositoryName"], selector["repositoryLocationName"]) == ("__repository__", "here")
+    assert (selector["repositoryName"], selector["repositoryLocationName"]) == (
+        "__repository__",
+        "here",
+    )
     tags = {tag["key"]: tag["value"] for tag in run["executionMetadata"]["tags"]}
     assert tags == {"k": "v", "backfill/title": "t"} | of_days
     assert run["runConfigData"] == {"resources": {"options": {"config": {"force": True}}}}
@@ -97,15 +123,25 @@ def test_the_same_days_of_all_tables_are_one_run(days, of_days):
 def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
     dagster, asked = launching({})
     with pytest.raises(UsageError) as refused:
-        dagster.launch({table: [date(2019, 9, 1)] for table in ("raw/a", "raw/z")}, options={}, tags={}, title="t")
-    assert str(refused.value) == "There is no table raw/z. Nothing was launched. The tables are raw/a, staging/b."
+        dagster.launch(
+            {table: [date(2019, 9, 1)] for table in ("raw/a", "raw/z")},
+            options={},
+            tags={},
+            title="t",
+        )
+    assert (
+        str(refused.value)
+        == "There is no table raw/z. Nothing was launched. The tables are raw/a, staging/b."
+    )
     assert asked == []
 
 
 def test_a_webserver_that_loads_its_code_location_is_unavailable():
     loading = httpx.MockTransport(lambda _: httpx.Response(200, json={"data": {"assetNodes": []}}))
     with pytest.raises(ServiceUnavailable, match=r"has no tables loaded\. Nothing was launched"):
-        Dagster("http://dagster", transport=loading).launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
+        Dagster("http://dagster", transport=loading).launch(
+            {"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t"
+        )
 
 
 @pytest.mark.parametrize("day", [date(2019, 8, 31), date(2019, 10, 1)])
@@ -113,7 +149,10 @@ def test_a_day_outside_the_calendar_is_refused_with_the_days_there_are(day):
     dagster, asked = launching({})
     with pytest.raises(UsageError) as refused:
         dagster.launch({"raw/a": [date(2019, 9, 1), day]}, options={}, tags={}, title="t")
-    expected = f"{day} is outside the calendar of raw/a, which runs from 2019-09-01 to 2019-09-30. Nothing was launched."
+    expected = (
+        f"{day} is outside the calendar of raw/a, which runs from 2019-09-01 to 2019-09-30. Nothing"
+        " was launched."
+    )
     assert str(refused.value) == expected
     assert asked == []
 
@@ -129,18 +168,27 @@ def test_an_error_in_the_answer_is_a_refusal():
         dagster.launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
 
 
-@pytest.mark.parametrize(("kind", "terminated"), [("TerminateRunFailure", False), ("TerminateRunSuccess", True)])
+@pytest.mark.parametrize(
+    ("kind", "terminated"), [("TerminateRunFailure", False), ("TerminateRunSuccess", True)]
+)
 def test_a_run_that_is_just_being_started_is_not_terminated_which_is_no_refusal(kind, terminated):
-    dagster = answering({"data": {"terminateRun": {"__typename": kind, "message": "due to having status STARTING"}}})
+    dagster = answering(
+        {"data": {"terminateRun": {"__typename": kind, "message": "due to having status STARTING"}}}
+    )
     assert dagster.cancel(Launched("r1", is_run=True)) is terminated
 
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("UnauthorizedError", "read only"), ("TerminateRunFailure", "You do not have permission to terminate this run")],
+    [
+        ("UnauthorizedError", "read only"),
+        ("TerminateRunFailure", "You do not have permission to terminate this run"),
+    ],
 )
 def test_who_may_not_terminate_runs_is_refused(kind, message):
-    """The second is what a webserver says that is read only (dagster_graphql.implementation.execution)."""
+    """The second is what a webserver says that is read only
+    (dagster_graphql.implementation.execution).
+    """
     dagster = answering({"data": {"terminateRun": {"__typename": kind, "message": message}}})
     with pytest.raises(UsageError, match=rf"\({kind}\): {message}"):
         dagster.cancel(Launched("r1", is_run=True))
@@ -148,7 +196,9 @@ def test_who_may_not_terminate_runs_is_refused(kind, message):
 
 def test_a_failure_within_the_server_is_neither_a_refusal_nor_an_answer():
     dagster, _ = launching({"__typename": "PythonError", "message": "database is locked"})
-    with pytest.raises(AnswerLost, match=r"Dagster failed to answer: database is locked\. Whether it did"):
+    with pytest.raises(
+        AnswerLost, match=r"Dagster failed to answer: database is locked\. Whether it did"
+    ):
         dagster.launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
 
 
@@ -186,7 +236,9 @@ def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():
     ],
 )
 def test_something_else_at_the_address_is_unavailable(body):
-    dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text=body)))
+    dagster = Dagster(
+        "http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text=body))
+    )
     with pytest.raises(ServiceUnavailable, match="not as a Dagster webserver"):
         dagster.ask("{ version }")
 
@@ -199,7 +251,9 @@ def test_a_password_in_the_address_is_sent_and_in_no_message():
         raise httpx.ConnectError("refused")
 
     dagster = Dagster("http://ada:s3cret@dagster:3000", transport=httpx.MockTransport(transport))
-    with pytest.raises(ServiceUnavailable, match="No Dagster webserver answers at http://dagster:3000 ") as refused:
+    with pytest.raises(
+        ServiceUnavailable, match="No Dagster webserver answers at http://dagster:3000 "
+    ) as refused:
         dagster.ask("{ version }")
     assert asked == ["Basic YWRhOnMzY3JldA=="]
     assert "s3cret" not in f"{refused.value}{dagster!r}"
@@ -210,18 +264,38 @@ def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_n
         return {"path": name.split("/")}
 
     runs = [
-        {"runId": "11111111-a", "jobName": "__ASSET_JOB", "assetSelection": [path("raw/a"), path("staging/b")]},
+        {
+            "runId": "11111111-a",
+            "jobName": "__ASSET_JOB",
+            "assetSelection": [path("raw/a"), path("staging/b")],
+        },
         {"runId": "22222222-a", "jobName": "__ASSET_JOB", "assetSelection": [path("shadow/raw/a")]},
         {"runId": "33333333-a", "jobName": "nightly", "assetSelection": None},
         {"runId": "44444444-a", "jobName": "make_plan", "assetSelection": None},
         {"runId": "55555555-a", "jobName": "build_staging__b", "assetSelection": None},
         {"runId": "66666666-a", "jobName": "build_staging__c", "assetSelection": None},
     ]
-    of_backfill = {"tags": [], "creationTime": 0.0, "title": "", "numPartitions": 1, "__typename": "PartitionBackfill"}
+    of_backfill = {
+        "tags": [],
+        "creationTime": 0.0,
+        "title": "",
+        "numPartitions": 1,
+        "__typename": "PartitionBackfill",
+    }
     feed = [
         of_backfill | {"id": "b1", "status": "REQUESTED", "assetSelection": [path("staging/b")]},
-        of_backfill | {"id": "b2", "status": "REQUESTED", "assetSelection": [path("shadow/staging/b")]},
-        of_backfill | {"id": "b3", "status": "COMPLETED_SUCCESS", "assetSelection": [path("staging/b")]},
+        of_backfill
+        | {
+            "id": "b2",
+            "status": "REQUESTED",
+            "assetSelection": [path("shadow/staging/b")],
+        },
+        of_backfill
+        | {
+            "id": "b3",
+            "status": "COMPLETED_SUCCESS",
+            "assetSelection": [path("staging/b")],
+        },
     ]
     answer = {"runsOrError": {"__typename": "Runs", "results": runs}}
     answer |= {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": feed}}

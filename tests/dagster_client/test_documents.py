@@ -1,4 +1,6 @@
-"""Every GraphQL document is valid against the schema of the installed Dagster, and asks each error for its message."""
+"""Every GraphQL document is valid against the schema of the installed Dagster, and asks each error
+for its message.
+"""
 
 import pytest
 from dagster_graphql.schema import create_schema
@@ -22,23 +24,38 @@ def schema():
     return create_schema().graphql_schema
 
 
-@pytest.mark.parametrize("document", [pytest.param(text, id=name) for name, text in DOCUMENTS.items()])
+@pytest.mark.parametrize(
+    "document", [pytest.param(text, id=name) for name, text in DOCUMENTS.items()]
+)
 def test_a_document_is_valid_against_the_installed_schema(schema, document):
     assert validate(schema, parse(document)) == []
 
 
-@pytest.mark.parametrize("document", [pytest.param(text, id=name) for name, text in DOCUMENTS.items()])
+@pytest.mark.parametrize(
+    "document", [pytest.param(text, id=name) for name, text in DOCUMENTS.items()]
+)
 def test_every_type_that_can_come_back_is_asked_something(schema, document):
-    """`... on Error` misses some of the error types, and an answer of a type not asked for says nothing at all."""
-    info, missed = TypeInfo(schema), []
+    """`... on Error` misses some of the error types, and an answer of a type not asked for says
+    nothing at all.
+    """
+    info = TypeInfo(schema)
+    missed = []
 
     class Unions(Visitor):
         def enter_field(self, node: FieldNode, *_: object) -> None:
             kind = info.get_type()
             kind = getattr(kind, "of_type", kind)
-            if isinstance(kind, GraphQLUnionType) and node.selection_set and kind.name != "DagsterRunEvent":
+            if (
+                isinstance(kind, GraphQLUnionType)
+                and node.selection_set
+                and kind.name != "DagsterRunEvent"
+            ):
                 parts = node.selection_set.selections
-                asked = {p.type_condition.name.value for p in parts if isinstance(p, InlineFragmentNode) and p.type_condition}
+                asked = {
+                    p.type_condition.name.value
+                    for p in parts
+                    if isinstance(p, InlineFragmentNode) and p.type_condition
+                }
                 missed.extend(sorted({t.name for t in kind.types} - asked - PLAIN))
 
     visit(parse(document), TypeInfoVisitor(info, Unions()))

@@ -1,4 +1,6 @@
-"""Reloading a code location: what the webserver answers, and what is said of it. The transport is a function."""
+"""Reloading a code location: what the webserver answers, and what is said of it. The transport is a
+function.
+"""
 
 import json
 from typing import Any
@@ -7,7 +9,7 @@ import httpx
 import pytest
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.reload import reload
+from backfill_assets.dagster_client.requests import reload
 from backfill_assets.errors import AnswerLost, UsageError
 
 
@@ -22,7 +24,11 @@ def answering(entry: dict[str, Any]) -> Dagster:
 
 
 def loaded(result: dict[str, Any] | None) -> dict[str, Any]:
-    return {"__typename": "WorkspaceLocationEntry", "loadStatus": "LOADED", "locationOrLoadError": result}
+    return {
+        "__typename": "WorkspaceLocationEntry",
+        "loadStatus": "LOADED",
+        "locationOrLoadError": result,
+    }
 
 
 def test_a_location_that_was_loaded_is_enough():
@@ -38,7 +44,10 @@ def test_a_location_that_was_loaded_is_enough():
             id="its code does not load",
         ),
         pytest.param(
-            {"__typename": "RepositoryLocationNotFound", "message": "Location shop does not exist."},
+            {
+                "__typename": "RepositoryLocationNotFound",
+                "message": "Location shop does not exist.",
+            },
             "Location shop does not exist",
             id="there is no such location",
         ),
@@ -46,7 +55,9 @@ def test_a_location_that_was_loaded_is_enough():
     ],
 )
 def test_one_that_was_not_is_refused_in_the_servers_words_and_says_what_to_do(entry, said):
-    with pytest.raises(UsageError, match="The code location shop was not loaded again: ") as refused:
+    with pytest.raises(
+        UsageError, match="The code location shop was not loaded again: "
+    ) as refused:
         reload(answering(entry), "shop")
     assert said in str(refused.value)
     assert "See http://dagster/locations" in str(refused.value)

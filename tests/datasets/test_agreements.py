@@ -1,4 +1,6 @@
-"""What the outages' tables promise together, on four days of the sample as the oracle computes them; and what breaks it."""
+"""What the outages' tables promise together, on four days of the sample as the oracle computes
+them; and what breaks it.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,14 +9,23 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from backfill_assets.datasets.outages.agreements import events_received, outages_by_region, running_totals, weekly_report
+from backfill_assets.datasets.outages.agreements import (
+    events_received,
+    outages_by_region,
+    running_totals,
+    weekly_report,
+)
 from backfill_assets.tables.agreements import Reconciled
 from tests.worlds.deliveries import day, days
 from tests.worlds.outages import ORACLE_TABLES, oracle_of
 from tests.worlds.suite import SAMPLE
 
-REJECTED, RAW, UPDATES = "raw/rejected_lines", "raw/outage_events", "staging/outage_updates"
-OUTAGES, DAILY, HISTORY = "staging/outages", "features/region_daily", "features/region_history"
+REJECTED = "raw/rejected_lines"
+RAW = "raw/outage_events"
+UPDATES = "staging/outage_updates"
+OUTAGES = "staging/outages"
+DAILY = "features/region_daily"
+HISTORY = "features/region_history"
 FOUR = days(0, 1, 2, 3)
 NO_LINES = pa.table({"arrival_day": pa.array([], pa.date32())})
 
@@ -62,7 +73,9 @@ def sample(tmp_path_factory) -> Tables:
             name: _arrow(oracle, f"SELECT * EXCLUDE (x) FROM (SELECT 1 AS x, * FROM {of})")
             for name, of in ORACLE_TABLES.items()
         }
-        delivered = dict(oracle.execute("SELECT arrival_day, count(*) FROM lines GROUP BY ALL").fetchall())
+        delivered = dict(
+            oracle.execute("SELECT arrival_day, count(*) FROM lines GROUP BY ALL").fetchall()
+        )
     return Tables({**rows, REJECTED: NO_LINES}, delivered)
 
 
@@ -71,21 +84,30 @@ def problems(found: Reconciled) -> list[str]:
 
 
 def test_on_the_sample_all_agree_with_the_figures_counted_by_the_oracle(sample):
-    events, outages = sample.rows[RAW].num_rows, sample.rows[OUTAGES].num_rows
-    received, by_region, totals = (each(sample, FOUR) for each in (events_received, outages_by_region, running_totals))
+    events = sample.rows[RAW].num_rows
+    outages = sample.rows[OUTAGES].num_rows
+    received, by_region, totals = (
+        each(sample, FOUR) for each in (events_received, outages_by_region, running_totals)
+    )
     assert [problems(each) for each in (received, by_region, totals)] == [[], [], []]
     assert events > 1000
-    assert received.figures == (
-        f"{events:,} lines delivered on 4 day(s); {events:,} events and 0 rejected lines; "
+    assert (
+        received.figures
+        == f"{events:,} lines delivered on 4 day(s); {events:,} events and 0 rejected lines; "
         f"{events:,} updates of {events:,} different events on 4 day(s)"
     )
-    assert by_region.figures.startswith(f"4 day(s), summed over regions: outages {outages:,}, customers ")
+    assert by_region.figures.startswith(
+        f"4 day(s), summed over regions: outages {outages:,}, customers "
+    )
     assert totals.figures.startswith("4 day(s), summed over regions: outages_total ")
 
 
 def test_a_line_that_was_rejected_is_in_the_sum_and_one_that_is_lost_is_not(sample):
     more = Tables(sample.rows, {**sample.delivered, day(1): sample.delivered[day(1)] + 1})
-    lost = f"{day(1)}: {sample.delivered[day(1)] + 1:,} lines delivered, {sample.delivered[day(1)]:,} in raw"
+    lost = (
+        f"{day(1)}: {sample.delivered[day(1)] + 1:,} lines delivered, {sample.delivered[day(1)]:,}"
+        " in raw"
+    )
     assert problems(events_received(more, FOUR)) == [lost]
     more.rows = {**more.rows, REJECTED: pa.table({"arrival_day": [day(1)]})}
     assert problems(events_received(more, FOUR)) == []
@@ -101,28 +123,45 @@ def test_an_update_that_is_lost_or_made_up_is_counted_on_its_day(sample):
     lost = sample.changed(UPDATES, f"FROM t WHERE arrival_day <> '{day(1)}' OR change <> 'D'")
     gone = sum(
         (at, op) == (day(1), "D")
-        for at, op in zip(*(sample.rows[RAW][c].to_pylist() for c in ("arrival_day", "_op")), strict=True)
+        for at, op in zip(
+            *(sample.rows[RAW][c].to_pylist() for c in ("arrival_day", "_op")), strict=True
+        )
     )
     assert problems(events_received(lost, FOUR)) == [f"{day(1)}: {gone:,} events are no update"]
-    made_up = sample.changed(UPDATES, "FROM t UNION ALL (SELECT * REPLACE ('x' AS change) FROM t ORDER BY ALL LIMIT 1)")
+    made_up = sample.changed(
+        UPDATES, "FROM t UNION ALL (SELECT * REPLACE ('x' AS change) FROM t ORDER BY ALL LIMIT 1)"
+    )
     assert problems(events_received(made_up, FOUR)) == [f"{day(0)}: 1 updates are of no event"]
 
 
 def test_a_region_whose_outages_do_not_add_up_is_named(sample):
-    (region,) = sample.changed(DAILY, "SELECT min(region) AS outage_day FROM t").rows[DAILY]["outage_day"].to_pylist()
+    (region,) = (
+        sample.changed(DAILY, "SELECT min(region) AS outage_day FROM t")
+        .rows[DAILY]["outage_day"]
+        .to_pylist()
+    )
     at = f"outage_day = '{day(1)}' AND region = '{region}'"
-    wrong = sample.changed(DAILY, f"SELECT * REPLACE (CASE WHEN {at} THEN 99 ELSE outages END AS outages) FROM t")
+    wrong = sample.changed(
+        DAILY, f"SELECT * REPLACE (CASE WHEN {at} THEN 99 ELSE outages END AS outages) FROM t"
+    )
     (said,) = problems(outages_by_region(wrong, FOUR))
     assert said.startswith(f"{day(1)} {region}: outages 99, customers ")
     # A day outside of those that were rebuilt is not looked at.
     assert problems(outages_by_region(wrong, days(0, 2, 3))) == []
     lost = sample.changed(DAILY, f"FROM t WHERE NOT ({at})")
-    assert problems(outages_by_region(lost, FOUR))[0].startswith(f"{day(1)} {region}: no row, expected outages ")
+    assert problems(outages_by_region(lost, FOUR))[0].startswith(
+        f"{day(1)} {region}: no row, expected outages "
+    )
 
 
 def test_a_total_that_is_not_that_of_the_day_before_and_the_days_own_is_named(sample):
-    of_one = f"outage_day >= '{day(2)}' AND region = (SELECT min(region) FROM t WHERE outage_day = '{day(0)}')"
-    wrong = sample.changed(HISTORY, f"SELECT * REPLACE (outages_total + ({of_one})::INT AS outages_total) FROM t")
+    of_one = (
+        f"outage_day >= '{day(2)}' AND region = (SELECT min(region) FROM t WHERE outage_day ="
+        f" '{day(0)}')"
+    )
+    wrong = sample.changed(
+        HISTORY, f"SELECT * REPLACE (outages_total + ({of_one})::INT AS outages_total) FROM t"
+    )
     found = problems(running_totals(wrong, FOUR))
     # The mistake is on its own day: the day after adds up from there.
     assert [said[:10] for said in found] == [str(day(2))]
@@ -130,7 +169,9 @@ def test_a_total_that_is_not_that_of_the_day_before_and_the_days_own_is_named(sa
 
 
 def test_days_that_a_table_does_not_have_are_not_compared(sample):
-    empty = sample.changed(HISTORY, f"FROM t WHERE outage_day < '{day(2)}'").changed(UPDATES, "FROM t WHERE false")
+    empty = sample.changed(HISTORY, f"FROM t WHERE outage_day < '{day(2)}'").changed(
+        UPDATES, "FROM t WHERE false"
+    )
     assert problems(running_totals(empty, FOUR)) == []
     assert running_totals(empty, FOUR).figures.startswith("2 day(s), ")
     assert problems(events_received(empty, FOUR)) == []
@@ -144,7 +185,12 @@ def test_the_weekly_report_has_the_sums_of_whole_weeks(sample) -> None:
     # The four days are a Thursday to a Sunday: of one week, whichever of them was rebuilt.
     report = weekly_report(sample, [day(2)])
     expected: dict[str, int] = {}
-    for region, n in zip(*(sample.rows[DAILY][c].to_pylist() for c in ("region", "outages")), strict=True):
+    for region, n in zip(
+        *(sample.rows[DAILY][c].to_pylist() for c in ("region", "outages")), strict=True
+    ):
         expected[region] = expected.get(region, 0) + n
-    assert dict(zip(*(report[c].to_pylist() for c in ("region", "outages_sum")), strict=True)) == expected
+    assert (
+        dict(zip(*(report[c].to_pylist() for c in ("region", "outages_sum")), strict=True))
+        == expected
+    )
     assert {str(week)[:10] for week in report["week"].to_pylist()} == {"2019-08-12"}

@@ -1,6 +1,8 @@
-"""Reports that are broken in the ways that real ones were: refused with the figures, the version before intact, or accepted.
+"""Reports that are broken in the ways that real ones were: refused with the figures, the version
+before intact, or accepted.
 
-Steps on Spark: that a refusal leaves the committed rows, and an acceptance is recorded with its reason, no pure test shows.
+Steps on Spark: that a refusal leaves the committed rows, and an acceptance is recorded with its
+reason, no pure test shows.
 """
 
 import csv
@@ -13,7 +15,7 @@ import pytest
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.case_reports.sample import deliver
 from backfill_assets.datasets.case_reports.tables import TABLES
-from backfill_assets.lake.record import SCHEMA
+from backfill_assets.lake.ledger import SCHEMA
 from backfill_assets.plan.status import State
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
@@ -41,8 +43,11 @@ def text(reports: Reports) -> str:
 
 def without_values(lines: str, column: str) -> str:
     header, *rows = csv.reader(lines.splitlines())
-    at, written = header.index(column), io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows([header, *([*row[:at], "", *row[at + 1 :]] for row in rows)])
+    at = header.index(column)
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows(
+        [header, *([*row[:at], "", *row[at + 1 :]] for row in rows)]
+    )
     return written.getvalue()
 
 
@@ -53,7 +58,10 @@ BROKEN = {
     ),
     "a file cut short at a line": (
         lambda lines: "\n".join(lines.splitlines()[:40]) + "\n",
-        f"the source for {DAY} may be incomplete: {FILE} has 39 lines, and all files of the day had 125. The day stays",
+        (
+            f"the source for {DAY} may be incomplete: {FILE} has 39 lines, and all files of the day"
+            " had 125. The day stays"
+        ),
     ),
     "a file cut short within a line": (
         lambda lines: lines.rstrip()[:-25],
@@ -61,15 +69,23 @@ BROKEN = {
     ),
     "a file of another data set": (
         lambda lines: "poll,pollster,share\n" + "1,a,0.5\n" * 125,
-        f"the source for {DAY} cannot be used: {FILE} has no column Country_Region, also called Country/Region, which country",
+        (
+            f"the source for {DAY} cannot be used: {FILE} has no column Country_Region, also called"
+            " Country/Region, which country"
+        ),
     ),
     "a column that turned null": (
         lambda lines: without_values(lines, "Latitude"),
-        "columns_still_filled: latitude null in all 125 rows, and had values in the accepted ones. If that is right, accept "
-        "it: --accept latitude",
+        (
+            "columns_still_filled: latitude null in all 125 rows, and had values in the accepted"
+            " ones. If that is right, accept it: --accept latitude"
+        ),
     ),
     "counts that are no numbers": (
-        lambda lines: f"{lines.splitlines()[0]}\n" + "Hubei,Mainland China,2020-03-01T10:13:19,n/a,n/a,n/a,1,1\n" * 125,
+        lambda lines: (
+            f"{lines.splitlines()[0]}\n"
+            + "Hubei,Mainland China,2020-03-01T10:13:19,n/a,n/a,n/a,1,1\n" * 125
+        ),
         "columns_still_filled: confirmed, deaths, recovered null in all 125 rows",
     ),
 }
@@ -83,7 +99,9 @@ def test_a_broken_report_is_refused_and_the_version_before_stays(built, tmp_path
     reports.run(run="broken")
     last = reports.workspace.lake.latest({RAW: [DAY]}).last[RAW, DAY]
     assert (last.outcome, last.message[: len(why)]) == ("failed", why)
-    assert ("unparsed_at_most: unreadable: confirmed 125 of 125" in last.message) == ("confirmed" in why)
+    assert ("unparsed_at_most: unreadable: confirmed 125 of 125" in last.message) == (
+        "confirmed" in why
+    )
     assert reports.rows(RAW, "report_day", "country", "confirmed") == before
     assert reports.states(RAW)[RAW] == {State.UP_TO_DATE: DAYS.days()[:-1], State.FAILED: [DAY]}
     assert reports.due(STAGING, FEATURES) == {STAGING: [], FEATURES: []}
@@ -99,23 +117,38 @@ def test_a_broken_report_is_refused_and_the_version_before_stays(built, tmp_path
         ("a column that turned null", "latitude", 125, []),
     ],
 )
-def test_what_is_accepted_by_name_is_built_and_the_record_says_so_and_why(built, tmp_path, way, accept, rows, due):
+def test_what_is_accepted_by_name_is_built_and_the_record_says_so_and_why(
+    built, tmp_path, way, accept, rows, due
+):
     """Days of staging stay due where its own rules refuse what was accepted: no country, no row."""
     reports = built.copied(tmp_path)
     (reports.landing / FILE).write_bytes(gzip.compress(BROKEN[way][0](text(reports)).encode()))
     reports.run(run="accepting", accept=accept, reason="as it was published")
     build = reports.workspace.lake.latest({RAW: [DAY]}, SCHEMA.names).accepted[RAW, DAY]
-    assert (build.run, build.accept, build.reason, build.rows) == ("accepting", accept, "as it was published", rows)
-    assert {name: days for name, days in reports.due(RAW, STAGING).items() if days} == ({STAGING: due} if due else {})
+    assert (build.run, build.accept, build.reason, build.rows) == (
+        "accepting",
+        accept,
+        "as it was published",
+        rows,
+    )
+    assert {name: days for name, days in reports.due(RAW, STAGING).items() if days} == (
+        {STAGING: due} if due else {}
+    )
     # It stays accepted, by whatever code the same files are read again.
-    (again,) = Step(TABLES[0], reports.workspace, StepRequest(run="again", force=True), reports.spark).run([DAY]).built
+    (again,) = (
+        Step(TABLES[0], reports.workspace, StepRequest(run="again", force=True), reports.spark)
+        .run([DAY])
+        .built
+    )
     assert (again.outcome, again.accept, again.message) == ("unchanged", accept, "")
 
 
 def test_accepting_a_file_does_not_accept_what_rules_say_of_it(built, tmp_path):
     reports = built.copied(tmp_path)
     before = reports.rows(RAW, "report_day", "country", "confirmed")
-    (reports.landing / FILE).write_bytes(gzip.compress(BROKEN["a file with only a header"][0](text(reports)).encode()))
+    (reports.landing / FILE).write_bytes(
+        gzip.compress(BROKEN["a file with only a header"][0](text(reports)).encode())
+    )
     reports.run(run="accepting", accept=FILE, reason="as it was published")
     last = reports.workspace.lake.latest({RAW: [DAY]}).last[RAW, DAY]
     assert (last.outcome, last.message[:10]) == ("failed", "has_rows: ")

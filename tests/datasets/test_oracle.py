@@ -1,11 +1,13 @@
-"""All 60 days of every table against an independent oracle: DuckDB over the source files, every column's values."""
+"""All 60 days of every table against an independent oracle: DuckDB over the source files, every
+column's values.
+"""
 
 from datetime import date
 
 import pytest
 
-from backfill_assets.lake.latest import latest
-from backfill_assets.plan.arrivals import arrivals_of
+from backfill_assets.lake.history import latest
+from backfill_assets.plan.late import arrivals_of
 from tests.worlds.outages import (
     LATE,
     NAMES,
@@ -41,9 +43,9 @@ def test_no_line_of_the_sample_is_rejected(sixty):
 
 def test_the_ledger_counts_what_the_tables_hold(sixty):
     accepted = {name: sixty.accepted(name) for name in NAMES}
-    assert {name: sum(build.rows for build in builds.values()) for name, builds in accepted.items()} == {
-        name: sixty.arrow(name).num_rows for name in NAMES
-    }
+    assert {
+        name: sum(build.rows for build in builds.values()) for name, builds in accepted.items()
+    } == {name: sixty.arrow(name).num_rows for name in NAMES}
     assert {name: len(builds) for name, builds in accepted.items()} == dict.fromkeys(NAMES, 60)
 
 
@@ -55,5 +57,8 @@ def test_late_rows_are_as_many_as_counted_in_the_files(sixty):
 
 def test_the_picture_of_late_rows_shows_the_figures_of_the_table(sixty):
     (arrivals,) = arrivals_of(sixty.workspace, latest(sixty.lake.ledger, {UPDATES: None}))
-    expected = [(row["arrival_day"], row["outage_day"], row["updates"]) for row in sixty.arrow(LATE).to_pylist()]
+    expected = [
+        (row["arrival_day"], row["outage_day"], row["updates"])
+        for row in sixty.arrow(LATE).to_pylist()
+    ]
     assert sorted(arrivals.rows, key=repr) == sorted(expected, key=repr)

@@ -8,14 +8,23 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from backfill_assets.datasets.outages.raw import LANDED, NEEDED, outage_events, reason, rejected_lines, with_fields
+from backfill_assets.datasets.outages.raw import (
+    LANDED,
+    NEEDED,
+    outage_events,
+    reason,
+    rejected_lines,
+    with_fields,
+)
 from backfill_assets.sources.area import LandingArea
 from tests.worlds.deliveries import change, day, put
 
 
 def lines(spark, *found: str):
     rows = [(date(2019, 8, 15), "a.jsonl", line, True) for line in found]
-    return spark.createDataFrame(rows, "arrival_day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN")
+    return spark.createDataFrame(
+        rows, "arrival_day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN"
+    )
 
 
 def delivered(spark, landing, *found: bytes):
@@ -31,23 +40,41 @@ def delivered(spark, landing, *found: bytes):
         pytest.param("hello", "not JSON", id="a word"),
         pytest.param(json.dumps(change())[:-20], "not JSON", id="a line cut off"),
         pytest.param(json.dumps(change()) * 2, "not JSON", id="two objects on a line"),
-        pytest.param(json.dumps(change()) + "]" + json.dumps(change()), "not JSON", id="what ends a list, and a second object"),
-        pytest.param(json.dumps(change()) + "] garbage", "not JSON", id="what ends a list, and a word"),
-        pytest.param(json.dumps(change()) + "} garbage", "not JSON", id="what ends an object, and a word"),
+        pytest.param(
+            json.dumps(change()) + "]" + json.dumps(change()),
+            "not JSON",
+            id="what ends a list, and a second object",
+        ),
+        pytest.param(
+            json.dumps(change()) + "] garbage", "not JSON", id="what ends a list, and a word"
+        ),
+        pytest.param(
+            json.dumps(change()) + "} garbage", "not JSON", id="what ends an object, and a word"
+        ),
         pytest.param(json.dumps(change()) + "]}", "not JSON", id="what ends both"),
-        pytest.param(json.dumps(change()) + "}]", "not JSON", id="what ends both, the other way round"),
+        pytest.param(
+            json.dumps(change()) + "}]", "not JSON", id="what ends both, the other way round"
+        ),
         pytest.param(json.dumps(change()).replace('"', "'"), "not JSON", id="single quotes"),
-        pytest.param(json.dumps(change(n_devices=float("nan"))), "not JSON", id="a number that is none"),
+        pytest.param(
+            json.dumps(change(n_devices=float("nan"))), "not JSON", id="a number that is none"
+        ),
         pytest.param("[]", "not an object", id="a list"),
         pytest.param(json.dumps([change()]), "not an object", id="an object in a list"),
         pytest.param("7", "not an object", id="a number"),
         pytest.param("null", "not an object", id="null"),
         pytest.param(json.dumps(change(outageNumber=None)), "no outageNumber", id="no number"),
         pytest.param(json.dumps(change(_op=None)), "no _op", id="no change"),
-        pytest.param(json.dumps(change(_captured_at=None)), "no _captured_at", id="no time of capture"),
+        pytest.param(
+            json.dumps(change(_captured_at=None)), "no _captured_at", id="no time of capture"
+        ),
         pytest.param(json.dumps(change(_op="X")), "unknown _op X", id="a change of a new kind"),
         *(
-            pytest.param(json.dumps(change(_captured_at=text)), "_captured_at is not a time", id=f"a time as {text!r}")
+            pytest.param(
+                json.dumps(change(_captured_at=text)),
+                "_captured_at is not a time",
+                id=f"a time as {text!r}",
+            )
             for text in (
                 "soon",
                 "12:30:00",
@@ -69,8 +96,14 @@ def test_a_line_that_is_no_change_is_kept_beside_with_the_reason(spark, line, re
     [
         pytest.param({}, {}, id="known fields only"),
         pytest.param({"depth": 3}, {"depth": "3"}, id="a number as text"),
-        pytest.param({"tags": {"a": [1, None]}}, {"tags": '{"a":[1,null]}'}, id="an object as its JSON"),
-        pytest.param({"depth": 3, "cause": None}, {"depth": "3"}, id="an unknown field beside a known one that is missing"),
+        pytest.param(
+            {"tags": {"a": [1, None]}}, {"tags": '{"a":[1,null]}'}, id="an object as its JSON"
+        ),
+        pytest.param(
+            {"depth": 3, "cause": None},
+            {"depth": "3"},
+            id="an unknown field beside a known one that is missing",
+        ),
     ],
 )
 def test_fields_nobody_knows_are_kept_in_a_map(spark, fields, unknown):
@@ -115,18 +148,29 @@ VALUES: tuple[Any, ...] = (
 
 @st.composite
 def spoiled_lines(draw) -> bytes:
-    """A change, in JSON, with other fields beside its own, into which up to three pieces or bytes have been put."""
-    fields = change() | draw(st.dictionaries(st.sampled_from(["", "a", "b}", "cause"]), st.sampled_from(VALUES), max_size=3))
+    """A change, in JSON, with other fields beside its own, into which up to three pieces or bytes
+    have been put.
+    """
+    fields = change() | draw(
+        st.dictionaries(
+            st.sampled_from(["", "a", "b}", "cause"]), st.sampled_from(VALUES), max_size=3
+        )
+    )
     line = json.dumps(fields, ensure_ascii=draw(st.booleans())).encode(errors="replace")
     for _ in range(draw(st.integers(0, 3))):
-        piece = draw(st.sampled_from(PIECES).map(str.encode) | st.sampled_from([b"\xff", b"\xc3", b"\xed\xa0\x80"]))
+        piece = draw(
+            st.sampled_from(PIECES).map(str.encode)
+            | st.sampled_from([b"\xff", b"\xc3", b"\xed\xa0\x80"])
+        )
         at = draw(st.sampled_from([0, len(line)]) | st.integers(0, len(line)))
         line = line[:at] + piece + line[at + draw(st.integers(0, 1)) :]
     return line
 
 
 def fields_in(line: bytes) -> set[str] | None:
-    """The names of the fields of a line, as Python reads it strictly; None for what is not one JSON object in UTF-8."""
+    """The names of the fields of a line, as Python reads it strictly; None for what is not one JSON
+    object in UTF-8.
+    """
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)
@@ -142,7 +186,12 @@ def test_what_python_does_not_read_as_one_object_is_rejected(spark, tmp_path):
     """A thousand lines in one job of Spark; making them takes half of the time."""
     spoiled = set[bytes]()
 
-    @settings(max_examples=1000, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=1000,
+        phases=[Phase.generate],
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(spoiled_lines())
     def generate(line):
         spoiled.add(line)
@@ -150,9 +199,15 @@ def test_what_python_does_not_read_as_one_object_is_rejected(spark, tmp_path):
     generate()
     read = with_fields(delivered(spark, tmp_path, b"{}", *spoiled)).withColumn("reason", reason())
     accepted = {row.line.encode() for row in read.where("reason IS NULL").select("line").collect()}
-    objects = {line for line in spoiled if (names := fields_in(line)) is not None and names.issuperset(NEEDED)}
+    objects = {
+        line
+        for line in spoiled
+        if (names := fields_in(line)) is not None and names.issuperset(NEEDED)
+    }
     assert accepted - objects == set()
-    assert len(accepted) > 0.9 * len(objects)  # the rest have another value where a time or a kind of change should be
+    assert len(accepted) > 0.9 * len(
+        objects
+    )  # the rest have another value where a time or a kind of change should be
     assert min(len(objects), len(spoiled - objects)) > 150
 
 

@@ -1,4 +1,6 @@
-"""`features/region_history` of sixty days, in every chunk of days that they can be cut into: the totals are DuckDB's."""
+"""`features/region_history` of sixty days, in every chunk of days that they can be cut into: the
+totals are DuckDB's.
+"""
 
 import random
 from pathlib import Path
@@ -10,7 +12,8 @@ from tests.worlds.deliveries import days
 from tests.worlds.regions import random_counts
 
 SIXTY = days(*range(60))
-# A chunk is its days from `first` to `last`. The regions of each bear its name: all chunks are computed side by side.
+# A chunk is its days from `first` to `last`. The regions of each bear its name: all chunks are
+# computed side by side.
 INPUTS = """
     CREATE TABLE daily AS SELECT * FROM (VALUES {values}) v(outage_day, region, outages, customers);
     CREATE TABLE days AS SELECT DISTINCT outage_day FROM daily;
@@ -42,13 +45,24 @@ DIFFERENT = """
 
 
 def test_every_chunk_of_sixty_days_holds_the_totals_of_one_pass(spark, tmp_path: Path, seed: int):
-    """Whatever days are cut into consists of these 1,830 chunks, each computed from the totals of the day before it."""
+    """Whatever days are cut into consists of these 1,830 chunks, each computed from the totals of
+    the day before it.
+    """
     counts = random_counts(random.Random(seed), SIXTY)
-    rows = [f"(DATE '{at}', '{name}', {n}, {of})" for at in SIXTY for name, (n, of) in counts[at].items()]
+    rows = [
+        f"(DATE '{at}', '{name}', {n}, {of})"
+        for at in SIXTY
+        for name, (n, of) in counts[at].items()
+    ]
     with duckdb.connect() as database:
         database.execute(INPUTS.format(values=", ".join(rows), folder=tmp_path))
-        inputs = {name: spark.read.parquet(f"{tmp_path}/{name}.parquet") for name in ("days", "before", "daily")}
+        inputs = {
+            name: spark.read.parquet(f"{tmp_path}/{name}.parquet")
+            for name in ("days", "before", "daily")
+        }
         region_history(**inputs).write.parquet(f"{tmp_path}/found")
-        ((more, missing, chunks, found),) = database.execute(DIFFERENT.format(folder=tmp_path)).fetchall()
+        ((more, missing, chunks, found),) = database.execute(
+            DIFFERENT.format(folder=tmp_path)
+        ).fetchall()
     assert (more, missing, chunks) == (0, 0, 60 * 61 // 2)
     assert found > 100_000

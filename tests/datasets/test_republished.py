@@ -1,4 +1,6 @@
-"""The published states of the case reports in the sample, one after the other: status names the day of each. No Spark."""
+"""The published states of the case reports in the sample, one after the other: status names the day
+of each. No Spark.
+"""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -9,8 +11,8 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.case_reports import sample
 from backfill_assets.datasets.case_reports.sample import SAMPLE, versions
 from backfill_assets.datasets.case_reports.tables import TABLES
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
@@ -22,7 +24,9 @@ def no_spark():
 
 
 def due(reports: Reports, builds: Latest) -> dict[str, list[date]]:
-    """The days of each table that were built and are not up to date any more, or were never built and can be."""
+    """The days of each table that were built and are not up to date any more, or were never built
+    and can be.
+    """
     workspace = reports.workspace
     status = status_of(workspace, workspace.tables, workspace.calendar.days(), latest=builds)
     days: dict[str, list[date]] = {table: [] for table in status.tables}
@@ -43,7 +47,14 @@ def build(reports: Reports, builds: Latest, table: str, day: date, number: int) 
     declared = next(each for each in TABLES if each.name == table)
     source = declared.source()
     delivery = source.delivered(workspace.area, [day])[day] if source else None
-    made = Build(table, day, "accepted", f"run{number}", declared.version, fingerprint=f"{table} {day} {number}")
+    made = Build(
+        table,
+        day,
+        "accepted",
+        f"run{number}",
+        declared.version,
+        fingerprint=f"{table} {day} {number}",
+    )
     inputs = tables_read(declared, day, builds.accepted, workspace.calendar)
     if source:
         assert isinstance(delivery, Delivery)
@@ -53,8 +64,11 @@ def build(reports: Reports, builds: Latest, table: str, day: date, number: int) 
 
 
 @pytest.mark.parametrize("in_order", [True, False], ids=["in order", "in any order within a day"])
-def test_exactly_the_published_day_is_due_and_then_what_is_read_from_it(tmp_path, in_order: bool, seed):
-    reports, builds = Reports(tmp_path, Calendar(sample.FIRST_DAY, sample.LAST_DAY), no_spark), Latest()
+def test_exactly_the_published_day_is_due_and_then_what_is_read_from_it(
+    tmp_path, in_order: bool, seed
+):
+    reports = Reports(tmp_path, Calendar(sample.FIRST_DAY, sample.LAST_DAY), no_spark)
+    builds = Latest()
     published = list(versions(SAMPLE)) if in_order else shuffled(list(versions(SAMPLE)), seed)
     assert len(published) == 44
     for number, version in enumerate(published):
@@ -68,7 +82,9 @@ def test_exactly_the_published_day_is_due_and_then_what_is_read_from_it(tmp_path
         built = {day for table, day in builds.accepted if table == STAGING}
         found = due(reports, builds)
         reading = reports.calendar.clip(version.day + timedelta(days=n) for n in range(8))
-        assert found[FEATURES] == [day for day in reading if built.issuperset(week_before(day, reports.calendar))]
+        assert found[FEATURES] == [
+            day for day in reading if built.issuperset(week_before(day, reports.calendar))
+        ]
         for day in found[FEATURES]:
             build(reports, builds, FEATURES, day, number)
     assert due(reports, builds) == {RAW: [], STAGING: [], FEATURES: []}

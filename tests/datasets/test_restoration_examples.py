@@ -1,4 +1,6 @@
-"""Training examples: every value as DuckDB finds it, and the same rows whenever they are made as known by one day."""
+"""Training examples: every value as DuckDB finds it, and the same rows whenever they are made as
+known by one day.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,27 +17,33 @@ from backfill_assets import leaks
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.features_v2 import region_daily_v2
-from backfill_assets.datasets.outages.restoration_examples import OUTCOMES, known_by, reading, restoration_examples
+from backfill_assets.datasets.outages.restoration_examples import (
+    OUTCOMES,
+    known_by,
+    reading,
+    restoration_examples,
+)
 from backfill_assets.datasets.outages.restoration_time import restoration_time
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.project import in_order, load
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.columns import types_of
-from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.windows import same_day, window
+from backfill_assets.tables.declaration import Table, same_day, window
 from tests.worlds.outages import NAMES, oracle_of
 from tests.worlds.suite import SAMPLE
 from tests.worlds.tables import workspace_of
 
 SQL = Path(__file__).parents[1] / "examples.sql"
-FIRST, LAST = date(2019, 8, 15), date(2019, 10, 13)
+FIRST = date(2019, 8, 15)
+LAST = date(2019, 10, 13)
 # Four days of examples, of which the days of regions that are final by then are the sample's first.
 DAYS = ("2019-08-30", "2019-09-02")
-TODAY, TEN_DAYS_LATER = date(2019, 9, 5), date(2019, 9, 15)
+TODAY = date(2019, 9, 5)
+TEN_DAYS_LATER = date(2019, 9, 15)
 COLUMNS = ", ".join(types_of(restoration_examples.columns))
 
 
@@ -49,14 +57,24 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
 def inputs(spark, oracle, tmp_path_factory) -> dict[str, DataFrame]:
     """The updates about these days, and the regions of all until then, as DuckDB reads them."""
     folder, (first, last) = tmp_path_factory.mktemp("inputs"), DAYS
-    oracle.execute(f"COPY (FROM updates WHERE outage_day BETWEEN '{first}' AND '{last}') TO '{folder}/updates.parquet'")
-    oracle.execute(f"COPY (FROM region_daily WHERE outage_day <= '{last}') TO '{folder}/regions.parquet'")
+    oracle.execute(
+        f"COPY (FROM updates WHERE outage_day BETWEEN '{first}' AND '{last}') TO"
+        f" '{folder}/updates.parquet'"
+    )
+    oracle.execute(
+        f"COPY (FROM region_daily WHERE outage_day <= '{last}') TO '{folder}/regions.parquet'"
+    )
     return {name: spark.read.parquet(f"{folder}/{name}.parquet") for name in ("updates", "regions")}
 
 
 def rows(examples: DataFrame) -> list[tuple[Any, ...]]:
-    """Every value, in the order of the key. Times as texts: what a client makes of them depends on its zone."""
-    values = [F.col(name).cast("string") if kind == "TIMESTAMP" else name for name, kind in examples_types().items()]
+    """Every value, in the order of the key. Times as texts: what a client makes of them depends on
+    its zone.
+    """
+    values = [
+        F.col(name).cast("string") if kind == "TIMESTAMP" else name
+        for name, kind in examples_types().items()
+    ]
     found = examples.select(*values).toArrow().to_pylist()
     return sorted((tuple(row.values()) for row in found), key=lambda row: row[:2])
 
@@ -67,24 +85,37 @@ def examples_types() -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("day", "in_sql"),
-    [pytest.param(None, "9999-01-01", id="as known today"), pytest.param(TODAY, str(TODAY), id="as known by a day")],
+    [
+        pytest.param(None, "9999-01-01", id="as known today"),
+        pytest.param(TODAY, str(TODAY), id="as known by a day"),
+    ],
 )
 def test_every_value_of_every_column_is_the_oracles(oracle, inputs, tmp_path, day, in_sql):
     table = known_by(day) if day else restoration_examples
     table(**inputs).select(*examples_types()).coalesce(1).write.parquet(str(tmp_path / "found"))
     oracle.execute(SQL.read_text().format(known_by=in_sql))
     found = f"(SELECT {COLUMNS} FROM '{tmp_path}/found/*.parquet')"
-    expected = f"(SELECT {COLUMNS} FROM restoration_examples WHERE outage_day BETWEEN '{DAYS[0]}' AND '{DAYS[1]}')"
+    expected = (
+        f"(SELECT {COLUMNS} FROM restoration_examples WHERE outage_day BETWEEN '{DAYS[0]}' AND"
+        f" '{DAYS[1]}')"
+    )
     for one, other in ((found, expected), (expected, found)):
         assert oracle.execute(f"FROM {one} EXCEPT ALL FROM {other}").fetchall() == []
-    counts = oracle.execute(f"SELECT count(*), count(captured_at), count(region_day), count(restored_at) FROM {found}")
+    counts = oracle.execute(
+        f"SELECT count(*), count(captured_at), count(region_day), count(restored_at) FROM {found}"
+    )
     assert all(n > 1_000 for n in counts.fetchall()[0])
 
 
 def test_a_training_set_is_the_same_today_ten_days_later_and_after_a_correction(inputs):
-    """As known by a day; without one, outcomes come in and are corrected, and features stay as they were."""
-    updates, regions = inputs["updates"], inputs["regions"]
-    arrived = {day: updates.where(F.col("arrival_day") < F.lit(day)) for day in (TODAY, TEN_DAYS_LATER)}
+    """As known by a day; without one, outcomes come in and are corrected, and features stay as they
+    were.
+    """
+    updates = inputs["updates"]
+    regions = inputs["regions"]
+    arrived = {
+        day: updates.where(F.col("arrival_day") < F.lit(day)) for day in (TODAY, TEN_DAYS_LATER)
+    }
     late = updates.where("outage_day >= '2019-09-01' AND change = 'D'").withColumns(
         {
             "arrival_day": F.lit(TEN_DAYS_LATER).cast("date"),
@@ -95,7 +126,9 @@ def test_a_training_set_is_the_same_today_ten_days_later_and_after_a_correction(
         }
     )
     # The days of regions that are not final today come out differently.
-    other = regions.withColumn("outages", F.when(F.col("outage_day") < F.lit("2019-08-21"), F.col("outages")).otherwise(0))
+    other = regions.withColumn(
+        "outages", F.when(F.col("outage_day") < F.lit("2019-08-21"), F.col("outages")).otherwise(0)
+    )
     today = (arrived[TODAY], regions)
     later = (arrived[TEN_DAYS_LATER], other)
     corrected = (arrived[TEN_DAYS_LATER].unionByName(late), other)
@@ -113,17 +146,27 @@ def test_a_training_set_is_the_same_today_ten_days_later_and_after_a_correction(
     outcomes = {names.index(name) for name in OUTCOMES}
     before = {row[:2]: row for row in rows(restoration_examples(*today))}
     after = {row[:2]: row for row in rows(restoration_examples(*corrected))}
-    changed = {key: {n for n, value in enumerate(row) if value != after[key][n]} for key, row in before.items()}
+    changed = {
+        key: {n for n, value in enumerate(row) if value != after[key][n]}
+        for key, row in before.items()
+    }
     assert sum(map(bool, changed.values())) > 100
     assert set.union(*changed.values()) == outcomes
 
 
 def test_examples_known_by_another_day_have_another_code_version():
     table = known_by(TODAY)
-    assert (table.name, table.version) == (restoration_examples.name, f"{restoration_examples.version}, known by 2019-09-05")
+    assert (table.name, table.version) == (
+        restoration_examples.name,
+        f"{restoration_examples.version}, known by 2019-09-05",
+    )
     assert table.documentation.endswith("As known when 2019-09-05 began.")
     project = load("backfill_assets.datasets.outages.training", Path())
-    assert [table.name for table in project.tables] == [*NAMES, restoration_examples.name, restoration_time.name]
+    assert [table.name for table in project.tables] == [
+        *NAMES,
+        restoration_examples.name,
+        restoration_time.name,
+    ]
     assert project.tables[-2].version == restoration_examples.version
 
 
@@ -135,19 +178,32 @@ def test_what_reads_the_examples_reads_those_that_the_project_declares():
     names = [table.name for table in model.ancestors()]
     assert (region_daily_v2.name in names, region_daily.name in names) == (True, False)
     with pytest.raises(ValueError, match=f"is made from itself, by way of {switched.name}"):
-        in_order([*TABLES[:-1], replace(region_daily_v2, reads={"examples": same_day(switched)}), switched])
+        in_order(
+            [
+                *TABLES[:-1],
+                replace(region_daily_v2, reads={"examples": same_day(switched)}),
+                switched,
+            ]
+        )
 
 
 def test_examples_of_another_feature_table_are_outdated_by_their_code(tmp_path):
     """With both versions built, the project declares the examples that read the other one."""
-    calendar, switched = Calendar(FIRST, date(2019, 9, 8)), reading(region_daily_v2)
+    calendar = Calendar(FIRST, date(2019, 9, 8))
+    switched = reading(region_daily_v2)
     tables = (*TABLES, restoration_examples)
     workspace = workspace_of(tables, calendar, str(tmp_path))
     accepted: dict[tuple[str, date], Build] = {}
     for table in tables:
         days = calendar.days()
-        accepted |= {(table.name, at): Build(table.name, at, "accepted", "r", table.version, f"f {at}") for at in days}
-        read = [replace(accepted[table.name, at], inputs=tables_read(table, at, accepted, calendar)) for at in days]
+        accepted |= {
+            (table.name, at): Build(table.name, at, "accepted", "r", table.version, f"f {at}")
+            for at in days
+        }
+        read = [
+            replace(accepted[table.name, at], inputs=tables_read(table, at, accepted, calendar))
+            for at in days
+        ]
         workspace.lake.ledger.append(read)
 
     def outdated(declared: Table) -> dict[str, set[tuple[str, str]]]:
@@ -160,13 +216,16 @@ def test_examples_of_another_feature_table_are_outdated_by_their_code(tmp_path):
         return to_build
 
     assert outdated(restoration_examples) == outdated(reading(region_daily)) == {}
-    name, version = switched.name, restoration_examples.version
+    name = switched.name
+    version = restoration_examples.version
     said = f"reads {region_daily_v2.name} now and no longer reads {region_daily.name}"
     why = f"built by code {version}, which is {switched.version} now; {said}"
     assert outdated(switched) == {name: {("outdated: code changed", why)}}
     of_v2 = replace(workspace, tables=(*tables[:-1], switched))
     planned = make_plan(RebuildRequest(partitions="last 5", only="outdated"), of_v2)
-    assert planned.plan.reasons == {name: {str(at): "outdated: code changed" for at in calendar.days()[-5:]}}
+    assert planned.plan.reasons == {
+        name: {str(at): "outdated: code changed" for at in calendar.days()[-5:]}
+    }
     assert list(planned.columns) == [f"{name} {said}: 5 planned day(s) were built before."]
     assert known_by(TODAY, switched).version == f"{switched.version}, known by {TODAY}"
 

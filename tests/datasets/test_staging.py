@@ -1,4 +1,6 @@
-"""What the functions of staging, and of late arrivals, make of a few rows. test_oracle.py compares the figures of all days."""
+"""What the functions of staging, and of late arrivals, make of a few rows. test_oracle.py compares
+the figures of all days.
+"""
 
 from datetime import date, datetime, timedelta
 
@@ -60,9 +62,17 @@ def test_first_and_last_sight_are_those_of_all_updates(spark):
 
 
 def test_outages_are_kept_apart_by_day_and_number(spark):
-    rows = [update(outage="1"), update(outage="2"), update(outage="1", outage_day=date(2019, 8, 14))]
+    rows = [
+        update(outage="1"),
+        update(outage="2"),
+        update(outage="1", outage_day=date(2019, 8, 14)),
+    ]
     found = last_state(updates(spark, rows)).select("outage_day", "outage_number").collect()
-    assert sorted(map(tuple, found)) == [(date(2019, 8, 14), "1"), (date(2019, 8, 15), "1"), (date(2019, 8, 15), "2")]
+    assert sorted(map(tuple, found)) == [
+        (date(2019, 8, 14), "1"),
+        (date(2019, 8, 15), "1"),
+        (date(2019, 8, 15), "2"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,12 @@ def test_copies_that_differ_leave_one_row_whatever_their_order(spark, turned):
 
 
 def raw(spark, **fields):
-    known = {"outageNumber": "1", "_op": "I", "_captured_at": "2019-08-15T12:00:00Z", "outageStartTime": "1565870400"}
+    known = {
+        "outageNumber": "1",
+        "_op": "I",
+        "_captured_at": "2019-08-15T12:00:00Z",
+        "outageStartTime": "1565870400",
+    }
     columns = "arrival_day DATE, source_file STRING, " + ", ".join(f"{n} STRING" for n in FIELDS)
     row = (date(2019, 8, 15), "a", *[(known | fields).get(name) for name in FIELDS])
     return spark.createDataFrame([row], columns)
@@ -136,7 +151,9 @@ def test_a_row_is_counted_once_by_how_late_it_is(spark, days_late, counted):
 
 def test_lags_are_hours_that_a_row_of_the_day_has(spark):
     rows = [update(minute, "I" if minute < 2 else "U", outage=str(minute)) for minute in range(10)]
-    (row,) = late_arrivals(updates(spark, [*rows, update(59, started_at=None, outage="x")])).collect()
+    (row,) = late_arrivals(
+        updates(spark, [*rows, update(59, started_at=None, outage="x")])
+    ).collect()
     assert at(0) == START
     assert (row.updates, row.appeared) == (11, 2)
     assert (row.median_lag_hours, row.p90_lag_hours, row.max_lag_hours) == (4 / 60, 8 / 60, 9 / 60)

@@ -1,4 +1,6 @@
-"""The weather beside the outages: asked for by the step that builds it, waited for by no other table, off by itself."""
+"""The weather beside the outages: asked for by the step that builds it, waited for by no other
+table, off by itself.
+"""
 
 import csv
 import re
@@ -11,26 +13,27 @@ from typing import Any
 import duckdb
 import pytest
 
-from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.weather import REGIONS, VARIABLES, region_weather, weather
+from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import Status, latest_builds, status_of
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.open_meteo import OpenMeteo
+from backfill_assets.sources.http.open_meteo import OpenMeteo
 from backfill_assets.step.request import StepResult
-from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.windows import same_day, window
+from backfill_assets.tables.declaration import Table, same_day, window
 from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.code_location import opened_location
 from tests.worlds.outages import EIGHT, World
 from tests.worlds.suite import SAMPLE
 from tests.worlds.weather import WeatherService, running, value
 
-WEATHER, BESIDE = weather.name, region_weather.name
+WEATHER = weather.name
+BESIDE = region_weather.name
 THREE = EIGHT[:3]
-OFF, ON = "backfill_assets.datasets.outages.project", "backfill_assets.datasets.outages.with_weather"
+OFF = "backfill_assets.datasets.outages.project"
+ON = "backfill_assets.datasets.outages.with_weather"
 # All places in one request, one day in each, so that a budget of two requests is one of two days.
 ONE_DAY = 252
 # A region whose place these tables do not know.
@@ -61,7 +64,10 @@ class WeatherWorld(World):
             limits=((ONE_DAY * self.days[0], 86_400.0),),
         )  # fmt: skip
         own = replace(weather, reads={"answers": asked})
-        reads = {"daily": same_day(region_daily), "weather": window(own, first=0, last=0, wait_for=-1)}
+        reads = {
+            "daily": same_day(region_daily),
+            "weather": window(own, first=0, last=0, wait_for=-1),
+        }
         return [*super().tables, own, replace(region_weather, reads=reads)]
 
     def table(self, name: str) -> Table:
@@ -88,7 +94,10 @@ def world(eight, tmp_path, service) -> WeatherWorld:
 @cache
 def regions() -> dict[str, tuple[float, float]]:
     with REGIONS.open() as file:
-        return {name: (float(latitude), float(longitude)) for name, latitude, longitude in list(csv.reader(file))[1:]}
+        return {
+            name: (float(latitude), float(longitude))
+            for name, latitude, longitude in list(csv.reader(file))[1:]
+        }
 
 
 def places() -> dict[str, tuple[float, float]]:
@@ -115,7 +124,8 @@ def test_a_day_beyond_the_budget_and_its_readers_are_built_by_a_later_run(world,
     assert sorted(world.accepted(WEATHER)) == THREE[:2]
     assert [*built[WEATHER].blocked] == [THREE[2]]
     waits = (
-        r"waits: weather is not asked before \d{4}-.* UTC: its budget of 504 in 86,400 s is used up. Later, "
+        r"waits: weather is not asked before \d{4}-.* UTC: its budget of 504 in 86,400 s is used"
+        r" up. Later, "
         r"`backfill run --partitions 2019-08-17 --target external/weather` builds it, .*"
     )
     assert built[WEATHER].failed() == []
@@ -125,7 +135,9 @@ def test_a_day_beyond_the_budget_and_its_readers_are_built_by_a_later_run(world,
     assert status.partitions[WEATHER, THREE[2]].state == "missing"
     assert status.of(BESIDE) == {"up to date": THREE}
 
-    assert world.build(skip_not_due=True)[WEATHER].blocked == {}, "a nightly run leaves it to the next"
+    assert world.build(skip_not_due=True)[WEATHER].blocked == {}, (
+        "a nightly run leaves it to the next"
+    )
     world.days[0] = 3  # the next day
     before = world.fingerprints(BESIDE)
     later = world.build()
@@ -133,19 +145,26 @@ def test_a_day_beyond_the_budget_and_its_readers_are_built_by_a_later_run(world,
         WEATHER: [THREE[2]], BESIDE: [THREE[2]],
     }  # fmt: skip
     assert known(world) == {day: {True} for day in THREE}
-    assert {day for day, print_of in world.fingerprints(BESIDE).items() if print_of != before[day]} == {THREE[2]}
+    assert {
+        day for day, print_of in world.fingerprints(BESIDE).items() if print_of != before[day]
+    } == {THREE[2]}
     assert service.days() == [(str(day), str(day)) for day in THREE]
 
 
 def test_rows_are_the_answers_of_the_service_and_no_outage_is_lost(world):
     world.days[0] = 3
     world.build()
-    daily = {(row["outage_day"], row["region"]): row for row in world.rows(region_daily.name, THREE)}
+    daily = {
+        (row["outage_day"], row["region"]): row for row in world.rows(region_daily.name, THREE)
+    }
     beside = {(row["outage_day"], row["region"]): row for row in world.rows(BESIDE)}
     assert beside.keys() == daily.keys()
     assert NOWHERE in {region for _, region in beside}
     for (day, region), row in beside.items():
-        assert (row["outages"], row["customers"]) == (daily[day, region]["outages"], daily[day, region]["customers"])
+        assert (row["outages"], row["customers"]) == (
+            daily[day, region]["outages"],
+            daily[day, region]["customers"],
+        )
         assert row["weather_known"] == (region in places())
         assert tuple(row[name] for name in VARIABLES) == expected(day, region)
     assert len(world.rows(WEATHER)) == 3 * 885
@@ -154,16 +173,22 @@ def test_rows_are_the_answers_of_the_service_and_no_outage_is_lost(world):
 def test_a_rebuild_asks_nothing_and_gives_the_same_rows(world, service):
     world.days[0] = 3
     world.build()
-    before, asked = world.fingerprints(WEATHER), len(service.log)
+    before = world.fingerprints(WEATHER)
+    asked = len(service.log)
     rebuilt = world.run(THREE, [WEATHER], force=True, run="another")[WEATHER]
     assert [build.outcome for build in rebuilt.built] == ["unchanged"] * 3
     assert (world.fingerprints(WEATHER), len(service.log)) == (before, asked)
 
 
-def test_a_wrong_answer_fails_its_day_and_says_so_and_the_others_are_built(world, service, monkeypatch):
+def test_a_wrong_answer_fails_its_day_and_says_so_and_the_others_are_built(
+    world, service, monkeypatch
+):
     service.faults += ["", "400"]
     built = world.build()
-    assert {build.day: build.outcome for build in built[WEATHER].built} == {THREE[0]: "accepted", THREE[1]: "failed"}
+    assert {build.day: build.outcome for build in built[WEATHER].built} == {
+        THREE[0]: "accepted",
+        THREE[1]: "failed",
+    }
     assert "the service answered 400" in built[WEATHER].failed()[0].message
     assert known(world) == {THREE[0]: {True}, THREE[1]: {False}, THREE[2]: {False}}
 
@@ -182,14 +207,23 @@ def test_a_run_materializes_the_answered_days_and_every_day_of_the_other_table(w
 
 def test_importing_status_and_plan_ask_nothing(tmp_path, service):
     urls = {"weather": service.url}
-    workspace = open_workspace(tmp_path, project=ON, home=tmp_path, lake="", landing=SAMPLE, service_urls=urls)
+    workspace = open_workspace(
+        tmp_path, project=ON, home=tmp_path, lake="", landing=SAMPLE, service_urls=urls
+    )
     assert workspace.names[8:] == [WEATHER, BESIDE]
-    assert open_workspace(tmp_path, project=OFF, home=tmp_path, lake="").names == workspace.names[:8]
+    assert (
+        open_workspace(tmp_path, project=OFF, home=tmp_path, lake="").names == workspace.names[:8]
+    )
     definitions_of(workspace).resolve_job_def("rebuild")
     status = status_of(workspace, workspace.tables, THREE, latest=latest_builds(workspace))
     why = "weather has no answer for 2019-08-15 yet: a run that builds the day asks for it"
-    assert (status.partitions[WEATHER, THREE[0]].why, status.of(WEATHER)) == (why, {"missing": THREE})
-    planned = make_plan(RebuildRequest(partitions="2019-08-15..2019-08-17", target=WEATHER), workspace)
+    assert (status.partitions[WEATHER, THREE[0]].why, status.of(WEATHER)) == (
+        why,
+        {"missing": THREE},
+    )
+    planned = make_plan(
+        RebuildRequest(partitions="2019-08-15..2019-08-17", target=WEATHER), workspace
+    )
     assert [*planned.plan.partitions()] == [(WEATHER, day) for day in THREE]
     assert (planned.unusable, service.log) == ({}, [])
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backfill_assets.diff.compare_day import Totals, compare_day
+from backfill_assets.diff.days import Totals, compare_day
 from backfill_assets.diff.diff import Example, NumberChanges, ValueChange
 
 DAY = "2019-09-01"
@@ -46,7 +46,8 @@ Rows = list[dict[str, Any]]
 def days(random: Random) -> tuple[pa.Table, pa.Table]:
     """Both sides with the key, which may repeat, and with columns that one of them may lack."""
     others = [name for name in KINDS if name[0] != "k"]
-    columns, repeats = random.sample(others, random.randrange(4)), random.random() < 0.3
+    columns = random.sample(others, random.randrange(4))
+    repeats = random.random() < 0.3
     after = random.choice([columns, columns, random.sample(others, 2)])
     return side(random, columns, repeats), side(random, after, repeats)
 
@@ -54,8 +55,13 @@ def days(random: Random) -> tuple[pa.Table, pa.Table]:
 def side(random: Random, columns: list[str], repeats: bool) -> pa.Table:
     size = random.choice([0, 3, 10, 16])
     keys = random.choices(KEYS, k=size) if repeats else random.sample(KEYS, size)
-    rows = [{"k1": k1, "k2": k2} | {name: random.choice(VALUES[name]) for name in columns} for k1, k2 in keys]
-    return pa.Table.from_pylist(rows, pa.schema([(name, KINDS[name]) for name in ("k1", "k2", *columns)]))
+    rows = [
+        {"k1": k1, "k2": k2} | {name: random.choice(VALUES[name]) for name in columns}
+        for k1, k2 in keys
+    ]
+    return pa.Table.from_pylist(
+        rows, pa.schema([(name, KINDS[name]) for name in ("k1", "k2", *columns)])
+    )
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
@@ -72,7 +78,9 @@ def plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def rows_of(table: pa.Table, names: list[str]) -> Rows:
-    return [{name: plain(row.get(name), KINDS[name]) for name in names} for row in table.to_pylist()]
+    return [
+        {name: plain(row.get(name), KINDS[name]) for name in names} for row in table.to_pylist()
+    ]
 
 
 def by_key(rows: Rows, key: list[str] | None) -> dict[Any, Rows]:
@@ -82,22 +90,31 @@ def by_key(rows: Rows, key: list[str] | None) -> dict[Any, Rows]:
     return groups
 
 
-def in_python(before: pa.Table, after: pa.Table, key: list[str] | None) -> tuple[Counter[str], Counter[str]]:
+def in_python(
+    before: pa.Table, after: pa.Table, key: list[str] | None
+) -> tuple[Counter[str], Counter[str]]:
     """The figures of the day, and of each column how many rows changed."""
     names = list(dict.fromkeys([*before.column_names, *after.column_names]))
     old, new = (by_key(rows_of(table, names), key) for table in (before, after))
-    figures, columns = Counter(rows_before=before.num_rows, rows_after=after.num_rows), Counter[str]()
+    figures = Counter(rows_before=before.num_rows, rows_after=after.num_rows)
+    columns = Counter[str]()
     for of_key in {**old, **new}:
-        ours, theirs = old.get(of_key, []), new.get(of_key, [])
+        ours = old.get(of_key, [])
+        theirs = new.get(of_key, [])
         if key is not None and len(ours) == len(theirs) == 1:
             differing = [name for name in names if ours[0][name] != theirs[0][name]]
             columns.update(differing)
             figures.update({"changed" if differing else "unchanged": 1})
             continue
-        same = (Counter(tuple(row.values()) for row in ours) & Counter(tuple(row.values()) for row in theirs)).total()
+        same = (
+            Counter(tuple(row.values()) for row in ours)
+            & Counter(tuple(row.values()) for row in theirs)
+        ).total()
         figures.update(added=len(theirs) - same, removed=len(ours) - same, unchanged=same)
         if key is not None:
-            figures.update(repeated_keys_before=int(len(ours) > 1), repeated_keys_after=int(len(theirs) > 1))
+            figures.update(
+                repeated_keys_before=int(len(ours) > 1), repeated_keys_after=int(len(theirs) > 1)
+            )
     return +figures, columns
 
 
@@ -121,20 +138,33 @@ def test_the_distribution_of_a_number_is_of_its_differences():
     (column,) = compare_day(DAY, before, after, ["k"], True, totals).columns
     assert column.changed == 5
     assert column.numbers == NumberChanges(
-        up=2, down=1, other=2, least=-1, median=10, mean=109 / 3, most=100, sum_before=9, sum_after=118
+        up=2,
+        down=1,
+        other=2,
+        least=-1,
+        median=10,
+        mean=109 / 3,
+        most=100,
+        sum_before=9,
+        sum_after=118,
     )
-    assert totals.columns["n"].column().examples[:2] == (Example(DAY, {"k": 1}, 2, 12), Example(DAY, {"k": 2}, 3, 2))
+    assert totals.columns["n"].column().examples[:2] == (
+        Example(DAY, {"k": 1}, 2, 12),
+        Example(DAY, {"k": 2}, 3, 2),
+    )
 
 
 def test_large_integers_are_subtracted_exactly():
-    before, after = pa.table({"k": [1, 2], "n": [2**60, -(2**63)]}), pa.table({"k": [1, 2], "n": [2**60 + 1, 2**63 - 1]})
+    before = pa.table({"k": [1, 2], "n": [2**60, -(2**63)]})
+    after = pa.table({"k": [1, 2], "n": [2**60 + 1, 2**63 - 1]})
     (column,) = compare_day(DAY, before, after, ["k"], True, Totals()).columns
     assert column.numbers
     assert (column.numbers.up, column.numbers.least, column.numbers.most) == (2, 1, 2.0**64)
 
 
 def test_the_most_frequent_changes_of_what_is_no_number_come_first():
-    old, new = ["x", "x", "x", None, "y", "z", "a", "b"], ["y", "y", "q", "y", "x", "x", "c", "d"]
+    old = ["x", "x", "x", None, "y", "z", "a", "b"]
+    new = ["y", "y", "q", "y", "x", "x", "c", "d"]
     before, after = (pa.table({"k": range(8), "s": values}) for values in (old, new))
     (column,) = compare_day(DAY, before, after, ["k"], True, Totals()).columns
     assert column.numbers is None
@@ -146,14 +176,36 @@ def test_the_most_frequent_changes_of_what_is_no_number_come_first():
 @pytest.mark.parametrize(
     ("before", "after", "changed"),
     [
-        pytest.param(pa.array([1, 2], pa.int32()), pa.array([1, 3], pa.int64()), 1, id="integers of two sizes"),
+        pytest.param(
+            pa.array([1, 2], pa.int32()),
+            pa.array([1, 3], pa.int64()),
+            1,
+            id="integers of two sizes",
+        ),
         pytest.param(pa.array([1, 2]), pa.array([1.0, 2.5]), 1, id="an integer and a double"),
         pytest.param(pa.array([1, 2]), pa.array(["1", "3"]), 1, id="a number and its text"),
-        pytest.param(pa.array([Decimal("1.00"), Decimal("2.00")]), pa.array([1, 3]), 1, id="a decimal and an integer"),
-        pytest.param(pa.array([0, 1], pa.date32()), pa.array([0, 1], pa.timestamp("us", "UTC")), 1, id="a day and a time"),
+        pytest.param(
+            pa.array([Decimal("1.00"), Decimal("2.00")]),
+            pa.array([1, 3]),
+            1,
+            id="a decimal and an integer",
+        ),
+        pytest.param(
+            pa.array([0, 1], pa.date32()),
+            pa.array([0, 1], pa.timestamp("us", "UTC")),
+            1,
+            id="a day and a time",
+        ),
         pytest.param(pa.array([1, 2]), pa.array([[1], [2]]), 2, id="nothing in common: every row"),
-        pytest.param(pa.array([{"a": 1}, {"a": 2}]), pa.array([{"a": 1, "b": None}, {"a": 2, "b": "x"}]), 1, id="a new field"),
-        pytest.param(pa.array([None, None]), pa.array([None, "x"]), 1, id="a column that was always null"),
+        pytest.param(
+            pa.array([{"a": 1}, {"a": 2}]),
+            pa.array([{"a": 1, "b": None}, {"a": 2, "b": "x"}]),
+            1,
+            id="a new field",
+        ),
+        pytest.param(
+            pa.array([None, None]), pa.array([None, "x"]), 1, id="a column that was always null"
+        ),
     ],
 )
 def test_a_column_of_another_type_is_compared_by_value_in_a_common_type(before, after, changed):
@@ -163,32 +215,70 @@ def test_a_column_of_another_type_is_compared_by_value_in_a_common_type(before, 
 
 
 def test_examples_are_the_same_whatever_the_order_of_the_rows():
-    before = pa.table({"k": [f"{n:03}" for n in range(300)], "n": range(300), "s": [f"{n}" for n in range(300)]})
-    after = pa.table({"k": [f"{n:03}" for n in range(290)], "n": range(1, 291), "s": [f"-{n}" for n in range(290)]})
-    one, other, shuffled = Totals(), Totals(), [n * 7 % 300 for n in range(300)]
+    before = pa.table(
+        {"k": [f"{n:03}" for n in range(300)], "n": range(300), "s": [f"{n}" for n in range(300)]}
+    )
+    after = pa.table(
+        {
+            "k": [f"{n:03}" for n in range(290)],
+            "n": range(1, 291),
+            "s": [f"-{n}" for n in range(290)],
+        }
+    )
+    one = Totals()
+    other = Totals()
+    shuffled = [n * 7 % 300 for n in range(300)]
     compare_day(DAY, before, after, ["k"], True, one)
-    compare_day(DAY, before.take(shuffled), after.take([n for n in shuffled[::-1] if n < 290]), ["k"], True, other)
+    compare_day(
+        DAY,
+        before.take(shuffled),
+        after.take([n for n in shuffled[::-1] if n < 290]),
+        ["k"],
+        True,
+        other,
+    )
     for totals in (one, other):
         assert [row.values["k"] for row in totals.removed_rows] == ["290", "291", "292"]
-    assert [c.column() for c in one.columns.values()] == [c.column() for c in other.columns.values()]
-    assert [each.key for each in one.columns["s"].examples] == [{"k": "000"}, {"k": "001"}, {"k": "002"}]
+    assert [c.column() for c in one.columns.values()] == [
+        c.column() for c in other.columns.values()
+    ]
+    assert [each.key for each in one.columns["s"].examples] == [
+        {"k": "000"},
+        {"k": "001"},
+        {"k": "002"},
+    ]
 
 
 def test_keys_that_repeat_on_both_sides_multiply_nothing():
-    before, after = pa.table({"k": ["a"] * 1000, "n": range(1000)}), pa.table({"k": ["a"] * 1000, "n": range(1, 1001)})
+    before = pa.table({"k": ["a"] * 1000, "n": range(1000)})
+    after = pa.table({"k": ["a"] * 1000, "n": range(1, 1001)})
     diff = compare_day(DAY, before, after, ["k"], True, Totals())
     assert (diff.unchanged, diff.added, diff.removed, diff.changed) == (999, 1, 1, 0)
     assert (diff.repeated_keys_before, diff.repeated_keys_after) == (1, 1)
 
 
 def test_a_key_column_that_one_side_lacks_is_null_there():
-    diff = compare_day(DAY, pa.table({"n": [1, 2]}), pa.table({"k": ["a", None], "n": [1, 2]}), ["k"], True, Totals())
-    assert (diff.added, diff.removed, diff.unchanged) == (1, 1, 1)  # the rows of the key null: one equal, one left
+    diff = compare_day(
+        DAY,
+        pa.table({"n": [1, 2]}),
+        pa.table({"k": ["a", None], "n": [1, 2]}),
+        ["k"],
+        True,
+        Totals(),
+    )
+    assert (diff.added, diff.removed, diff.unchanged) == (
+        1,
+        1,
+        1,
+    )  # the rows of the key null: one equal, one left
 
 
 def test_of_long_texts_the_part_that_differs_is_shown():
-    before, after = "x" * 500 + "old" + "y" * 500, "x" * 500 + "new" + "y" * 500
-    (column,) = compare_day(DAY, pa.table({"s": [before]}), pa.table({"s": [after]}), [], True, Totals()).columns
+    before = "x" * 500 + "old" + "y" * 500
+    after = "x" * 500 + "new" + "y" * 500
+    (column,) = compare_day(
+        DAY, pa.table({"s": [before]}), pa.table({"s": [after]}), [], True, Totals()
+    ).columns
     (change,) = column.frequent
     assert "xold" in change.before
     assert "xnew" in change.after

@@ -1,4 +1,6 @@
-"""Tables compared at two versions: figures against SQL, which days are not read, and the answer that is kept. No Spark."""
+"""Tables compared at two versions: figures against SQL, which days are not read, and the answer
+that is kept. No Spark.
+"""
 
 import json
 from datetime import date
@@ -10,23 +12,28 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.diff.diff import ExampleRow, read_diff
-from backfill_assets.diff.diff_store import Diffs
-from backfill_assets.diff.diff_tables import Recorded, TablePair, diff_tables
-from backfill_assets.diff.side import Side
+from backfill_assets.diff.diff import Diffs, ExampleRow, read_diff
+from backfill_assets.diff.tables import Recorded, Side, TablePair, diff_tables
 from backfill_assets.errors import TableUnreadable
 from tests.worlds.deliveries import day
 
-NAME, DAYS = "staging/o", [day(n) for n in range(4)]
+NAME = "staging/o"
+DAYS = [day(n) for n in range(4)]
 Rows = list[tuple[date, str, int | None]]
 
 
 def write(root: Path, rows: Rows, **more: list[Any]) -> int:
-    """Replace the days of these rows, each in a commit of its own so that each has its file; the version after it."""
-    path, exists = root / NAME, (root / NAME / "_delta_log").exists()
+    """Replace the days of these rows, each in a commit of its own so that each has its file; the
+    version after it.
+    """
+    path = root / NAME
+    exists = (root / NAME / "_delta_log").exists()
     for at in sorted({at for at, _, _ in rows}):
         of_day = [row for row in rows if row[0] == at]
-        columns: dict[str, Any] = {"day": pa.array([at] * len(of_day), pa.date32()), "id": [row[1] for row in of_day]}
+        columns: dict[str, Any] = {
+            "day": pa.array([at] * len(of_day), pa.date32()),
+            "id": [row[1] for row in of_day],
+        }
         columns |= {"n": pa.array([row[2] for row in of_day], pa.int64())} | more
         write_deltalake(
             path, pa.table(columns), partition_by=["day"], mode="overwrite", schema_mode="merge" if exists else None,
@@ -46,14 +53,30 @@ def pair(lake: Path, before: int, after: int, **fields: Any) -> TablePair:
     return TablePair(**{"days": dict.fromkeys(DAYS, sides), "key": ["day", "id"], **fields})
 
 
-FIRST: Rows = [(day(0), "a", 1), (day(0), "b", 2), (day(1), "a", 3), (day(1), "c", None), (day(2), "d", 5), (day(2), "e", 6)]
-SECOND: Rows = [(day(1), "a", 30), (day(1), "c", 4), (day(1), "x", 0), (day(2), "e", 6), (day(3), "f", 7)]
+FIRST: Rows = [
+    (day(0), "a", 1),
+    (day(0), "b", 2),
+    (day(1), "a", 3),
+    (day(1), "c", None),
+    (day(2), "d", 5),
+    (day(2), "e", 6),
+]
+SECOND: Rows = [
+    (day(1), "a", 30),
+    (day(1), "c", 4),
+    (day(1), "x", 0),
+    (day(2), "e", 6),
+    (day(3), "f", 7),
+]
 
 
 def test_the_totals_are_those_of_a_full_outer_join_in_sql(lake):
-    before, after = write(lake, FIRST), write(lake, SECOND)
+    before = write(lake, FIRST)
+    after = write(lake, SECOND)
     (table,) = diff_tables({NAME: pair(lake, before, after)}, "1", "2").tables
-    old, new = (DeltaTable(lake / NAME, version=version).to_pyarrow_table() for version in (before, after))
+    old, new = (
+        DeltaTable(lake / NAME, version=version).to_pyarrow_table() for version in (before, after)
+    )
     joined: Any = duckdb.sql("""
         SELECT count(old.id) AS rows_before, count(new.id) AS rows_after,
                count(*) FILTER (old.id IS NULL) AS added, count(*) FILTER (new.id IS NULL) AS removed,
@@ -71,7 +94,9 @@ def test_the_totals_are_those_of_a_full_outer_join_in_sql(lake):
 def test_days_with_the_same_files_are_counted_and_not_read(lake):
     before = write(lake, FIRST)
     after = write(lake, [(day(1), "a", 3)])
-    for file in DeltaTable(lake / NAME).file_uris(file_pruning_predicate=f"day IN ('{day(0)}', '{day(2)}')"):
+    for file in DeltaTable(lake / NAME).file_uris(
+        file_pruning_predicate=f"day IN ('{day(0)}', '{day(2)}')"
+    ):
         Path(file.removeprefix("file://")).write_bytes(b"not parquet")
     (table,) = diff_tables({NAME: pair(lake, before, after)}, "1", "2").tables
     assert (table.total("unchanged"), table.total("removed"), table.same_rows) == (5, 1, 4)
@@ -79,21 +104,30 @@ def test_days_with_the_same_files_are_counted_and_not_read(lake):
 
 
 def test_days_with_the_same_recorded_fingerprint_are_counted_and_not_read(lake):
-    before, after = write(lake, FIRST), write(lake, FIRST)
+    before = write(lake, FIRST)
+    after = write(lake, FIRST)
     files = [Side(f"{lake}/{NAME}", "day", version).files(DAYS) for version in (before, after)]
     known = {(at, names): Recorded(f"f{at}", 2) for of in files for at, names in of.items()}
     assert len(known) == 6  # the files are others
     for file in DeltaTable(lake / NAME).file_uris():
         Path(file.removeprefix("file://")).unlink()
     (table,) = diff_tables({NAME: pair(lake, before, after, recorded=known)}, "1", "2").tables
-    assert (table.differs, table.total("unchanged"), len(table.same_days), table.days) == (False, 6, 4, ())
+    assert (table.differs, table.total("unchanged"), len(table.same_days), table.days) == (
+        False,
+        6,
+        4,
+        (),
+    )
     del known[day(1), files[1][day(1)]]
-    with pytest.raises(TableUnreadable, match=rf"{NAME} cannot be compared\. On {day(1)}, its file .* is missing"):
+    with pytest.raises(
+        TableUnreadable, match=rf"{NAME} cannot be compared\. On {day(1)}, its file .* is missing"
+    ):
         diff_tables({NAME: pair(lake, before, after, recorded=known)}, "1", "2")
 
 
 def test_a_diff_is_kept_under_a_hash_of_what_was_compared_and_read_back(lake):
-    before, after = write(lake, FIRST), write(lake, SECOND)
+    before = write(lake, FIRST)
+    after = write(lake, SECOND)
     diffs = Diffs(str(lake))
     diff = diff_tables({NAME: pair(lake, before, after)}, "1", "2", diffs)
     assert [file.name for file in (lake / "_diffs").iterdir()] == [f"{diff.id}.json"]
@@ -106,7 +140,8 @@ def test_a_diff_is_kept_under_a_hash_of_what_was_compared_and_read_back(lake):
 
 
 def test_a_kept_diff_that_cannot_be_read_is_made_again(lake):
-    before, after = write(lake, FIRST), write(lake, SECOND)
+    before = write(lake, FIRST)
+    after = write(lake, SECOND)
     diffs = Diffs(str(lake))
     diff = diff_tables({NAME: pair(lake, before, after)}, "1", "2", diffs)
     file = lake / "_diffs" / f"{diff.id}.json"
@@ -120,7 +155,12 @@ def test_a_kept_diff_that_cannot_be_read_is_made_again(lake):
 def test_of_a_table_that_is_not_there_before_every_row_is_added_and_no_column_is_new(lake):
     version = write(lake, FIRST)
     (table,) = diff_tables({NAME: pair(lake, -1, version)}, "1", "2").tables
-    assert (table.total("added"), table.total("rows_before"), table.columns_added, table.columns) == (6, 0, (), ())
+    assert (
+        table.total("added"),
+        table.total("rows_before"),
+        table.columns_added,
+        table.columns,
+    ) == (6, 0, (), ())
     (back,) = diff_tables({NAME: pair(lake, version, -1)}, "2", "1").tables
     assert (back.total("removed"), back.total("rows_after")) == (6, 0)
     assert back.removed_rows[0] == ExampleRow(str(day(0)), {"id": "a"})
@@ -130,7 +170,11 @@ def test_a_column_that_came_is_named_even_where_no_day_differs(lake):
     before = write(lake, FIRST)
     after = write(lake, [(day(3), "g", 1)], extra=["e"])
     (table,) = diff_tables({NAME: pair(lake, before, after)}, "1", "2").tables
-    assert (table.columns_added, table.columns_removed, table.days_that_differ) == (("extra",), (), [day(3)])
+    assert (table.columns_added, table.columns_removed, table.days_that_differ) == (
+        ("extra",),
+        (),
+        [day(3)],
+    )
     limited = pair(lake, before, after)
     days = {at: sides for at, sides in limited.days.items() if at != day(3)}
     (table,) = diff_tables({NAME: TablePair(days, limited.key)}, "1", "2").tables
@@ -140,7 +184,9 @@ def test_a_column_that_came_is_named_even_where_no_day_differs(lake):
 def test_the_median_of_many_changes_on_many_days_is_close(lake):
     rows: Rows = [(DAYS[n % 4], f"{n}", n) for n in range(12_000)]
     before = write(lake, rows)
-    after = write(lake, [(at, name, (n or 0) + (n or 0) ** 2 // 10_000 + 1) for at, name, n in rows])
+    after = write(
+        lake, [(at, name, (n or 0) + (n or 0) ** 2 // 10_000 + 1) for at, name, n in rows]
+    )
     (table,) = diff_tables({NAME: pair(lake, before, after)}, "1", "2").tables
     (column,) = table.columns
     assert column.numbers
@@ -151,5 +197,7 @@ def test_the_median_of_many_changes_on_many_days_is_close(lake):
 
 def test_a_version_that_is_not_in_the_log_is_said(lake):
     version = write(lake, FIRST)
-    with pytest.raises(TableUnreadable, match=rf"Version {version + 1} of {NAME} cannot be compared"):
+    with pytest.raises(
+        TableUnreadable, match=rf"Version {version + 1} of {NAME} cannot be compared"
+    ):
         diff_tables({NAME: pair(lake, version, version + 1)}, "1", "2")

@@ -4,15 +4,35 @@ import re
 
 import pytest
 
-from backfill_assets.diff import diff_text
-from backfill_assets.diff.diff import ColumnDiff, DayDiff, Diff, Example, ExampleRow, NumberChanges, TableDiff, ValueChange
-from backfill_assets.diff.diff_html import page
+from backfill_assets.diff import text
+from backfill_assets.diff.diff import (
+    ColumnDiff,
+    DayDiff,
+    Diff,
+    Example,
+    ExampleRow,
+    NumberChanges,
+    TableDiff,
+    ValueChange,
+)
+from backfill_assets.diff.text import page
 
 HOSTILE = '</td><script>alert("x")</script>'
 DAY = DayDiff("2019-09-01", 5, 4, 1, 2, 2, 1, repeated_keys_before=1, repeated_keys_after=2)
 COLUMNS = (
-    ColumnDiff("few", 1, frequent=(ValueChange(HOSTILE, None, 1),), examples=(Example("2019-09-01", {"k": 1}, HOSTILE, None),)),
-    ColumnDiff("many", 2, NumberChanges(1, 1, 0, -1.5, 0.25, 0.25, 2, 10, 10.5), (), (Example("2019-09-01", {"k": 2}, 1, 3),)),
+    ColumnDiff(
+        "few",
+        1,
+        frequent=(ValueChange(HOSTILE, None, 1),),
+        examples=(Example("2019-09-01", {"k": 1}, HOSTILE, None),),
+    ),
+    ColumnDiff(
+        "many",
+        2,
+        NumberChanges(1, 1, 0, -1.5, 0.25, 0.25, 2, 10, 10.5),
+        (),
+        (Example("2019-09-01", {"k": 2}, 1, 3),),
+    ),
 )
 TABLE = TableDiff(
     HOSTILE, "version 1", "version 2", key=("k",), columns_added=("new",), columns_removed=("old",),
@@ -24,19 +44,26 @@ DIFF = Diff("0123", HOSTILE, "release 2", "2026-01-01T00:00:00+00:00", (TABLE, S
 
 
 def test_the_figures_count_the_days_that_were_not_read():
-    assert diff_text.rows(DIFF) == [
+    assert text.rows(DIFF) == [
         (HOSTILE, "1: 2019-09-01", "1,005", "1,004", "1", "2", "2", "many (2), few (1)"),
     ]
 
 
 def test_columns_keys_that_repeat_examples_and_what_is_the_same_are_said():
-    lines = [line.replace(HOSTILE, "T") for line in diff_text.lines(DIFF)]
-    assert lines[:3] == ["T: columns that came: new", "T: columns that went: old", "T: n has another type: integer, now long"]
+    lines = [line.replace(HOSTILE, "T") for line in text.lines(DIFF)]
+    assert lines[:3] == [
+        "T: columns that came: new",
+        "T: columns that went: old",
+        "T: n has another type: integer, now long",
+    ]
     assert lines[3].startswith("T: keys that stand more than once: 1 before, 2 after. ")
-    assert lines[4] == "T: many: 1 up, 1 down: least -1.5, median 0.25, mean 0.25, most 2; their sum 10 → 10.5"
+    assert (
+        lines[4]
+        == "T: many: 1 up, 1 down: least -1.5, median 0.25, mean 0.25, most 2; their sum 10 → 10.5"
+    )
     assert [line for line in lines if line.startswith("  T")][:3] == [
         "  T 2019-09-01 k=2: many 1 → 3",
-        f"  T 2019-09-01 k=1: few {diff_text.value(HOSTILE).replace(HOSTILE, 'T')} → null",
+        f"  T 2019-09-01 k=1: few {text.value(HOSTILE).replace(HOSTILE, 'T')} → null",
         '  T 2019-09-01 k="a": added',
     ]
     assert lines[-2:] == [
@@ -55,12 +82,20 @@ def test_no_value_of_a_row_or_a_name_is_markup_on_the_page():
 
 def test_nothing_that_differs_and_nothing_to_compare_are_said():
     assert "<p>Nothing differs.</p>" in page(Diff("0", "a", "b", "", (SAME,)))
-    assert list(diff_text.lines(Diff("0", "a", "b", ""))) == ["There is nothing to compare: no table has any of these days."]
+    assert list(text.lines(Diff("0", "a", "b", ""))) == [
+        "There is nothing to compare: no table has any of these days."
+    ]
 
 
 @pytest.mark.parametrize(
     ("of", "text"),
-    [(0.0, "0"), (-1234567.0, "-1,234,567"), (0.123456, "0.1235"), (1e20, "1e+20"), (1234.5678, "1,235")],
+    [
+        (0.0, "0"),
+        (-1234567.0, "-1,234,567"),
+        (0.123456, "0.1235"),
+        (1e20, "1e+20"),
+        (1234.5678, "1,235"),
+    ],
 )
 def test_numbers_have_as_many_digits_as_tell_them_apart(of, text):
-    assert diff_text.number(of) == text
+    assert text.number(of) == text

@@ -1,10 +1,13 @@
-"""Every hard stop at every point of a run, on real servers: `python -m tests.drills.hard_stops`, or some: name them.
+"""Every hard stop at every point of a run, on real servers: `python -m tests.drills.hard_stops`, or
+some: name them.
 
-A cell is a plan of three days in three runs, two of them at work. When they have come to the point, processes are killed with
-SIGKILL, and so is the command that carries the plan out. Then `backfill up`, if it has ended, and `backfill resume`. At the end
-every partition must have been built once, no run may be unfinished and no place in a pool taken, each within the times below.
+A cell is a plan of three days in three runs, two of them at work. When they have come to the point,
+processes are killed with SIGKILL, and so is the command that carries the plan out. Then `backfill
+up`, if it has ended, and `backfill resume`. At the end every partition must have been built once,
+no run may be unfinished and no place in a pool taken, each within the times below.
 
-A power cut cannot be made here: what it adds to killing everything is writes that the disk had not made yet.
+A power cut cannot be made here: what it adds to killing everything is writes that the disk had not
+made yet.
 """
 
 import sys
@@ -21,9 +24,11 @@ from backfill_assets.servers.stack import MAX_RESTARTS
 from tests.drills.servers import HELD, Drill, drill_on, kill
 from tests.worlds.station import eventually
 
-# How soon a dead run must be over, a plan done, and every place free again, from the stop or, where that ended them, from when
-# the servers run again.
-NOTICED_S, DONE_S, FREE_S = 60.0, 120.0, 60.0
+# How soon a dead run must be over, a plan done, and every place free again, from the stop or, where
+# that ended them, from when the servers run again.
+NOTICED_S = 60.0
+DONE_S = 120.0
+FREE_S = 60.0
 END_S = 90.0
 
 
@@ -76,7 +81,9 @@ class Cell:
 def drilled(drill: Drill, stop: str, point: str) -> Cell:
     plan, command, held = drill.begin(point)
     if point == "queued":
-        eventually(lambda: "QUEUED" in drill.runs(plan).values(), what="a run in the queue", patience=END_S)
+        eventually(
+            lambda: "QUEUED" in drill.runs(plan).values(), what="a run in the queue", patience=END_S
+        )
     at_work = {run for run, status in drill.runs(plan).items() if status in ("STARTING", "STARTED")}
     kill([command.pid])
     command.communicate()
@@ -92,7 +99,9 @@ def drilled(drill: Drill, stop: str, point: str) -> Cell:
     return observed(drill, stop, point, plan, at_work, began)
 
 
-def observed(drill: Drill, stop: str, point: str, plan: str, at_work: set[str], began: float) -> Cell:
+def observed(
+    drill: Drill, stop: str, point: str, plan: str, at_work: set[str], began: float
+) -> Cell:
     """The plan is resumed, and comes to its end."""
     resume = drill.station.started("resume", plan)
     drill.await_end_of(at_work, plan)
@@ -103,17 +112,31 @@ def observed(drill: Drill, stop: str, point: str, plan: str, at_work: set[str], 
     free = time.monotonic() - began - done
     statuses = sorted(drill.runs(plan).items(), key=lambda run: run[0] in at_work)
     happened = ", ".join(status.lower() for run, status in statuses if run in at_work)
-    return Cell(stop, point, happened, noticed, done, free, list(wrong(drill, plan, noticed, done, free, printed)))
+    return Cell(
+        stop,
+        point,
+        happened,
+        noticed,
+        done,
+        free,
+        list(wrong(drill, plan, noticed, done, free, printed)),
+    )
 
 
-def wrong(drill: Drill, plan: str, noticed: float, done: float, free: float, printed: str) -> Iterator[str]:
+def wrong(
+    drill: Drill, plan: str, noticed: float, done: float, free: float, printed: str
+) -> Iterator[str]:
     built = drill.built(plan)
     if "done after" not in printed:
         yield printed[-300:]
     if len(built) != 6 or set(built.values()) != {1}:
         yield f"built: {dict(built)}"
     yield from drill.held_places()
-    for what, seconds, limit in (("noticed", noticed, NOTICED_S), ("done", done, DONE_S), ("free", free, FREE_S)):
+    for what, seconds, limit in (
+        ("noticed", noticed, NOTICED_S),
+        ("done", done, DONE_S),
+        ("free", free, FREE_S),
+    ):
         if seconds > limit:
             yield f"{what} after {seconds:.0f} s"
 
@@ -129,10 +152,18 @@ def cells(stops: Sequence[str], points: Sequence[str]) -> Iterator[Cell]:
 
 
 def main(names: Sequence[str]) -> int:
-    stops, points = [name for name in STOPS if name in names], [point for point in HELD if point in names]
-    console, drawn, failed = Console(width=160), Drawn("stop", "point", "its runs", "noticed s", "done s", "free s", "wrong"), 0
+    stops = [name for name in STOPS if name in names]
+    points = [point for point in HELD if point in names]
+    console = Console(width=160)
+    drawn = Drawn("stop", "point", "its runs", "noticed s", "done s", "free s", "wrong")
+    failed = 0
     for cell in cells(stops or list(STOPS), points or list(HELD)):
-        row = [cell.stop, cell.point, cell.happened, *(f"{s:.0f}" for s in (cell.noticed, cell.done, cell.free))]
+        row = [
+            cell.stop,
+            cell.point,
+            cell.happened,
+            *(f"{s:.0f}" for s in (cell.noticed, cell.done, cell.free)),
+        ]
         drawn.add_row(*row, "\n".join(cell.wrong) or "nothing")
         console.print(*row, *cell.wrong, sep="; ", highlight=False)
         failed += bool(cell.wrong)

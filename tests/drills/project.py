@@ -1,4 +1,6 @@
-"""The drill's own project, copied into a folder as `marks.py`: two small tables, whose runs wait where a file says so."""
+"""The drill's own project, copied into a folder as `marks.py`: two small tables, whose runs wait
+where a file says so.
+"""
 
 import os
 import sys
@@ -15,14 +17,17 @@ GATES = Path(os.environ.get("DRILL_GATES", "/nowhere"))
 
 
 def wait_at(point: str) -> None:
-    """Wait as long as there is a file of this name, and leave one with this process's id, `<point>.<pid>`."""
+    """Wait as long as there is a file of this name, and leave one with this process's id,
+    `<point>.<pid>`.
+    """
     gate = GATES / point
     if gate.exists():
         (GATES / f"{point}.{os.getpid()}").touch()
         Retrying(wait=wait_fixed(0.05), retry=retry_if_result(bool))(gate.exists)
 
 
-# Versions are given by hand, since where a step waits is read from the environment; no row depends on it.
+# Versions are given by hand, since where a step waits is read from the environment; no row depends
+# on it.
 @table(
     "raw/marks", partition_by="arrival_day", columns="arrival_day DATE, line STRING",
     reads={"lines": Landing("marks")}, rules=[rules.has_rows()], pool="ingestion", version="1",
@@ -42,7 +47,9 @@ def marks(marks: Any) -> Any:
     return marks.distinct()
 
 
-defs = backfill_assets.definitions(tables=[raw_marks, marks], first_day=date(2019, 8, 15), last_day=date(2020, 12, 31))
+defs = backfill_assets.definitions(
+    tables=[raw_marks, marks], first_day=date(2019, 8, 15), last_day=date(2020, 12, 31)
+)
 
 if Path(sys.argv[0]).name == "run_starter.py":  # the process of a run
     from dagster import DagsterEventType, DagsterInstance
@@ -50,15 +57,20 @@ if Path(sys.argv[0]).name == "run_starter.py":  # the process of a run
     from backfill_assets.lake.ledger import Ledger
 
     wait_at("starting")
-    append, handle_new_event = Ledger.append, DagsterInstance.handle_new_event
+    append = Ledger.append
+    handle_new_event = DagsterInstance.handle_new_event
 
     def append_later(ledger: Any, builds: Any) -> None:
         wait_at("between commit and record")
         append(ledger, builds)
 
     def handle_later(instance: Any, event: Any, **given: Any) -> None:
-        if event.is_dagster_event and event.get_dagster_event().event_type == DagsterEventType.RUN_SUCCESS:
+        if (
+            event.is_dagster_event
+            and event.get_dagster_event().event_type == DagsterEventType.RUN_SUCCESS
+        ):
             wait_at("at the end")
         handle_new_event(instance, event, **given)
 
-    Ledger.append, DagsterInstance.handle_new_event = append_later, handle_later  # type: ignore[method-assign, assignment]
+    Ledger.append = append_later  # type: ignore[assignment, method-assign]
+    DagsterInstance.handle_new_event = handle_later  # type: ignore[method-assign, assignment]

@@ -1,4 +1,6 @@
-"""A lake with real servers, whose runs can be held at a point of their way, and any of whose processes can be killed."""
+"""A lake with real servers, whose runs can be held at a point of their way, and any of whose
+processes can be killed.
+"""
 
 import os
 import shutil
@@ -14,8 +16,7 @@ from pathlib import Path
 import psutil
 
 from backfill_assets.calendar import Partition
-from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.launched import RUN_FINISHED
+from backfill_assets.dagster_client.client import RUN_FINISHED, Dagster
 from backfill_assets.servers.child import process_tree, wait_or_kill
 from backfill_assets.servers.home import servers_record
 from tests.drills import project
@@ -24,7 +25,8 @@ from tests.worlds.servers import Up, environment, with_databases
 from tests.worlds.station import FIRST, Station, eventually
 
 TABLES = ("raw/marks", "staging/marks")
-# How many of the three runs of a plan come to a point: two may be at work, and one of them has the table's lock.
+# How many of the three runs of a plan come to a point: two may be at work, and one of them has the
+# table's lock.
 HELD = {"queued": 2, "starting": 2, "in a step": 2, "between commit and record": 1, "at the end": 2}
 # The third run is in the queue while the others are in a step.
 GATE_OF = {"queued": "in a step"}
@@ -47,7 +49,9 @@ class Drill:
         return {name: child.pid for name, child in record.children.items()} if record else {}
 
     def begin(self, point: str, runs: int = 3) -> tuple[str, subprocess.Popen[str], list[int]]:
-        """A plan of a run a day, which are held at a point: its id, its command, and the processes of its runs."""
+        """A plan of a run a day, which are held at a point: its id, its command, and the processes
+        of its runs.
+        """
         days = [FIRST + timedelta(days=self.used + n) for n in range(runs)]
         self.used += runs
         self._deliver(days)
@@ -55,9 +59,17 @@ class Drill:
         for name in self.gates.glob(f"{gate}*"):
             name.unlink()
         (self.gates / gate).touch()
-        plan = str(self.station.asked_json("plan", "--partitions", f"{days[0]}..{days[-1]}", *FLAGS, "--reason", point)["id"])
+        plan = str(
+            self.station.asked_json(
+                "plan", "--partitions", f"{days[0]}..{days[-1]}", *FLAGS, "--reason", point
+            )["id"]
+        )
         command = self.station.started("run", plan)
-        pids: list[int] = eventually(lambda: self._held(gate, min(HELD[point], runs)), what=f"runs {point}", patience=TIMEOUT_S)
+        pids: list[int] = eventually(
+            lambda: self._held(gate, min(HELD[point], runs)),
+            what=f"runs {point}",
+            patience=TIMEOUT_S,
+        )
         return plan, command, pids
 
     def open_gates(self) -> None:
@@ -82,19 +94,27 @@ class Drill:
     def runs(self, plan: str) -> dict[str, str]:
         """The status of each run of a plan."""
         launched = self.station.of_plan(plan)
-        return {run["runId"]: run["status"] for each in launched for run in self.station.dagster.runs(each)}
+        return {
+            run["runId"]: run["status"]
+            for each in launched
+            for run in self.station.dagster.runs(each)
+        }
 
     def await_end_of(self, runs: set[str], plan: str) -> None:
         """Wait until all of these runs of a plan are over."""
 
         def over() -> bool:
-            return all(status in RUN_FINISHED for run, status in self.runs(plan).items() if run in runs)
+            return all(
+                status in RUN_FINISHED for run, status in self.runs(plan).items() if run in runs
+            )
 
         eventually(over, what=f"runs {sorted(runs)} over", patience=TIMEOUT_S)
 
     def await_other(self, name: str, pid: int) -> None:
         """Wait until a server runs in another process than `pid`, or none does any more."""
-        eventually(lambda: self.children.get(name) != pid, what=f"the {name} restarted", patience=TIMEOUT_S)
+        eventually(
+            lambda: self.children.get(name) != pid, what=f"the {name} restarted", patience=TIMEOUT_S
+        )
 
     def await_free(self) -> None:
         """Wait until no run is unfinished and no place taken, two minutes at most."""
@@ -103,13 +123,27 @@ class Drill:
 
     def built(self, plan: str) -> Counter[Partition]:
         """How often each partition was built by a plan."""
-        return Counter((build.table, build.day) for build in self.station.builds() if build.plan == plan and build.succeeded)
+        return Counter(
+            (build.table, build.day)
+            for build in self.station.builds()
+            if build.plan == plan and build.succeeded
+        )
 
     def held_places(self) -> list[str]:
-        """The places of pools that are taken or waited for, and the runs that are not over, as texts."""
+        """The places of pools that are taken or waited for, and the runs that are not over, as
+        texts.
+        """
         pools = self.station.ask(questions.PLACES)["concurrencyLimits"]
-        taken = [f"{pool['concurrencyKey']}: {place['runId'][:8]}" for pool in pools for place in pool["claimedSlots"]]
-        waiting = [f"{pool['concurrencyKey']}: {step['runId'][:8]} waits" for pool in pools for step in pool["pendingSteps"]]
+        taken = [
+            f"{pool['concurrencyKey']}: {place['runId'][:8]}"
+            for pool in pools
+            for place in pool["claimedSlots"]
+        ]
+        waiting = [
+            f"{pool['concurrencyKey']}: {step['runId'][:8]} waits"
+            for pool in pools
+            for step in pool["pendingSteps"]
+        ]
         runs = self.station.ask(questions.UNFINISHED)["results"]
         return taken + waiting + [f"run {run['runId'][:8]} is {run['status']}" for run in runs]
 
@@ -119,8 +153,11 @@ FLAGS = ("--canary", "0", "--days-per-run", "1", "--max-parallel", "3", "--into"
 
 @contextmanager
 def drill_on(folder: Path, *, own_engine: bool = True) -> Iterator[Drill]:
-    """Servers on the drill's project in `folder`; every process of theirs is ended when the block is left."""
-    home, gates = folder / ".backfill", folder / "gates"
+    """Servers on the drill's project in `folder`; every process of theirs is ended when the block
+    is left.
+    """
+    home = folder / ".backfill"
+    gates = folder / "gates"
     for made in (home, gates):
         made.mkdir(parents=True)
     shutil.copyfile(Path(project.__file__), folder / "marks.py")
@@ -129,7 +166,11 @@ def drill_on(folder: Path, *, own_engine: bool = True) -> Iterator[Drill]:
     del env["BACKFILL_LAST_DAY"]
     with_databases(home)
     up = Up(home, folder, env)
-    drill = Drill(Station(Dagster(f"http://127.0.0.1:{up.port}"), home, home / "landing", folder, env, up), up, gates)
+    drill = Drill(
+        Station(Dagster(f"http://127.0.0.1:{up.port}"), home, home / "landing", folder, env, up),
+        up,
+        gates,
+    )
     try:
         up.start()
         yield drill

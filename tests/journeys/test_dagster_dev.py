@@ -1,4 +1,6 @@
-"""What a user of Dagster types first, in a new clone: `dagster definitions validate` and `dagster dev`."""
+"""What a user of Dagster types first, in a new clone: `dagster definitions validate` and `dagster
+dev`.
+"""
 
 import os
 import shutil
@@ -13,7 +15,7 @@ import pytest
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.tables import TABLES as ALL
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.lake import Lake
 from backfill_assets.servers.child import free_port, process_tree, wait_or_kill
 from tests.worlds.servers import PROJECT, environment
 from tests.worlds.station import FIRST, eventually
@@ -47,28 +49,41 @@ def test_definitions_validate_in_a_new_clone(clone: Path, with_home: bool) -> No
 
 
 def test_dagster_dev_in_a_new_clone_shows_every_table_and_builds_a_day(clone: Path) -> None:
-    env = environment(clone / ".backfill", FIRST, own_engine=False) | {"BACKFILL_LANDING": str(SAMPLE)}
+    env = environment(clone / ".backfill", FIRST, own_engine=False) | {
+        "BACKFILL_LANDING": str(SAMPLE)
+    }
     with dagster_dev(clone, env) as dagster:
         names = {table.name for table in ALL}
         assert {*dagster.tables()} == names | {f"shadow/{name}" for name in names}
         days = {name: [FIRST] for name in TABLES}
         launched = dagster.launch(days, options={}, tags={}, title="first day")
-        over = eventually(lambda: [one for one in dagster.launched() if one.is_over], what=f"{launched} over")
+        over = eventually(
+            lambda: [one for one in dagster.launched() if one.is_over], what=f"{launched} over"
+        )
         assert [(one.id, one.status) for one in over] == [(launched.id, "SUCCESS")]
     builds = Lake(str(clone / ".backfill" / "lake")).ledger.builds()
-    assert [(build.table, build.day, build.outcome) for build in builds] == [(name, FIRST, "accepted") for name in TABLES]
+    assert [(build.table, build.day, build.outcome) for build in builds] == [
+        (name, FIRST, "accepted") for name in TABLES
+    ]
 
 
 @contextmanager
 def dagster_dev(clone: Path, env: Mapping[str, str]) -> Iterator[Dagster]:
     """`dagster dev` in a process of its own on a free port, ended as Ctrl-C does."""
-    port, log = free_port(), clone.parent / "dev.log"
+    port = free_port()
+    log = clone.parent / "dev.log"
     command = [sys.executable, "-m", "dagster", "dev", "--port", str(port)]
     with log.open("wb") as out:
-        dev = subprocess.Popen(command, cwd=clone, env=env, stdout=out, stderr=out, start_new_session=True)
+        dev = subprocess.Popen(
+            command, cwd=clone, env=env, stdout=out, stderr=out, start_new_session=True
+        )
     dagster = Dagster(f"http://127.0.0.1:{port}")
     try:
-        eventually(lambda: dev.poll() is not None or dagster.answers(), what="dagster dev ready", patience=300)
+        eventually(
+            lambda: dev.poll() is not None or dagster.answers(),
+            what="dagster dev ready",
+            patience=300,
+        )
         assert dev.poll() is None, log.read_text()
         yield dagster
     finally:

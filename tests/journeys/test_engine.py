@@ -1,4 +1,6 @@
-"""Servers with an engine of their own: who listens, what is done when it dies, and that nothing shows its token."""
+"""Servers with an engine of their own: who listens, what is done when it dies, and that nothing
+shows its token.
+"""
 
 import os
 import signal
@@ -27,16 +29,19 @@ def station(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Iterator
         yield found
 
 
-def test_the_doctor_lists_everything_that_listens_and_only_this_machine_can_connect(station: Station):
+def test_the_doctor_lists_everything_that_listens_and_only_this_machine_can_connect(
+    station: Station,
+):
     findings = [each for each in station.asked_json("doctor") if each["what"] == "listens"]
     assert Counter(each["message"].split()[0] for each in findings) == {
         "code-server": 2, "engine": 3, "run-starter": 1, "webserver": 1
     }  # fmt: skip
     assert {each["level"] for each in findings} == {"ok"}
     port = station.dagster.url.rpartition(":")[2]
-    assert f"webserver at 127.0.0.1 port {port}, for programs of this machine, and its own web pages; without a login" in [
-        each["message"] for each in findings
-    ]
+    assert (
+        f"webserver at 127.0.0.1 port {port}, for programs of this machine, and its own web pages;"
+        " without a login" in [each["message"] for each in findings]
+    )
 
 
 def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(station: Station):
@@ -47,7 +52,9 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     def worked() -> float:
         return float(engine.cpu_times().user)
 
-    run = station.dagster.launch({"raw/rejected_lines": DAYS}, options=FORCED, tags={}, title="the engine dies")
+    run = station.dagster.launch(
+        {"raw/rejected_lines": DAYS}, options=FORCED, tags={}, title="the engine dies"
+    )
     station.process_of(run)
     idle = worked()
     eventually(lambda: worked() > idle + 1, what="the engine computes")

@@ -1,4 +1,6 @@
-"""What goes wrong in the middle of a plan, on real servers: nothing is done twice, and the plan comes to its end."""
+"""What goes wrong in the middle of a plan, on real servers: nothing is done twice, and the plan
+comes to its end.
+"""
 
 import json
 import os
@@ -13,10 +15,10 @@ from subprocess import Popen
 import pytest
 
 from backfill_assets.calendar import Calendar, between
-from backfill_assets.dagster_client.reload import reload
-from backfill_assets.lake.locks import writing
+from backfill_assets.dagster_client.requests import reload
+from backfill_assets.lake.storage import writing
 from backfill_assets.plan.store import Plans
-from backfill_assets.pyproject import BUNDLED
+from backfill_assets.settings import BUNDLED
 from tests.worlds.outages import RAW, REJECTED, World
 from tests.worlds.servers import project_copy, station_on
 from tests.worlds.station import FIRST, Station, ended, eventually
@@ -34,11 +36,15 @@ CHUNKS = (
 
 @pytest.fixture(scope="module")
 def station(tmp_path_factory, spark):
-    """Servers on a copy of the project, whose code may be changed; no test here is about their engine."""
+    """Servers on a copy of the project, whose code may be changed; no test here is about their
+    engine.
+    """
     home = tmp_path_factory.mktemp("faults")
     with station_on(home, LAST, project_copy(home), own_engine=False) as found:
         # What is forced below is there; no server is needed for that.
-        World(home / "lake", found.landing, lambda: spark, Calendar(FIRST, LAST)).run(DAYS, [REJECTED, RAW])
+        World(home / "lake", found.landing, lambda: spark, Calendar(FIRST, LAST)).run(
+            DAYS, [REJECTED, RAW]
+        )
         yield found
 
 
@@ -57,13 +63,17 @@ def started(station: Station, reason: str) -> tuple[str, Popen[str]]:
 
 @contextmanager
 def commits_wait(station: Station) -> Iterator[None]:
-    """Steps compute, and none commits: what happens meanwhile happens in the middle of a chunk, however slow the machine is."""
+    """Steps compute, and none commits: what happens meanwhile happens in the middle of a chunk,
+    however slow the machine is.
+    """
     with writing(str(station.home / "lake"), RAW):
         yield
 
 
 def built_by(station: Station, plan: str) -> Counter[date]:
-    return Counter(build.day for build in station.builds() if build.plan == plan and build.succeeded)
+    return Counter(
+        build.day for build in station.builds() if build.plan == plan and build.succeeded
+    )
 
 
 def chunks_of(station: Station, plan: str) -> list[str]:
@@ -101,7 +111,9 @@ def test_killed_commands_and_cancelled_plans_resume_and_build_no_day_twice(stati
         eventually(lambda: len(begun.events(plan, "started")) == 2, what="the plan is gone on with")
         assert f"Plan {plan} is cancelled" in station.backfill("cancel", plan)
         assert f"Plan {plan}: cancelled" in ended(command, 1)
-    assert [(each.status, each.tags["backfill/chunk"]) for each in station.of_plan(plan)] == [("CANCELED", "1")]
+    assert [(each.status, each.tags["backfill/chunk"]) for each in station.of_plan(plan)] == [
+        ("CANCELED", "1")
+    ]
     assert f"Plan {plan}: done" in station.backfill("resume", plan)
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
     assert chunks_of(station, plan) in (["1", "1", "2"], ["1", "2"])
@@ -127,25 +139,49 @@ def test_code_that_changes_in_the_middle_stops_the_plan_and_names_the_table(stat
 
 
 def test_a_day_that_breaks_a_new_rule_is_refused_and_keeps_its_rows(station: Station):
-    rows = {build.day: build.rows for build in station.builds() if build.table == RAW and build.succeeded}
-    most, version = max(rows.values()) - 1, station.lake.version(RAW)
+    rows = {
+        build.day: build.rows
+        for build in station.builds()
+        if build.table == RAW and build.succeeded
+    }
+    most = max(rows.values()) - 1
+    version = station.lake.version(RAW)
     refused = [day for day in DAYS if rows[day] > most]
     source = station.project / "backfill_assets" / "datasets" / "outages" / "raw.py"
-    before, named = source.read_text(), ("--partitions", f"{FIRST}..{LAST}", "--target", RAW)
-    refused_run = ("run", *named, "--force", "--into", "live", "--canary", "0", "--reason", "a new rule")
+    before = source.read_text()
+    named = ("--partitions", f"{FIRST}..{LAST}", "--target", RAW)
+    refused_run = (
+        "run",
+        *named,
+        "--force",
+        "--into",
+        "live",
+        "--canary",
+        "0",
+        "--reason",
+        "a new rule",
+    )
     stricter = before.replace("import has_rows, ", "import has_rows, rows_between, ")
-    stricter = stricter.replace("        has_rows(),\n", f"        has_rows(),\n        rows_between(at_most={most}),\n")
+    stricter = stricter.replace(
+        "        has_rows(),\n", f"        has_rows(),\n        rows_between(at_most={most}),\n"
+    )
     try:
         source.write_text(stricter)
         reload(station.dagster, BUNDLED)
-        (audited,) = json.loads(station.backfill("audit", *named, "--json", code=1).splitlines()[-1])["tables"].values()
+        (audited,) = json.loads(
+            station.backfill("audit", *named, "--json", code=1).splitlines()[-1]
+        )["tables"].values()
         message = f"rows_between: {most + 1:,} rows; at least 0, at most {most:,} promised"
         assert audited == {
             "days": len(DAYS), "passed": len(DAYS) - len(refused), "not_judged": 0,
             "failed": {str(day): message for day in refused},
         }  # fmt: skip
-        assert station.verdicts(RAW, "rows_between") == {str(day): day not in refused for day in DAYS}
-        assert f"refused by an audit: {message}" in station.backfill("status", "--why", RAW, str(refused[0]))
+        assert station.verdicts(RAW, "rows_between") == {
+            str(day): day not in refused for day in DAYS
+        }
+        assert f"refused by an audit: {message}" in station.backfill(
+            "status", "--why", RAW, str(refused[0])
+        )
         assert message in station.backfill(*refused_run, code=1)
     finally:
         source.write_text(before)
@@ -167,5 +203,7 @@ def test_a_server_that_is_not_there_is_said_and_nothing_is_noted(station: Statio
     env = dict(station.env) | {"BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
     plan = station.asked_json("plan", *CHUNKS[1:], "--reason", "no server")["id"]
     away = Station(station.dagster, station.home, station.landing, station.project, env, station.up)
-    assert "No Dagster webserver answers at http://127.0.0.1:9" in away.backfill("run", plan, code=3)
+    assert "No Dagster webserver answers at http://127.0.0.1:9" in away.backfill(
+        "run", plan, code=3
+    )
     assert station.asked_json("show", plan)["events"] == []

@@ -1,4 +1,6 @@
-"""Dagster's pages in a browser, as a person uses them, on real servers and six days: each test goes on after the one before."""
+"""Dagster's pages in a browser, as a person uses them, on real servers and six days: each test goes
+on after the one before.
+"""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +9,8 @@ from datetime import date
 import pytest
 
 from backfill_assets.calendar import between
-from backfill_assets.dagster_client.launched import Launched
-from backfill_assets.pyproject import BUNDLED
+from backfill_assets.dagster_client.client import Launched
+from backfill_assets.settings import BUNDLED
 from tests.worlds import questions
 from tests.worlds.servers import station_on
 from tests.worlds.station import CHROMIUM, FIRST, Browser, Station, browser_on, eventually
@@ -16,7 +18,9 @@ from tests.worlds.station import CHROMIUM, FIRST, Browser, Station, browser_on, 
 pytestmark = [
     pytest.mark.servers,
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"
+    ),
 ]
 LAST = date(2019, 8, 20)
 THREE = list(between(FIRST, date(2019, 8, 17)))
@@ -37,7 +41,9 @@ def browser(station: Station) -> Iterator[Browser]:
 
 
 def launch_three_days(station: Station, browser: Browser, config: str = "") -> None:
-    """Three days of both raw tables, from the dialog of their group; until the page of the backfill shows that it is done."""
+    """Three days of both raw tables, from the dialog of their group; until the page of the backfill
+    shows that it is done.
+    """
     browser.group("raw")
     browser.press("Materialize all…")
     browser.dialog().get_by_placeholder("ex: ").fill(f"[{THREE[0]}...{THREE[-1]}]")
@@ -48,7 +54,10 @@ def launch_three_days(station: Station, browser: Browser, config: str = "") -> N
         browser.type_config(config)
         browser.press("Save config")
     browser.press("Launch backfill")
-    backfill = Launched(re.findall("Created backfill (\\w+)", browser.sees("Created backfill").inner_text())[0], is_run=False)
+    backfill = Launched(
+        re.findall("Created backfill (\\w+)", browser.sees("Created backfill").inner_text())[0],
+        is_run=False,
+    )
     browser.page.get_by_text("View", exact=True).first.click()
     assert station.finished(backfill) == "COMPLETED_SUCCESS", station.complaints(backfill)
     assert backfill.page in browser.page.url
@@ -69,16 +78,28 @@ def test_three_days_of_two_tables_are_launched_from_the_dialog(station: Station,
 
 def test_they_are_forced_by_the_configuration_of_the_dialog(station: Station, browser: Browser):
     before = len(station.builds())
-    launch_three_days(station, browser, "resources: {options: {config: {force: true, reason: firmware fixed}}}")
-    assert outcomes(station, before) == [(table, day, "unchanged", "firmware fixed") for table in RAW for day in THREE]
+    launch_three_days(
+        station, browser, "resources: {options: {config: {force: true, reason: firmware fixed}}}"
+    )
+    assert outcomes(station, before) == [
+        (table, day, "unchanged", "firmware fixed") for table in RAW for day in THREE
+    ]
 
 
 def test_a_day_shows_its_figures_and_why_it_was_built(station: Station, browser: Browser):
-    (build,) = [b for b in station.builds() if (b.table, str(b.day), b.outcome) == (RAW[0], DAY, "unchanged")]
+    (build,) = [
+        b
+        for b in station.builds()
+        if (b.table, str(b.day), b.outcome) == (RAW[0], DAY, "unchanged")
+    ]
     browser.open(f"/assets/{RAW[0]}?view=partitions&partition={DAY}")
     shown = browser.sees("fingerprint").locator("xpath=ancestor::table").inner_text()
     figures = dict(re.findall(r"^(.+?)\n?\t\n?(.+)$", shown, re.MULTILINE))
-    assert {"fingerprint": build.fingerprint, "reason": "firmware fixed", "outcome": "unchanged"}.items() <= figures.items()
+    assert {
+        "fingerprint": build.fingerprint,
+        "reason": "firmware fixed",
+        "outcome": "unchanged",
+    }.items() <= figures.items()
     assert figures["dagster/partition_row_count"].replace(",", "") == str(build.rows)
 
 
@@ -92,7 +113,9 @@ def test_a_check_is_shown_as_blocking_and_by_day(browser: Browser):
 
 def test_the_rows_are_plotted_by_day(browser: Browser):
     browser.open(f"/assets/{RAW[0]}?view=overview")
-    with browser.page.expect_response(lambda r: "latestMaterializationByPartition" in (r.request.post_data or "")) as response:
+    with browser.page.expect_response(
+        lambda r: "latestMaterializationByPartition" in (r.request.post_data or "")
+    ) as response:
         browser.page.get_by_text("Plots", exact=True).click()
     events = response.value.json()["data"]["assetNodeOrError"]["latestMaterializationByPartition"]
     assert [event["partition"] for event in events if event] == [str(day) for day in THREE]
@@ -102,7 +125,10 @@ def test_the_rows_are_plotted_by_day(browser: Browser):
 
 def test_make_plan_then_run_plan_from_the_jobs_page(station: Station, browser: Browser):
     browser.launchpad("make_plan")
-    browser.type_config(f"ops: {{plan: {{config: {{partitions: {THREE[0]}..{THREE[-1]}, target: staging/outage_updates}}}}}}")
+    browser.type_config(
+        f"ops: {{plan: {{config: {{partitions: {THREE[0]}..{THREE[-1]}, target:"
+        " staging/outage_updates}}}"
+    )
     browser.press("Launch run")
     browser.page.wait_for_url(re.compile("/runs/[0-9a-f-]{36}"))
     browser.sees("RUN_SUCCESS")
@@ -113,13 +139,21 @@ def test_make_plan_then_run_plan_from_the_jobs_page(station: Station, browser: B
     browser.type_config(f'ops: {{run: {{config: {{plan: "{plan["plan"]}"}}}}}}')
     browser.press("Launch run")
     browser.sees("RUN_SUCCESS")
-    assert outcomes(station, 12) == [("staging/outage_updates", day, "accepted", "") for day in THREE]
+    assert outcomes(station, 12) == [
+        ("staging/outage_updates", day, "accepted", "") for day in THREE
+    ]
 
 
-def test_a_plan_that_is_terminated_stays_open_and_builds_nothing_more(station: Station, browser: Browser):
-    days, before = f"{FIRST}..{LAST}", len(station.builds())
+def test_a_plan_that_is_terminated_stays_open_and_builds_nothing_more(
+    station: Station, browser: Browser
+):
+    days = f"{FIRST}..{LAST}"
+    before = len(station.builds())
     browser.launchpad("run_plan")
-    options = f'partitions: {days}, target: "raw/*", force: true, days_per_run: 1, max_parallel: 1, canary: 0, into: live'
+    options = (
+        f'partitions: {days}, target: "raw/*", force: true, days_per_run: 1, max_parallel: 1,'
+        " canary: 0, into: live"
+    )
     browser.type_config(f"ops: {{run: {{config: {{{options}}}}}}}")
     browser.press("Launch run")
     eventually(lambda: len(station.builds()) > before, what="the first chunk is built")
@@ -127,7 +161,10 @@ def test_a_plan_that_is_terminated_stays_open_and_builds_nothing_more(station: S
     browser.press("Terminate 1 run", browser.dialog())
     run = re.findall("/runs/([0-9a-f-]{36})", browser.page.url)[0]
     assert station.ended(run)["status"] == "CANCELED"
-    eventually(lambda: not station.ask(questions.UNFINISHED)["results"], what="the chunk that was running has ended")
+    eventually(
+        lambda: not station.ask(questions.UNFINISHED)["results"],
+        what="the chunk that was running has ended",
+    )
     (plan,) = [each for each in station.asked_json("list")["plans"] if each["state"] != "done"]
     assert plan["state"] == "open"
     assert 0 < len(station.builds()) - before < 12

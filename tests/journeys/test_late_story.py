@@ -1,4 +1,6 @@
-"""`backfill demo --story late`, as a new user gives it: a late file, a republished day and half a file, on real servers."""
+"""`backfill demo --story late`, as a new user gives it: a late file, a republished day and half a
+file, on real servers.
+"""
 
 from datetime import date
 
@@ -7,7 +9,7 @@ import pytest
 from backfill_assets.calendar import between
 from backfill_assets.cli.story import read_story
 from backfill_assets.datasets.case_reports.tables import TABLES
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.lake import Lake
 from tests.worlds.case_reports import FEATURES, RAW, STAGING, oracle, rows_of
 from tests.worlds.servers import Played, commands, play
 
@@ -31,7 +33,10 @@ def test_every_step_is_played_and_ends_as_the_story_says(story):
 
 def test_each_day_was_built_once_and_the_republished_one_twice_with_what_reads_it(story):
     lake = Lake(str(story.folder / ".backfill" / "lake"))
-    built = {t.name: [b.day for b in lake.ledger.builds({t.name: None}) if b.outcome == "accepted"] for t in TABLES}
+    built = {
+        t.name: [b.day for b in lake.ledger.builds({t.name: None}) if b.outcome == "accepted"]
+        for t in TABLES
+    }
     assert sorted(built[RAW]) == sorted(built[STAGING]) == sorted([*WEEK, PUBLISHED_AGAIN])
     assert sorted(built[FEATURES]) == sorted([*WEEK, PUBLISHED_AGAIN, WEEK[-1]])
 

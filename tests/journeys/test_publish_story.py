@@ -1,7 +1,8 @@
-"""A month by another rule, rebuilt unseen, gets to readers; and it is taken back, without the night in between.
+"""A month by another rule, rebuilt unseen, gets to readers; and it is taken back, without the night
+in between.
 
-On real servers, whose project is a copy that is edited while they run. The lake begins as the demo left it, with all 60 days.
-A wrong rule is stopped in test_story.py.
+On real servers, whose project is a copy that is edited while they run. The lake begins as the demo
+left it, with all 60 days. A wrong rule is stopped in test_story.py.
 """
 
 import gzip
@@ -18,12 +19,12 @@ from deltalake import DeltaTable
 import backfill_assets
 from backfill_assets.calendar import between
 from backfill_assets.dagster_client import documents
-from backfill_assets.dagster_client.reload import reload
+from backfill_assets.dagster_client.requests import reload
 from backfill_assets.datasets.outages.sample import LAST_DAY
 from backfill_assets.lake.releases import Releases
-from backfill_assets.pyproject import BUNDLED
+from backfill_assets.settings import BUNDLED
 from backfill_assets.verify.checklist import Outcome
-from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.verify import Verdicts
 from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, OUTAGES, World, differing_days
 from tests.worlds.servers import environment, project_copy, servers_of
 from tests.worlds.station import FIRST, Station, eventually
@@ -37,13 +38,17 @@ HORIZON = list(between(NIGHT - timedelta(days=14), NIGHT))
 TABLES = (OUTAGES, DAILY, DAILY_V2, HISTORY)
 
 RULE = "return last_state(updates.where(PLACED))"
-# The customers of an outage are to be the most that it ever had, and not those that were left at its end.
+# The customers of an outage are to be the most that it ever had, and not those that were left at
+# its end.
 BY_THE_PEAK = f'{RULE}.withColumn("customers", F.col("peak_customers"))'
 # What the tables of the month hold by the new rule, computed by DuckDB from what they held before.
 BY_THE_NEW_RULE = {
     OUTAGES: "SELECT * REPLACE (peak_customers AS customers) FROM before",
-    DAILY: "SELECT * REPLACE (peak_customers AS customers, (sum(peak_customers) OVER week)::BIGINT AS customers_7d) "
-    "FROM before WINDOW week AS (PARTITION BY region ORDER BY outage_day RANGE INTERVAL 6 DAYS PRECEDING)",
+    DAILY: (
+        "SELECT * REPLACE (peak_customers AS customers, (sum(peak_customers) OVER week)::BIGINT AS"
+        " customers_7d) FROM before WINDOW week AS (PARTITION BY region ORDER BY outage_day RANGE"
+        " INTERVAL 6 DAYS PRECEDING)"
+    ),
 }
 
 
@@ -64,12 +69,18 @@ class Live:
 def differing(one: dict[str, pa.Table], other: dict[str, pa.Table]) -> dict[str, set[date]]:
     """By table, the days of which rows differ; tables without one are left out."""
     unequal = [name for name in one if not in_order(one[name]).equals(in_order(other[name]))]
-    return {name: days for name in unequal if (days := differing_days(one[name], other[name], "outage_day"))}
+    return {
+        name: days
+        for name in unequal
+        if (days := differing_days(one[name], other[name], "outage_day"))
+    }
 
 
 def in_order(rows: pa.Table) -> pa.Table:
     """Rows by their key, columns by their name."""
-    return rows.sort_by([(name, "ascending") for name in rows.column_names[:2]]).select(sorted(rows.column_names))
+    return rows.sort_by([(name, "ascending") for name in rows.column_names[:2]]).select(
+        sorted(rows.column_names)
+    )
 
 
 def read_by(channel: str) -> dict[str, pa.Table]:
@@ -107,7 +118,17 @@ def edit(station: Station) -> None:
 def rebuild(station: Station) -> str:
     """Build the month by the rule as it is, in a shadow; the plan's id."""
     days = f"{MONTH[0]}..{MONTH[-1]}"
-    flags = ("--target", f"{OUTAGES}+", "--force", "--into", "shadow", "--canary", "0", "--reason", "customers at the peak")
+    flags = (
+        "--target",
+        f"{OUTAGES}+",
+        "--force",
+        "--into",
+        "shadow",
+        "--canary",
+        "0",
+        "--reason",
+        "customers at the peak",
+    )
     return str(station.asked_json("run", "--partitions", days, *flags, "--yes")["plan"])
 
 
@@ -127,7 +148,9 @@ def candidate(station: Station, before: Live) -> str:
     undecided = lines(station, plan, Outcome.DECISION)
     assert f"drift {OUTAGES}.customers" in undecided
     accept = [word for name in undecided for word in ("--accept", name)]
-    assert ": passed (" in station.backfill("verify", plan, *accept, "--reason", "crews restore step by step")
+    assert ": passed (" in station.backfill(
+        "verify", plan, *accept, "--reason", "crews restore step by step"
+    )
     assert station.materialized(f"shadow/{OUTAGES}") == f"{MONTH[0]}..{MONTH[-1]}"
     station.backfill("publish", plan, "--channel", "candidate")
     assert station.materialized(f"shadow/{OUTAGES}") == ""  # no shadow is there any more
@@ -139,7 +162,9 @@ def published(station: Station, candidate: str) -> Live:
     return Live.of(station)
 
 
-def test_readers_of_candidate_get_the_mended_month_and_those_of_stable_what_they_had(station, before, published):
+def test_readers_of_candidate_get_the_mended_month_and_those_of_stable_what_they_had(
+    station, before, published
+):
     assert differing(read_by("stable"), before.rows) == {}
     assert differing(read_by("candidate"), published.rows) == {}
     rebuilt = differing(before.rows, published.rows)
@@ -148,14 +173,25 @@ def test_readers_of_candidate_get_the_mended_month_and_those_of_stable_what_they
     for name, rule in BY_THE_NEW_RULE.items():
         with duckdb.connect() as database:
             expected = database.register("before", before.rows[name]).sql(rule).to_arrow_table()
-        assert differing_days(expected, published.rows[name], "outage_day") & set(MONTH) == set(), name
+        assert differing_days(expected, published.rows[name], "outage_day") & set(MONTH) == set(), (
+            name
+        )
 
 
-def test_a_day_of_the_release_is_reproduced_and_one_of_the_old_rule_is_not(station, before, published):
+def test_a_day_of_the_release_is_reproduced_and_one_of_the_old_rule_is_not(
+    station, before, published
+):
     """Readers of `stable` get days whose inputs live has no more."""
-    of_stable = (str(MONTH[17]), "--release", str(Releases(station.lake.root).of_channel("stable").number))
+    of_stable = (
+        str(MONTH[17]),
+        "--release",
+        str(Releases(station.lake.root).of_channel("stable").number),
+    )
     answer = station.asked_json("reproduce", DAILY, *of_stable)
-    assert (answer["result"], answer["rebuilt_fingerprint"]) == ("same", answer["build"]["fingerprint"])
+    assert (answer["result"], answer["rebuilt_fingerprint"]) == (
+        "same",
+        answer["build"]["fingerprint"],
+    )
     old = json.loads(station.backfill("reproduce", OUTAGES, *of_stable, "--json", code=4))
     assert (old["result"], old["rebuilt_rows"]) == ("other code", 0)
 
@@ -168,12 +204,18 @@ def deliver_the_night(station: Station) -> None:
         captured = datetime.fromisoformat(event["_captured_at"]) + timedelta(days=1)
         started = str(int(event["outageStartTime"]) + 86_400)
         moved = {"outageNumber": f"9{event['outageNumber']}", "outageStartTime": started}
-        return json.dumps(event | moved | {"_captured_at": f"{captured.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}).encode()
+        return json.dumps(
+            event | moved | {"_captured_at": f"{captured.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        ).encode()
 
     folder = station.landing / "outage_events" / f"year={NIGHT:%Y}" / f"month={NIGHT:%m}"
     last, new = (folder / f"day={day:%d}" / "events.jsonl.gz" for day in (LAST_DAY, NIGHT))
     new.parent.mkdir()
-    new.write_bytes(gzip.compress(b"\n".join(map(later, gzip.decompress(last.read_bytes()).splitlines())) + b"\n"))
+    new.write_bytes(
+        gzip.compress(
+            b"\n".join(map(later, gzip.decompress(last.read_bytes()).splitlines())) + b"\n"
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -181,20 +223,33 @@ def night(station: Station, published: Live) -> Live:
     """Live after the nightly run of the day after, once it is released."""
     deliver_the_night(station)
     released = Releases(station.lake.root).newest()
-    selector = {"repositoryName": "__repository__", "repositoryLocationName": BUNDLED, "jobName": "nightly"}
-    ends = {"dagster/asset_partition_range_start": str(HORIZON[0]), "dagster/asset_partition_range_end": str(NIGHT)}
+    selector = {
+        "repositoryName": "__repository__",
+        "repositoryLocationName": BUNDLED,
+        "jobName": "nightly",
+    }
+    ends = {
+        "dagster/asset_partition_range_start": str(HORIZON[0]),
+        "dagster/asset_partition_range_end": str(NIGHT),
+    }
     params = {
         "selector": selector,
         "runConfigData": {"resources": {"options": {"config": {"skip_not_due": True}}}},
-        "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in ends.items()]},
+        "executionMetadata": {
+            "tags": [{"key": key, "value": value} for key, value in ends.items()]
+        },
     }
     run = station.ask(documents.LAUNCH_RUN, params=params)["run"]["runId"]
     assert station.ended(run)["status"] == "SUCCESS"
-    eventually(lambda: Releases(station.lake.root).newest() != released, what="the night is released")
+    eventually(
+        lambda: Releases(station.lake.root).newest() != released, what="the night is released"
+    )
     return Live.of(station)
 
 
-def test_a_night_in_between_goes_to_candidate_and_with_the_plan_to_stable(station, candidate, before, night):
+def test_a_night_in_between_goes_to_candidate_and_with_the_plan_to_stable(
+    station, candidate, before, night
+):
     assert differing(read_by("stable"), before.rows) == {}
     assert differing(read_by("candidate"), night.rows) == {}
     printed = station.backfill("publish", candidate)
@@ -202,12 +257,19 @@ def test_a_night_in_between_goes_to_candidate_and_with_the_plan_to_stable(statio
     assert differing(read_by("stable"), night.rows) == {}
 
 
-def test_rolled_back_live_has_the_rows_from_before_and_those_of_the_night(station, candidate, before, published, night):
+def test_rolled_back_live_has_the_rows_from_before_and_those_of_the_night(
+    station, candidate, before, published, night
+):
     of_night = differing(published.rows, night.rows)
     assert of_night.keys() == set(TABLES)
     assert all(NIGHT in days and days <= set(HORIZON) for days in of_night.values())
-    printed = station.backfill("rollback", candidate, "--yes", "--reason", "the customers that were left are wanted again")
-    assert f"Plan {candidate} is rolled back: {len(TABLES) * len(MONTH)} partition(s) have the rows from before it." in printed
+    printed = station.backfill(
+        "rollback", candidate, "--yes", "--reason", "the customers that were left are wanted again"
+    )
+    assert (
+        f"Plan {candidate} is rolled back: {len(TABLES) * len(MONTH)} partition(s) have the rows"
+        " from before it." in printed
+    )
     after = Live.of(station)
     assert differing(before.rows, after.rows) == of_night
     assert not any(days & set(HORIZON) for days in differing(night.rows, after.rows).values())

@@ -1,4 +1,6 @@
-"""The README's stories of a rebuild and its publication, typed on the demo's lake with real servers."""
+"""The README's stories of a rebuild and its publication, typed on the demo's lake with real
+servers.
+"""
 
 import re
 import shutil
@@ -7,9 +9,8 @@ import sys
 
 import pytest
 
-from backfill_assets.lake.release import CANDIDATE, STABLE
-from backfill_assets.lake.releases import Releases
-from backfill_assets.publish.in_live import is_in_live
+from backfill_assets.lake.releases import CANDIDATE, STABLE, Releases
+from backfill_assets.publish.channels import is_in_live
 from tests.worlds.documents import README
 from tests.worlds.servers import demo_once, environment_alone, servers_of
 from tests.worlds.station import TIMEOUT_S, Station
@@ -60,7 +61,9 @@ class Story:
 
 
 def missing_lines(shown: str, printed: str) -> list[str]:
-    """Return the lines of an example that a command did not print in that order; `...` stands for any lines."""
+    """Return the lines of an example that a command did not print in that order; `...` stands for
+    any lines.
+    """
     left = iter([comparable(line) for line in printed.splitlines()])
     return [line for line in shown.splitlines() if line != "..." and comparable(line) not in left]
 

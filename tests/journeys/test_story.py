@@ -1,4 +1,6 @@
-"""`backfill demo --story publish`, as a new user gives it: every step ends as the story says, and the lake is as it tells."""
+"""`backfill demo --story publish`, as a new user gives it: every step ends as the story says, and
+the lake is as it tells.
+"""
 
 import re
 from datetime import UTC, date, datetime
@@ -13,7 +15,7 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.servers.home import servers_record
 from backfill_assets.verify.checklist import Outcome
-from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.verify import Verdicts
 from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, OUTAGES, differing_days
 from tests.worlds.servers import Played, commands, play
 from tests.worlds.station import FIRST
@@ -31,20 +33,29 @@ def story(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Played:
 
 def released(story: Played, number: int) -> pa.Table:
     root = str(story.folder / ".backfill" / "lake")
-    return ReleasedTable(root, Releases(root).get(number), OUTAGES).dataset(list(between(FIRST, LAST))).to_table()
+    return (
+        ReleasedTable(root, Releases(root).get(number), OUTAGES)
+        .dataset(list(between(FIRST, LAST)))
+        .to_table()
+    )
 
 
 def test_every_step_is_played_and_ends_as_the_story_says(story):
     assert story.code == 0, story.printed
-    expected, typed = commands(PUBLISH), story.typed()
+    expected = commands(PUBLISH)
+    typed = story.typed()
     assert len(typed) == len(expected)
-    assert [line[: len(beginning)] for line, beginning in zip(typed, expected, strict=True)] == expected
+    assert [
+        line[: len(beginning)] for line, beginning in zip(typed, expected, strict=True)
+    ] == expected
     assert servers_record(story.folder / ".backfill") is None
 
 
 def test_the_wrong_rule_is_named_by_verify_and_by_the_refusal_to_publish(story):
     assert f"Failed: drift {OUTAGES}.customers: " in story.printed
-    assert re.search(rf"The verdict on plan \w+ is that it failed: drift {OUTAGES}.customers", story.printed)
+    assert re.search(
+        rf"The verdict on plan \w+ is that it failed: drift {OUTAGES}.customers", story.printed
+    )
 
 
 def test_the_wrong_rule_fails_that_line_alone_and_is_neither_accepted_nor_in_live(story):
@@ -55,10 +66,15 @@ def test_the_wrong_rule_fails_that_line_alone_and_is_neither_accepted_nor_in_liv
     failed = [line.name for line in verdict.lines if line.outcome == Outcome.FAILED]
     assert failed == [f"drift {OUTAGES}.customers"]
     with pytest.raises(UsageError, match="Nothing was accepted"):
-        Verdicts(root).accept(wrong, failed, who="ann", reason="it looks right", at=datetime.now(UTC))
+        Verdicts(root).accept(
+            wrong, failed, who="ann", reason="it looks right", at=datetime.now(UTC)
+        )
     before, published = (Releases(root).get(number).tables for number in (1, 2))
     # What was published in the end is the only commit that the tables had.
-    commits = {name: published[name].version - before[name].version for name in (OUTAGES, DAILY, DAILY_V2, HISTORY)}
+    commits = {
+        name: published[name].version - before[name].version
+        for name in (OUTAGES, DAILY, DAILY_V2, HISTORY)
+    }
     assert (commits[OUTAGES], max(commits.values())) == (1, 1)
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.lake.audit_trail import BuildFilter, lines_by_run, select
-from backfill_assets.lake.recovery import BuildHistory
+from backfill_assets.cli.log import BuildFilter, lines_by_run, select
+from backfill_assets.lake.history import BuildHistory
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import build
 
@@ -13,7 +13,10 @@ from tests.worlds.recorded import build
 def lines(*builds, left_out=(), fold=True):
     """Of each run, its lines as (outcome, days, recorded)."""
     by_run = lines_by_run([*builds, *left_out], BuildHistory(builds, left_out), fold=fold)
-    return {run: [(line.example.outcome, line.days, line.recorded) for line in lines] for run, lines in by_run.items()}
+    return {
+        run: [(line.example.outcome, line.days, line.recorded) for line in lines]
+        for run, lines in by_run.items()
+    }
 
 
 def test_days_of_one_run_that_came_to_the_same_are_one_line_in_order_of_days():
@@ -40,11 +43,21 @@ def test_another_table_is_another_line():
 
 
 def test_unchanged_days_are_one_line_whatever_commits_they_stand_in():
-    assert len(lines(build(0, outcome="unchanged", delta_version=1), build(1, outcome="unchanged", delta_version=2))["r"]) == 1
+    assert (
+        len(
+            lines(
+                build(0, outcome="unchanged", delta_version=1),
+                build(1, outcome="unchanged", delta_version=2),
+            )["r"]
+        )
+        == 1
+    )
 
 
 def test_what_a_crash_left_out_of_the_ledger_is_marked():
-    assert lines(build(0), left_out=[build(1)]) == {"r": [("accepted", days(0), True), ("accepted", days(1), False)]}
+    assert lines(build(0), left_out=[build(1)]) == {
+        "r": [("accepted", days(0), True), ("accepted", days(1), False)]
+    }
 
 
 def test_runs_are_in_the_order_of_their_last_builds():
@@ -57,12 +70,18 @@ def test_in_full_every_build_is_a_line():
 
 
 def test_each_message_comes_with_the_first_day_that_has_it():
-    builds = [build(n, outcome="failed", message=said) for n, said in enumerate(["late", "empty", "late"])]
+    builds = [
+        build(n, outcome="failed", message=said) for n, said in enumerate(["late", "empty", "late"])
+    ]
     (line,) = lines_by_run(builds, BuildHistory(builds, []), fold=True)["r"]
     assert list(line.messages().items()) == [("late", day(0)), ("empty", day(1))]
 
 
-HISTORY = [build(0, 0, run="a1", plan="p1"), build(1, 1, run="a2", plan="p2"), build(0, 2, run="b1", plan="p2")]
+HISTORY = [
+    build(0, 0, run="a1", plan="p1"),
+    build(1, 1, run="a2", plan="p2"),
+    build(0, 2, run="b1", plan="p2"),
+]
 
 
 @pytest.mark.parametrize(

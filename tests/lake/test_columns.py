@@ -13,14 +13,23 @@ from tests.worlds.deliveries import day, days
 
 def test_a_changed_type_is_refused_and_one_run_over_all_days_changes_it(tmp_path):
     folder = str(tmp_path / "raw" / "a")
-    rows = pa.table([days(0, 2, 3), [1, 2, 3]], pa.schema([("day", pa.date32()), ("cents", pa.int32())]))
+    rows = pa.table(
+        [days(0, 2, 3), [1, 2, 3]], pa.schema([("day", pa.date32()), ("cents", pa.int32())])
+    )
     write_deltalake(folder, rows, partition_by=["day"])
     fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in (("day", "date"), ("cents", "long"))
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in (("day", "date"), ("cents", "long"))
     ]
     columns = json.dumps({"type": "struct", "fields": fields})
     with pytest.raises(UsageError) as refused:
         merged_schema(DeltaTable(folder), columns, folder, kept=set(days(0)), days=set(days(2, 3)))
-    command = f"`backfill run --partitions {day(0)}..{day(3)} --target raw/a --force --canary 0 --days-per-run 4 --yes`"
-    assert f"does not replace {day(0)}. Rebuild all days in one run, with the days between them" in str(refused.value)
+    command = (
+        f"`backfill run --partitions {day(0)}..{day(3)} --target raw/a --force --canary 0"
+        " --days-per-run 4 --yes`"
+    )
+    assert (
+        f"does not replace {day(0)}. Rebuild all days in one run, with the days between them"
+        in str(refused.value)
+    )
     assert f"{command}, with BACKFILL_DAYS_PER_RUN at 4 or more." in str(refused.value)

@@ -1,4 +1,6 @@
-"""Spark writes files, one act commits them with `deltalake`: whatever reads a table sees the same rows."""
+"""Spark writes files, one act commits them with `deltalake`: whatever reads a table sees the same
+rows.
+"""
 
 import json
 from datetime import date, timedelta
@@ -9,19 +11,33 @@ from deltalake import DeltaTable
 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import delta_schema
-from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.files import write
-from backfill_assets.lake.reading import SliceReader, schema_of
-from backfill_assets.lake.recovery import builds_of
-from backfill_assets.lake.rewritten import data_files
-from backfill_assets.lake.slice import Slice, files_of
-from tests.worlds.one_table import AT, COLUMNS, DAYS, FIRST, FOURTH, NAME, SECOND, THIRD, Given, accepted, ordered, row
+from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.data_files import write
+from backfill_assets.lake.history import builds_of
+from backfill_assets.lake.integrity import data_files
+from backfill_assets.lake.slices import Slice, files_of
+from backfill_assets.lake.spark.reading import SliceReader, schema_of
+from tests.worlds.one_table import (
+    AT,
+    COLUMNS,
+    DAYS,
+    FIRST,
+    FOURTH,
+    NAME,
+    SECOND,
+    THIRD,
+    Given,
+    accepted,
+    ordered,
+    row,
+)
 
 
 def test_every_version_is_read_alike_by_everyone(given):
     given.commit(row(FIRST, 1), row(SECOND, 2), row(THIRD, 3), days=(FIRST, SECOND, THIRD))
-    given.commit(row(THIRD, 4), row(THIRD, None), days=(FIRST, THIRD))  # a gap between them, and the first comes out empty
+    given.commit(
+        row(THIRD, 4), row(THIRD, None), days=(FIRST, THIRD)
+    )  # a gap between them, and the first comes out empty
     given.commit(row(FOURTH, 5), days=(FOURTH,))
     want = [
         [(FIRST, 1), (SECOND, 2), (THIRD, 3)],
@@ -46,7 +62,9 @@ def test_every_kind_of_column_comes_back_as_it_was(given):
 def test_a_slice_holds_its_days_and_no_others(given):
     given.commit(*[row(day, n) for n, day in enumerate(DAYS)], days=DAYS)
     assert given.by_slice(0, [FIRST, FOURTH]) == [(FIRST, 0), (FOURTH, 3)]
-    assert given.by_slice(0, [date(2020, 1, 1)]) == given.by_slice(0, []) == given.by_slice(-1) == []
+    assert (
+        given.by_slice(0, [date(2020, 1, 1)]) == given.by_slice(0, []) == given.by_slice(-1) == []
+    )
 
 
 def test_a_table_can_be_made_without_rows(given):
@@ -57,17 +75,29 @@ def test_a_table_can_be_made_without_rows(given):
 def test_the_commit_tells_of_its_builds_to_the_library_and_to_spark(given):
     given.commit(row(FIRST, 1), days=(FIRST,))
     given.commit(row(SECOND, 1), days=(SECOND,))
-    recorded = {commit["version"]: builds_of(commit) for commit in DeltaTable(given.folder).history()}
-    assert {version: [b.day for b in builds] for version, builds in recorded.items()} == {0: [FIRST], 1: [SECOND]}
-    history = given.spark.sql(f"DESCRIBE HISTORY delta.`{given.folder}`").orderBy("version").collect()
-    assert [json.loads(commit.userMetadata)["builds"][0]["day"] for commit in history] == ["2019-09-01", "2019-09-02"]
+    recorded = {
+        commit["version"]: builds_of(commit) for commit in DeltaTable(given.folder).history()
+    }
+    assert {version: [b.day for b in builds] for version, builds in recorded.items()} == {
+        0: [FIRST],
+        1: [SECOND],
+    }
+    history = (
+        given.spark.sql(f"DESCRIBE HISTORY delta.`{given.folder}`").orderBy("version").collect()
+    )
+    assert [json.loads(commit.userMetadata)["builds"][0]["day"] for commit in history] == [
+        "2019-09-01",
+        "2019-09-02",
+    ]
 
 
 def test_files_that_were_never_committed_are_seen_by_nobody_and_a_vacuum_takes_them(given):
     given.commit(row(FIRST, 1), days=(FIRST,))
     given.files(row(FIRST, 2), row(SECOND, 2))
     assert given.by_delta() == given.by_slice(0) == given.by_library() == [(FIRST, 1)]
-    unused = DeltaTable(given.folder).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True, full=True)
+    unused = DeltaTable(given.folder).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=True, full=True
+    )
     assert len([file for file in unused if file.endswith(".parquet")]) == 2
 
 
@@ -75,12 +105,18 @@ def test_files_of_an_older_version_are_put_back_by_one_commit(given):
     given.commit(row(FIRST, 1), row(SECOND, 2), row(THIRD, 3), days=(FIRST, SECOND, THIRD))
     given.commit(row(FIRST, 4), row(SECOND, 5), row(THIRD, 6), days=(FIRST, SECOND, THIRD))
     before = DeltaTable(given.folder, version=0)
-    back = FileCommit(given.folder, "day", files_of(before, "day", [FIRST, THIRD]), before.schema().to_json())
-    builds = commit_and_record(given.root, NAME, lambda: accepted(FIRST, THIRD, outcome="restored"), back)
+    back = FileCommit(
+        given.folder, "day", files_of(before, "day", [FIRST, THIRD]), before.schema().to_json()
+    )
+    builds = commit_and_record(
+        given.root, NAME, lambda: accepted(FIRST, THIRD, outcome="restored"), back
+    )
     assert {b.delta_version for b in builds} == {2}
     for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
         assert seen(2) == [(FIRST, 1), (SECOND, 5), (THIRD, 3)]
-    unused = DeltaTable(given.folder).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True)
+    unused = DeltaTable(given.folder).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=True
+    )
     assert len([file for file in unused if file.endswith(".parquet")]) == 3
 
 
@@ -97,7 +133,9 @@ def test_spark_merges_into_it_and_slices_are_read_after_that(given):
 
 
 def test_a_table_that_spark_made_is_gone_on_with(given):
-    given.spark.createDataFrame([row(FIRST, 1)], COLUMNS).write.format("delta").partitionBy("day").save(given.folder)
+    given.spark.createDataFrame([row(FIRST, 1)], COLUMNS).write.format("delta").partitionBy(
+        "day"
+    ).save(given.folder)
     given.commit(row(SECOND, 2), days=(SECOND,))
     for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
         assert seen(1) == [(FIRST, 1), (SECOND, 2)]
@@ -106,37 +144,59 @@ def test_a_table_that_spark_made_is_gone_on_with(given):
 def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given):
     given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
     given.commit((SECOND, 2, "x"), days=(SECOND,), columns="day DATE, n INT, z STRING")
-    given.commit((3, THIRD), days=(THIRD,), columns="n INT, day DATE")  # one that lacks it, in another order
+    given.commit(
+        (3, THIRD), days=(THIRD,), columns="n INT, day DATE"
+    )  # one that lacks it, in another order
     assert DeltaTable(given.folder).version() == 2
-    rows = SliceReader(given.folder, Slice(NAME, "day", DAYS, 2), "day DATE, n INT, z STRING").rows(given.spark)
+    rows = SliceReader(given.folder, Slice(NAME, "day", DAYS, 2), "day DATE, n INT, z STRING").rows(
+        given.spark
+    )
     assert ordered(rows.collect()) == [(FIRST, 1, None), (SECOND, 2, "x"), (THIRD, 3, None)]
     assert rows.schema == given.spark.read.format("delta").load(given.folder).schema
 
 
 @pytest.mark.parametrize("max_paths", [500, 0], ids=["as files", "by Delta"])
 def test_a_slice_is_read_in_the_declared_columns_whatever_columns_its_table_has(given, max_paths):
-    """What a table's function is given must not depend on which other days of its inputs were built again."""
+    """What a table's function is given must not depend on which other days of its inputs were built
+    again.
+    """
     given.commit((FIRST, 1, "x"), columns="day DATE, n INT, z STRING", days=(FIRST,))
-    declared = "Z STRING, new ARRAY<INT>, day DATE"  # that which other days have in no column, and in another order
-    rows = SliceReader(given.folder, Slice(NAME, "day", (FIRST,), 0), declared, max_paths).rows(given.spark)
-    assert (rows.schema, [tuple(r) for r in rows.collect()]) == (schema_of(given.spark, declared), [("x", None, FIRST)])
+    declared = (  # that which other days have in no column, and in another order
+        "Z STRING, new ARRAY<INT>, day DATE"
+    )
+    rows = SliceReader(given.folder, Slice(NAME, "day", (FIRST,), 0), declared, max_paths).rows(
+        given.spark
+    )
+    assert (rows.schema, [tuple(r) for r in rows.collect()]) == (
+        schema_of(given.spark, declared),
+        [("x", None, FIRST)],
+    )
 
 
 def test_a_dropped_column_disappears_with_the_last_day_that_was_built_with_it(given):
-    given.commit((FIRST, 1, "x"), (SECOND, 2, "y"), days=(FIRST, SECOND), columns="day DATE, n INT, z STRING")
+    given.commit(
+        (FIRST, 1, "x"), (SECOND, 2, "y"), days=(FIRST, SECOND), columns="day DATE, n INT, z STRING"
+    )
     given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n INT")
     assert [field.name for field in DeltaTable(given.folder).schema().fields] == ["day", "n", "z"]
     given.commit((SECOND, 4), days=(SECOND,), columns="day DATE, n INT")
     assert [field.name for field in DeltaTable(given.folder).schema().fields] == ["day", "n"]
     assert given.spark.read.format("delta").load(given.folder).columns == ["day", "n"]
-    for version, rows in {0: [(FIRST, 1), (SECOND, 2)], 1: [(FIRST, 3), (SECOND, 2)], 2: [(FIRST, 3), (SECOND, 4)]}.items():
+    for version, rows in {
+        0: [(FIRST, 1), (SECOND, 2)],
+        1: [(FIRST, 3), (SECOND, 2)],
+        2: [(FIRST, 3), (SECOND, 4)],
+    }.items():
         for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
             assert seen(version) == rows, (seen.__name__, version)
 
 
 def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    refused = rf"integer, now long\..* does not replace {SECOND}\..* {FIRST}\.\.{SECOND} --target raw/a --force --canary 0"
+    refused = (
+        rf"integer, now long\..* does not replace {SECOND}\..* {FIRST}\.\.{SECOND} --target raw/a"
+        r" --force --canary 0"
+    )
     with pytest.raises(UsageError, match=refused):
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n BIGINT")
     assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
@@ -146,12 +206,17 @@ def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
         assert seen(0) == [(FIRST, 1), (SECOND, 2)], seen.__name__
 
 
-@pytest.mark.parametrize(("partitioned", "by"), [(["n"], "n"), ([], "no column")], ids=["by another column", "by none"])
+@pytest.mark.parametrize(
+    ("partitioned", "by"), [(["n"], "n"), ([], "no column")], ids=["by another column", "by none"]
+)
 def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(given, partitioned, by):
     rows = given.spark.createDataFrame([(FIRST, 1)], "day DATE, n INT")
     rows.write.format("delta").partitionBy(*partitioned).save(given.folder)
     with pytest.raises(
-        UsageError, match=rf"is partitioned by {by}, and declared with partition_by='day'.*--target raw/a --yes"
+        UsageError,
+        match=(
+            rf"is partitioned by {by}, and declared with partition_by='day'.*--target raw/a --yes"
+        ),
     ):
         given.commit((FIRST, 2), days=(FIRST,), columns="day DATE, n INT")
     assert given.by_delta() == given.by_library() == [(FIRST, 1)]
@@ -161,7 +226,10 @@ def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(given, pa
 
 def test_a_column_that_is_required_may_be_null_in_the_table():
     columns = pa.schema(
-        [pa.field("day", pa.date32(), nullable=False), pa.field("a", pa.list_(pa.field("x", pa.int32(), False)))]
+        [
+            pa.field("day", pa.date32(), nullable=False),
+            pa.field("a", pa.list_(pa.field("x", pa.int32(), False))),
+        ]
     )
     as_json = json.dumps(
         {
@@ -199,7 +267,10 @@ def test_figures_of_a_file_are_those_spark_would_give(given):
     given.commit(row(FIRST, 1), row(FIRST, 7), row(FIRST, None), days=(FIRST,))
     files = files_of(DeltaTable(given.folder), "day", [FIRST])
     assert (sum(f.rows or 0 for f in files), sum(f.nulls["n"] for f in files)) == (3, 1)
-    assert (min(f.lowest.get("n", 9) for f in files), max(f.highest.get("n", 0) for f in files)) == (1, 7)
+    assert (
+        min(f.lowest.get("n", 9) for f in files),
+        max(f.highest.get("n", 0) for f in files),
+    ) == (1, 7)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +284,12 @@ def test_figures_of_a_file_are_those_spark_would_give(given):
 def test_a_value_that_python_cannot_hold_is_written_without_bounds(given, value):
     rows = given.spark.sql(f"SELECT DATE'{FIRST}' AS day, {value} AS value")
     files = write(rows, given.folder, "day")
-    commit_and_record(given.root, NAME, lambda: accepted(FIRST), FileCommit(given.folder, "day", files, rows.schema.json()))
+    commit_and_record(
+        given.root,
+        NAME,
+        lambda: accepted(FIRST),
+        FileCommit(given.folder, "day", files, rows.schema.json()),
+    )
     assert (files[0].nulls, files[0].lowest) == ({"value": 0}, {})
     assert given.spark.read.format("delta").load(given.folder).count() == 1
 
@@ -222,4 +298,6 @@ def test_more_files_than_spark_should_look_at_are_read_by_delta(given):
     days = [FIRST + timedelta(days=n) for n in range(4)]
     given.commit(*[row(day, 1) for day in days], days=tuple(days))
     reader = SliceReader(given.folder, Slice(NAME, "day", tuple(days), 0), COLUMNS, max_paths=2)
-    assert ordered(reader.rows(given.spark).select("day", "n").collect()) == [(day, 1) for day in days]
+    assert ordered(reader.rows(given.spark).select("day", "n").collect()) == [
+        (day, 1) for day in days
+    ]

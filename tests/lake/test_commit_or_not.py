@@ -1,4 +1,6 @@
-"""Who may commit: one at a time, on what was decided; what is refused leaves the table and the ledger as they were."""
+"""Who may commit: one at a time, on what was decided; what is refused leaves the table and the
+ledger as they were.
+"""
 
 import json
 from dataclasses import dataclass
@@ -8,18 +10,21 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
-from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import recover_newest
+from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.history import recover_newest
+from backfill_assets.lake.ledger import Build, Ledger
 from tests.worlds.one_table import FIRST, NAME, SECOND, accepted, row
 
 
 def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):
     made = given.files(row(FIRST, 1), row(SECOND, 2))
-    builds = commit_and_record(given.root, NAME, lambda: accepted(FIRST) + accepted(SECOND, outcome="failed"), made)
-    assert [(b.day, b.outcome, b.delta_version) for b in builds] == [(FIRST, "accepted", 0), (SECOND, "failed", -1)]
+    builds = commit_and_record(
+        given.root, NAME, lambda: accepted(FIRST) + accepted(SECOND, outcome="failed"), made
+    )
+    assert [(b.day, b.outcome, b.delta_version) for b in builds] == [
+        (FIRST, "accepted", 0),
+        (SECOND, "failed", -1),
+    ]
     assert given.by_delta() == [(FIRST, 1)]
     assert sorted(b.day for b in Ledger(given.root).builds()) == [FIRST, SECOND]
 
@@ -41,8 +46,16 @@ def test_a_column_that_is_spelled_in_another_case_is_refused(given):
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        pytest.param({"delta.appendOnly": "true"}, "takes no commit: .*append-only", id="a table that only grows"),
-        pytest.param({"delta.constraints.small": "n < 2"}, r"has constraints \(delta\.constraints\.small\)", id="a constraint"),
+        pytest.param(
+            {"delta.appendOnly": "true"},
+            "takes no commit: .*append-only",
+            id="a table that only grows",
+        ),
+        pytest.param(
+            {"delta.constraints.small": "n < 2"},
+            r"has constraints \(delta\.constraints\.small\)",
+            id="a constraint",
+        ),
     ],
 )
 def test_a_table_that_somebody_has_closed_is_refused_at_once_and_stays(given, properties, message):
@@ -55,7 +68,9 @@ def test_a_table_that_somebody_has_closed_is_refused_at_once_and_stays(given, pr
         return accepted(FIRST)
 
     with pytest.raises(UsageError, match=message):
-        commit_and_record(given.root, NAME, decide, given.files((FIRST, 3), columns="day DATE, n INT"))
+        commit_and_record(
+            given.root, NAME, decide, given.files((FIRST, 3), columns="day DATE, n INT")
+        )
     assert (len(decided) < 2, given.by_delta()) == (True, [(FIRST, 1)])
 
 
@@ -63,37 +78,50 @@ def test_a_table_that_somebody_has_closed_is_refused_at_once_and_stays(given, pr
     "altered",
     [
         pytest.param({"nullable": False}, id="that may not be null"),
-        pytest.param({"metadata": {"delta.invariants": '{"expression": {"expression": "n < 2"}}'}}, id="with an invariant"),
+        pytest.param(
+            {"metadata": {"delta.invariants": '{"expression": {"expression": "n < 2"}}'}},
+            id="with an invariant",
+        ),
         pytest.param({"metadata": {"delta.generationExpression": "1 + 1"}}, id="that is computed"),
     ],
 )
 def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given, altered):
-    """Rows that break it would be in the table, and readers trust it. `deltalake` does not refuse the commit."""
+    """Rows that break it would be in the table, and readers trust it. `deltalake` does not refuse
+    the commit.
+    """
     given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
     log = Path(given.folder, "_delta_log")
     made = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
     (metadata,) = [action["metaData"] for action in made if "metaData" in action]
     schema = json.loads(metadata["schemaString"])
-    schema["fields"] = [each | altered if each["name"] == "n" else each for each in schema["fields"]]
+    schema["fields"] = [
+        each | altered if each["name"] == "n" else each for each in schema["fields"]
+    ]
     actions = [
         {"commitInfo": {"timestamp": 1, "operation": "CHANGE COLUMN"}},
         {"metaData": metadata | {"schemaString": json.dumps(schema)}},
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}},
     ]
     (log / f"{1:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
-    with pytest.raises(UsageError, match=r"has columns that may not be null or are computed \(n\).* Nothing was committed"):
+    with pytest.raises(
+        UsageError,
+        match=r"has columns that may not be null or are computed \(n\).* Nothing was committed",
+    ):
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n INT")
     assert (DeltaTable(given.folder).version(), given.by_delta()) == (1, [(FIRST, 1)])
 
 
 def test_who_comes_second_decides_again(given):
     given.commit(row(FIRST, 1), days=(FIRST,))
-    made, other = given.files(row(SECOND, 2)), given.files(row(SECOND, 3))
+    made = given.files(row(SECOND, 2))
+    other = given.files(row(SECOND, 3))
     decided: list[int] = []
 
     def decide() -> list[Build]:
         decided.append(DeltaTable(given.folder).version())
-        if len(decided) == 1:  # without the lock, as on an object store, another writer may commit now
+        if (
+            len(decided) == 1
+        ):  # without the lock, as on an object store, another writer may commit now
             other(DeltaTable(given.folder), [SECOND], "")
         return accepted(SECOND)
 
@@ -103,7 +131,8 @@ def test_who_comes_second_decides_again(given):
 
 
 def test_who_makes_the_table_second_decides_again(given):
-    made, other = given.files(row(SECOND, 2)), given.files(row(FIRST, 3))
+    made = given.files(row(SECOND, 2))
+    other = given.files(row(FIRST, 3))
     decided: list[int] = []
 
     def decide() -> list[Build]:
@@ -150,7 +179,9 @@ def test_committed_rows_that_are_not_recorded_are_reported_and_recorded_later(gi
         blocked.write_text("no table")
         return accepted(FIRST)
 
-    with pytest.raises(NotRecorded, match=r"raw/a: 2019-09-01 are committed, but the ledger could not be written"):
+    with pytest.raises(
+        NotRecorded, match=r"raw/a: 2019-09-01 are committed, but the ledger could not be written"
+    ):
         commit_and_record(given.root, NAME, decide, given.files(row(FIRST, 1)))
     blocked.unlink()
     assert given.by_delta() == [(FIRST, 1)]
@@ -162,10 +193,16 @@ def test_an_error_of_the_library_is_said_in_one_line_without_colours(given, monk
     """As it was on a disk that was full after the rows were committed."""
 
     def full(*_):
-        causes = "".join(f"\n    \x1b[31m↳\x1b[0m {cause}" for cause in ("Unable to copy data to file", "No space left"))
+        causes = "".join(
+            f"\n    \x1b[31m↳\x1b[0m {cause}"
+            for cause in ("Unable to copy data to file", "No space left")
+        )
         raise OSError(f"Generic LocalFileSystem error{causes}\n")
 
     monkeypatch.setattr(Ledger, "append", full)
     with pytest.raises(NotRecorded) as said:
         given.commit(row(FIRST, 1), days=(FIRST,))
-    assert ": Generic LocalFileSystem error Unable to copy data to file No space left. Nothing is lost" in str(said.value)
+    assert (
+        ": Generic LocalFileSystem error Unable to copy data to file No space left. Nothing is lost"
+        in str(said.value)
+    )

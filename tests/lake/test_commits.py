@@ -1,4 +1,6 @@
-"""The commits of a table, each under its own version: of an earlier one too, and while others commit."""
+"""The commits of a table, each under its own version: of an earlier one too, and while others
+commit.
+"""
 
 from pathlib import Path
 
@@ -6,8 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from backfill_assets.lake.commits import read_commits
-from backfill_assets.lake.rewritten import rewritten
+from backfill_assets.lake.delta import read_commits
+from backfill_assets.lake.integrity import rewritten
 from tests.worlds.small_lake import DAYS, A, SmallLake
 
 
@@ -15,7 +17,9 @@ from tests.worlds.small_lake import DAYS, A, SmallLake
 def folder(tmp_path) -> str:
     for number in range(4):
         properties = CommitProperties(custom_metadata={"userMetadata": f"commit {number}"})
-        write_deltalake(str(tmp_path), pa.table({"a": [number]}), mode="append", commit_properties=properties)
+        write_deltalake(
+            str(tmp_path), pa.table({"a": [number]}), mode="append", commit_properties=properties
+        )
     return str(tmp_path)
 
 
@@ -35,7 +39,9 @@ def test_what_the_log_has_not_kept_is_left_out(folder):
 
 
 def test_a_day_is_judged_at_an_earlier_version_by_the_commits_up_to_it(tmp_path):
-    """What `DeltaTable.history` of an earlier version answers with are the newest commits, under wrong numbers."""
+    """What `DeltaTable.history` of an earlier version answers with are the newest commits, under
+    wrong numbers.
+    """
     lake = SmallLake(tmp_path)
     first = lake.write(dict.fromkeys(DAYS, 1))
     for value in (2, 3):

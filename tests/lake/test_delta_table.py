@@ -1,4 +1,6 @@
-"""Tables that are kept open are as they are on disk: after any commit, by anybody, and after they were made anew."""
+"""Tables that are kept open are as they are on disk: after any commit, by anybody, and after they
+were made anew.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -10,18 +12,18 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake import delta_table
-from backfill_assets.lake.delta_table import KEPT, last_commit, open_table, table_to_write, version_of
-from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.files import write_table
+from backfill_assets.lake import delta
+from backfill_assets.lake.commit import FileCommit
+from backfill_assets.lake.data_files import write_table
+from backfill_assets.lake.delta import KEPT, last_commit, open_table, table_to_write, version_of
 from tests.worlds.small_lake import columns
 
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    delta_table._kept.clear()
+    delta._kept.clear()
     yield
-    delta_table._kept.clear()
+    delta._kept.clear()
 
 
 def write(folder: Path, n: int, mode: str = "append") -> None:
@@ -69,20 +71,28 @@ def test_a_commit_that_was_replaced_is_read_again(tmp_path: Path) -> None:
 
 def test_whoever_writes_has_a_table_of_its_own(tmp_path: Path) -> None:
     write(tmp_path / "t", 1)
-    kept, own = open_table(str(tmp_path / "t")), table_to_write(str(tmp_path / "t"))
+    kept = open_table(str(tmp_path / "t"))
+    own = table_to_write(str(tmp_path / "t"))
     assert own is not None
     write_deltalake(own, pa.table({"n": [2]}), mode="append")
     assert (own.version(), files(kept)) == (1, 1)
-    assert not any(table is own for table in delta_table._kept.values())
+    assert not any(table is own for table in delta._kept.values())
 
 
 def test_a_table_that_files_are_committed_with_stays_as_it_was(tmp_path: Path) -> None:
-    """So that a commit need not open its table anew. If a later `deltalake` does otherwise, it must."""
-    folder, first = str(tmp_path / "t"), date(2020, 1, 1)
+    """So that a commit need not open its table anew. If a later `deltalake` does otherwise, it
+    must.
+    """
+    folder = str(tmp_path / "t")
+    first = date(2020, 1, 1)
     for value in (1, 2):
         rows = pa.table({"n": pa.array([value], pa.int64()), "day": pa.array([first], pa.date32())})
-        kept, files_of_day = open_table(folder), write_table(rows, folder, "day")
-        before = kept and (kept.version(), pa.table(DeltaTable(folder).get_add_actions(flatten=True)))
+        kept = open_table(folder)
+        files_of_day = write_table(rows, folder, "day")
+        before = kept and (
+            kept.version(),
+            pa.table(DeltaTable(folder).get_add_actions(flatten=True)),
+        )
         FileCommit(folder, "day", files_of_day, columns("day"))(kept, [first], "{}")
     assert kept
     assert before == (kept.version(), pa.table(kept.get_add_actions(flatten=True)))
@@ -94,7 +104,7 @@ def test_as_many_tables_are_kept_as_one_act_looks_at(tmp_path: Path) -> None:
     for n in range(KEPT + 2):
         write(tmp_path / "t", n)
         open_table(str(tmp_path / "t"))
-    assert len(delta_table._kept) == KEPT
+    assert len(delta._kept) == KEPT
     assert files(open_table(str(tmp_path / "t"), 0)) == 1  # opened again
 
 
@@ -108,12 +118,20 @@ def test_the_last_commit_is_another_text_after_every_commit(tmp_path: Path) -> N
 
 
 def test_the_newest_commit_is_found_from_the_checkpoint_or_whatever_it_says(tmp_path):
-    path, log = str(tmp_path / "t"), tmp_path / "t" / "_delta_log"
+    path = str(tmp_path / "t")
+    log = tmp_path / "t" / "_delta_log"
     for n in range(4):
         write_deltalake(path, pa.table({"n": [n]}), mode="append")
         if n == 1:
             DeltaTable(path).create_checkpoint()
-    for said in ((log / "_last_checkpoint").read_text(), '{"version": 3}', '{"version": 7}', '{"version": null}', "", "[]"):
+    for said in (
+        (log / "_last_checkpoint").read_text(),
+        '{"version": 3}',
+        '{"version": 7}',
+        '{"version": null}',
+        "",
+        "[]",
+    ):
         (log / "_last_checkpoint").write_text(said)
         assert last_commit(path) == f"{3:020d}.json", said
     (log / f"{0:020d}.json").unlink()  # as commits go once they are old

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backfill_assets.lake.documents import replacing, write_whole
+from backfill_assets.lake.storage import replacing, write_whole
 
 
 def test_a_written_file_takes_the_place_of_the_one_before(tmp_path):

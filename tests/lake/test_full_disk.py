@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from backfill_assets.errors import NotRecorded
-from backfill_assets.lake.full_disk import full_disk_message, is_disk_full
+from backfill_assets.lake.storage import full_disk_message, is_disk_full
 
 
 def caused_by(cause: Exception) -> Exception:
@@ -18,10 +18,24 @@ def caused_by(cause: Exception) -> Exception:
     "error",
     [
         pytest.param(
-            OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device"), id="Arrow"
+            OSError(
+                errno.ENOSPC,
+                "Error writing bytes to file. Detail: [errno 28] No space left on device",
+            ),
+            id="Arrow",
         ),
-        pytest.param(RuntimeError("Generic LocalFileSystem error: ... No space left on device (os error 28)"), id="Delta"),
-        pytest.param(RuntimeError("org.apache.spark.SparkException: java.io.IOException: No space left on device"), id="Java"),
+        pytest.param(
+            RuntimeError(
+                "Generic LocalFileSystem error: ... No space left on device (os error 28)"
+            ),
+            id="Delta",
+        ),
+        pytest.param(
+            RuntimeError(
+                "org.apache.spark.SparkException: java.io.IOException: No space left on device"
+            ),
+            id="Java",
+        ),
         pytest.param(OSError(errno.EDQUOT, "Disk quota exceeded"), id="a quota"),
         pytest.param(caused_by(OSError(errno.ENOSPC, "full")), id="the cause of another error"),
     ],
@@ -30,11 +44,15 @@ def test_a_full_disk_is_recognized(error: Exception):
     assert is_disk_full(error)
 
 
-@pytest.mark.parametrize("error", [None, OSError(errno.EACCES, "denied"), RuntimeError("28")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [None, OSError(errno.EACCES, "denied"), RuntimeError("28")], ids=repr
+)
 def test_other_errors_are_not_taken_for_one(error: Exception | None):
     assert not is_disk_full(error)
 
 
 def test_a_full_disk_is_reported_with_the_room_of_the_lake(tmp_path):
-    assert f"MB for the lake at {tmp_path}/a/lake, " in full_disk_message(f"{tmp_path}/a/lake", "raw/a")
+    assert f"MB for the lake at {tmp_path}/a/lake, " in full_disk_message(
+        f"{tmp_path}/a/lake", "raw/a"
+    )
     assert "for the lake at" not in full_disk_message("s3://bucket/lake", "raw/a")

@@ -1,4 +1,6 @@
-"""The jars that Spark is started with: those by which a project's sources are read stand beside Delta's."""
+"""The jars that Spark is started with: those by which a project's sources are read stand beside
+Delta's.
+"""
 
 from dataclasses import dataclass, replace
 from datetime import date
@@ -8,18 +10,19 @@ import pytest
 from backfill_assets.calendar import Calendar
 from backfill_assets.cli.doctor import jars
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.engine import Engine, packages_lacking
-from backfill_assets.lake.jars import DELTA_PACKAGE, needing
-from backfill_assets.lake.session import session_conf
-from backfill_assets.lake.store import Lake
-from backfill_assets.servers.children import children_of
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.spark.engine import Engine, packages_lacking
+from backfill_assets.lake.spark.jars import DELTA_PACKAGE, needing
+from backfill_assets.lake.spark.session import session_conf
+from backfill_assets.servers.stack import children_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.files.landing import Landing
 from backfill_assets.tables.declaration import Table, table
 from backfill_assets.workspace import Workspace
 
-READER, DRIVER = "org.example:topic-reader_2.13:1.0", "org.example:driver:2.3"
+READER = "org.example:topic-reader_2.13:1.0"
+DRIVER = "org.example:driver:2.3"
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,13 @@ class FromElsewhere(Landing):
 
 
 def reads(name: str, source: Landing) -> Table:
-    declare = table(f"raw/{name}", partition_by="arrival_day", columns="arrival_day DATE", reads={"rows": source}, version="1")
+    declare = table(
+        f"raw/{name}",
+        partition_by="arrival_day",
+        columns="arrival_day DATE",
+        reads={"rows": source},
+        version="1",
+    )
     return declare(lambda rows: rows)
 
 
@@ -38,7 +47,9 @@ def test_a_project_needs_the_packages_of_all_its_sources_each_once(tmp_path):
         reads("c", FromElsewhere("c", packages=(DRIVER,))),
     )  # fmt: skip
     day = date(2024, 6, 1)
-    workspace = Workspace(read_settings(), tables, Calendar(day, day), Lake(str(tmp_path)), LandingArea(tmp_path))
+    workspace = Workspace(
+        read_settings(), tables, Calendar(day, day), Lake(str(tmp_path)), LandingArea(tmp_path)
+    )
     assert workspace.packages == (DRIVER, READER)
     assert replace(workspace, tables=tables[1:2]).packages == ()
 
@@ -49,7 +60,9 @@ def test_the_engine_and_a_driver_of_a_run_have_the_jars_of_the_sources(tmp_path)
     written = (tmp_path / "engine" / "engine.properties").read_text()
     assert f"spark.jars.packages={DELTA_PACKAGE},{READER}\n" in written
     assert session_conf(settings, (READER,))["spark.jars.packages"] == f"{DELTA_PACKAGE},{READER}"
-    assert "spark.jars.packages" not in session_conf(read_settings(spark_remote="sc://cluster"), (READER,))
+    assert "spark.jars.packages" not in session_conf(
+        read_settings(spark_remote="sc://cluster"), (READER,)
+    )
 
 
 def test_an_engine_that_was_started_without_a_package_is_known(tmp_path):
@@ -58,7 +71,9 @@ def test_an_engine_that_was_started_without_a_package_is_known(tmp_path):
     assert packages_lacking(tmp_path / "engine", (READER, DRIVER)) == [DRIVER]
     jar = tmp_path / "driver-2.3.jar"
     jar.touch()
-    children_of(settings.model_copy(update={"spark_jars": (jar,)}), 3111, Engine(15002), tmp_path, (DRIVER,))
+    children_of(
+        settings.model_copy(update={"spark_jars": (jar,)}), 3111, Engine(15002), tmp_path, (DRIVER,)
+    )
     assert packages_lacking(tmp_path / "engine", (READER, DRIVER)) == [READER]
 
 
@@ -66,9 +81,13 @@ def test_the_doctor_names_the_packages_that_local_jars_leave_out(tmp_path):
     jar = tmp_path / "driver-2.3.jar"
     jar.touch()
     settings = read_settings(home=tmp_path, spark_jars=str(jar))
-    assert (jars(settings, (DRIVER,)).level, jars(settings, (DRIVER, READER)).level) == ("ok", "FAIL")
-    assert jars(settings, (DRIVER, READER)).message == (
-        f"BACKFILL_SPARK_JARS names no jar of {READER}, by which sources are read"
+    assert (jars(settings, (DRIVER,)).level, jars(settings, (DRIVER, READER)).level) == (
+        "ok",
+        "FAIL",
+    )
+    assert (
+        jars(settings, (DRIVER, READER)).message
+        == f"BACKFILL_SPARK_JARS names no jar of {READER}, by which sources are read"
     )
 
 

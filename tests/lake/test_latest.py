@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backfill_assets.lake.latest import COLUMNS, latest
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import ROWS_DIFFER, Build
+from backfill_assets.lake.history import COLUMNS, latest
+from backfill_assets.lake.ledger import ROWS_DIFFER, Build, Ledger
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import FULL, NOON, TABLE, build, commit
 
@@ -37,15 +36,27 @@ def test_a_day_that_failed_last_stands_as_it_was_built_before(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([build(0, 0, run="first"), build(0, 1, run="second", outcome="failed")])
     builds = latest(ledger, {TABLE: None})
-    assert (builds.last[TABLE, day(0)].run, builds.accepted[TABLE, day(0)].run) == ("second", "first")
+    assert (builds.last[TABLE, day(0)].run, builds.accepted[TABLE, day(0)].run) == (
+        "second",
+        "first",
+    )
 
 
 def test_how_long_a_day_takes_is_known_of_its_last_build_that_was_computed(tmp_path):
-    ledger, partition = Ledger(str(tmp_path)), (TABLE, day(0))
+    ledger = Ledger(str(tmp_path))
+    partition = (TABLE, day(0))
     ledger.append([build(0, 0, run="first", seconds=5.0), build(0, 1, run="second", seconds=2.0)])
-    ledger.append([build(0, 2, run="put back", outcome="restored", seconds=0.0), build(0, 3, outcome="failed", seconds=9.0)])
+    ledger.append(
+        [
+            build(0, 2, run="put back", outcome="restored", seconds=0.0),
+            build(0, 3, outcome="failed", seconds=9.0),
+        ]
+    )
     builds = latest(ledger, {TABLE: None})
-    assert (builds.accepted[partition].run, builds.last[partition].outcome) == ("put back", "failed")
+    assert (builds.accepted[partition].run, builds.last[partition].outcome) == (
+        "put back",
+        "failed",
+    )
     assert (builds.computed[partition].run, builds.computed[partition].seconds) == ("second", 2.0)
 
 
@@ -81,13 +92,16 @@ def test_a_commit_that_the_ledger_does_not_know_of_is_seen_and_not_recorded(tmp_
     assert [b.day for b in ledger.builds()] == [day(0)]
 
 
-appended = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["accepted", "unchanged", "failed"])), max_size=12)
+appended = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["accepted", "unchanged", "failed"])), max_size=12
+)
 
 
 @given(appended)
 @settings(max_examples=20)  # each writes files
 def test_it_is_what_reading_every_build_in_order_gives(tmp_path_factory, history):
-    ledger, last = Ledger(str(tmp_path_factory.mktemp("ledger"))), dict[date, Build]()
+    ledger = Ledger(str(tmp_path_factory.mktemp("ledger")))
+    last = dict[date, Build]()
     accepted: dict[date, Build] = {}
     for minutes, (number, outcome) in enumerate(history):
         ledger.append([build(number, minutes, outcome=outcome, run=f"r{minutes}")])
@@ -95,8 +109,12 @@ def test_it_is_what_reading_every_build_in_order_gives(tmp_path_factory, history
         if outcome != "failed":
             accepted[day(number)] = last[day(number)]
     builds = latest(ledger, {TABLE: None})
-    assert {at: b.run for (_, at), b in builds.last.items()} == {at: b.run for at, b in last.items()}
-    assert {at: b.run for (_, at), b in builds.accepted.items()} == {at: b.run for at, b in accepted.items()}
+    assert {at: b.run for (_, at), b in builds.last.items()} == {
+        at: b.run for at, b in last.items()
+    }
+    assert {at: b.run for (_, at), b in builds.accepted.items()} == {
+        at: b.run for at, b in accepted.items()
+    }
 
 
 def audited(minutes: int, message: str = "", **fields) -> Build:
@@ -106,8 +124,10 @@ def audited(minutes: int, message: str = "", **fields) -> Build:
 
 
 OTHER_ROWS = f"{ROWS_DIFFER}: g instead of f"
-BUILT, FOUND = build(delta_version=3, fingerprint="f", data_files="x"), {"message": OTHER_ROWS, "data_files": "x"}
-COMPARED, NOT_COMPARED = {"data_files": "x"}, {"data_files": "x", "fingerprint": ""}
+BUILT = build(delta_version=3, fingerprint="f", data_files="x")
+FOUND = {"message": OTHER_ROWS, "data_files": "x"}
+COMPARED = {"data_files": "x"}
+NOT_COMPARED = {"data_files": "x", "fingerprint": ""}
 
 
 @pytest.mark.parametrize(
@@ -126,8 +146,11 @@ COMPARED, NOT_COMPARED = {"data_files": "x"}, {"data_files": "x", "fingerprint":
         pytest.param([build(0, 2, outcome="failed")], True, id="a build that failed"),
     ],
 )  # fmt: skip
-def test_rows_that_differ_do_so_until_they_are_committed_anew_or_compared_again(tmp_path, later, stands):
-    ledger, partition = Ledger(str(tmp_path)), (TABLE, day(0))
+def test_rows_that_differ_do_so_until_they_are_committed_anew_or_compared_again(
+    tmp_path, later, stands
+):
+    ledger = Ledger(str(tmp_path))
+    partition = (TABLE, day(0))
     ledger.append([BUILT, audited(1, **FOUND), *later])
     builds = latest(ledger, {TABLE: None})
     assert builds.differing() == ({partition: OTHER_ROWS} if stands else {})

@@ -1,4 +1,6 @@
-"""The ledger, without Spark: commits are written with the deltalake library as a step would leave them."""
+"""The ledger, without Spark: commits are written with the deltalake library as a step would leave
+them.
+"""
 
 from dataclasses import replace
 from multiprocessing import get_context
@@ -8,10 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build, from_arrow, to_arrow
-from backfill_assets.lake.recovery import recover_newest
+from backfill_assets.lake.history import latest, recover_newest
+from backfill_assets.lake.ledger import Build, Ledger, from_arrow, to_arrow
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import FULL, TABLE, build, commit
 
@@ -33,7 +33,10 @@ def test_the_last_accepted_build_is_the_days_and_a_failed_one_is_not(tmp_path):
     ledger.append([build(0, 0, run="first"), build(1, 0, run="first")])
     ledger.append([build(0, 2, run="third", outcome="failed"), build(1, 2, run="third")])
     ledger.append([build(0, 1, run="second")])
-    assert {at: b.run for (_, at), b in latest(ledger, {TABLE: None}).accepted.items()} == {day(0): "second", day(1): "third"}
+    assert {at: b.run for (_, at), b in latest(ledger, {TABLE: None}).accepted.items()} == {
+        day(0): "second",
+        day(1): "third",
+    }
 
 
 def test_a_build_recorded_twice_counts_once(tmp_path):
@@ -44,7 +47,8 @@ def test_a_build_recorded_twice_counts_once(tmp_path):
 
 
 def test_builds_of_a_ledger_that_had_fewer_columns_are_read_beside_new_ones(tmp_path):
-    ledger, later = Ledger(str(tmp_path)), ("files", "accept", "spark_conf")
+    ledger = Ledger(str(tmp_path))
+    later = ("files", "accept", "spark_conf")
     write_deltalake(ledger.path, to_arrow([FULL]).drop_columns(later), partition_by=["table"])
     ledger.append([replace(FULL, run="second")])
     builds = {build.run: build for build in ledger.builds()}
@@ -54,11 +58,15 @@ def test_builds_of_a_ledger_that_had_fewer_columns_are_read_beside_new_ones(tmp_
 
 def test_builds_of_a_mode_that_no_longer_exists_are_read_with_new_ones(tmp_path):
     """Older versions had the mode append_once, and a column of their own for it."""
-    ledger, appended = Ledger(str(tmp_path)), replace(FULL, write_mode="append_once")
+    ledger = Ledger(str(tmp_path))
+    appended = replace(FULL, write_mode="append_once")
     rows = to_arrow([appended]).append_column("identity", pa.array(["first run"]))
     write_deltalake(ledger.path, rows, partition_by=["table"])
     ledger.append([replace(FULL, run="second")])
-    assert {build.run: build.write_mode for build in ledger.builds()} == {"r": "append_once", "second": "merge"}
+    assert {build.run: build.write_mode for build in ledger.builds()} == {
+        "r": "append_once",
+        "second": "merge",
+    }
     assert Build.from_json(appended.to_json() | {"identity": "first run"}) == appended
 
 
@@ -116,5 +124,9 @@ def test_processes_that_begin_a_ledger_at_once_and_append_lose_nothing(tmp_path)
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0, 0, 0]
     assert len(Ledger(str(tmp_path)).builds()) == 40
-    made = [c for c in DeltaTable(Ledger(str(tmp_path)).path).history() if c["operation"] == "CREATE TABLE"]
+    made = [
+        c
+        for c in DeltaTable(Ledger(str(tmp_path)).path).history()
+        if c["operation"] == "CREATE TABLE"
+    ]
     assert len(made) == 1

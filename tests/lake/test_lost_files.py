@@ -1,12 +1,13 @@
-"""Files that a disk, a vacuum or a hand has taken away or changed, of which the log shows nothing. No Spark."""
+"""Files that a disk, a vacuum or a hand has taken away or changed, of which the log shows nothing.
+No Spark.
+"""
 
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.lake.lost_files import lost_files, unreadable_files
-from backfill_assets.lake.table_state import day_files
+from backfill_assets.lake.integrity import day_files, lost_files, unreadable_files
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import TABLE, build, write_days
 
@@ -27,13 +28,19 @@ def file_of(folder: Path, number: int) -> Path:
 
 
 def test_files_as_they_were_written_are_not_lost(folder):
-    assert lost_files(str(folder), COLUMN, days(1, 2, 3, 4)) == unreadable_files(str(folder), COLUMN, days(1, 2, 3)) == {}
+    assert (
+        lost_files(str(folder), COLUMN, days(1, 2, 3, 4))
+        == unreadable_files(str(folder), COLUMN, days(1, 2, 3))
+        == {}
+    )
 
 
 def test_a_file_that_is_gone_is_named(folder):
     file = file_of(folder, 2)
     file.unlink()
-    assert lost_files(str(folder), COLUMN, days(1, 2)) == {day(2): f"its file {file.relative_to(folder)} is missing"}
+    assert lost_files(str(folder), COLUMN, days(1, 2)) == {
+        day(2): f"its file {file.relative_to(folder)} is missing"
+    }
 
 
 def test_only_the_days_in_question_are_looked_at(folder):
@@ -46,7 +53,10 @@ def test_a_file_of_another_size_is_not_the_one_that_was_written(folder):
     written = file.stat().st_size
     file.write_bytes(file.read_bytes() + b"more")
     assert lost_files(str(folder), COLUMN, days(1, 2)) == {
-        day(2): f"its file {file.relative_to(folder)} has {written + 4:,} bytes, and {written:,} were written"
+        day(2): (
+            f"its file {file.relative_to(folder)} has {written + 4:,} bytes, and {written:,} were"
+            " written"
+        )
     }
 
 
@@ -55,7 +65,10 @@ def test_a_file_of_the_same_size_is_known_to_be_damaged_by_reading_it(folder):
     file.write_bytes(b"x" * file.stat().st_size)
     assert lost_files(str(folder), COLUMN, days(1, 2)) == {}
     damaged = unreadable_files(str(folder), COLUMN, days(1, 2))
-    assert (list(damaged), f"its file {file.relative_to(folder)} cannot be read: " in damaged[day(2)]) == (days(2), True)
+    assert (
+        list(damaged),
+        f"its file {file.relative_to(folder)} cannot be read: " in damaged[day(2)],
+    ) == (days(2), True)
 
 
 def test_files_are_those_that_the_log_lists_at_a_version(folder):
@@ -63,7 +76,11 @@ def test_files_are_those_that_the_log_lists_at_a_version(folder):
     write_days(folder.parent.parent, build(2, rows=2))
     assert lost_files(str(folder), COLUMN, days(2)) == {}
     assert list(lost_files(str(folder), COLUMN, days(2), 0)) == days(2)
-    assert lost_files(str(folder), COLUMN, days(2), -1) == lost_files(str(folder / "none"), COLUMN, days(2)) == {}
+    assert (
+        lost_files(str(folder), COLUMN, days(2), -1)
+        == lost_files(str(folder / "none"), COLUMN, days(2))
+        == {}
+    )
 
 
 def test_of_a_table_that_is_partitioned_otherwise_others_say_so(folder):

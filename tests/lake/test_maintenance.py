@@ -1,4 +1,6 @@
-"""Maintenance: what a kept release, a shadow, the rollback window or a step needs stays, and the rest goes. No Spark."""
+"""Maintenance: what a kept release, a shadow, the rollback window or a step needs stays, and the
+rest goes. No Spark.
+"""
 
 import os
 import shutil
@@ -9,15 +11,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import Conflict, TableUnreadable, UsageError
-from backfill_assets.lake.maintenance import look
+from backfill_assets.lake.maintenance import ALWAYS_KEPT, look
 from backfill_assets.lake.needed_files import Need
-from backfill_assets.lake.release import SCHEMA, STABLE
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.retirement import ALWAYS_KEPT
-from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.lake.shadow_base import Base
-from backfill_assets.publish.decision import Kind
+from backfill_assets.lake.releases import SCHEMA, STABLE, Releases
+from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.shadow import Base
+from backfill_assets.publish.rollback import Kind
 from backfill_assets.reconcile.put_back import put_back
 from tests.worlds.small_lake import (
     DAYS,
@@ -57,7 +57,9 @@ def test_what_no_version_of_the_window_has_is_removed_and_the_newest_rows_stay(l
     )  # the folders of single writes are gone with their files
 
 
-@pytest.mark.parametrize("days", [pytest.param(0, id="today"), pytest.param(29, id="a day before the window has passed")])
+@pytest.mark.parametrize(
+    "days", [pytest.param(0, id="today"), pytest.param(29, id="a day before the window has passed")]
+)
 def test_within_the_window_nothing_is_removed_and_a_plan_is_taken_back(lake, days):
     plan = lake.plan({A.name: [FIRST]})
     lake.write({FIRST: 7}, plan=plan.id)
@@ -85,7 +87,10 @@ def test_a_release_kept_from_before_the_window_keeps_its_files(lake):
     age(lake, 60)
     lake.write({FIRST: 9})
     done = upkeep_of(maintain_later(lake))
-    assert (len(done.removed), dict(done.kept)) == (5, {Need.NEWEST: 2, Need.WINDOW: 1, Need.RELEASE: 1})
+    assert (len(done.removed), dict(done.kept)) == (
+        5,
+        {Need.NEWEST: 2, Need.WINDOW: 1, Need.RELEASE: 1},
+    )
     assert values_of_release(lake, old) == {FIRST: 5, SECOND: 6}
 
 
@@ -99,14 +104,21 @@ def test_old_releases_are_retired_unless_a_channel_points_at_them(lake):
     done = maintain_later(lake, 60)
     assert [each.number for each in done.retired] == [old]
     assert values_of_release(lake, held) == {FIRST: 7, SECOND: 6}
-    with pytest.raises(UsageError, match=rf"Release {old} was retired on 20.*its files may be gone. .* `backfill releases`"):
+    with pytest.raises(
+        UsageError,
+        match=rf"Release {old} was retired on 20.*its files may be gone. .* `backfill releases`",
+    ):
         values_of_release(lake, old)
     releases = Releases(str(lake.root))
     newest = releases.newest()
     assert newest
     with pytest.raises(UsageError, match="was retired"):
         releases.point(newest, STABLE, old, who="ben", reason="back")
-    assert (newest.kind, newest.channels["candidate"], releases.get(old).number) == ("retired", held, old)
+    assert (newest.kind, newest.channels["candidate"], releases.get(old).number) == (
+        "retired",
+        held,
+        old,
+    )
     assert release_live_now(lake) == newest.number + 1  # and what is retired stays so
     assert list(releases.all()[-1].retired) == [old]
 
@@ -124,13 +136,19 @@ def test_a_release_ages_from_when_readers_got_another_one(lake):
 def test_releases_of_a_lake_from_before_there_were_retired_ones_are_read_and_retired(tmp_path):
     releases = Releases(str(tmp_path))
     old = SCHEMA.remove(SCHEMA.get_field_index("retired"))
-    DeltaTable.create(releases.path, old, configuration={"delta.dataSkippingStatsColumns": "number"})
+    DeltaTable.create(
+        releases.path, old, configuration={"delta.dataSkippingStatsColumns": "number"}
+    )
     row = dict.fromkeys(old.names, "{}") | {"number": 1, "at": later(-90)}
     write_deltalake(releases.path, pa.Table.from_pylist([row], schema=old), mode="append")
     first = releases.get(1)
     second = releases.add(first, {}, kind="live", who="w", reason="r")
     third = releases.retire(second, [1], date(2026, 1, 2), who="w", reason="r")
-    assert (first.retired, third.retired, releases.all()) == ({}, {1: date(2026, 1, 2)}, [first, second, third])
+    assert (first.retired, third.retired, releases.all()) == (
+        {},
+        {1: date(2026, 1, 2)},
+        [first, second, third],
+    )
     with pytest.raises(Conflict):
         releases.retire(second, [2], date(2026, 1, 2), who="w", reason="r")
 
@@ -160,7 +178,10 @@ def test_nothing_is_removed_while_the_record_of_a_shadow_cannot_be_read(lake):
     (lake.root / "_shadow" / "abc").mkdir(parents=True)
     (lake.root / "_shadow" / "abc" / "base.json").write_text("{")
     before = contents(lake.root)
-    with pytest.raises(TableUnreadable, match=r"_shadow/abc/base.json cannot be read.* Nothing was changed. Restore that file"):
+    with pytest.raises(
+        TableUnreadable,
+        match=r"_shadow/abc/base.json cannot be read.* Nothing was changed. Restore that file",
+    ):
         maintain_later(lake, 31)
     assert contents(lake.root) == before
 
@@ -186,7 +207,8 @@ def test_files_that_were_never_committed_go_once_no_step_can_commit_them(lake, a
 @pytest.mark.parametrize("how", ["update", "delete", "write"])
 def test_a_day_that_somebody_else_wrote_to_can_be_put_back_however_long_ago_that_was(lake, how):
     """Of a day whose source is gone, its accepted files are the only rows there are."""
-    accepted, before = lake.files(), lake.values()
+    accepted = lake.files()
+    before = lake.values()
     table, other = DeltaTable(str(lake.root / A.name)), pa.table({"n": [9], "day": [SECOND]})
     match how:
         case "update":
@@ -195,7 +217,10 @@ def test_a_day_that_somebody_else_wrote_to_can_be_put_back_however_long_ago_that
             table.delete(f"day = '{SECOND}'")
         case _:
             write_deltalake(
-                table, other.cast(pa.schema(table.schema().to_arrow())), mode="overwrite", predicate=f"day = '{SECOND}'"
+                table,
+                other.cast(pa.schema(table.schema().to_arrow())),
+                mode="overwrite",
+                predicate=f"day = '{SECOND}'",
             )
     age(lake, 200)
     done = upkeep_of(maintain_later(lake))
@@ -225,7 +250,9 @@ def test_nothing_is_removed_while_the_log_lacks_the_accepted_files_of_a_day(lake
     DeltaTable(str(folder)).create_checkpoint()
     commit.rename(folder / "away.json")
     done = upkeep_of(maintain_later(lake))
-    assert done.problem.startswith(f"Somebody else wrote to {SECOND}, and the log does not show which files were accepted. ")
+    assert done.problem.startswith(
+        f"Somebody else wrote to {SECOND}, and the log does not show which files were accepted. "
+    )
     assert files_on_disk(lake) == before
     (folder / "away.json").rename(commit)
     assert upkeep_of(maintain_later(lake)).problem == ""

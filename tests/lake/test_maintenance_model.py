@@ -1,4 +1,6 @@
-"""Maintenance among nights, plans, releases, shadows and weeks that pass, in any order: a naive model says what must stay."""
+"""Maintenance among nights, plans, releases, shadows and weeks that pass, in any order: a naive
+model says what must stay.
+"""
 
 import os
 import tempfile
@@ -10,15 +12,12 @@ from deltalake import DeltaTable
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from backfill_assets.lake.maintenance import maintain
-from backfill_assets.lake.release import CANDIDATE, LIVE, STABLE, Release
-from backfill_assets.lake.release_commit import commit_after
-from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.retirement import ALWAYS_KEPT
-from backfill_assets.lake.shadow_base import Base
+from backfill_assets.lake.maintenance import ALWAYS_KEPT, maintain
+from backfill_assets.lake.releases import CANDIDATE, LIVE, STABLE, Release, Releases, commit_after
+from backfill_assets.lake.shadow import Base
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.live import live_tables
+from backfill_assets.publish.rollback import Kind
 from backfill_assets.reconcile.put_back import put_back
 from tests.worlds.small_lake import (
     DAYS,
@@ -32,23 +31,30 @@ from tests.worlds.small_lake import (
     write_in_many_files,
 )
 
-days, values = st.sampled_from(DAYS[:3]), st.integers(1, 8)
+days = st.sampled_from(DAYS[:3])
+values = st.integers(1, 8)
 
 
 class Years(RuleBasedStateMachine):
-    """The table A. Time is the model's own: whatever an act writes gets the model's time as its file's."""
+    """The table A. Time is the model's own: whatever an act writes gets the model's time as its
+    file's.
+    """
 
     @initialize()
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.lake, self.now = SmallLake(Path(self.folder.name)), later(0)
-        self.aged, self.retired = set[Path](), set[int]()
-        # When each version came, and its files; each release and what it holds; each plan, its day, when, and the day before.
+        self.lake = SmallLake(Path(self.folder.name))
+        self.now = later(0)
+        self.aged = set[Path]()
+        self.retired = set[int]()
+        # When each version came, and its files; each release and what it holds; each plan, its day,
+        # when, and the day before.
         self.versions: list[tuple[datetime, set[str]]] = []
         self.released: dict[int, tuple[Release, dict[date, int]]] = {}
         self.plans: list[tuple[Plan, date, datetime, int]] = []
         self.shadow: int | None = None
-        # Of the last day, which no plan has: its accepted files, where somebody else has removed its rows since.
+        # Of the last day, which no plan has: its accepted files, where somebody else has removed
+        # its rows since.
         self.to_put_back = set[str]()
         self.write(DAYS[0], 1)
 
@@ -91,7 +97,9 @@ class Years(RuleBasedStateMachine):
 
     @rule()
     def what_somebody_else_removed_is_put_back(self) -> None:
-        assert set(put_back(A, self.lake.workspace.lake, "ada").happened) == ({DAYS[3]} if self.to_put_back else set())
+        assert set(put_back(A, self.lake.workspace.lake, "ada").happened) == (
+            {DAYS[3]} if self.to_put_back else set()
+        )
         assert self.to_put_back <= self.lake.files().get(DAYS[3], set())
         self.to_put_back = set()
         self.note()
@@ -110,9 +118,22 @@ class Years(RuleBasedStateMachine):
         root = str(self.lake.root)
         newest = Releases(root).newest()
         number = newest.number + 1 if newest else 1
-        pointed = {**(newest.channels if newest else {STABLE: number}), **dict.fromkeys(channels, number)}
-        tables, retired = live_tables(self.lake.workspace, None), newest.retired if newest else {}
-        made = Release(number, max(self.now, newest.at) if newest else self.now, "w", "r", LIVE, tables, pointed, retired)
+        pointed = {
+            **(newest.channels if newest else {STABLE: number}),
+            **dict.fromkeys(channels, number),
+        }
+        tables = live_tables(self.lake.workspace, None)
+        retired = newest.retired if newest else {}
+        made = Release(
+            number,
+            max(self.now, newest.at) if newest else self.now,
+            "w",
+            "r",
+            LIVE,
+            tables,
+            pointed,
+            retired,
+        )
         self.released[number] = commit_after(root, newest, [made]), self.lake.values()
         self.note()
 
@@ -121,7 +142,9 @@ class Years(RuleBasedStateMachine):
         base = self.lake.root / "_shadow" / "p" / "base.json"
         base.parent.mkdir(parents=True, exist_ok=True)
         self.shadow = len(self.versions) - 1 if self.shadow is None else None
-        base.write_text(Base({} if self.shadow is None else {A.name: self.shadow}, self.now).to_json())
+        base.write_text(
+            Base({} if self.shadow is None else {A.name: self.shadow}, self.now).to_json()
+        )
 
     @rule(days=st.sampled_from([1, 20, 31, 70]))
     def time_passes(self, days: int) -> None:
@@ -130,18 +153,23 @@ class Years(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def a_plan_of_the_window_is_taken_back(self, data: st.DataObject) -> None:
-        recent = [each for each in self.plans if each[2] > self.now - timedelta(days=RELEASE_WINDOW)]
+        recent = [
+            each for each in self.plans if each[2] > self.now - timedelta(days=RELEASE_WINDOW)
+        ]
         if recent:
             each = data.draw(st.sampled_from(recent))
             plan, at, _, before = each
-            assert self.lake.roll_back(plan, force=True) in [{(A.name, at): k} for k in (Kind.RESTORE, Kind.RESTORED)]
+            assert self.lake.roll_back(plan, force=True) in [
+                {(A.name, at): k} for k in (Kind.RESTORE, Kind.RESTORED)
+            ]
             assert self.lake.values()[at] == before
             self.plans.remove(each)
             self.note()
 
     @rule()
     def maintained(self) -> None:
-        rows, before = self.lake.values(), files_on_disk(self.lake)
+        rows = self.lake.values()
+        before = files_on_disk(self.lake)
         done = maintain(str(self.lake.root), RELEASE_WINDOW, self.now, "ada")
         self.retired |= {release.number for release in done.retired}
         self.note()
@@ -155,18 +183,26 @@ class Years(RuleBasedStateMachine):
     def check_releases(self) -> None:
         newest = Releases(str(self.lake.root)).newest()
         since = self.now - timedelta(days=RELEASE_WINDOW)
-        must = {*newest.channels.values(), *sorted(self.released)[-ALWAYS_KEPT:]} if newest else set()
+        must = (
+            {*newest.channels.values(), *sorted(self.released)[-ALWAYS_KEPT:]} if newest else set()
+        )
         must |= {number for number, (release, _) in self.released.items() if release.at >= since}
         assert not must & self.retired
         for number in self.released.keys() - self.retired:
             assert values_of_release(self.lake, number) == self.released[number][1]
 
     def needed(self) -> set[str]:
-        """The files of every version that stood at any time in the window, is kept by a release or read by the shadow,
-        and those to be put back."""
-        since, ends = self.now - timedelta(days=RELEASE_WINDOW), [at for at, _ in self.versions[1:]]
+        """The files of every version that stood at any time in the window, is kept by a release or
+        read by the shadow, and those to be put back.
+        """
+        since = self.now - timedelta(days=RELEASE_WINDOW)
+        ends = [at for at, _ in self.versions[1:]]
         wanted = {n for n in range(len(self.versions)) if n >= len(ends) or ends[n] >= since}
-        wanted |= {release.tables[A.name].version for n, (release, _) in self.released.items() if n not in self.retired}
+        wanted |= {
+            release.tables[A.name].version
+            for n, (release, _) in self.released.items()
+            if n not in self.retired
+        }
         wanted |= set() if self.shadow is None else {self.shadow}
         return self.to_put_back | {path for n in wanted for path in self.versions[n][1]}
 

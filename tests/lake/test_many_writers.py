@@ -3,7 +3,7 @@
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.lake import Lake
 from tests.worlds.deliveries import day
 from tests.worlds.processes import COMMITS, WRITERS, all_at_once, numbers
 
@@ -21,7 +21,9 @@ def test_what_several_processes_commit_at_once_is_all_there_and_recorded(tmp_pat
     every = [day(n) for n in range(count)]
     table = DeltaTable(str(tmp_path / numbers.name))
     rows = table.to_pyarrow_table().to_pylist()
-    assert sorted((row["arrival_day"], row["number"]) for row in rows) == list(zip(every, range(count), strict=True))
+    assert sorted((row["arrival_day"], row["number"]) for row in rows) == list(
+        zip(every, range(count), strict=True)
+    )
     committed = [commit["version"] for commit in table.history() if "userMetadata" in commit]
     builds = Lake(str(tmp_path)).ledger.builds()
     assert sorted(build.day for build in builds) == every

@@ -17,11 +17,15 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def driver(folder, spark) -> dict[str, Any]:
-    """What a run with a driver of its own was started with and refused; three days that it built are in `folder`."""
+    """What a run with a driver of its own was started with and refused; three days that it built
+    are in `folder`.
+    """
     return dict(in_a_process("driver_of_its_own", str(folder)))
 
 
-def test_every_table_has_the_same_rows_and_fingerprints_on_both_kinds_of_session(spark, tmp_path, folder, driver):
+def test_every_table_has_the_same_rows_and_fingerprints_on_both_kinds_of_session(
+    spark, tmp_path, folder, driver
+):
     assert "connect" in type(spark).__module__
     assert "connect" not in driver["kind"]
     on_the_engine = three_days(str(tmp_path), spark)
@@ -34,7 +38,10 @@ def test_a_driver_of_its_own_is_started_with_all_settings_of_its_plan(driver):
     assert 900 < driver["megabytes"] <= 1024
     assert driver["changed"] == "8"
     late, no_number = driver["refusals"]
-    assert late.startswith("spark.driver.memory=3g cannot be set for one plan: this process's driver is running already")
+    assert late.startswith(
+        "spark.driver.memory=3g cannot be set for one plan: this process's driver is running"
+        " already"
+    )
     assert no_number.startswith("Spark refuses a setting. ")
     assert "'many'" in no_number
 
@@ -44,9 +51,15 @@ def test_spark_settings_of_a_plan_hold_for_its_session_only(spark):
     assert plan["a session of its own"]
     assert plan["held"] == plan["after the refusals"] == plan["wanted"]
     assert plan["of another client"] == plan["for all"]
-    assert plan["for all"] == {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
+    assert plan["for all"] == {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
     late, unknown, no_number = plan["refusals"]
-    assert late.startswith("spark.executor.instances=9 cannot be set for one plan: the engine at REMOTE is running already")
+    assert late.startswith(
+        "spark.executor.instances=9 cannot be set for one plan: the engine at REMOTE is running"
+        " already"
+    )
     assert unknown.startswith("spark.sql.shufle.partitions cannot be set for one plan")
     assert no_number.startswith("Spark refuses a setting. ")
     assert "'many'" in no_number

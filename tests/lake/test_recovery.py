@@ -1,22 +1,24 @@
-"""Every build there was, in the ledger or only in a commit. No Spark: commits are made as a step would leave them."""
+"""Every build there was, in the ledger or only in a commit. No Spark: commits are made as a step
+would leave them.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
-from backfill_assets.lake import recovery
-from backfill_assets.lake.commits import commits_at
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.recovery import (
+from backfill_assets.lake import history
+from backfill_assets.lake.delta import commits_at
+from backfill_assets.lake.history import (
     build_history,
     commit_metadata,
     last_committed,
+    latest,
     recover,
     recover_newest,
     tables_in,
 )
+from backfill_assets.lake.ledger import Ledger
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import FULL, TABLE, build, commit
 
@@ -27,7 +29,10 @@ def test_builds_that_a_crash_left_out_are_seen_apart_from_those_recorded(tmp_pat
     ledger.append([build(0, delta_version=0)])
     commit(tmp_path, build(1, 1))
     builds = build_history(ledger, [TABLE])
-    assert ([b.day for b in builds.recorded], [b.day for b in builds.unrecorded]) == ([day(0)], [day(1)])
+    assert ([b.day for b in builds.recorded], [b.day for b in builds.unrecorded]) == (
+        [day(0)],
+        [day(1)],
+    )
     assert [b.delta_version for b in builds.builds()] == [0, 1]
 
 
@@ -63,12 +68,15 @@ def commits_read(monkeypatch) -> list[int]:
             read.append(each["version"])
             yield each
 
-    monkeypatch.setattr(recovery, "commits_at", reading)
+    monkeypatch.setattr(history, "commits_at", reading)
     return read
 
 
-def test_commits_of_others_are_not_read_again_after_a_commit_that_followed_them(tmp_path, commits_read):
-    ledger, others = Ledger(str(tmp_path)), range(1, 5)
+def test_commits_of_others_are_not_read_again_after_a_commit_that_followed_them(
+    tmp_path, commits_read
+):
+    ledger = Ledger(str(tmp_path))
+    others = range(1, 5)
     commit(tmp_path, build(0))
     for _ in others:
         commit(tmp_path, metadata="")
@@ -111,7 +119,9 @@ def test_a_ledger_that_is_gone_is_written_again_from_the_commits(tmp_path):
 
 def test_only_the_columns_named_are_read(tmp_path):
     Ledger(str(tmp_path)).append([FULL])
-    (builds,) = build_history(Ledger(str(tmp_path)), [TABLE], ("table", "day", "outcome", "run", "code_version", "at")).recorded
+    (builds,) = build_history(
+        Ledger(str(tmp_path)), [TABLE], ("table", "day", "outcome", "run", "code_version", "at")
+    ).recorded
     assert (builds.run, builds.checks, builds.rows) == (FULL.run, (), 0)
 
 

@@ -7,18 +7,26 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from backfill_assets.lake.release import Release, TableVersion
 from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import Release, TableVersion
 
 DAYS = [date(2024, 6, 2), date(2024, 6, 10), date(2024, 6, 1)]
-RELEASE = Release(1, datetime(2026, 1, 1, tzinfo=UTC), "ada", "", "live", {"a/b": TableVersion("a/b", 1)})
+RELEASE = Release(
+    1, datetime(2026, 1, 1, tzinfo=UTC), "ada", "", "live", {"a/b": TableVersion("a/b", 1)}
+)
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> ReleasedTable:
-    """Two commits, each with rows of three days; `n` falls while the key `store` does not follow it."""
+    """Two commits, each with rows of three days; `n` falls while the key `store` does not follow
+    it.
+    """
     for commit in (0, 1):
-        rows = [(day, store, 10 * at + commit) for at, day in enumerate(DAYS) for store in (f"s{2 - commit}", f"s{4 - commit}")]
+        rows = [
+            (day, store, 10 * at + commit)
+            for at, day in enumerate(DAYS)
+            for store in (f"s{2 - commit}", f"s{4 - commit}")
+        ]
         days, stores, numbers = zip(*rows, strict=True)
         data = pa.table({"day": pa.array(days, pa.date32()), "store": stores, "n": numbers})
         write_deltalake(str(tmp_path / "a/b"), data, mode="append", partition_by=["day"])

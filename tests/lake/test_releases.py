@@ -1,4 +1,6 @@
-"""Releases: none is lost, one publisher wins each number, channels point where they were pointed last. No Spark."""
+"""Releases: none is lost, one publisher wins each number, channels point where they were pointed
+last. No Spark.
+"""
 
 import shutil
 import tempfile
@@ -18,9 +20,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
 from backfill_assets.lake.record_table import COMPACT_EVERY
-from backfill_assets.lake.release import CANDIDATE, POINTED, STABLE, Release
-from backfill_assets.lake.release_commit import commit_after, release_records
-from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.releases import (
+    CANDIDATE,
+    POINTED,
+    STABLE,
+    Release,
+    Releases,
+    commit_after,
+    release_records,
+)
 from tests.worlds.recorded import add_release, release_many, table_versions
 
 
@@ -32,42 +40,77 @@ def releases(tmp_path: Path) -> Releases:
 def test_a_lake_without_releases_has_none_and_reading_makes_nothing(releases, tmp_path):
     assert (releases.newest(), releases.all()) == (None, [])
     for read in (releases.of_channel, lambda: releases.get(1)):
-        with pytest.raises(UsageError, match=r"no release in .* yet. Nothing was read. .* `backfill release --reason ...`"):
+        with pytest.raises(
+            UsageError,
+            match=r"no release in .* yet. Nothing was read. .* `backfill release --reason ...`",
+        ):
             read()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_release_is_read_as_it_was_added(releases):
     first = add_release(releases, 3)
-    second = releases.add(first, table_versions(4), kind="publish", who="ben", reason="Größe [1]", channels=[CANDIDATE])
+    second = releases.add(
+        first,
+        table_versions(4),
+        kind="publish",
+        who="ben",
+        reason="Größe [1]",
+        channels=[CANDIDATE],
+    )
     assert (first.number, first.channels) == (1, {STABLE: 1})
-    assert (second.number, second.channels, second.tables) == (2, {STABLE: 1, CANDIDATE: 2}, table_versions(4))
+    assert (second.number, second.channels, second.tables) == (
+        2,
+        {STABLE: 1, CANDIDATE: 2},
+        table_versions(4),
+    )
     assert second.at > first.at
     assert releases.all() == [first, second]
     assert releases.all(after=1) == [second]
     assert (releases.newest(), releases.get(1)) == (second, first)
     assert (releases.of_channel(), releases.of_channel(CANDIDATE)) == (first, second)
-    assert (second.changed(first), second.changed(second), first.changed(None)) == (["staging/o"], [], ["staging/o"])
+    assert (second.changed(first), second.changed(second), first.changed(None)) == (
+        ["staging/o"],
+        [],
+        ["staging/o"],
+    )
 
 
 def test_a_channel_is_pointed_at_an_earlier_release_and_back_and_the_tables_stay(releases):
     add_release(releases, 3)
     newest = add_release(releases, 4)
     back = releases.point(newest, STABLE, 1, who="ben", reason="wrong")
-    assert (back.number, back.kind, back.channels, back.tables) == (3, "channel", {STABLE: 1}, newest.tables)
+    assert (back.number, back.kind, back.channels, back.tables) == (
+        3,
+        "channel",
+        {STABLE: 1},
+        newest.tables,
+    )
     assert releases.of_channel().tables == table_versions(3)
-    assert releases.point(back, STABLE, 2, who="ben", reason="right after all").channels == {STABLE: 2}
+    assert releases.point(back, STABLE, 2, who="ben", reason="right after all").channels == {
+        STABLE: 2
+    }
     assert releases.of_channel().tables == table_versions(4)
 
 
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        pytest.param(lambda r: r.get(9), "There is no release 9; the newest is 1. Nothing was read", id="a number"),
         pytest.param(
-            lambda r: r.of_channel("beta"), "to a channel beta. Nothing was read. The channels are stable", id="a channel"
+            lambda r: r.get(9),
+            "There is no release 9; the newest is 1. Nothing was read",
+            id="a number",
         ),
-        pytest.param(lambda r: r.point(r.newest(), "beta", 9, who="", reason=""), "There is no release 9", id="to point at"),
+        pytest.param(
+            lambda r: r.of_channel("beta"),
+            "to a channel beta. Nothing was read. The channels are stable",
+            id="a channel",
+        ),
+        pytest.param(
+            lambda r: r.point(r.newest(), "beta", 9, who="", reason=""),
+            "There is no release 9",
+            id="to point at",
+        ),
     ],
 )
 def test_what_there_is_not_is_named_with_what_there_is(releases, read, message):
@@ -80,7 +123,10 @@ def test_what_there_is_not_is_named_with_what_there_is(releases, read, message):
 def test_a_release_made_from_an_outdated_one_is_refused_and_nothing_is_lost(releases):
     first = add_release(releases, 1)
     second = add_release(releases, 2)
-    message = r"made from release 1, but release 2 is there by now \(by ada: version 2\). Nothing was released"
+    message = (
+        r"made from release 1, but release 2 is there by now \(by ada: version 2\). Nothing was"
+        r" released"
+    )
     for act in (
         lambda: add_release(releases, 3, first),
         lambda: releases.point(first, STABLE, 1, who="ben", reason=""),
@@ -108,9 +154,12 @@ def test_many_releases_are_few_files_and_each_is_read_as_it_was_added(releases):
 
 def test_one_of_several_publishers_with_the_same_predecessor_wins(releases):
     for number in range(1, 6):
-        after, start = releases.newest(), Barrier(4)
+        after = releases.newest()
+        start = Barrier(4)
 
-        def publish(who: str, after: Release | None = after, start: Barrier = start) -> Release | None:
+        def publish(
+            who: str, after: Release | None = after, start: Barrier = start
+        ) -> Release | None:
             start.wait()
             try:
                 return releases.add(after, table_versions(1), kind="live", who=who, reason="")
@@ -133,7 +182,10 @@ def test_publishers_in_threads_lose_nothing(releases):
 def test_publishers_in_processes_that_begin_at_once_lose_nothing(releases):
     spawn = get_context("spawn")
     start = spawn.Barrier(3)
-    publishers = [spawn.Process(target=release_many_at_once, args=(releases.root, who, start)) for who in "abc"]
+    publishers = [
+        spawn.Process(target=release_many_at_once, args=(releases.root, who, start))
+        for who in "abc"
+    ]
     for publisher in publishers:
         publisher.start()
     for publisher in publishers:
@@ -157,7 +209,8 @@ def assert_each_added_its_own(releases: Releases, publishers: int, times: int) -
 
 
 def test_a_commit_whose_answer_was_an_error_is_one_release(releases):
-    first, second = add_release(releases, 1), replace(add_release(Releases(f"{releases.root}/other"), 2), number=2)
+    first = add_release(releases, 1)
+    second = replace(add_release(Releases(f"{releases.root}/other"), 2), number=2)
 
     def append_and_fail(table, row):
         release_records(releases.root).append(table, row)
@@ -173,7 +226,10 @@ def test_a_release_that_cannot_be_written_is_said_and_readers_keep_theirs(releas
     def fail(table, row):
         raise DeltaError("No space left on device")
 
-    with pytest.raises(ServiceUnavailable, match=r"Release 2 cannot be written .*No space left.* has not changed. Make room"):
+    with pytest.raises(
+        ServiceUnavailable,
+        match=r"Release 2 cannot be written .*No space left.* has not changed. Make room",
+    ):
         commit_after(releases.root, first, [replace(first, number=2)], fail)
     assert releases.all() == [first]
 
@@ -194,7 +250,12 @@ class AsInMemory(RuleBasedStateMachine):
     @rule(version=st.integers(0, 9), channels=st.sets(st.sampled_from([STABLE, CANDIDATE])))
     def add(self, version: int, channels: set[str]) -> None:
         added = self.releases.add(
-            self.releases.newest(), table_versions(version), kind="live", who="a", reason="b", channels=channels
+            self.releases.newest(),
+            table_versions(version),
+            kind="live",
+            who="a",
+            reason="b",
+            channels=channels,
         )
         self.numbers.append(version)
         self.channels |= dict.fromkeys(channels, added.number)
@@ -226,7 +287,9 @@ class AsInMemory(RuleBasedStateMachine):
         assert self.releases.newest() == (every[-1] if every else None)
         assert (every[-1].channels if every else {}) == self.channels
         for channel, number in self.channels.items():
-            assert self.releases.of_channel(channel) == self.releases.get(number) == every[number - 1]
+            assert (
+                self.releases.of_channel(channel) == self.releases.get(number) == every[number - 1]
+            )
 
 
 AsInMemory.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)

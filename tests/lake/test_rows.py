@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from backfill_assets.lake.rows import rows_at
+from backfill_assets.lake.slices import rows_at
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import TABLE, build, write_days
 
@@ -21,7 +21,10 @@ def folder(tmp_path: Path) -> str:
     return str(tmp_path / TABLE)
 
 
-@pytest.mark.parametrize(("version", "expected"), [(0, [0, 0, 1, 1, 1]), (1, [0, 0, 1, 1, 1, 1]), (2, [0, 0, 1, 1, 1, 1, 3])])
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(0, [0, 0, 1, 1, 1]), (1, [0, 0, 1, 1, 1, 1]), (2, [0, 0, 1, 1, 1, 1, 3])],
+)
 def test_rows_are_those_of_exactly_these_days_at_the_version(folder, version, expected):
     rows = rows_at(folder, version, "outage_day", days(0, 1, 3, 9))
     assert sorted(rows["outage_day"].to_pylist()) == days(*expected)
@@ -30,7 +33,10 @@ def test_rows_are_those_of_exactly_these_days_at_the_version(folder, version, ex
 
 def test_columns_that_the_version_does_not_have_are_left_out(folder):
     assert rows_at(folder, 1, "outage_day", [day(0)], ["n", "new"]).to_pydict() == {"n": ["0", "1"]}
-    assert rows_at(folder, 2, "outage_day", [day(3)], ["new", "n"]).to_pydict() == {"new": ["x"], "n": ["0"]}
+    assert rows_at(folder, 2, "outage_day", [day(3)], ["new", "n"]).to_pydict() == {
+        "new": ["x"],
+        "n": ["0"],
+    }
 
 
 def test_no_days_and_no_table_have_no_rows(folder, tmp_path):

@@ -1,4 +1,6 @@
-"""Markers of steps at work: seen by any number of readers while their process lives, and by none after."""
+"""Markers of steps at work: seen by any number of readers while their process lives, and by none
+after.
+"""
 
 import json
 import subprocess
@@ -11,19 +13,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backfill_assets.lake.running_steps import RunningStep, mark_running, running_steps
+from backfill_assets.lake.running import RunningStep, mark_running, running_steps
 from tests.worlds.deliveries import day, days
 
 NAME = "raw/events"
 SINCE = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)
 WORK = RunningStep(NAME, days(0, 2), "a run", "a plan", SINCE)
 
-# A step that has started a process of its own, as Spark's driver is; killed, it cannot say goodbye, and its child lives on.
-# Nobody waits for these sleeps: both are up until the test ends them.
+# A step that has started a process of its own, as Spark's driver is; killed, it cannot say goodbye,
+# and its child lives on. Nobody waits for these sleeps: both are up until the test ends them.
 AT_WORK = """
 import subprocess, sys, time
 from datetime import date
-from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.lake.running import RunningStep, mark_running
 with mark_running(sys.argv[1], RunningStep("raw/events", [date(2019, 8, 15)], "a run")):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     print(child.pid, flush=True)
@@ -47,13 +49,18 @@ def test_work_is_seen_with_run_plan_and_since_when_and_not_once_it_is_done(tmp_p
 
 
 def test_work_that_fails_is_not_seen_after_and_its_error_comes_through(tmp_path):
-    with pytest.raises(FileNotFoundError, match="the work's own"), mark_running(str(tmp_path), WORK):
+    with (
+        pytest.raises(FileNotFoundError, match="the work's own"),
+        mark_running(str(tmp_path), WORK),
+    ):
         raise FileNotFoundError("the work's own")
     assert (running_steps(str(tmp_path)), markers(tmp_path)) == ({}, [])
 
 
 def test_a_process_killed_at_work_is_not_seen_and_the_next_step_removes_its_marker(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout
     child = psutil.Process(int(process.stdout.readline()))
     try:
@@ -76,7 +83,9 @@ def test_many_readers_at_once_see_a_step_at_work_and_none_sees_another_reader(tm
     with mark_running(str(tmp_path), WORK), ThreadPoolExecutor(8) as readers:
         dead.write_text(RunningStep("raw/other", days(0), "dead").to_json())
         found = list(readers.map(lambda _: seen(tmp_path), range(400)))
-    assert {tuple(sorted(each.items())) for each in found} == {(((NAME, day(0)), "a run"), ((NAME, day(2)), "a run"))}
+    assert {tuple(sorted(each.items())) for each in found} == {
+        (((NAME, day(0)), "a run"), ((NAME, day(2)), "a run"))
+    }
 
 
 def test_a_reader_that_stays_hinders_no_step_and_does_not_look_like_one(tmp_path):
@@ -95,7 +104,11 @@ def test_a_reader_that_stays_hinders_no_step_and_does_not_look_like_one(tmp_path
 def test_steps_at_work_on_one_table_and_one_day_are_all_there_and_the_first_is_named(tmp_path):
     later = RunningStep(NAME, days(2, 3), "later", since=datetime(2019, 9, 2, tzinfo=UTC))
     with mark_running(str(tmp_path), later), mark_running(str(tmp_path), WORK):
-        assert seen(tmp_path) == {(NAME, day(0)): "a run", (NAME, day(2)): "a run", (NAME, day(3)): "later"}
+        assert seen(tmp_path) == {
+            (NAME, day(0)): "a run",
+            (NAME, day(2)): "a run",
+            (NAME, day(3)): "later",
+        }
     assert markers(tmp_path) == []
 
 
@@ -107,8 +120,13 @@ def test_steps_at_work_on_one_table_and_one_day_are_all_there_and_the_first_is_n
         pytest.param(b"\xff\xfe\x00", id="no text"),
         pytest.param(b"[1, 2]", id="another kind of value"),
         pytest.param(b'{"table": "raw/events"}', id="not all of it"),
-        pytest.param(json.dumps(json.loads(WORK.to_json()) | {"days": [7]}).encode(), id="days that are none"),
-        pytest.param(json.dumps(json.loads(WORK.to_json()) | {"since": "noon"}).encode(), id="a time that is none"),
+        pytest.param(
+            json.dumps(json.loads(WORK.to_json()) | {"days": [7]}).encode(), id="days that are none"
+        ),
+        pytest.param(
+            json.dumps(json.loads(WORK.to_json()) | {"since": "noon"}).encode(),
+            id="a time that is none",
+        ),
     ],
 )
 @pytest.mark.parametrize("held", [True, False], ids=["locked", "not locked"])
@@ -133,6 +151,9 @@ def test_a_step_that_cannot_put_up_a_marker_works_unseen(tmp_path):
 
 def test_nothing_is_written_for_no_days_nor_into_an_object_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with mark_running(str(tmp_path), RunningStep(NAME, [], "a run")), mark_running("memory://lake", WORK):
+    with (
+        mark_running(str(tmp_path), RunningStep(NAME, [], "a run")),
+        mark_running("memory://lake", WORK),
+    ):
         assert (running_steps(str(tmp_path)), running_steps("memory://lake")) == ({}, {})
     assert list(tmp_path.rglob("*")) == []

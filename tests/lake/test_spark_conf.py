@@ -1,21 +1,27 @@
-"""Spark settings of one plan: they hold in its runs' sessions, or are refused by name, with what to do."""
+"""Spark settings of one plan: they hold in its runs' sessions, or are refused by name, with what to
+do.
+"""
 
 from dataclasses import dataclass, field
 
 import pytest
 
 from backfill_assets.errors import SettingsError, UsageError
-from backfill_assets.lake.session import FIXED, session_conf
-from backfill_assets.lake.spark_conf import apply_conf
-from backfill_assets.orchestration.spark import SparkResource
+from backfill_assets.lake.spark.conf import apply_conf
+from backfill_assets.lake.spark.session import FIXED, session_conf
+from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.settings import read_settings
 
 
 @dataclass
 class Running:
-    """The settings of a session whose driver is running: some may be changed, some were given when it started."""
+    """The settings of a session whose driver is running: some may be changed, some were given when
+    it started.
+    """
 
-    values: dict[str, str] = field(default_factory=lambda: {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "4"})
+    values: dict[str, str] = field(
+        default_factory=lambda: {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "4"}
+    )
 
     def get(self, key: str, default: str | None, /) -> str | None:
         return self.values.get(key, default)
@@ -31,7 +37,11 @@ class Running:
     ("name", "value"),
     [
         pytest.param("spark.sql.shuffle.partitions", "64", id="what a session may choose"),
-        pytest.param("spark.databricks.delta.snapshotPartitions", "8", id="what Delta looks up in the session"),
+        pytest.param(
+            "spark.databricks.delta.snapshotPartitions",
+            "8",
+            id="what Delta looks up in the session",
+        ),
         pytest.param("spark.driver.memory", "4g", id="what the driver was started with"),
     ],
 )
@@ -42,13 +52,18 @@ def test_a_setting_that_can_hold_holds(name, value):
 
 
 def test_settings_that_come_too_late_are_refused_together_with_a_remedy():
-    conf, late = Running(), {"spark.executor.instances": "8", "spark.driver.memory": "9g"}
+    conf = Running()
+    late = {"spark.executor.instances": "8", "spark.driver.memory": "9g"}
     with pytest.raises(UsageError) as refused:
-        apply_conf(conf, {"spark.sql.shuffle.partitions": "64"} | late, "the engine at sc://host:15002")
-    assert str(refused.value) == (
-        "spark.executor.instances=8, spark.driver.memory=9g cannot be set for one plan: the engine at sc://host:15002 is "
-        "running already, and takes this when it starts, if at all. Nothing was computed. Start it with the setting "
-        "(BACKFILL_SPARK_CONF), or give every run a driver of its own (BACKFILL_SPARK_MASTER)."
+        apply_conf(
+            conf, {"spark.sql.shuffle.partitions": "64"} | late, "the engine at sc://host:15002"
+        )
+    assert (
+        str(refused.value)
+        == "spark.executor.instances=8, spark.driver.memory=9g cannot be set for one plan: the"
+        " engine at sc://host:15002 is running already, and takes this when it starts, if at"
+        " all. Nothing was computed. Start it with the setting (BACKFILL_SPARK_CONF), or give"
+        " every run a driver of its own (BACKFILL_SPARK_MASTER)."
     )
     assert conf == Running()
 
@@ -68,11 +83,16 @@ def test_a_plan_cannot_set_what_the_rows_depend_on(name):
     class Never(SparkResource):
         _init_session = start
 
-    with pytest.raises(UsageError, match=f"{name} cannot be set for one plan: rows may depend on it. Nothing was computed."):
+    with pytest.raises(
+        UsageError,
+        match=f"{name} cannot be set for one plan: rows may depend on it. Nothing was computed.",
+    ):
         Never(spark_config={"spark.remote": "sc://host:1"}).session({name: "other"})
 
 
-@pytest.mark.parametrize("given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"])
+@pytest.mark.parametrize(
+    "given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"]
+)
 @pytest.mark.parametrize(
     "name",
     [
@@ -82,11 +102,15 @@ def test_a_plan_cannot_set_what_the_rows_depend_on(name):
     ],
 )
 def test_what_rows_may_depend_on_is_the_same_in_every_session(given, name):
-    with pytest.raises(SettingsError, match=f"BACKFILL_SPARK_CONF sets {name}=other, on which rows may depend"):
+    with pytest.raises(
+        SettingsError, match=f"BACKFILL_SPARK_CONF sets {name}=other, on which rows may depend"
+    ):
         session_conf(read_settings(spark_conf={name: "other"}, **given))
 
 
-@pytest.mark.parametrize("given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"])
+@pytest.mark.parametrize(
+    "given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"]
+)
 @pytest.mark.parametrize(
     ("name", "value"),
     [*FIXED.items(), ("spark.sql.shuffle.partitions", "8"), ("spark.sql.warehouse.dir", "/w")],

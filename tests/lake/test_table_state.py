@@ -1,4 +1,6 @@
-"""What a Delta table says of itself, without Spark: tables are written with the deltalake library as a step would."""
+"""What a Delta table says of itself, without Spark: tables are written with the deltalake library
+as a step would.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,16 +9,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.rewritten import data_files, rewritten
-from backfill_assets.lake.table_state import TableState, read_state
+from backfill_assets.lake.integrity import TableState, data_files, read_state, rewritten
+from backfill_assets.lake.ledger import Build
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import TABLE, build, write_days
 
 
 @pytest.fixture
 def root(tmp_path) -> Path:
-    """Three days of two, three and no rows in one commit; the second again, with four rows, in another."""
+    """Three days of two, three and no rows in one commit; the second again, with four rows, in
+    another.
+    """
     write_days(tmp_path, build(0, rows=2), build(1, rows=3), build(2, rows=0))
     write_days(tmp_path, build(1, 1, rows=4))
     return tmp_path
@@ -36,8 +39,18 @@ def test_a_table_that_is_not_there_holds_nothing(tmp_path):
 
 def test_rows_are_counted_by_day_and_builds_read_from_commits(root):
     state = state_of(root)
-    assert (state.version, state.oldest, state.rows, state.foreign_commits) == (1, 0, {day(0): 2, day(1): 4}, [])
-    assert [(b.day, b.delta_version) for b in state.builds] == [(day(0), 0), (day(1), 0), (day(2), 0), (day(1), 1)]
+    assert (state.version, state.oldest, state.rows, state.foreign_commits) == (
+        1,
+        0,
+        {day(0): 2, day(1): 4},
+        [],
+    )
+    assert [(b.day, b.delta_version) for b in state.builds] == [
+        (day(0), 0),
+        (day(1), 0),
+        (day(2), 0),
+        (day(1), 1),
+    ]
     every = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4), recorded(2, 0, rows=0)]
     assert [state.difference(b) for b in every] == ["", "", ""]
 
@@ -46,13 +59,20 @@ def test_commits_of_others_are_named_with_the_days_they_changed_and_no_others(ro
     DeltaTable(root / TABLE).delete(f"outage_day = '{day(0)}'")
     DeltaTable(root / TABLE).update({"n": "7"}, predicate=f"outage_day = '{day(1)}'")
     (commits,) = state_of(root).foreign_commits
-    assert (commits.days, str(commits)) == (frozenset(days(0, 1)), "commits 2 to 3 (DELETE, UPDATE)")
+    assert (commits.days, str(commits)) == (
+        frozenset(days(0, 1)),
+        "commits 2 to 3 (DELETE, UPDATE)",
+    )
 
 
 def test_a_day_that_somebody_changed_is_not_held_until_it_is_built_again(root):
     DeltaTable(root / TABLE).update({"n": "7"}, predicate=f"outage_day = '{day(1)}'")
-    before, other = recorded(1, 1, minutes=1, rows=4), recorded(0, 0)
-    assert state_of(root).difference(before) == "it was rewritten by commit 2 (UPDATE), not by this project"
+    before = recorded(1, 1, minutes=1, rows=4)
+    other = recorded(0, 0)
+    assert (
+        state_of(root).difference(before)
+        == "it was rewritten by commit 2 (UPDATE), not by this project"
+    )
     assert state_of(root).difference(other) == ""
     write_days(root, build(1, 2, rows=4))
     assert state_of(root).difference(recorded(1, 3, minutes=2, rows=4)) == ""
@@ -60,16 +80,23 @@ def test_a_day_that_somebody_changed_is_not_held_until_it_is_built_again(root):
 
 
 def test_of_several_days_those_are_named_that_others_wrote_to(root):
-    path, builds = str(root / TABLE), [recorded(0, 0), recorded(1, 1, minutes=1, rows=4), recorded(2, 0, rows=0)]
+    path = str(root / TABLE)
+    builds = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4), recorded(2, 0, rows=0)]
     assert rewritten(path, builds) == {}
     DeltaTable(path).delete(f"outage_day = '{day(0)}'")
-    assert rewritten(path, builds) == {day(0): "it was rewritten by commit 2 (DELETE), not by this project"}
+    assert rewritten(path, builds) == {
+        day(0): "it was rewritten by commit 2 (DELETE), not by this project"
+    }
     assert rewritten(path, builds, version=1) == {}
-    assert rewritten(str(root / "raw/none"), builds) == {day(0): "its table is gone", day(1): "its table is gone"}
+    assert rewritten(str(root / "raw/none"), builds) == {
+        day(0): "its table is gone",
+        day(1): "its table is gone",
+    }
 
 
 def test_a_table_restored_to_an_earlier_copy_lacks_the_commits_that_came_after(root):
-    path, builds = root / TABLE, [recorded(0, 0), recorded(1, 1, minutes=1, rows=4)]
+    path = root / TABLE
+    builds = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4)]
     (path / "_delta_log" / f"{1:020}.json").unlink()
     assert rewritten(str(path), builds) == {day(1): "its commit 1 is not in the table any more"}
     write_days(root, build(2, 5, rows=1))
@@ -79,8 +106,13 @@ def test_a_table_restored_to_an_earlier_copy_lacks_the_commits_that_came_after(r
 def test_the_log_is_read_only_for_days_whose_files_are_not_those_of_their_build(root):
     path = root / TABLE
     files = data_files(DeltaTable(path), days(0, 1))
-    builds = [replace(recorded(0, 0), data_files=files[day(0)]), replace(recorded(1, 1, 1, rows=4), data_files=files[day(1)])]
-    (path / "_delta_log" / f"{1:020}.json").write_text((path / "_delta_log" / f"{1:020}.json").read_text())
+    builds = [
+        replace(recorded(0, 0), data_files=files[day(0)]),
+        replace(recorded(1, 1, 1, rows=4), data_files=files[day(1)]),
+    ]
+    (path / "_delta_log" / f"{1:020}.json").write_text(
+        (path / "_delta_log" / f"{1:020}.json").read_text()
+    )
     assert rewritten(str(path), builds) == {}
     DeltaTable(path).optimize.compact()
     assert rewritten(str(path), builds) == {}
@@ -89,7 +121,9 @@ def test_the_log_is_read_only_for_days_whose_files_are_not_those_of_their_build(
 def test_upkeep_of_a_table_changes_no_day(root):
     write_days(root, build(0, 5, rows=2))
     DeltaTable(root / TABLE).optimize.compact()
-    DeltaTable(root / TABLE).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    DeltaTable(root / TABLE).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=False
+    )
     assert state_of(root).foreign_commits == []
 
 

@@ -1,4 +1,6 @@
-"""The upkeep of tables: compacted days stand as they were built, and what goes wrong harms nothing. No Spark."""
+"""The upkeep of tables: compacted days stand as they were built, and what goes wrong harms nothing.
+No Spark.
+"""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -8,17 +10,14 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake import upkeep
-from backfill_assets.lake.file_commit import RETENTION
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.maintenance import look, maintain
+from backfill_assets.lake import maintenance
+from backfill_assets.lake.commit import RETENTION
+from backfill_assets.lake.history import latest
+from backfill_assets.lake.integrity import read_state, rewritten_partitions
+from backfill_assets.lake.maintenance import ALWAYS_KEPT, MANY_FILES, look, maintain
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.retirement import ALWAYS_KEPT
-from backfill_assets.lake.rewritten import rewritten_partitions
-from backfill_assets.lake.table_state import read_state
-from backfill_assets.lake.upkeep import MANY_FILES
-from backfill_assets.publish.decision import Kind
+from backfill_assets.publish.rollback import Kind
 from backfill_assets.settings import Settings
 from tests.worlds.small_lake import (
     DAYS,
@@ -58,10 +57,15 @@ def rewritten(lake: SmallLake) -> dict:
 def test_a_day_of_many_small_files_becomes_one_file_and_stands_as_it_was_built(lake):
     before = lake.files()
     assert dict(upkeep_of(maintain_later(lake)).days) == {SECOND: MANY}
-    after, state = lake.files(), read_state(str(lake.root / A.name))
+    after = lake.files()
+    state = read_state(str(lake.root / A.name))
     assert (after[FIRST], len(after[SECOND]), len(before[SECOND])) == (before[FIRST], 1, MANY)
     assert lake.values() == {FIRST: 1, SECOND: MANY}
-    assert (rewritten(lake), state.foreign_commits, state.rows) == ({}, [], {FIRST: 1, SECOND: MANY})
+    assert (rewritten(lake), state.foreign_commits, state.rows) == (
+        {},
+        [],
+        {FIRST: 1, SECOND: MANY},
+    )
     assert before[SECOND] <= files_on_disk(lake)  # for the window
     assert (dict(upkeep_of(maintain_later(lake)).days), lake.files()) == ({}, after)
 
@@ -74,7 +78,9 @@ def test_a_day_of_not_so_many_files_is_left_alone(tmp_path):
     assert lake.files() == before
 
 
-@pytest.mark.parametrize("days", [pytest.param(0, id="today"), pytest.param(31, id="once its first files are gone")])
+@pytest.mark.parametrize(
+    "days", [pytest.param(0, id="today"), pytest.param(31, id="once its first files are gone")]
+)
 def test_a_plan_of_a_compacted_day_is_taken_back(lake, days):
     maintain_later(lake)
     compacted = lake.files()[SECOND]
@@ -97,11 +103,11 @@ def test_a_plan_that_rebuilt_a_day_before_it_was_compacted_is_taken_back_after_i
 
 def test_a_day_that_somebody_else_writes_meanwhile_is_not_compacted_and_said(lake, monkeypatch):
     def opened_and_overtaken(folder):
-        table = upkeep.open_table(folder)
+        table = maintenance.open_table(folder)
         DeltaTable(folder).delete(f"day = '{SECOND}'")
         return table
 
-    monkeypatch.setattr(upkeep, "table_to_write", opened_and_overtaken)
+    monkeypatch.setattr(maintenance, "table_to_write", opened_and_overtaken)
     done = upkeep_of(maintain_later(lake))
     assert (done.days, done.problem[:28]) == ({}, "Its days were not compacted:")
     assert lake.values() == {FIRST: 1}
@@ -117,9 +123,14 @@ def test_two_at_once_do_it_once(lake):
         both = list(pool.map(lambda _: maintain_later(lake, 60), range(2)))
     assert [done.problems for done in both] == [[], []]
     assert sorted(len(done.retired) for done in both) == [0, 1]
-    assert sorted(len(upkeep_of(done).removed) for done in both) == [0, 2]  # the releases need what was compacted
+    assert sorted(len(upkeep_of(done).removed) for done in both) == [
+        0,
+        2,
+    ]  # the releases need what was compacted
     assert len(compacted) == 1
-    assert [commit["operation"] for commit in DeltaTable(str(lake.root / A.name)).history(1)] == ["OPTIMIZE"]
+    assert [commit["operation"] for commit in DeltaTable(str(lake.root / A.name)).history(1)] == [
+        "OPTIMIZE"
+    ]
     assert lake.values() == {FIRST: 3, SECOND: MANY}
 
 
@@ -143,7 +154,10 @@ def test_what_a_killed_maintenance_left_is_done_by_the_next(lake):
     os.utime(half_compacted, (later(50).timestamp(),) * 2)
     done = maintain_later(lake, 60)
     assert (done.retired, done.problems) == ([], [])
-    assert set(upkeep_of(done).removed) == {*unneeded[1:], str(half_compacted.relative_to(lake.root / A.name))}
+    assert set(upkeep_of(done).removed) == {
+        *unneeded[1:],
+        str(half_compacted.relative_to(lake.root / A.name)),
+    }
     assert lake.values() == {FIRST: 4, SECOND: MANY}
 
 
@@ -151,8 +165,13 @@ def test_a_release_broken_by_a_foreign_vacuum_is_reported_and_others_are_read(la
     first = release_live_now(lake)
     lake.write({FIRST: 2})
     second = release_live_now(lake)
-    DeltaTable(str(lake.root / A.name)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    with pytest.raises(TableUnreadable, match=r"release 1 has as raw/a.* were vacuumed\. Nothing was changed, and other"):
+    DeltaTable(str(lake.root / A.name)).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=False
+    )
+    with pytest.raises(
+        TableUnreadable,
+        match=r"release 1 has as raw/a.* were vacuumed\. Nothing was changed, and other",
+    ):
         values_of_release(lake, first)
     assert maintain_later(lake, 1).problems == []
     assert values_of_release(lake, second) == lake.values() == {FIRST: 2, SECOND: MANY}
@@ -168,9 +187,12 @@ def test_a_release_that_names_a_version_without_a_log_keeps_all_files_of_that_ta
     DeltaTable(str(lake.root / A.name)).create_checkpoint()
     for version in range(2):
         (log / f"{version:020}.json").unlink()
-    before, done = files_on_disk(lake), maintain_later(lake, 60)
+    before = files_on_disk(lake)
+    done = maintain_later(lake, 60)
     (problem,) = done.problems
-    assert problem.startswith(f"{A.name}: The log of the Delta table {lake.root}/{A.name} does not have version 1")
+    assert problem.startswith(
+        f"{A.name}: The log of the Delta table {lake.root}/{A.name} does not have version 1"
+    )
     assert (files_on_disk(lake), len(upkeep_of(done, B.name).removed)) == (before, 1)
 
 
@@ -192,15 +214,21 @@ def test_where_nothing_can_be_written_every_table_says_so_and_keeps_its_files(la
         path.unlink()
     (lake.root / "_locks").rmdir()
     (lake.root / "_locks").write_text("")  # as on a disk that takes no new files
-    before, done = contents(lake.root), maintain_later(lake, 31)
-    assert [problem.partition(":")[0] for problem in done.problems] == [A.name, "_ledger", "_releases"]
+    before = contents(lake.root)
+    done = maintain_later(lake, 31)
+    assert [problem.partition(":")[0] for problem in done.problems] == [
+        A.name,
+        "_ledger",
+        "_releases",
+    ]
     assert contents(lake.root) == before
 
 
 def test_files_of_the_ledger_that_were_compacted_long_ago_go(lake):
     for value in range(2, 12):
         lake.write({FIRST: value})
-    builds, folder = lake.workspace.lake.ledger.builds(), lake.root / "_ledger"
+    builds = lake.workspace.lake.ledger.builds()
+    folder = lake.root / "_ledger"
     assert upkeep_of(maintain_later(lake, 6), "_ledger").removed == {}
     listed = set(DeltaTable(str(folder)).file_uris())
     done = upkeep_of(maintain_later(lake, 8), "_ledger")
@@ -213,13 +241,19 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(lake):
     lake.write({FIRST: 2})
     for _ in range(ALWAYS_KEPT + 1):
         release_live_now(lake)
-    before, planned = contents(lake.root), look(str(lake.root), RELEASE_WINDOW, later(60))
+    before = contents(lake.root)
+    planned = look(str(lake.root), RELEASE_WINDOW, later(60))
     assert contents(lake.root) == before
     done = maintain_later(lake, 60)
-    assert [each.number for each in planned.retired] == [each.number for each in done.retired] == [1]
+    assert (
+        [each.number for each in planned.retired] == [each.number for each in done.retired] == [1]
+    )
     assert upkeep_of(planned).removed.keys() == upkeep_of(done).removed.keys()
     assert upkeep_of(planned).kept == {Need.NEWEST: MANY + 1}
-    assert (upkeep_of(planned).days, upkeep_of(planned).removed_bytes) == (upkeep_of(done).days, upkeep_of(done).removed_bytes)
+    assert (upkeep_of(planned).days, upkeep_of(planned).removed_bytes) == (
+        upkeep_of(done).days,
+        upkeep_of(done).removed_bytes,
+    )
 
 
 def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake):
@@ -233,11 +267,21 @@ def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake)
     assert ([table.name for table in done.tables], done.retired) == ([B.name], [])
     assert values_of_release(lake, 1) == {FIRST: 2, SECOND: MANY}
     with pytest.raises(
-        UsageError, match=f"There is no table raw/x in this lake. Nothing was done. Its tables are {A.name}, {B.name}"
+        UsageError,
+        match=(
+            f"There is no table raw/x in this lake. Nothing was done. Its tables are {A.name},"
+            f" {B.name}"
+        ),
     ):
         look(str(lake.root), RELEASE_WINDOW, later(60), "raw/x")
 
 
 def test_the_window_is_no_longer_than_tables_keep_their_commits():
-    (longest,) = [bound.le for bound in Settings.model_fields["rollback_days"].metadata if hasattr(bound, "le")]
-    assert {f"interval {timedelta(longest).days} days"} == {text for name, text in RETENTION.items() if "Duration" in name}
+    (longest,) = [
+        bound.le
+        for bound in Settings.model_fields["rollback_days"].metadata
+        if hasattr(bound, "le")
+    ]
+    assert {f"interval {timedelta(longest).days} days"} == {
+        text for name, text in RETENTION.items() if "Duration" in name
+    }

@@ -1,4 +1,6 @@
-"""A table of models is a table: refused, killed, published, rolled back, reproduced and read of a release as any other."""
+"""A table of models is a table: refused, killed, published, rolled back, reproduced and read of a
+release as any other.
+"""
 
 import signal
 import subprocess
@@ -13,21 +15,19 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.regression import LinearRegression
 
 from backfill_assets import load_model, models, read, rules
-from backfill_assets.diff.diff_tables import diff_tables
-from backfill_assets.diff.versions_compared import releases_compared
+from backfill_assets.diff.sides import releases_compared
+from backfill_assets.diff.tables import diff_tables
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.release import TableVersion
-from backfill_assets.lake.releases import Releases
-from backfill_assets.orchestration.shown import shown_of
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
+from backfill_assets.lake.releases import Releases, TableVersion
+from backfill_assets.orchestration.assets import shown_of
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.shadow import workspace_of as shadow_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import roll_back
-from backfill_assets.reproduce.recorded_build import recorded_build
+from backfill_assets.reproduce.inputs import recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Result
 from tests.worlds.prices import DAYS, OTHER, Prices, price
@@ -55,11 +55,19 @@ def test_models_of_too_few_days_or_no_better_than_the_median_are_refused(project
     assert {day: build.outcome for day, build in built.items()} == {
         FIRST: "failed", SECOND: "failed", THIRD: "accepted", FOURTH: "failed",
     }  # fmt: skip
-    assert "trained_on_at_least: there are examples of 1 days before; at least 2 promised" in built[SECOND].message
+    assert (
+        "trained_on_at_least: there are examples of 1 days before; at least 2 promised"
+        in built[SECOND].message
+    )
     assert "better_than_median: mean absolute error 2" in built[FOURTH].message
     assert "at least 10.0% promised" in built[FOURTH].message
     (row,) = project.models().values()
-    assert (row["day"], row["trained_days"], row["trained_from"], row["trained_until"]) == (THIRD, 2, FIRST, SECOND)
+    assert (row["day"], row["trained_days"], row["trained_from"], row["trained_until"]) == (
+        THIRD,
+        2,
+        FIRST,
+        SECOND,
+    )
     figures = shown_of(result, project.workspace)[THIRD]
     assert figures["importances"].value == {"size": 1.0}
     assert str(figures["calibration"].value).startswith("![calibration](data:image/png;base64,")
@@ -71,7 +79,8 @@ def test_models_of_too_few_days_or_no_better_than_the_median_are_refused(project
 
 def test_a_run_killed_while_it_trains_changes_nothing_and_the_next_builds_the_day(project):
     project.run(THIRD)
-    before, root = project.models(), str(project.root)
+    before = project.models()
+    root = str(project.root)
     command = [sys.executable, "-m", "tests.worlds.prices", root, str(FOURTH)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
@@ -82,7 +91,9 @@ def test_a_run_killed_while_it_trains_changes_nothing_and_the_next_builds_the_da
     assert after[THIRD] == before[THIRD]
 
 
-def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_back(project, spark):
+def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_back(
+    project, spark
+):
     examples = spark.createDataFrame([(float(size),) for size in range(40)], "size DOUBLE")
 
     def predicted(**which) -> list[float]:
@@ -100,10 +111,20 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     assert second != first
     assert predicted(release=1) == first
     compared = releases_compared((1, 2), project.workspace)
-    (table,) = [each for each in diff_tables(compared.pairs, "release 1", "release 2").tables if each.columns]
-    assert {each.name: each.changed for each in table.columns}.items() >= {"model": 1, "model_version": 1}.items()
+    (table,) = [
+        each
+        for each in diff_tables(compared.pairs, "release 1", "release 2").tables
+        if each.columns
+    ]
+    assert {each.name: each.changed for each in table.columns}.items() >= {
+        "model": 1,
+        "model_version": 1,
+    }.items()
     assert (
-        reproduce(recorded_build(price.name, str(THIRD), None, other.workspace), other.workspace, spark).result == Result.SAME
+        reproduce(
+            recorded_build(price.name, str(THIRD), None, other.workspace), other.workspace, spark
+        ).result
+        == Result.SAME
     )
 
     roll_back(plan, other.workspace, who="ada", now=lambda: NOW, reason="it was better before")
@@ -111,10 +132,16 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     listed = read(price.name).to_table(columns=["day", "model_version"]).to_pylist()
     assert listed == [{"day": THIRD, "model_version": project.models()[THIRD]["model_version"]}]
     assert (predicted(), predicted(release=2), predicted(release=1)) == (first, second, first)
-    with pytest.raises(UsageError, match=f"has no model models/price of {FOURTH}. Nothing was loaded. It has those of {THIRD}"):
+    with pytest.raises(
+        UsageError,
+        match=f"has no model models/price of {FOURTH}. Nothing was loaded. It has those of {THIRD}",
+    ):
         load_model(price, day=FOURTH, spark=spark)
     with pytest.raises(
-        UsageError, match=f"is not one day. Nothing was loaded. A model is of one day, for example day='{FOURTH}'"
+        UsageError,
+        match=(
+            f"is not one day. Nothing was loaded. A model is of one day, for example day='{FOURTH}'"
+        ),
     ):
         load_model(price, day=f"{THIRD}..{FOURTH}", spark=spark)
     with pytest.raises(UsageError, match=r"is no table of models\. Nothing was loaded\."):
@@ -124,7 +151,9 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     DeltaTable(folder).update({"model_version": "'another'"})
     changed = TableVersion(price.name, DeltaTable(folder).version())
     releases = Releases(str(project.root / "lake"))
-    number = releases.add(releases.newest(), {price.name: changed}, kind="live", who="", reason="").number
+    number = releases.add(
+        releases.newest(), {price.name: changed}, kind="live", who="", reason=""
+    ).number
     with pytest.raises(TableUnreadable, match="is not the one that was built"):
         load_model(price, release=number, spark=spark)
 
@@ -133,35 +162,63 @@ def test_a_day_without_a_model_says_that_there_is_none_where_its_rules_accept_th
     lenient = Prices(project.root, project.spark, replace(price, rules=[rules.has_rows()]))
     lenient.run(FIRST)
     release_live(lenient.workspace, who="ada")
-    with pytest.raises(UsageError, match=f"has no model in models/price of {FIRST}: there were too few days to fit one"):
+    with pytest.raises(
+        UsageError,
+        match=f"has no model in models/price of {FIRST}: there were too few days to fit one",
+    ):
         load_model(price, spark=spark)
 
 
 def test_a_model_that_ranks_no_features_is_fitted_to_the_days_that_are_asked_for(spark):
     """A line through two days: what a third day before them would make of it is not in the model."""
-    values = [(THIRD, 1, 1.0, 10.0), (THIRD, 2, 2.0, 20.0), (SECOND, 1, 1.0, 10.0), (SECOND, 2, 2.0, 20.0)]
-    rows = [*values, (FIRST, 1, 1.0, 999.0), (FIRST, 2, 2.0, 0.0), (FOURTH, 1, 3.0, 30.0), (FOURTH, 2, 5.0, 53.0)]
-    examples = spark.createDataFrame(rows, "day DATE, number INT, size DOUBLE, cents DOUBLE").selectExpr("*", "day AS paid_at")
+    values = [
+        (THIRD, 1, 1.0, 10.0),
+        (THIRD, 2, 2.0, 20.0),
+        (SECOND, 1, 1.0, 10.0),
+        (SECOND, 2, 2.0, 20.0),
+    ]
+    rows = [
+        *values,
+        (FIRST, 1, 1.0, 999.0),
+        (FIRST, 2, 2.0, 0.0),
+        (FOURTH, 1, 3.0, 30.0),
+        (FOURTH, 2, 5.0, 53.0),
+    ]
+    examples = spark.createDataFrame(
+        rows, "day DATE, number INT, size DOUBLE, cents DOUBLE"
+    ).selectExpr("*", "day AS paid_at")
     line = LinearRegression(labelCol="cents", predictionCol="predicted")
     pipeline = Pipeline(stages=[VectorAssembler(inputCols=["size"], outputCol="features"), line])
     (row,) = models.by_day(
         spark.createDataFrame([(FOURTH,)], "day DATE"), examples, pipeline, day="day", key=["day", "number"], label="cents",
         prediction="predicted", known_at="paid_at", features=["size"], least_days=2, train_days=2,
     ).collect()  # fmt: skip
-    assert (row["trained_from"], row["trained_until"], row["training_examples"]) == (SECOND, THIRD, 4)
+    assert (row["trained_from"], row["trained_until"], row["training_examples"]) == (
+        SECOND,
+        THIRD,
+        4,
+    )
     assert (row["importances"], row["training_median"]) == (None, 15.0)
     assert row["mean_absolute_error"] == pytest.approx((0 + 3) / 2)
 
 
 def retrained(project: Prices) -> Plan:
     """A plan that has built the third day's model in its shadow."""
-    why, lake = {price.name: {str(THIRD): "code changed"}}, str(project.root / "lake")
-    plan = Plan({price.name: OTHER.version}, why, [Chunk(0, {price.name: [THIRD]})], PlanOptions(reason="", into="shadow"))
+    why = {price.name: {str(THIRD): "code changed"}}
+    lake = str(project.root / "lake")
+    plan = Plan(
+        {price.name: OTHER.version},
+        why,
+        [Chunk(0, {price.name: [THIRD]})],
+        PlanOptions(reason="", into="shadow"),
+    )
     plans = Plans(lake)
     plans.keep(plan)
     plans.note(plan.id, "started", NOW, who="ada")
     open_shadow(plan, project.workspace, "ada")
-    (build,) = project.run(THIRD, workspace=shadow_of(plan, project.workspace), run="shadow", plan=plan.id).built
+    (build,) = project.run(
+        THIRD, workspace=shadow_of(plan, project.workspace), run="shadow", plan=plan.id
+    ).built
     assert build.outcome == "accepted"
     plans.note(plan.id, "ended", NOW, ending="done")
     return plan
@@ -171,7 +228,9 @@ def retrained(project: Prices) -> Plan:
     ("rule", "says"),
     [
         pytest.param(lambda: models.trained_on_at_least(0), "a model of nothing", id="no day"),
-        pytest.param(lambda: models.better_than_median(by=1.0), "a share is at least 0", id="better by all"),
+        pytest.param(
+            lambda: models.better_than_median(by=1.0), "a share is at least 0", id="better by all"
+        ),
     ],
 )
 def test_promises_that_any_model_keeps_or_none_are_refused(rule, says):

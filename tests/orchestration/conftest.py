@@ -8,7 +8,8 @@ from dagster import DagsterInstance
 from backfill_assets.workspace import open_workspace
 from tests.worlds.code_location import Office, Recording
 
-FIRST, LAST = date(2019, 8, 15), date(2019, 8, 18)
+FIRST = date(2019, 8, 15)
+LAST = date(2019, 8, 18)
 
 
 @pytest.fixture

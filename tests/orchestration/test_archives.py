@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from dagster import AssetKey, materialize
 
-from backfill_assets.code_location import definitions_of
-from backfill_assets.orchestration.archives import archive_assets
-from backfill_assets.servers.pools import LIMITS
+from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.other_assets import archive_assets
+from backfill_assets.servers.stack import LIMITS
 from tests.worlds.archives import DAYS, History
 from tests.worlds.outages import no_spark
 
@@ -23,7 +23,9 @@ def history(tmp_path) -> History:
 
 def launched(history: History, **config: Any) -> Any:
     assets = archive_assets(history.workspace)
-    return materialize(assets, run_config={"ops": {"archives__past": {"config": config}}}, raise_on_error=False)
+    return materialize(
+        assets, run_config={"ops": {"archives__past": {"config": config}}}, raise_on_error=False
+    )
 
 
 def test_a_run_takes_in_what_is_new_and_shows_the_figures(history):
@@ -31,7 +33,10 @@ def test_a_run_takes_in_what_is_new_and_shows_the_figures(history):
     metadata = {name: value.value for name, value in event.materialization.metadata.items()}
     size = (history.workspace.area.root / "past" / "2019.jsonl.gz").stat().st_size
     assert (metadata["bytes read"], metadata["dagster/row_count"]) == (size, 12)
-    assert metadata["next"] == "See which days are to be built with them: `backfill status --target raw/orders`."
+    assert (
+        metadata["next"]
+        == "See which days are to be built with them: `backfill status --target raw/orders`."
+    )
     (again,) = launched(history).get_asset_materialization_events()
     assert again.materialization.metadata["bytes read"].value == 0
     (anew,) = launched(history, full_refresh=True, files="2019*").get_asset_materialization_events()
@@ -43,12 +48,16 @@ def test_an_archive_that_cannot_be_read_fails_the_run_and_the_others_are_in(hist
     result = launched(history)
     assert not result.success
     (failure,) = [event for event in result.all_events if event.is_step_failure]
-    assert "past/2018.jsonl is cut off. What was taken in of it before stays." in str(failure.event_specific_data)
+    assert "past/2018.jsonl is cut off. What was taken in of it before stays." in str(
+        failure.event_specific_data
+    )
     assert history.take_in().keys() == {"past/2018.jsonl"}
 
 
 def test_a_run_accepts_an_archive_by_name_and_reason(history):
-    (history.workspace.area.root / "past" / "2018.jsonl").write_text('{"at": "2019-08-15"}\n{"at": "201')
+    (history.workspace.area.root / "past" / "2018.jsonl").write_text(
+        '{"at": "2019-08-15"}\n{"at": "201'
+    )
     assert not launched(history).success
     assert launched(history, accept="past/2018.jsonl", reason="the rest is lost").success
     assert history.take_in() == {}

@@ -10,8 +10,7 @@ from dagster import DailyPartitionsDefinition
 from backfill_assets import same_day, table
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.orchestration.asset_metadata import metadata_of, schema_of
-from backfill_assets.orchestration.assets import spec_of
+from backfill_assets.orchestration.assets import metadata_of, schema_of, spec_of
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import no_nulls, nulls_at_most
 from backfill_assets.tables.columns import types_of
@@ -45,10 +44,16 @@ def declared(*rules: Rule, **labels) -> Table:
 def test_every_column_of_the_bundled_tables_has_its_type_and_a_description(of):
     columns = schema_of(of).columns
     assert {column.name: column.type for column in columns} == types_of(of.columns)
-    assert [column.name for column in columns if not re.fullmatch(r"[A-Z].*\.", column.description or "")] == []
+    assert [
+        column.name
+        for column in columns
+        if not re.fullmatch(r"[A-Z].*\.", column.description or "")
+    ] == []
 
 
-@pytest.mark.parametrize(("rules", "nullable"), [([], True), ([nulls_at_most(0.1, "n")], True), ([no_nulls("n")], False)])
+@pytest.mark.parametrize(
+    ("rules", "nullable"), [([], True), ([nulls_at_most(0.1, "n")], True), ([no_nulls("n")], False)]
+)
 def test_a_column_is_required_if_a_rule_refuses_its_nulls(rules, nullable):
     columns = schema_of(declared(*rules, key=["n"])).columns
     shown = [(c.name, c.type, c.constraints.nullable, c.constraints.unique) for c in columns]
@@ -56,7 +61,11 @@ def test_a_column_is_required_if_a_rule_refuses_its_nulls(rules, nullable):
 
 
 def test_an_asset_says_where_its_table_and_its_code_are_and_whose_it_is(tmp_path):
-    of = declared(owners=["team:data", "ada@example.com"], tags={"tier": "gold"}, descriptions={"n": "A number."})
+    of = declared(
+        owners=["team:data", "ada@example.com"],
+        tags={"tier": "gold"},
+        descriptions={"n": "A number."},
+    )
     spec = spec_of(of, workspace_of([of], CALENDAR, str(tmp_path)), PARTITIONS)
     assert (spec.owners, spec.tags["tier"]) == (["team:data", "ada@example.com"], "gold")
     assert spec.description == "One row a day.\n\nNothing else is to be known."
@@ -64,12 +73,17 @@ def test_an_asset_says_where_its_table_and_its_code_are_and_whose_it_is(tmp_path
         f"file://{tmp_path}/features/labelled", "features.labelled",
     )  # fmt: skip
     (reference,) = spec.metadata["dagster/code_references"].code_references
-    assert (reference.file_path, reference.line_number) == (__file__, inspect.getsourcelines(of.compute)[1])
+    assert (reference.file_path, reference.line_number) == (
+        __file__,
+        inspect.getsourcelines(of.compute)[1],
+    )
 
 
 def test_a_lake_in_an_object_store_is_named_as_it_is():
     lake = workspace_of([], CALENDAR, "s3://bucket/lake").lake
-    assert metadata_of(region_daily, lake)["dagster/uri"] == "s3://bucket/lake/features/region_daily"
+    assert (
+        metadata_of(region_daily, lake)["dagster/uri"] == "s3://bucket/lake/features/region_daily"
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,8 +92,14 @@ def test_a_lake_in_an_object_store_is_named_as_it_is():
         ({"owners": ["ada"]}, "'ada' is no owner; write an e-mail address or team:NAME"),
         ({"tags": {"a tier": "gold"}}, "'a tier=gold' is no tag"),
         ({"tags": {"tier": "x" * 64}}, "is no tag"),
-        ({"first_day": "2024-06-02"}, r"first_day='2024-06-02' is not a day: write date\(2024, 6, 1\)"),
-        ({"first_day": datetime(2024, 6, 2)}, r"first_day=datetime.datetime\(2024, 6, 2, 0, 0\) is not a day"),
+        (
+            {"first_day": "2024-06-02"},
+            r"first_day='2024-06-02' is not a day: write date\(2024, 6, 1\)",
+        ),
+        (
+            {"first_day": datetime(2024, 6, 2)},
+            r"first_day=datetime.datetime\(2024, 6, 2, 0, 0\) is not a day",
+        ),
     ],
 )
 def test_wrong_labels_and_days_are_refused_when_they_are_declared(labels, message):

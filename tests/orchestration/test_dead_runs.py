@@ -1,4 +1,6 @@
-"""What the daemon's monitoring ends: runs that died, wherever they were, and, as a last resort, those that never end."""
+"""What the daemon's monitoring ends: runs that died, wherever they were, and, as a last resort,
+those that never end.
+"""
 
 import logging
 import time
@@ -15,16 +17,18 @@ from dagster._daemon.monitoring import run_monitoring
 from dagster_shared.record import copy
 from dagster_shared.yaml_utils import load_run_config_yaml
 
-from backfill_assets.orchestration.dead_runs import find_dead_runs
 from backfill_assets.orchestration.jobs import plan_jobs
+from backfill_assets.orchestration.local.daemon import find_dead_runs
 from backfill_assets.servers.home import DAGSTER_YAML
 from backfill_assets.workspace import open_workspace
 from tests.worlds.forked_runs import Launches, launches_in
 
 pytestmark = pytest.mark.servers
 
-STARTING, STARTED = DagsterRunStatus.STARTING, DagsterRunStatus.STARTED
-CANCELING, FAILURE = DagsterRunStatus.CANCELING, DagsterRunStatus.FAILURE
+STARTING = DagsterRunStatus.STARTING
+STARTED = DagsterRunStatus.STARTED
+CANCELING = DagsterRunStatus.CANCELING
+FAILURE = DagsterRunStatus.FAILURE
 NO_SUCH_PROCESS = 2**22 + 1
 (RUN_PLAN,) = [job.run_tags for job in plan_jobs(open_workspace()) if job.name == "run_plan"]
 
@@ -37,7 +41,9 @@ def launches(tmp_path: Path) -> Iterator[Launches]:
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch):
-    """Dagster's own monitoring again for later tests: what is changed is the module of the daemon's process."""
+    """Dagster's own monitoring again for later tests: what is changed is the module of the daemon's
+    process.
+    """
     for name in ("monitor_starting_run", "monitor_canceling_run"):
         monkeypatch.setattr(run_monitoring, name, getattr(run_monitoring, name))
 
@@ -52,7 +58,10 @@ def monitored(launches: Launches, run_id: str, began: datetime) -> DagsterRunSta
 
 @pytest.mark.parametrize(
     ("status", "ends_as"),
-    [pytest.param(STARTING, FAILURE, id="starting"), pytest.param(CANCELING, DagsterRunStatus.CANCELED, id="canceling")],
+    [
+        pytest.param(STARTING, FAILURE, id="starting"),
+        pytest.param(CANCELING, DagsterRunStatus.CANCELED, id="canceling"),
+    ],
 )
 def test_a_run_whose_process_is_gone_ends(launches: Launches, status, ends_as):
     run_id = launches.record(status, NO_SUCH_PROCESS)
@@ -62,19 +71,26 @@ def test_a_run_whose_process_is_gone_ends(launches: Launches, status, ends_as):
 @pytest.mark.parametrize(
     ("tags", "age", "after"),
     [
-        pytest.param({}, 60, FAILURE, id="launched by an earlier daemon, which died before it had a process"),
+        pytest.param(
+            {}, 60, FAILURE, id="launched by an earlier daemon, which died before it had a process"
+        ),
         pytest.param({}, -60, STARTING, id="being launched by this daemon"),
         pytest.param({GRPC_INFO_TAG: "{}"}, 60, STARTING, id="launched by a code server"),
     ],
 )
-def test_a_run_without_a_process_is_dead_if_the_daemon_that_was_launching_it_is(launches: Launches, tags, age, after):
+def test_a_run_without_a_process_is_dead_if_the_daemon_that_was_launching_it_is(
+    launches: Launches, tags, age, after
+):
     run_id = launches.record(STARTING, 0, tags)
     assert monitored(launches, run_id, datetime.now(UTC) + timedelta(seconds=age)) == after
 
 
 @pytest.mark.parametrize(
     ("tags", "after"),
-    [pytest.param({}, FAILURE, id="of a chunk"), pytest.param(RUN_PLAN, STARTED, id="that carries a plan out")],
+    [
+        pytest.param({}, FAILURE, id="of a chunk"),
+        pytest.param(RUN_PLAN, STARTED, id="that carries a plan out"),
+    ],
 )
 def test_a_run_that_works_longer_than_dagster_yaml_allows_is_ended(launches: Launches, tags, after):
     record = launches.instance.get_run_record_by_id(launches.record(STARTED, 0, tags))

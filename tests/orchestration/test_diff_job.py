@@ -1,4 +1,6 @@
-"""The job `diff`, as Dagster executes it, in this process: what its run shows, and the page that it keeps."""
+"""The job `diff`, as Dagster executes it, in this process: what its run shows, and the page that it
+keeps.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,6 @@
-"""The event log that writes batches stores the same events as Dagster's own, and a batch as a whole or not at all."""
+"""The event log that writes batches stores the same events as Dagster's own, and a batch as a whole
+or not at all.
+"""
 
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from dagster._core.storage.event_log import SqliteEventLogStorage
 from sqlalchemy.engine import Engine
 from sqlalchemy.event import listen, remove
 
-from backfill_assets.orchestration.event_log import BatchingSqliteEventLogStorage
+from backfill_assets.orchestration.local.event_log import BatchingSqliteEventLogStorage
 from backfill_assets.servers.home import DAGSTER_YAML
 
 RUN = "6f0a2f5c-0000-4000-8000-000000000001"
@@ -18,8 +20,12 @@ KEY = AssetKey(["staging", "outages"])
 
 
 def entry(day: str) -> EventLogEntry:
-    made = StepMaterializationData(AssetMaterialization(KEY, partition=day, tags={"dagster/data_version": f"of {day}"}))
-    event = DagsterEvent(DagsterEventType.ASSET_MATERIALIZATION.value, "job", event_specific_data=made)
+    made = StepMaterializationData(
+        AssetMaterialization(KEY, partition=day, tags={"dagster/data_version": f"of {day}"})
+    )
+    event = DagsterEvent(
+        DagsterEventType.ASSET_MATERIALIZATION.value, "job", event_specific_data=made
+    )
     return EventLogEntry(None, 10, "", RUN, 1_570_000_000.0, dagster_event=event)
 
 
@@ -37,7 +43,8 @@ def what_is_stored(storage: SqliteEventLogStorage) -> tuple:
 
 
 def test_a_batch_stores_what_single_writes_store(tmp_path: Path):
-    single, batched = SqliteEventLogStorage(str(tmp_path / "a")), BatchingSqliteEventLogStorage(str(tmp_path / "b"))
+    single = SqliteEventLogStorage(str(tmp_path / "a"))
+    batched = BatchingSqliteEventLogStorage(str(tmp_path / "b"))
     for day in DAYS:
         single.store_event(entry(day))
     batched.store_event_batch([entry(day) for day in DAYS])
@@ -62,7 +69,10 @@ def test_of_a_batch_that_breaks_nothing_is_stored(tmp_path: Path):
 
 def test_a_batch_commits_once_to_each_of_its_two_databases(tmp_path: Path):
     commits = {}
-    for name, kind in (("single", SqliteEventLogStorage), ("batched", BatchingSqliteEventLogStorage)):
+    for name, kind in (
+        ("single", SqliteEventLogStorage),
+        ("batched", BatchingSqliteEventLogStorage),
+    ):
         storage = kind(str(tmp_path / name))
         storage.store_event(entry("2019-08-31"))  # makes the run's database
         seen: list[object] = []
@@ -75,7 +85,9 @@ def test_a_batch_commits_once_to_each_of_its_two_databases(tmp_path: Path):
     assert commits["single"] >= 2 * len(DAYS)
 
 
-def test_an_instance_keeps_its_events_in_its_own_folder_without_dagster_home(tmp_path: Path, monkeypatch):
+def test_an_instance_keeps_its_events_in_its_own_folder_without_dagster_home(
+    tmp_path: Path, monkeypatch
+):
     """As `dagster dev` makes it: a temporary folder, configured by the dagster.yaml of another one."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     ref = InstanceRef.from_dir(str(tmp_path), config_dir=str(DAGSTER_YAML.parent))

@@ -1,6 +1,8 @@
-"""Outages fed by arrival day, one day at a time, with the sensor's decision on: what is there in the end is what one build has.
+"""Outages fed by arrival day, one day at a time, with the sensor's decision on: what is there in
+the end is what one build has.
 
-The nights build what has come in and the day whose watermark has passed, and rebuild nothing; that is left to the sensor.
+The nights build what has come in and the day whose watermark has passed, and rebuild nothing; that
+is left to the sensor.
 """
 
 from dataclasses import replace
@@ -10,15 +12,28 @@ import pyarrow as pa
 import pytest
 
 from backfill_assets.calendar import Calendar, between
-from backfill_assets.orchestration.job_config import request_of
-from backfill_assets.orchestration.late_sensor import batches_of
+from backfill_assets.orchestration.jobs import request_of
+from backfill_assets.orchestration.rebuild_sensors import late_batches
 from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.make import make_plan
-from tests.worlds.outages import DAILY, LATE, OUTAGES, RAW, REJECTED, UPDATES, World, differences, differing_rows, oracle_of
+from tests.worlds.outages import (
+    DAILY,
+    LATE,
+    OUTAGES,
+    RAW,
+    REJECTED,
+    UPDATES,
+    World,
+    differences,
+    differing_rows,
+    oracle_of,
+)
 
 # A shutoff of power for many customers: most late rows of the sample arrive on these days.
-FIRST, LAST = date(2019, 10, 9), date(2019, 10, 13)
-BY_ARRIVAL, BY_EVENT = [REJECTED, RAW, UPDATES], [OUTAGES, DAILY]
+FIRST = date(2019, 10, 9)
+LAST = date(2019, 10, 13)
+BY_ARRIVAL = [REJECTED, RAW, UPDATES]
+BY_EVENT = [OUTAGES, DAILY]
 
 
 def growing_on(today: date) -> Calendar:
@@ -27,21 +42,24 @@ def growing_on(today: date) -> Calendar:
 
 def sensed(world: World) -> set[date]:
     """Build what the sensor requests; the event days of it."""
-    batches = batches_of(late_rows(world.workspace))
+    batches = late_batches(late_rows(world.workspace))
     if not batches:
         return set()
     (batch,) = batches
     plan = make_plan(request_of(batch.request), world.workspace).plan
     for name in BY_EVENT:
         world.run(sorted(plan.days_of(name)), [name], plan=plan.id)
-    assert batches_of(late_rows(world.workspace)) == []
+    assert late_batches(late_rows(world.workspace)) == []
     return set(plan.days_of(OUTAGES))
 
 
 @pytest.fixture(scope="module")
 def fed(tmp_path_factory, spark) -> tuple[World, dict[date, set[date]]]:
-    """The days after the last of which the calendar ends, and by arrival day the event days that the sensor had rebuilt."""
-    root, rebuilt = tmp_path_factory.mktemp("fed"), {}
+    """The days after the last of which the calendar ends, and by arrival day the event days that
+    the sensor had rebuilt.
+    """
+    root = tmp_path_factory.mktemp("fed")
+    rebuilt = {}
     world = World(root / "lake", root / "landing", lambda: spark)
     for arrival in between(FIRST, LAST):
         world = replace(world, calendar=growing_on(arrival + timedelta(days=1)))
@@ -68,7 +86,8 @@ def test_exactly_the_days_are_rebuilt_about_which_rows_arrived_late(fed):
 @pytest.mark.parametrize("name", [*BY_ARRIVAL, OUTAGES, LATE])
 def test_rows_and_fingerprints_are_those_of_one_build_of_sixty_days(fed, sixty, name):
     world, _ = fed
-    column, days = world.table(name).partition_by, set(between(FIRST, LAST))
+    column = world.table(name).partition_by
+    days = set(between(FIRST, LAST))
     expected = {day: mark for day, mark in sixty.fingerprints(name).items() if day in days}
     assert world.fingerprints(name) == expected
     rows = sixty.arrow(name)

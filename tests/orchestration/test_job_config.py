@@ -1,4 +1,6 @@
-"""The configuration of the jobs `make_plan` and `run_plan`, as Dagster and its launchpad see it; and all that there is."""
+"""The configuration of the jobs `make_plan` and `run_plan`, as Dagster and its launchpad see it;
+and all that there is.
+"""
 
 from typing import Any, cast
 
@@ -7,9 +9,8 @@ from dagster import DagsterInvalidConfigError, Definitions
 from typer.main import get_command
 
 from backfill_assets.cli.rebuild_verbs import app
-from backfill_assets.code_location import definitions_of
-from backfill_assets.orchestration.job_config import PlanConfig, RunPlanConfig, request_of
-from backfill_assets.orchestration.jobs import plan_jobs
+from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.jobs import PlanConfig, RunPlanConfig, plan_jobs, request_of
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.workspace import open_workspace
 
@@ -20,7 +21,10 @@ from backfill_assets.workspace import open_workspace
         pytest.param({}, id="no days"),
         pytest.param({"partitions": "2019-08-15", "partitons": "x"}, id="an unknown field"),
         pytest.param({"partitions": "2019-08-15", "order": "up"}, id="an unknown order"),
-        pytest.param({"partitions": "2019-08-15", "write_mode": "append_once"}, id="a write mode that does not exist any more"),
+        pytest.param(
+            {"partitions": "2019-08-15", "write_mode": "append_once"},
+            id="a write mode that does not exist any more",
+        ),
         pytest.param({"partitions": "2019-08-15", "canary": "two"}, id="a number in words"),
         pytest.param({"partitions": "2019-08-15", "yes": "yes"}, id="a yes that is not a boolean"),
     ],
@@ -32,14 +36,26 @@ def test_dagster_itself_refuses_wrong_configuration_before_there_is_a_run(office
 
 
 @pytest.mark.parametrize(
-    ("config", "command"), [pytest.param(PlanConfig, "plan", id="make_plan"), pytest.param(RunPlanConfig, "run", id="run_plan")]
+    ("config", "command"),
+    [
+        pytest.param(PlanConfig, "plan", id="make_plan"),
+        pytest.param(RunPlanConfig, "run", id="run_plan"),
+    ],
 )
 def test_a_job_has_the_options_of_its_command_with_their_defaults_and_help(config, command):
-    options = {option.name: option for option in cast(Any, get_command(app)).commands[command].params}
+    options = {
+        option.name: option for option in cast(Any, get_command(app)).commands[command].params
+    }
     fields = {name: field for name, field in config.model_fields.items() if name != "plan"}
     assert options.keys() - fields.keys() <= {"json_", "plan_id"}
-    assert {name: field.description for name, field in fields.items()} == {name: options[name].help for name in fields}
-    defaults = {name: field.get_default() or None for name, field in fields.items() if not field.is_required()}
+    assert {name: field.description for name, field in fields.items()} == {
+        name: options[name].help for name in fields
+    }
+    defaults = {
+        name: field.get_default() or None
+        for name, field in fields.items()
+        if not field.is_required()
+    }
     assert defaults == {name: options[name].default or None for name in defaults}
 
 
@@ -49,7 +65,9 @@ def test_a_configuration_left_empty_asks_for_what_the_command_without_flags_asks
 
 @pytest.mark.parametrize("job", ["make_plan", "run_plan"])
 def test_the_launchpad_shows_each_field_with_its_description(office, job):
-    """The schema snapshot is what the webserver gets, and what the launchpad explains and completes fields from."""
+    """The schema snapshot is what the webserver gets, and what the launchpad explains and completes
+    fields from.
+    """
     definition = Definitions(jobs=plan_jobs(office.workspace)).resolve_job_def(job)
     snapshots = definition.get_config_schema_snapshot().all_config_snaps_by_key.values()
     (descriptions,) = [
@@ -63,5 +81,7 @@ def test_the_launchpad_shows_each_field_with_its_description(office, job):
 
 
 def test_a_server_loads_all_jobs_and_assets_together():
-    """Two jobs, or a job and an op of another one, may not have one name; what is loaded one by one does not show that."""
+    """Two jobs, or a job and an op of another one, may not have one name; what is loaded one by one
+    does not show that.
+    """
     definitions_of(open_workspace(only_reading=True)).get_repository_def().load_all_definitions()

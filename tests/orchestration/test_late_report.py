@@ -3,10 +3,10 @@
 from dagster import AssetKey, DagsterInstance, Definitions, materialize
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.case_reports.tables import TABLES as WHOLE_DAYS
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.orchestration.late_report import REPORT, late_reports
+from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.other_assets import REPORT, late_reports
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import late_lake
 from tests.worlds.tables import workspace_of
@@ -17,16 +17,22 @@ CALENDAR = Calendar(day(0), day(19))
 def test_it_is_drawn_from_the_ledger_and_counts_what_is_outdated(tmp_path):
     late_lake(tmp_path)
     with DagsterInstance.ephemeral() as instance:
-        result = materialize(late_reports(workspace_of(TABLES, CALENDAR, str(tmp_path))), instance=instance)
+        result = materialize(
+            late_reports(workspace_of(TABLES, CALENDAR, str(tmp_path))), instance=instance
+        )
     (materialized,) = result.asset_materializations_for_node("reports__late_arrivals")
     values = {name: value.value for name, value in materialized.metadata.items()}
-    assert str(values.pop("staging/outage_updates")).startswith("![staging/outage_updates](data:image/png;base64,")
+    assert str(values.pop("staging/outage_updates")).startswith(
+        "![staging/outage_updates](data:image/png;base64,"
+    )
     assert values == {"outdated within the horizon": 1, "outdated beyond the horizon": 1}
 
 
 def test_before_anything_has_arrived_there_is_no_picture(tmp_path):
     with DagsterInstance.ephemeral() as instance:
-        result = materialize(late_reports(workspace_of(TABLES, CALENDAR, str(tmp_path))), instance=instance)
+        result = materialize(
+            late_reports(workspace_of(TABLES, CALENDAR, str(tmp_path))), instance=instance
+        )
     (materialized,) = result.asset_materializations_for_node("reports__late_arrivals")
     assert "staging/outage_updates" not in materialized.metadata
 

@@ -17,13 +17,12 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.orchestration.job_config import request_of
-from backfill_assets.orchestration.late_sensor import late_rows_sensor
-from backfill_assets.orchestration.rebuild_sensor import LONGEST, QUIET
-from backfill_assets.plan.history import start
+from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.jobs import request_of
+from backfill_assets.orchestration.rebuild_sensors import LONGEST, QUIET, late_rows_sensor
+from backfill_assets.plan.lifecycle import start
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
@@ -34,7 +33,8 @@ from tests.worlds.deliveries import day
 from tests.worlds.recorded import MORNING, LateLake, late_lake
 from tests.worlds.tables import workspace_of
 
-OUTAGES, UPDATES = "staging/outages", "staging/outage_updates"
+OUTAGES = "staging/outages"
+UPDATES = "staging/outage_updates"
 REBUILT = {
     "partitions": str(day(14)), "target": OUTAGES, "only": "outdated", "downstream": True, "leave_protected": True,
     "into": "live", "reason": "late rows: +2 about 1 day(s)",
@@ -42,7 +42,9 @@ REBUILT = {
 
 
 class Ticking(LateLake):
-    """The lake, and ticks of the sensor at some time, each with the cursor that the one before it left."""
+    """The lake, and ticks of the sensor at some time, each with the cursor that the one before it
+    left.
+    """
 
     ticks: Ticks
     last = 19
@@ -51,7 +53,10 @@ class Ticking(LateLake):
     @property
     def workspace(self) -> Workspace:
         workspace = workspace_of(TABLES, Calendar(day(0), day(self.last)), str(self.root))
-        return replace(workspace, settings=workspace.settings.model_copy(update={"protected_days": self.protected}))
+        return replace(
+            workspace,
+            settings=workspace.settings.model_copy(update={"protected_days": self.protected}),
+        )
 
     def tick(self, at: datetime = MORNING + QUIET) -> str | dict:
         """The fields of the plan that is requested, or why none is."""
@@ -82,11 +87,17 @@ def test_the_days_within_the_horizon_are_rebuilt_by_one_plan_into_live(lake):
 
 def test_it_waits_until_nothing_has_arrived_for_a_while(lake):
     assert (
-        lake.tick(MORNING + QUIET - timedelta(seconds=1)) == "There are late rows, which wait: more may arrive until 06:10 UTC."
+        lake.tick(MORNING + QUIET - timedelta(seconds=1))
+        == "There are late rows, which wait: more may arrive until 06:10 UTC."
     )
     lake.arrive(19, {19: 9, 18: 2, 14: 1}, at=MORNING + timedelta(minutes=5))
-    assert lake.tick(MORNING + QUIET) == "There are late rows, which wait: more may arrive until 06:15 UTC."
-    assert lake.tick(MORNING + QUIET + timedelta(minutes=5)) == REBUILT | {"reason": "late rows: +3 about 1 day(s)"}
+    assert (
+        lake.tick(MORNING + QUIET)
+        == "There are late rows, which wait: more may arrive until 06:15 UTC."
+    )
+    assert lake.tick(MORNING + QUIET + timedelta(minutes=5)) == REBUILT | {
+        "reason": "late rows: +3 about 1 day(s)"
+    }
 
 
 def test_it_waits_no_longer_than_the_longest_wait_from_the_first_row(lake):
@@ -114,7 +125,9 @@ def test_a_batch_has_one_key_until_another_row_arrives(lake):
 )
 def test_it_waits_for_runs_that_are_not_finished(lake, job, tables):
     keys = tables and {AssetKey(name.split("/")) for name in tables}
-    run = create_run_for_test(lake.ticks.instance, job_name=job, status=DagsterRunStatus.STARTED, asset_selection=keys)
+    run = create_run_for_test(
+        lake.ticks.instance, job_name=job, status=DagsterRunStatus.STARTED, asset_selection=keys
+    )
     assert f"run {run.run_id[:8]}" in lake.tick()
     lake.ticks.instance.report_run_canceled(run)
     assert lake.tick() == REBUILT
@@ -124,14 +137,20 @@ def test_it_waits_for_an_open_plan_into_live_and_for_none_into_a_shadow(lake):
     lake.start_plan("shadow")
     assert lake.tick() == REBUILT
     plan = lake.start_plan()
-    assert f"plan {plan} is open (`backfill resume {plan}`, or `backfill cancel {plan}`)" in lake.tick()
+    assert (
+        f"plan {plan} is open (`backfill resume {plan}`, or `backfill cancel {plan}`)"
+        in lake.tick()
+    )
     Plans(str(lake.root)).note(plan, "ended", datetime.now(UTC), ending="done")
     assert lake.tick() == REBUILT
 
 
 def test_days_beyond_the_horizon_and_days_that_failed_are_left_to_a_person(lake):
     lake.last = 29
-    assert lake.tick() == "There are no late rows within the horizon. `backfill late` names those beyond it."
+    assert (
+        lake.tick()
+        == "There are no late rows within the horizon. `backfill late` names those beyond it."
+    )
     lake.last = 19
     lake.ticks.cursor = None
     lake.fail(14)
@@ -143,7 +162,10 @@ def test_built_again_they_are_done_and_nothing_is_read_until_something_is_commit
     assert str(lake.tick()).startswith("There are no late rows within the horizon.")
     assert str(lake.tick()).startswith("Nothing was committed since")
     lake.arrive(19, {19: 9, 18: 2, 15: 1})
-    assert lake.tick() == REBUILT | {"partitions": str(day(15)), "reason": "late rows: +1 about 1 day(s)"}
+    assert lake.tick() == REBUILT | {
+        "partitions": str(day(15)),
+        "reason": "late rows: +1 about 1 day(s)",
+    }
 
 
 def test_days_that_a_killed_run_was_computing_are_late_again(lake):
@@ -161,8 +183,10 @@ def test_protected_days_are_left_as_they_are_and_the_others_rebuilt(lake):
     assert OUTAGES in plan.code
     assert not {day(14), day(16)} & set(plan.days()), "not what is made from rows of day 15 either"
     lake.build(15)
-    assert lake.tick() == (
-        f"Only protected days have late rows, and stay as they are: {day(14)}. `backfill late` names those beyond the horizon."
+    assert (
+        lake.tick()
+        == f"Only protected days have late rows, and stay as they are: {day(14)}. `backfill late`"
+        " names those beyond the horizon."
     )
     lake.protected = ""
     assert lake.tick() == REBUILT, "although nothing was committed since"
@@ -172,18 +196,26 @@ def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
     """The runs are of today: the clock of Dagster's record is not the test's."""
     lake.tick()
     for attempt, wait in enumerate((LONGEST, 2 * LONGEST), start=2):
-        now, run = datetime.now(UTC), lake.ticks.run(DagsterRunStatus.FAILURE)
+        now = datetime.now(UTC)
+        run = lake.ticks.run(DagsterRunStatus.FAILURE)
         said = lake.tick(now + wait - timedelta(minutes=1))
-        assert f"run {run} of run_plan has ended, and of {day(14)} something is still outdated; it is tried again at" in said
+        assert (
+            f"run {run} of run_plan has ended, and of {day(14)} something is still outdated; it is"
+            " tried again at" in said
+        )
         first = lake.ticks.asked
         assert lake.tick(now + wait + timedelta(minutes=1)) == REBUILT
-        assert lake.ticks.asked.run_key == f"{first.tags['backfill/batch']}-{attempt}", "a key that Dagster has not seen"
+        assert lake.ticks.asked.run_key == f"{first.tags['backfill/batch']}-{attempt}", (
+            "a key that Dagster has not seen"
+        )
 
 
 def test_a_batch_whose_run_was_canceled_waits_until_more_arrives(lake):
     lake.tick()
     run = lake.ticks.run(DagsterRunStatus.CANCELED)
-    assert f"run {run} of run_plan, of {day(14)}, was canceled" in lake.tick(datetime.now(UTC) + timedelta(days=9))
+    assert f"run {run} of run_plan, of {day(14)}, was canceled" in lake.tick(
+        datetime.now(UTC) + timedelta(days=9)
+    )
     lake.arrive(19, {19: 9, 18: 2, 14: 1})
     assert lake.tick() == REBUILT | {"reason": "late rows: +3 about 1 day(s)"}
 
@@ -193,4 +225,6 @@ def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requ
     Definitions.validate_loadable(definitions)
     sensor = definitions.get_sensor_def("late_rows")
     assert (sensor.default_status, sensor.job_name) == (DefaultSensorStatus.STOPPED, "run_plan")
-    assert validate_run_config(definitions.resolve_job_def("run_plan"), {"ops": {"run": {"config": REBUILT}}})
+    assert validate_run_config(
+        definitions.resolve_job_def("run_plan"), {"ops": {"run": {"config": REBUILT}}}
+    )

@@ -21,7 +21,9 @@ def lake(tmp_path) -> SmallLake:
 
 def launched(lake: SmallLake, config: dict[str, Any]) -> Any:
     """A run forty days from now."""
-    return executed(maintain_job(lake.workspace, lambda: datetime.now(UTC) + timedelta(days=40)), config)[0]
+    return executed(
+        maintain_job(lake.workspace, lambda: datetime.now(UTC) + timedelta(days=40)), config
+    )[0]
 
 
 def test_unless_it_is_told_to_apply_it_only_shows_what_would_be_done(lake):
@@ -30,7 +32,10 @@ def test_unless_it_is_told_to_apply_it_only_shows_what_would_be_done(lake):
     assert (result.success, contents(lake.root)) == (True, before)
     shown = metadata(result)
     assert (shown["applied"], shown["removed_files"]) == (False, 1)
-    assert "| raw/a | 2 file(s), 0.0 MB |  | 1 file(s), 0.0 MB | 1 the newest version |" in shown["tables"]
+    assert (
+        "| raw/a | 2 file(s), 0.0 MB |  | 1 file(s), 0.0 MB | 1 the newest version |"
+        in shown["tables"]
+    )
 
 
 def test_with_apply_files_are_removed_and_the_run_has_the_figures(lake):
@@ -41,9 +46,12 @@ def test_with_apply_files_are_removed_and_the_run_has_the_figures(lake):
 
 
 def test_while_a_plan_is_taken_back_in_part_no_file_is_removed_that_it_needs(lake):
-    plan, before = lake.plan({A.name: [DAYS[0]]}), files_on_disk(lake)
+    plan = lake.plan({A.name: [DAYS[0]]})
+    before = files_on_disk(lake)
     lake.plans.note(plan.id, "rolling_back", NOW)
-    assert f"`backfill rollback {plan.id}` finishes it. Nothing was removed." in failure(launched(lake, {"apply": True}))
+    assert f"`backfill rollback {plan.id}` finishes it. Nothing was removed." in failure(
+        launched(lake, {"apply": True})
+    )
     assert files_on_disk(lake) == before
 
 
@@ -60,9 +68,15 @@ def test_the_weekly_schedule_applies_and_is_stopped_until_somebody_starts_it(lak
     job = maintain_job(lake.workspace)
     schedule = weekly_maintenance(job)
     at = datetime(2026, 1, 4, 4, tzinfo=UTC)
-    (request,) = schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=at)).run_requests or []
+    (request,) = (
+        schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=at)).run_requests
+        or []
+    )
     assert request.run_config == {"ops": {"upkeep": {"config": {"apply": True}}}}
     assert (schedule.default_status, at.isoweekday()) == (DefaultScheduleStatus.STOPPED, 7)
     assert (
-        Definitions(jobs=[job], schedules=[schedule]).resolve_job_def("maintain").execute_in_process(request.run_config).success
+        Definitions(jobs=[job], schedules=[schedule])
+        .resolve_job_def("maintain")
+        .execute_in_process(request.run_config)
+        .success
     )

@@ -18,11 +18,15 @@ def test_a_plan_is_saved_and_shown_with_its_days_reasons_and_chunks(office):
         "| raw/rejected_lines | 3 | 2019-08-15..2019-08-17 | 3 missing |",
         "| raw/outage_events | 3 | 2019-08-15..2019-08-17 | 3 missing |",
     ]
-    assert shown["chunks"] == (
-        "- chunk 1 (canary): 4 partitions, 2019-08-15..2019-08-16\n- chunk 2: 2 partitions, 2019-08-17..2019-08-17"
+    assert (
+        shown["chunks"]
+        == "- chunk 1 (canary): 4 partitions, 2019-08-15..2019-08-16\n- chunk 2: 2 partitions,"
+        " 2019-08-17..2019-08-17"
     )
     assert (shown["expected minutes"], shown["cost"], shown["blocked"]) == (0.0, 0.0, 0)
-    assert shown["expected"].startswith("unknown for raw/rejected_lines, raw/outage_events, of which no build is recorded")
+    assert shown["expected"].startswith(
+        "unknown for raw/rejected_lines, raw/outage_events, of which no build is recorded"
+    )
     assert f'`plan: "{plan_id}"`' in shown["to carry it out"]
     assert shown["runs of the plan"] == f"/runs?q[]=tag:backfill/plan={plan_id}"
     assert office.tags(result)[tags.PLAN] == plan_id
@@ -32,9 +36,16 @@ def test_a_plan_is_saved_and_shown_with_its_days_reasons_and_chunks(office):
 
 
 def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
-    shown = metadata(office.launch("make_plan", partitions="2019-08-15", target="raw/rejected_lines,staging/outages"))
+    shown = metadata(
+        office.launch(
+            "make_plan", partitions="2019-08-15", target="raw/rejected_lines,staging/outages"
+        )
+    )
     assert shown["blocked"] == 1
-    assert "| staging/outages | 2019-08-15 | needs staging/outage_updates" in shown["blocked, and not in the plan"]
+    assert (
+        "| staging/outages | 2019-08-15 | needs staging/outage_updates"
+        in shown["blocked, and not in the plan"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +69,9 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("job", ["make_plan", "run_plan"])
-def test_a_request_that_cannot_be_planned_fails_its_run_and_saves_nothing(office, job, config, said):
+def test_a_request_that_cannot_be_planned_fails_its_run_and_saves_nothing(
+    office, job, config, said
+):
     assert said in failure(office.launch(job, **config))
     assert office.plans.ids() == []
     assert office.server.requests == 0
@@ -77,6 +90,7 @@ def test_where_nothing_needs_building_there_is_no_plan(office):
     result = office.launch("make_plan", partitions="2019-08-15", only="failed")
     assert (
         result.success,
-        "8 partition(s) of what was requested need building, and are in no state that --only names" in office.log(result),
+        "8 partition(s) of what was requested need building, and are in no state that --only names"
+        in office.log(result),
     ) == (True, True)
     assert office.plans.ids() == []

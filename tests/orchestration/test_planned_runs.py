@@ -1,4 +1,6 @@
-"""Runs of a plan, as Dagster executes them in this process: with its code only, forcing days once, blocked by failures."""
+"""Runs of a plan, as Dagster executes them in this process: with its code only, forcing days once,
+blocked by failures.
+"""
 
 from collections.abc import Iterator
 from datetime import date
@@ -7,8 +9,7 @@ import pytest
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import UsageError
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from tests.worlds.code_location import CodeLocation, delivered, opened_location
@@ -29,11 +30,21 @@ def built(built: World) -> Iterator[CodeLocation]:
         yield made
 
 
-def kept(location: CodeLocation, reasons: dict[str, dict[date, str]], options: PlanOptions, **other: str) -> dict[str, str]:
-    """Keep a plan of these partitions in the lake; the tags of a run of it. `other`: code versions by table's last name."""
-    code = {t.name: other.get(t.name.split("/")[1], t.version) for t in location.world.tables if t.name in reasons}
+def kept(
+    location: CodeLocation, reasons: dict[str, dict[date, str]], options: PlanOptions, **other: str
+) -> dict[str, str]:
+    """Keep a plan of these partitions in the lake; the tags of a run of it. `other`: code versions
+    by table's last name.
+    """
+    code = {
+        t.name: other.get(t.name.split("/")[1], t.version)
+        for t in location.world.tables
+        if t.name in reasons
+    }
     planned = {table: {str(at): why for at, why in of.items()} for table, of in reasons.items()}
-    plan = Plan(code, planned, [Chunk(0, {table: list(of) for table, of in reasons.items()})], options)
+    plan = Plan(
+        code, planned, [Chunk(0, {table: list(of) for table, of in reasons.items()})], options
+    )
     Plans(str(location.world.root)).keep(plan)
     return {tags.PLAN: plan.id, tags.WHO: "ada"}
 
@@ -46,12 +57,17 @@ def computed(location: CodeLocation, plan: dict[str, str]) -> dict[str, list[dat
     return days_of
 
 
-def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_table(location: CodeLocation):
+def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_table(
+    location: CodeLocation,
+):
     plan = kept(location, {OUTAGES: dict.fromkeys(FOUR, "missing")}, PlanOptions(), outages="7")
     result = location.run(plan)
     assert not result.success
     message = location.failures(result)[REJECTED]  # the first step; later ones have no input
-    assert f"not the one that plan {plan[tags.PLAN]} was made for: {OUTAGES} (planned 7, now " in message
+    assert (
+        f"not the one that plan {plan[tags.PLAN]} was made for: {OUTAGES} (planned 7, now "
+        in message
+    )
     assert "Nothing was read or written. Bring the planned code back" in message
     assert location.world.lake.ledger.builds() == []
 
@@ -64,7 +80,9 @@ def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(locat
 
 def test_a_plan_forces_days_once_and_their_readers_only_if_rows_changed(built: CodeLocation):
     plan = kept(
-        built, {RAW: {day(1): "forced"}, UPDATES: {day(1): f"reads {RAW} {day(1)}"}}, PlanOptions(force=True, reason="why")
+        built,
+        {RAW: {day(1): "forced"}, UPDATES: {day(1): f"reads {RAW} {day(1)}"}},
+        PlanOptions(force=True, reason="why"),
     )
     assert built.run(plan).success
     assert computed(built, plan) == {RAW: days(1)}
@@ -74,12 +92,16 @@ def test_a_plan_forces_days_once_and_their_readers_only_if_rows_changed(built: C
     assert computed(built, plan) == {RAW: days(1)}
 
 
-def test_a_day_that_failed_in_a_plan_blocks_its_readers_despite_an_earlier_build(built: CodeLocation):
+def test_a_day_that_failed_in_a_plan_blocks_its_readers_despite_an_earlier_build(
+    built: CodeLocation,
+):
     built.world.write(day(1), ["{"] * 9 + [*arriving(1, 0, 1, began=1)])
     built.world.write(day(2), arriving(2, *range(19), began=2))
     plan = kept(built, {name: dict.fromkeys(FOUR, "outdated") for name in NAMES}, PlanOptions())
     result = built.run(plan)
-    failed = {(b.table, b.day) for b in built.world.lake.ledger.builds() if b.plan and not b.succeeded}
+    failed = {
+        (b.table, b.day) for b in built.world.lake.ledger.builds() if b.plan and not b.succeeded
+    }
     assert failed == {(RAW, day(1))}
     assert f"{day(1)}: blocked: needs {RAW} {day(1)}" in built.failures(result)[UPDATES]
     # Outages of a day wait for two more days of updates.
@@ -89,5 +111,7 @@ def test_a_day_that_failed_in_a_plan_blocks_its_readers_despite_an_earlier_build
 
 def test_a_plan_refuses_code_that_is_gone_as_well():
     plan = Plan({"raw/gone": "1"}, {}, [], PlanOptions())
-    with pytest.raises(UsageError, match="has raw/gone, which the code location does not have any more"):
+    with pytest.raises(
+        UsageError, match="has raw/gone, which the code location does not have any more"
+    ):
         plan.refuse_other_code({"raw/a": "1"})

@@ -1,4 +1,6 @@
-"""The job `publish`, as Dagster executes it, in this process: rows, release and records, and what its run shows."""
+"""The job `publish`, as Dagster executes it, in this process: rows, release and records, and what
+its run shows.
+"""
 
 from typing import Any
 
@@ -11,8 +13,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.orchestration.publish_job import publish_job
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
-from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verify import verify
+from backfill_assets.verify.verify import Verdicts, verify
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, NOW, A, SmallLake
 from tests.worlds.webservers import ReportingWebserver
@@ -30,11 +31,19 @@ def lake(tmp_path) -> SmallLake:
 
 
 def verify_and_accept(lake: SmallLake, plan: Plan) -> None:
-    names = [line.name for line in verify(plan, lake.workspace, who="ada", now=lambda: NOW).undecided()]
-    assert Verdicts(str(lake.root)).accept(plan.id, names, who="ada", reason="one was forgotten", at=NOW).passed
+    names = [
+        line.name for line in verify(plan, lake.workspace, who="ada", now=lambda: NOW).undecided()
+    ]
+    assert (
+        Verdicts(str(lake.root))
+        .accept(plan.id, names, who="ada", reason="one was forgotten", at=NOW)
+        .passed
+    )
 
 
-def launched(lake: SmallLake, webserver: ReportingWebserver, **config: Any) -> tuple[Any, DagsterInstance]:
+def launched(
+    lake: SmallLake, webserver: ReportingWebserver, **config: Any
+) -> tuple[Any, DagsterInstance]:
     dagster = Dagster("http://dagster", transport=webserver.transport)
     return executed(publish_job(lake.workspace, lambda _: dagster), config)
 
@@ -57,12 +66,17 @@ def test_a_plan_that_was_verified_goes_live_is_released_and_its_days_are_reporte
     assert run
     assert run.tags[tags.PLAN] == plan.id
     ((path, event),) = webserver.reported
-    assert (path, event["partition"], event["data_version"]) == ("/report_asset_materialization/raw/a", "2019-08-16", "21")
+    assert (path, event["partition"], event["data_version"]) == (
+        "/report_asset_materialization/raw/a",
+        "2019-08-16",
+        "21",
+    )
     assert webserver.wiped == [["shadow", "raw", "a"], ["shadow", "raw", "b"]]
 
 
 def test_while_another_plan_has_a_shadow_what_is_shown_of_shadows_stays(lake):
-    plan, other = lake.shadow_plan({A.name: [SECOND]}), lake.shadow_plan({A.name: [FIRST]}, reason="another")
+    plan = lake.shadow_plan({A.name: [SECOND]})
+    other = lake.shadow_plan({A.name: [FIRST]}, reason="another")
     lake.write({SECOND: 21}, into=plan)
     lake.write({FIRST: 11}, into=other)
     verify_and_accept(lake, plan)
@@ -87,5 +101,13 @@ def test_without_a_webserver_the_plan_is_published_all_the_same(lake):
     result, instance = launched(lake, ReportingWebserver(runs=False), plan=plan.id)
     assert result.success
     assert lake.values() == {FIRST: 10, SECOND: 21}
-    said = [event.user_message for event in instance.all_logs(result.run_id) if not event.is_dagster_event]
-    assert [line for line in said if line.endswith("Once its webserver runs, type `backfill reconcile --repair`.")]
+    said = [
+        event.user_message
+        for event in instance.all_logs(result.run_id)
+        if not event.is_dagster_event
+    ]
+    assert [
+        line
+        for line in said
+        if line.endswith("Once its webserver runs, type `backfill reconcile --repair`.")
+    ]

@@ -1,4 +1,6 @@
-"""The check `live_is_released`, which the sensor evaluates: what fails it, and what does not. In process, no Spark."""
+"""The check `live_is_released`, which the sensor evaluates: what fails it, and what does not. In
+process, no Spark.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +15,9 @@ from dagster import (
     define_asset_job,
 )
 
-from backfill_assets.code_location import definitions_of
-from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.orchestration.release_report import RELEASES
-from backfill_assets.orchestration.release_sensor import (
-    release_check,
-    releases_spec,
-)
+from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.release_sensor import RELEASES, release_check, releases_spec
 from tests.worlds.code_location import Ticking, said, shown, ticking
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import A, B
@@ -37,12 +35,19 @@ def test_a_channel_that_is_behind_is_named_by_the_check(lake):
     lake.build(A, 1, rows=3)
     lake.tick()
     releases.point(releases.newest(), "stable", 1, who="bo", reason="wrong rows")
-    releases.add(releases.newest(), releases.get(2).tables, kind="live", who="bo", reason="", channels=["candidate"])
-    (*_, check) = lake.tick().asset_events
+    releases.add(
+        releases.newest(),
+        releases.get(2).tables,
+        kind="live",
+        who="bo",
+        reason="",
+        channels=["candidate"],
+    )
+    *_, check = lake.tick().asset_events
     assert check.passed
     assert check.description.endswith(
-        "The channel stable stays at release 1: it was put there: wrong rows (bo). `backfill release --reason ...` releases "
-        "live to stable."
+        "The channel stable stays at release 1: it was put there: wrong rows (bo). `backfill"
+        " release --reason ...` releases live to stable."
     )
 
 
@@ -53,7 +58,9 @@ def test_failed_days_fail_the_check_once_until_they_are_built(lake):
     (check,) = lake.tick().asset_events
     assert isinstance(check, AssetCheckEvaluation)
     assert (check.passed, check.metadata["days"].value) == (False, {A: [str(day(1)), str(day(2))]})
-    assert f"{A} {day(1)}..{day(2)}: no_nulls_n: 3 rows. Build these days, or" in str(check.description)
+    assert f"{A} {day(1)}..{day(2)}: no_nulls_n: 3 rows. Build these days, or" in str(
+        check.description
+    )
     assert said(lake.tick()) == f"Live is not released: {A} {day(1)}..{day(2)}: no_nulls_n: 3 rows"
     lake.build(A, 1)
     assert shown(lake.tick()) == [False]
@@ -66,7 +73,10 @@ def test_what_is_under_way_changes_nothing_on_the_check_and_is_looked_at_again(l
     lake.build(A, 0, rows=2)
     with mark_running(str(lake.root), RunningStep(A, [day(1)], "run-7")):
         for _ in range(2):
-            assert said(lake.tick()) == f"Live is not released: {A} {day(1)}: run run-7 is computing them"
+            assert (
+                said(lake.tick())
+                == f"Live is not released: {A} {day(1)}: run run-7 is computing them"
+            )
     assert shown(lake.tick()) == [2]
     plan = lake.start_plan(B, [1])
     lake.build(B, 0, rows=2)
@@ -87,7 +97,10 @@ def test_the_code_location_has_the_release_sensor_and_its_asset(lake):
     definitions = definitions_of(lake.workspace)
     Definitions.validate_loadable(definitions)
     sensor = definitions.get_sensor_def("release_live")
-    assert (sensor.default_status, sensor.minimum_interval_seconds) == (DefaultSensorStatus.RUNNING, 30)
+    assert (sensor.default_status, sensor.minimum_interval_seconds) == (
+        DefaultSensorStatus.RUNNING,
+        30,
+    )
     graph = definitions.resolve_asset_graph()
     node = graph.get(AssetKey("releases"))
     assert (node.group_name, node.is_external) == ("releases", True)
@@ -100,7 +113,9 @@ def test_the_code_location_has_the_release_sensor_and_its_asset(lake):
 
 def test_the_check_can_be_executed_and_releases_nothing(lake):
     job = define_asset_job("look", AssetSelection.checks_for_assets(RELEASES))
-    definitions = Definitions([releases_spec()], asset_checks=[release_check(lake.workspace)], jobs=[job])
+    definitions = Definitions(
+        [releases_spec()], asset_checks=[release_check(lake.workspace)], jobs=[job]
+    )
     for fail, passed in ((False, True), (True, False)):
         if fail:
             lake.fail(A, 1)

@@ -1,4 +1,6 @@
-"""The sensor that releases live: what it releases, what it waits for, and what Dagster shows of it. In process, no Spark."""
+"""The sensor that releases live: what it releases, what it waits for, and what Dagster shows of it.
+In process, no Spark.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +14,8 @@ from dagster import (
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.test_utils import create_run_for_test
 
-from backfill_assets.dagster_client.launched import own_job
-from backfill_assets.orchestration.release_sensor import (
-    LOOKED_AT_AGAIN,
-    REPORTED_AT_FIRST,
-)
+from backfill_assets.dagster_client.client import own_job
+from backfill_assets.orchestration.release_sensor import LOOKED_AT_AGAIN, REPORTED_AT_FIRST
 from tests.worlds.code_location import Ticking, said, shown, ticking
 from tests.worlds.recorded import A, B
 
@@ -41,7 +40,7 @@ def test_what_is_mended_without_a_commit_is_released_although_nothing_was_writte
 
 def test_a_change_is_released_and_shown_once_with_its_versions(lake):
     result = lake.tick()
-    (release, check) = result.asset_events
+    release, check = result.asset_events
     assert release.asset_key == AssetKey("releases")
     values = {name: value.value for name, value in release.metadata.items()}
     assert values["release"] == 1
@@ -49,7 +48,11 @@ def test_a_change_is_released_and_shown_once_with_its_versions(lake):
     assert values["changed tables"] == [A, B]
     assert values["channels"] == {"stable": 1}
     assert values["who"] == "sensor release_live"
-    assert (check.asset_key, check.check_name, check.passed) == (AssetKey("releases"), "live_is_released", True)
+    assert (check.asset_key, check.check_name, check.passed) == (
+        AssetKey("releases"),
+        "live_is_released",
+        True,
+    )
     assert [said(lake.tick()) for _ in range(3)] == ["Live is as release 1 has it."] * 3
     lake.build(B, 1, rows=2)
     (release,) = lake.tick().asset_events
@@ -72,14 +75,18 @@ def test_a_lake_without_tables_is_skipped(tmp_path):
         pytest.param(None, "rollback", True, id="a run that puts days back"),
         pytest.param(None, own_job(A), True, id="a run of a table's own schedule"),
         pytest.param({"other/table"}, "__ASSET_JOB", False, id="a run of other assets"),
-        pytest.param(None, own_job("other/table"), False, id="a run of another table's own schedule"),
+        pytest.param(
+            None, own_job("other/table"), False, id="a run of another table's own schedule"
+        ),
         pytest.param(set(), "__ASSET_JOB", False, id="a run of checks"),
         pytest.param(None, "run_plan", False, id="a run that builds nothing itself"),
     ],
 )
 def test_it_waits_for_unfinished_runs_of_the_tables_only(lake, selected, job, waits):
     keys = None if selected is None else {AssetKey(name.split("/")) for name in selected}
-    run = create_run_for_test(lake.instance, job_name=job, status=DagsterRunStatus.STARTED, asset_selection=keys)
+    run = create_run_for_test(
+        lake.instance, job_name=job, status=DagsterRunStatus.STARTED, asset_selection=keys
+    )
     if waits:
         assert said(lake.tick()) == f"Live is not released: run {run.run_id[:8]} is not finished"
         lake.instance.report_run_canceled(run)

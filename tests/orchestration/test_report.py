@@ -4,15 +4,19 @@ import pytest
 from dagster import AssetKey, UrlMetadataValue
 
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.ledger import Build
 from backfill_assets.orchestration.report import materialization
 from tests.worlds.deliveries import day
 
 
 @pytest.mark.parametrize("plan", ["ebb0d924512e", ""], ids=["of a plan", "without a plan"])
 def test_a_day_links_to_the_runs_of_its_plan_without_naming_a_host(plan):
-    build = Build(TABLES[0].name, day(0), "accepted", "run", TABLES[0].version, plan=plan, fingerprint="f")
-    metadata = materialization(AssetKey(["raw", "outage_events"]), TABLES[0], build, new=True, pointer=7).metadata
+    build = Build(
+        TABLES[0].name, day(0), "accepted", "run", TABLES[0].version, plan=plan, fingerprint="f"
+    )
+    metadata = materialization(
+        AssetKey(["raw", "outage_events"]), TABLES[0], build, new=True, pointer=7
+    ).metadata
     link = metadata.get("runs of the plan")
     assert link == (UrlMetadataValue("/runs?q[]=tag:backfill/plan=ebb0d924512e") if plan else None)
     assert ("plan" in metadata) == bool(plan)

@@ -1,4 +1,6 @@
-"""The job `reproduce`, as Dagster executes it, in this process: what its run shows, and what it observes of the day."""
+"""The job `reproduce`, as Dagster executes it, in this process: what its run shows, and what it
+observes of the day.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,9 +10,9 @@ from typing import Any
 from dagster import AssetKey, DagsterInstance, Definitions
 from pyspark.sql import SparkSession
 
-from backfill_assets.dagster_client.run_of_job import REPRODUCTION
+from backfill_assets.dagster_client.requests import REPRODUCTION
 from backfill_assets.orchestration.reproduce_job import reproduce_job
-from backfill_assets.orchestration.spark import SparkResource
+from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.reproduce.reproduction import Result, read_reproduction
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import metadata
@@ -21,7 +23,9 @@ ASKED: list[dict[str, str]] = []
 
 
 class Asked(SparkResource):
-    """A session with certain settings, asked for in this process: it is none, and the settings are kept."""
+    """A session with certain settings, asked for in this process: it is none, and the settings are
+    kept.
+    """
 
     def session(self, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
         ASKED.append(dict(conf))
@@ -33,10 +37,15 @@ class Given(SparkResource):
         return SparkSession.active()
 
 
-def executed(workspace: Workspace, spark: type[SparkResource], **config: Any) -> tuple[Any, DagsterInstance]:
+def executed(
+    workspace: Workspace, spark: type[SparkResource], **config: Any
+) -> tuple[Any, DagsterInstance]:
     resources = {"spark": spark(spark_config={})}
-    job = Definitions(jobs=[reproduce_job(workspace)], resources=resources).resolve_job_def("reproduce")
-    instance, of_op = DagsterInstance.ephemeral(), {"ops": {"build_again": {"config": {"day": str(day(1)), **config}}}}
+    job = Definitions(jobs=[reproduce_job(workspace)], resources=resources).resolve_job_def(
+        "reproduce"
+    )
+    instance = DagsterInstance.ephemeral()
+    of_op = {"ops": {"build_again": {"config": {"day": str(day(1)), **config}}}}
     return job.execute_in_process(of_op, instance=instance, raise_on_error=False), instance
 
 
@@ -55,7 +64,11 @@ def test_a_day_that_comes_out_the_same_is_observed_and_is_no_new_materialization
     assert metadata(result)["reproduced"] == "same"
     partition, reproduction = observed(instance, RAW)
     assert (partition, reproduction.result) == (str(day(1)), Result.SAME)
-    assert reproduction.build["fingerprint"] == reproduction.rebuilt_fingerprint == once.fingerprints(RAW)[day(1)]
+    assert (
+        reproduction.build["fingerprint"]
+        == reproduction.rebuilt_fingerprint
+        == once.fingerprints(RAW)[day(1)]
+    )
     assert instance.get_materialized_partitions(AssetKey(RAW.split("/"))) == set()
 
 

@@ -1,4 +1,6 @@
-"""The concurrency limits of dagster.yaml: runs of plans leave room for chunks and for the nightly run."""
+"""The concurrency limits of dagster.yaml: runs of plans leave room for chunks and for the nightly
+run.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,7 +22,12 @@ NIGHTLY = {"dagster/schedule_name": "nightly"}
 
 
 def chunk(plan: int) -> Mapping[str, str]:
-    return {tags.PLAN: f"p{plan}", tags.CHUNK: "1", "dagster/backfill": f"b{plan}", "dagster/priority": "-10"}
+    return {
+        tags.PLAN: f"p{plan}",
+        tags.CHUNK: "1",
+        "dagster/backfill": f"b{plan}",
+        "dagster/priority": "-10",
+    }
 
 
 def started(queue: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
@@ -42,6 +49,8 @@ def test_a_chunk_starts_however_many_runs_wait_for_chunks(many):
 
 
 def test_a_nightly_run_starts_however_many_runs_of_plans_are_queued():
-    plans = [each for n in range(9) for each in ({**LAUNCHER, tags.PLAN: f"p{n}"}, chunk(n), chunk(n))]
+    plans = [
+        each for n in range(9) for each in ({**LAUNCHER, tags.PLAN: f"p{n}"}, chunk(n), chunk(n))
+    ]
     assert NIGHTLY in started([*plans, NIGHTLY])
     assert NIGHTLY in started([*reversed(plans), NIGHTLY])

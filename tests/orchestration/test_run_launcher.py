@@ -13,8 +13,8 @@ from dagster._core.errors import DagsterInvariantViolationError
 from dagster._core.launcher import WorkerStatus
 
 from backfill_assets.dagster_client.tags import PROCESS
-from backfill_assets.orchestration.run_launcher import arguments_of, process_of
-from backfill_assets.orchestration.run_starter import start_run
+from backfill_assets.orchestration.local.run_launcher import arguments_of, process_of
+from backfill_assets.orchestration.local.run_starter import start_run
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
 from tests.worlds.forked_runs import WRITES, Launches, launches_in, run_starter_in
 
@@ -56,12 +56,16 @@ def test_a_run_that_is_terminated_is_canceled_and_its_process_ends(launches: Lau
 
 
 def test_a_killed_run_is_unhealthy_and_is_failed_by_the_starter(launches: Launches):
-    run, launcher = launches.launch_waiting(), launches.instance.run_launcher
+    run = launches.launch_waiting()
+    launcher = launches.instance.run_launcher
     assert launcher.check_run_worker_health(run).status == WorkerStatus.RUNNING
     os.kill(pid_of(launches, run.run_id), signal.SIGKILL)
     launches.gone(run)
     health = launcher.check_run_worker_health(run)
-    assert (health.status, health.msg) == (WorkerStatus.FAILED, f"The process of the run is gone ({run.tags[PROCESS]})")
+    assert (health.status, health.msg) == (
+        WorkerStatus.FAILED,
+        f"The process of the run is gone ({run.tags[PROCESS]})",
+    )
     assert launches.ended(run.run_id).status == DagsterRunStatus.FAILURE
     messages = [entry.message for entry in launches.instance.all_logs(run.run_id)]
     assert any("was terminated by signal 9 (SIGKILL)" in message for message in messages)
@@ -82,20 +86,28 @@ def test_a_process_that_was_given_the_id_of_an_ended_one_is_not_taken_for_it(lau
 def test_a_retry_is_not_judged_by_the_process_of_the_run_it_retries(launches: Launches):
     first = launches.run(launches.record(DagsterRunStatus.STARTED, 2**22 + 1))
     retry = launches.run(launches.record(DagsterRunStatus.STARTED, 0, tags=first.tags))
-    assert launches.instance.run_launcher.check_run_worker_health(retry).status == WorkerStatus.RUNNING
+    assert (
+        launches.instance.run_launcher.check_run_worker_health(retry).status == WorkerStatus.RUNNING
+    )
 
 
 def test_without_a_run_starter_the_code_server_launches_runs(launches: Launches, monkeypatch):
     monkeypatch.delenv(RUN_STARTER_VARIABLE)
     launches.declare(WRITES, "never")
     # Dagster's own launcher needs the workspace, in which the code server is; this launch has none.
-    with pytest.raises(DagsterInvariantViolationError, match="DefaultRunLauncher requires a workspace"):
+    with pytest.raises(
+        DagsterInvariantViolationError, match="DefaultRunLauncher requires a workspace"
+    ):
         launches.launch()
     assert not launches.written.exists()
 
 
-def test_a_starter_that_is_being_restarted_is_waited_for(launches: Launches, starter: Path, tmp_path, monkeypatch):
-    """Started by the code server instead, the run would have no process that is known, and could not be seen to have died."""
+def test_a_starter_that_is_being_restarted_is_waited_for(
+    launches: Launches, starter: Path, tmp_path, monkeypatch
+):
+    """Started by the code server instead, the run would have no process that is known, and could
+    not be seen to have died.
+    """
     monkeypatch.setenv(RUN_STARTER_VARIABLE, str(tmp_path / "starter"))
     launches.declare(WRITES, "written")
     with ThreadPoolExecutor(1) as pool:
@@ -106,16 +118,23 @@ def test_a_starter_that_is_being_restarted_is_waited_for(launches: Launches, sta
         assert launches.ended(launched.result()).status == DagsterRunStatus.SUCCESS
 
 
-def test_a_process_whose_launcher_is_gone_before_it_recorded_it_does_not_begin(launches: Launches, starter: Path):
+def test_a_process_whose_launcher_is_gone_before_it_recorded_it_does_not_begin(
+    launches: Launches, starter: Path
+):
     launches.declare(WRITES, "never")
     run = launches.create()
-    with pytest.raises(RuntimeError, match="killed"), start_run(starter, arguments_of(run, launches.instance)):
+    with (
+        pytest.raises(RuntimeError, match="killed"),
+        start_run(starter, arguments_of(run, launches.instance)),
+    ):
         raise RuntimeError("killed")
     assert launches.ended(run.run_id).status == DagsterRunStatus.FAILURE
     assert not launches.written.exists()
 
 
-def test_a_launch_whose_answer_is_lost_is_not_launched_by_the_code_server_too(launches: Launches, tmp_path, monkeypatch):
+def test_a_launch_whose_answer_is_lost_is_not_launched_by_the_code_server_too(
+    launches: Launches, tmp_path, monkeypatch
+):
     monkeypatch.setenv(RUN_STARTER_VARIABLE, str(tmp_path / "silent"))
     launches.declare(WRITES, "never")
     with socket.socket(socket.AF_UNIX) as silent, ThreadPoolExecutor(1) as pool:

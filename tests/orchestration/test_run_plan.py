@@ -13,22 +13,37 @@ from tests.worlds.code_location import RAW, failure, metadata
 
 
 def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
-    plan_id = office.planned(partitions="2019-08-15..2019-08-17", target=",".join(RAW), reason="late files")
+    plan_id = office.planned(
+        partitions="2019-08-15..2019-08-17", target=",".join(RAW), reason="late files"
+    )
     result = office.launch("run_plan", {"user": "ada"}, plan=plan_id)
     assert result.success
     shown = metadata(result)
-    assert (shown["plan"], shown["ending"], shown["runs of the plan"]) == (plan_id, "done", tags.runs_of(plan_id))
+    assert (shown["plan"], shown["ending"], shown["runs of the plan"]) == (
+        plan_id,
+        "done",
+        tags.runs_of(plan_id),
+    )
     rows = [line.split(" | ")[:3] for line in shown["outcome"].splitlines()[2:]]
     assert rows == [[f"| {name}", "3", "3"] for name in RAW]
     assert {b.tags[tags.PLAN] for b in office.server.launched} == {plan_id}
     assert {b.tags[tags.WHO] for b in office.server.launched} == {"ada"}
     assert set(office.server.built.values()) == {1}
     events = [event for event in office.plans.events(plan_id) if event.kind != "requested"]
-    assert [(e.kind, e.facts.get("who", e.facts.get("ending"))) for e in events] == [("started", "ada"), ("ended", "done")]
-    own = {tags.LAUNCHER: "run_plan", MAX_RUNTIME_SECONDS_TAG: "0"}  # a plan takes as long as it takes
+    assert [(e.kind, e.facts.get("who", e.facts.get("ending"))) for e in events] == [
+        ("started", "ada"),
+        ("ended", "done"),
+    ]
+    own = {
+        tags.LAUNCHER: "run_plan",
+        MAX_RUNTIME_SECONDS_TAG: "0",
+    }  # a plan takes as long as it takes
     assert office.tags(result) == {"user": "ada", tags.PLAN: plan_id} | own
     said = office.log(result)
-    assert "0 of 2 chunk(s) over, running: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
+    assert (
+        "0 of 2 chunk(s) over, running: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3"
+        in said
+    )
     assert len(said.splitlines()) == len(set(said.splitlines()))
 
 
@@ -52,14 +67,16 @@ def test_carrying_out_what_is_up_to_date_succeeds_and_launches_nothing(office):
 
 def test_a_plan_that_is_not_done_fails_its_run_and_shows_what_is_left(office):
     office.server.failing = {(RAW[0], date(2019, 8, 16))}
-    result = office.launch("run_plan", partitions="2019-08-15..2019-08-17", target=",".join(RAW), canary=0)
+    result = office.launch(
+        "run_plan", partitions="2019-08-15..2019-08-17", target=",".join(RAW), canary=0
+    )
     message = failure(result)
     (plan_id,) = office.plans.ids()
     assert f"failed: {RAW[0]} 2019-08-16: no_nulls: 3 nulls" in message
     assert f"blocked: {RAW[1]} 2019-08-16" in message
     assert (
-        f"2 partition(s) are not built; what is built stays. Correct what is named above, then `backfill resume {plan_id}`"
-        in message
+        "2 partition(s) are not built; what is built stays. Correct what is named above, then"
+        f" `backfill resume {plan_id}`" in message
     )
     assert "Or re-execute this run." in message
     assert metadata(result)["ending"] == "partial"
@@ -68,7 +85,9 @@ def test_a_plan_that_is_not_done_fails_its_run_and_shows_what_is_left(office):
 
 def test_a_run_that_is_executed_again_goes_on_with_the_plan_it_had(office):
     office.server.failing = {(RAW[0], date(2019, 8, 16))}
-    first = office.launch("run_plan", partitions="2019-08-15..2019-08-17", target=",".join(RAW), canary=0)
+    first = office.launch(
+        "run_plan", partitions="2019-08-15..2019-08-17", target=",".join(RAW), canary=0
+    )
     office.server.failing = set()
     assert office.launch("run_plan", again=first).success
     assert len(office.plans.ids()) == 1
@@ -84,7 +103,8 @@ def test_a_cancelled_run_leaves_its_plan_open_and_launches_nothing_more(office):
         office.instance.report_run_canceling(office.instance.get_runs()[0])
         os.kill(os.getpid(), signal.SIGINT)
 
-    office.server.polls_needed, office.sleep = 10**6, cancel
+    office.server.polls_needed = 10**6
+    office.sleep = cancel
     plan_id = office.planned(partitions="2019-08-15..2019-08-17", target="raw/rejected_lines")
     result = office.launch("run_plan", plan=plan_id)
     assert not result.success
@@ -92,13 +112,16 @@ def test_a_cancelled_run_leaves_its_plan_open_and_launches_nothing_more(office):
     assert f"plan {plan_id} stays open" in office.log(result)
     assert office.plans.state(plan_id) == "open"
     assert len(office.server.launched) == 1
-    office.server.polls_needed, office.sleep = 1, lambda _: None
+    office.server.polls_needed = 1
+    office.sleep = lambda _: None
     assert office.launch("run_plan", again=result).success
     assert set(office.server.requested().values()) == {1}
 
 
 def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(office):
-    plan_id = office.planned(partitions="2019-08-15..2019-08-17", target="raw/rejected_lines", days_per_run=1)
+    plan_id = office.planned(
+        partitions="2019-08-15..2019-08-17", target="raw/rejected_lines", days_per_run=1
+    )
 
     def give_up(_: float) -> None:
         office.plans.note(plan_id, "cancelled", datetime.now(UTC))
@@ -111,8 +134,9 @@ def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(offi
 
 
 def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(office):
-    assert "There is no plan aaaabbbbcccc in this lake. Nothing was done. It has none yet" in failure(
-        office.launch("run_plan", plan="aaaabbbbcccc")
+    assert (
+        "There is no plan aaaabbbbcccc in this lake. Nothing was done. It has none yet"
+        in failure(office.launch("run_plan", plan="aaaabbbbcccc"))
     )
 
 
@@ -127,7 +151,11 @@ def test_an_edited_plan_is_refused_and_nothing_is_launched(office):
 def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     message = failure(office.launch("run_plan", plan=plan_id, force=True, reason="again"))
-    assert message == ("A plan is carried out as it was made: leave out force, reason, or leave out plan. Nothing was started.")
+    assert (
+        message
+        == "A plan is carried out as it was made: leave out force, reason, or leave out plan."
+        " Nothing was started."
+    )
 
 
 def test_a_plan_that_somebody_is_at_work_on_is_refused(office):

@@ -1,4 +1,6 @@
-"""Runs as Dagster executes them, in this process: the events of each day, and what a day that fails does to a run."""
+"""Runs as Dagster executes them, in this process: the events of each day, and what a day that fails
+does to a run.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,10 +17,9 @@ from dagster._core.execution.api import execute_run
 from dagster._core.loader import LoadingContextForTest
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.lake.latest import latest
+from backfill_assets.lake.history import latest
 from backfill_assets.orchestration.assets import asset_key
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from tests.worlds.code_location import CodeLocation, copied_location, delivered
@@ -57,7 +58,11 @@ def test_a_range_run_tells_every_day_of_every_table_with_figures_and_tags(good):
     assert {name: location.materialized(name) for name in NAMES} == dict.fromkeys(NAMES, EVERY)
     builds = latest(location.world.lake.ledger, dict.fromkeys(NAMES)).accepted
     for (name, at), build in builds.items():
-        event = location.instance.fetch_materializations(_of(name, at), limit=1).records[0].asset_materialization
+        event = (
+            location.instance.fetch_materializations(_of(name, at), limit=1)
+            .records[0]
+            .asset_materialization
+        )
         assert event is not None
         assert event.metadata["dagster/partition_row_count"].value == build.rows
         assert event.metadata["reason"].value == "to see it"
@@ -69,7 +74,9 @@ def test_a_range_run_tells_every_day_of_every_table_with_figures_and_tags(good):
 
 def test_no_two_days_are_of_one_millisecond_of_which_the_events_page_shows_one(good):
     location, _ = good
-    records = location.instance.fetch_materializations(AssetKey(UPDATES.split("/")), limit=10).records
+    records = location.instance.fetch_materializations(
+        AssetKey(UPDATES.split("/")), limit=10
+    ).records
     assert len({int(1000 * record.timestamp) for record in records}) == len(records) == len(FOUR)
 
 
@@ -86,7 +93,10 @@ def test_what_a_run_has_built_is_in_sync_until_an_input_comes_out_different(buil
     assert {name: stale(built, name) for name in NAMES} == {name: {} for name in NAMES}
     assert built.run(force=True).success  # the same rows again
     assert {name: stale(built, name) for name in NAMES} == {name: {} for name in NAMES}
-    tags = {"dagster/data_version": "another", "dagster/code_version": built.world.table(UPDATES).version}
+    tags = {
+        "dagster/data_version": "another",
+        "dagster/code_version": built.world.table(UPDATES).version,
+    }
     corrected = AssetMaterialization(AssetKey(UPDATES.split("/")), partition=str(day(1)), tags=tags)
     built.instance.report_runless_asset_event(corrected)
     assert stale(built, OUTAGES)[str(day(1))] == ["has a new dependency data version"]
@@ -97,7 +107,11 @@ def _of(name: str, at: Any) -> Any:
 
 
 def evaluated(result: Any, name: str) -> list[Any]:
-    found = [e.asset_check_evaluation_data for e in result.all_events if e.event_type_value == "ASSET_CHECK_EVALUATION"]
+    found = [
+        e.asset_check_evaluation_data
+        for e in result.all_events
+        if e.event_type_value == "ASSET_CHECK_EVALUATION"
+    ]
     return [each for each in found if each.asset_key == AssetKey(name.split("/"))]
 
 
@@ -113,7 +127,11 @@ def test_a_range_run_evaluates_every_rule_for_every_day(good):
 
 
 def test_every_output_has_a_type_check_without_which_the_run_shows_no_log(good):
-    outputs = [event.step_output_data for event in good[1].all_events if event.event_type_value == "STEP_OUTPUT"]
+    outputs = [
+        event.step_output_data
+        for event in good[1].all_events
+        if event.event_type_value == "STEP_OUTPUT"
+    ]
     assert len(outputs) > len(NAMES)
     assert all(output.type_check_data and output.type_check_data.success for output in outputs)
 
@@ -122,7 +140,9 @@ def test_every_verdict_points_at_the_materialization_it_is_about(good):
     location, result = good
     for verdict in evaluated(result, OUTAGES):
         target = verdict.target_materialization_data
-        (made,) = location.instance.fetch_materializations(_of(OUTAGES, verdict.partition), limit=1).records
+        (made,) = location.instance.fetch_materializations(
+            _of(OUTAGES, verdict.partition), limit=1
+        ).records
         assert (target.storage_id, target.run_id) == (made.storage_id, result.run_id)
         assert 0 <= target.timestamp - made.timestamp < 60
 
@@ -152,7 +172,9 @@ def test_a_refused_day_fails_the_run_and_the_message_names_day_rule_figures_and_
 def test_downstream_of_the_good_days_goes_on_in_the_same_run(refused):
     location, result = refused
     assert location.materialized(UPDATES) == EVERY - {"2019-08-17"}
-    assert {r["outage_day"] for r in location.world.rows(OUTAGES)} == {day(3)}  # the days before wait for the third
+    assert {r["outage_day"] for r in location.world.rows(OUTAGES)} == {
+        day(3)
+    }  # the days before wait for the third
     assert "blocked: needs staging/outage_updates 2019-08-17" in location.failures(result)[OUTAGES]
 
 
@@ -162,22 +184,32 @@ def test_a_re_execution_from_failure_after_mending_builds_the_rest(refused, tmp_
         location.run()  # raw, whose days did not fail, must take the mended file in
         result = location.again(refused[1])
         assert result.success
-        assert {name: location.materialized(name) for name in NAMES[2:]} == dict.fromkeys(NAMES[2:], EVERY)
+        assert {name: location.materialized(name) for name in NAMES[2:]} == dict.fromkeys(
+            NAMES[2:], EVERY
+        )
         assert len(location.world.rows(HISTORY)) == 4
 
 
 def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(built):
-    """What "Execute all" on a table's checks launches: a run of checks, without the asset and without days."""
+    """What "Execute all" on a table's checks launches: a run of checks, without the asset and
+    without days.
+    """
     table = asset_key(built.world.table(OUTAGES))
-    every = {key for key in built.defs.resolve_asset_graph().asset_check_keys if key.asset_key == table}
-    job = built.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=set(), asset_check_selection=every)
+    every = {
+        key for key in built.defs.resolve_asset_graph().asset_check_keys if key.asset_key == table
+    }
+    job = built.defs.resolve_implicit_global_asset_job_def().get_subset(
+        asset_selection=set(), asset_check_selection=every
+    )
     run = built.instance.create_run_for_job(job)
     result = execute_run(InMemoryJob(job), run, built.instance, raise_on_error=False)
     assert result.success
     verdicts = checks(result, OUTAGES)
     assert {at for at, _ in verdicts} == EVERY
     assert {rule for _, rule in verdicts} == {key.name for key in every}
-    assert not [event for event in result.all_events if event.event_type_value == "ASSET_MATERIALIZATION"]
+    assert not [
+        event for event in result.all_events if event.event_type_value == "ASSET_MATERIALIZATION"
+    ]
     assert {b.outcome for b in built.world.lake.ledger.builds({OUTAGES: None})[-4:]} == {"audited"}
 
 
@@ -194,7 +226,10 @@ def test_the_early_stop_of_a_cumulative_table_is_in_the_log_and_on_the_day(built
     Plans(str(built.world.root)).keep(plan)
     result = built.run_assets([HISTORY], FOUR[1:], {tags.PLAN: plan.id})
     assert result.success
-    said = f"{HISTORY}: stopped early. {day(1)} came out as it was, so that the 2 day(s) computed from it, "
+    said = (
+        f"{HISTORY}: stopped early. {day(1)} came out as it was, so that the 2 day(s) computed from"
+        " it, "
+    )
     records = built.instance.fetch_materializations(AssetKey(HISTORY.split("/")), limit=3).records
     metadata = {record.partition_key: record.asset_materialization.metadata for record in records}
     stops = {at: of["early stop"].value for at, of in metadata.items() if "early stop" in of}
@@ -202,4 +237,6 @@ def test_the_early_stop_of_a_cumulative_table_is_in_the_log_and_on_the_day(built
     assert {at: of["outcome"].value for at, of in metadata.items()} == {
         str(day(1)): "unchanged", str(day(2)): "up to date", str(day(3)): "up to date",
     }  # fmt: skip
-    assert [e.user_message for e in built.instance.all_logs(result.run_id) if said in e.user_message] == [stops[str(day(1))]]
+    assert [
+        e.user_message for e in built.instance.all_logs(result.run_id) if said in e.user_message
+    ] == [stops[str(day(1))]]

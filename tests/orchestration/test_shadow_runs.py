@@ -1,4 +1,6 @@
-"""Runs of the assets of shadows: what they write and show, and what they refuse. With Spark: Dagster runs real steps."""
+"""Runs of the assets of shadows: what they write and show, and what they refuse. With Spark:
+Dagster runs real steps.
+"""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +9,7 @@ import pytest
 from dagster import AssetCheckKey, AssetKey
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.shadow import open_shadow, workspace_of
 from backfill_assets.plan.store import Plans
@@ -28,7 +29,12 @@ def location(tmp_path_factory, spark) -> Iterator[CodeLocation]:
 def plan_of(location: CodeLocation, numbers: list[int], into="shadow") -> Plan:
     planned = {name: {str(day(n)): "missing" for n in numbers} for name in (REJECTED, RAW, UPDATES)}
     code = {name: location.world.table(name).version for name in planned}
-    plan = Plan(code, planned, [Chunk(0, {name: days(*numbers) for name in planned})], PlanOptions(into=into))
+    plan = Plan(
+        code,
+        planned,
+        [Chunk(0, {name: days(*numbers) for name in planned})],
+        PlanOptions(into=into),
+    )
     Plans(str(location.world.root)).keep(plan)
     return plan
 
@@ -44,7 +50,9 @@ def test_a_run_of_a_plan_builds_and_shows_its_days_in_the_shadow_only(location: 
     builds = workspace_of(plan, location.world.workspace).lake.latest({UPDATES: None}).accepted
     assert {at: build.rows for (_, at), build in builds.items()} == {day(0): 20, day(1): 20}
     check = AssetCheckKey(AssetKey(SHADOWS[2].split("/")), "unique_key")
-    record = location.instance.event_log_storage.get_latest_asset_check_execution_by_key([check])[check]
+    record = location.instance.event_log_storage.get_latest_asset_check_execution_by_key([check])[
+        check
+    ]
     assert record.status.value == "SUCCEEDED"
 
 
@@ -55,13 +63,21 @@ def test_a_run_of_a_plan_builds_and_shows_its_days_in_the_shadow_only(location: 
             None,
             "",
             False,
-            "this run has no plan.*`backfill run --into shadow --partitions 2019-08-17..2019-08-18 --target raw/",
+            (
+                "this run has no plan.*`backfill run --into shadow --partitions"
+                " 2019-08-17..2019-08-18 --target raw/"
+            ),
         ),
         ([2, 3], "live", False, "this run has plan .*, which is built in live"),
         ([2, 3], "shadow", False, "The shadow of plan .* is not open.*backfill run"),
         ([3], "shadow", True, "raw/rejected_lines 2019-08-17 is not in plan"),
     ],
-    ids=["without a plan", "of a plan into live", "before it is open", "a day that the plan does not have"],
+    ids=[
+        "without a plan",
+        "of a plan into live",
+        "before it is open",
+        "a day that the plan does not have",
+    ],
 )
 def test_a_run_that_has_no_shadow_to_build_in_says_how_to_open_one_and_reads_nothing(
     location: CodeLocation, numbers, into, opened, said
@@ -74,12 +90,17 @@ def test_a_run_that_has_no_shadow_to_build_in_says_how_to_open_one_and_reads_not
             open_shadow(plan, location.world.workspace, "ada")
     result = location.run_assets(SHADOWS, FOUR[2:], tagged)
     assert not result.success
-    assert re.search(said, location.failures(result)[SHADOWS[0]], re.DOTALL), location.failures(result)[SHADOWS[0]]
+    assert re.search(said, location.failures(result)[SHADOWS[0]], re.DOTALL), location.failures(
+        result
+    )[SHADOWS[0]]
     assert location.world.versions()[RAW] == -1
 
 
 def test_a_run_of_live_with_a_plan_into_a_shadow_writes_nothing(location: CodeLocation):
     plan = plan_of(location, [0, 1, 2])
     result = location.run_assets([REJECTED, RAW, UPDATES], FOUR[:3], {tags.PLAN: plan.id})
-    assert "is built in its shadow, and this run is of live's raw/rejected_lines" in location.failures(result)[REJECTED]
+    assert (
+        "is built in its shadow, and this run is of live's raw/rejected_lines"
+        in location.failures(result)[REJECTED]
+    )
     assert location.world.versions()[RAW] == -1

@@ -1,4 +1,6 @@
-"""The sensor that lets days be rebuilt whose files changed: which days, when, and how often. In process, no Spark."""
+"""The sensor that lets days be rebuilt whose files changed: which days, when, and how often. In
+process, no Spark.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -7,24 +9,34 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance, DagsterRunStatus, DefaultSensorStatus, RunRequest, RunsFilter, validate_run_config
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    RunRequest,
+    RunsFilter,
+    validate_run_config,
+)
 from dagster._core.test_utils import create_run_for_test
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
-from backfill_assets.orchestration.job_config import request_of
-from backfill_assets.orchestration.rebuild_sensor import LONGEST, QUIET, Waiting, decide
-from backfill_assets.orchestration.source_sensor import batches_of, source_changes_sensor
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.jobs import request_of
+from backfill_assets.orchestration.rebuild_sensors import (
+    LONGEST,
+    QUIET,
+    Waiting,
+    decide,
+    source_batches,
+    source_changes_sensor,
+)
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.source_changes import source_changes
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files import Entry
-from backfill_assets.sources.local_disk import LocalDisk
-from backfill_assets.step.delivered import NO_DELIVERY, deliveries
-from backfill_assets.step.inputs import tables_read
+from backfill_assets.sources.files.filesystem import Entry, LocalDisk
+from backfill_assets.step.inputs import NO_DELIVERY, deliveries, tables_read
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import Ticks
 from tests.worlds.deliveries import day, put
@@ -35,7 +47,10 @@ from tests.worlds.tables import workspace_of
 SINCE = 15  # the first day of the horizon, of 14 days before the last one
 LATER = MORNING + timedelta(hours=6)
 LINE = '{"outageNumber": "1"}\n'
-NOTHING = "No files of built days within the horizon have changed. `backfill status` names those of days beyond it."
+NOTHING = (
+    "No files of built days within the horizon have changed. `backfill status` names those of days"
+    " beyond it."
+)
 
 
 @dataclass(frozen=True)
@@ -67,12 +82,16 @@ class Landed:
         return replace(workspace, area=area, settings=settings)
 
     def deliver(self, number: int, name: str = "a", lines: int = 1) -> str:
-        return put(self.root / "landing/outage_events", f"{day(number)}/{name}.jsonl", LINE * lines).name
+        return put(
+            self.root / "landing/outage_events", f"{day(number)}/{name}.jsonl", LINE * lines
+        ).name
 
     def file(self, number: int, name: str = "a") -> Path:
         return self.root / f"landing/outage_events/{day(number)}/{name}.jsonl"
 
-    def build(self, name: str, *numbers: int, at: datetime = MORNING, outcome: str = "accepted") -> None:
+    def build(
+        self, name: str, *numbers: int, at: datetime = MORNING, outcome: str = "accepted"
+    ) -> None:
         """Build days from what is there, whatever it comes to."""
         table = next(table for table in TABLES if table.name == name)
         for n in numbers:
@@ -102,7 +121,9 @@ class Landed:
 @pytest.fixture
 def landed(tmp_path: Path) -> Iterator[Landed]:
     with DagsterInstance.ephemeral() as instance:
-        lake = Landed(tmp_path, Ticks(instance), Noting(prefix=tmp_path.name))  # whose manifest is its own
+        lake = Landed(
+            tmp_path, Ticks(instance), Noting(prefix=tmp_path.name)
+        )  # whose manifest is its own
         for n in (10, 16, 17):
             lake.deliver(n)
             lake.deliver(n, "b")
@@ -129,13 +150,18 @@ def test_a_day_with_changed_files_is_rebuilt_with_its_readers(landed):
     assert landed.requested() == request(16, why=why)
     partitions = make_plan(request_of(request(16, why=why)), landed.workspace).plan.partitions()
     expected = {(REJECTED, 16), (RAW, 16), (UPDATES, 16), (OUTAGES, 15), (OUTAGES, 16)}
-    assert {(name, on) for name, on in partitions if name.startswith(("raw", "staging"))} == {(n, day(d)) for n, d in expected}
+    assert {(name, on) for name, on in partitions if name.startswith(("raw", "staging"))} == {
+        (n, day(d)) for n, d in expected
+    }
     assert min(on for _, on in partitions) == day(SINCE)
 
 
 CHANGES = {
     "a file changed": (lambda lake: lake.deliver(16, lines=2), "a.jsonl has 2 lines, and had 1"),
-    "as many lines": (lambda lake: lake.file(16).write_text(LINE.replace("1", "2")), "a.jsonl has other contents"),
+    "as many lines": (
+        lambda lake: lake.file(16).write_text(LINE.replace("1", "2")),
+        "a.jsonl has other contents",
+    ),
 }
 
 
@@ -145,7 +171,9 @@ def test_of_what_lies_there_only_what_changed_is_read_and_named(landed, change, 
     landed.disk.read.clear()
     assert landed.tick(LATER) == NOTHING
     change(landed)
-    assert landed.requested() == request(16, why=f"1 file(s) changed: outage_events/{day(16)}/{why}")
+    assert landed.requested() == request(
+        16, why=f"1 file(s) changed: outage_events/{day(16)}/{why}"
+    )
     assert landed.disk.read == ["a.jsonl"]
 
 
@@ -164,7 +192,10 @@ def test_a_day_that_lost_files_waits_for_a_person(landed):
     landed.file(16).unlink()
     refused = str(landed.requested())
     assert refused.startswith("2 day(s) stay as they are. raw/rejected_lines: the source for ")
-    assert f"`backfill run --partitions {day(16)} --accept outage_events/{day(16)}/a.jsonl --reason 'why'`" in refused
+    assert (
+        f"`backfill run --partitions {day(16)} --accept outage_events/{day(16)}/a.jsonl --reason"
+        " 'why'`" in refused
+    )
     landed.file(16, "b").unlink()
     assert landed.tick(LATER) == NOTHING
 
@@ -174,7 +205,9 @@ def test_the_source_sensor_waits_for_quiet_but_not_beyond_the_longest_wait(lande
     assert changes == ["There are changed files, which wait: more may arrive until 12:10 UTC."]
     for minutes in range(9, 120, 9):
         landed.deliver(16, lines=2 + minutes)
-        assert str(landed.tick(LATER + timedelta(minutes=minutes))).startswith("There are changed files, which wait")
+        assert str(landed.tick(LATER + timedelta(minutes=minutes))).startswith(
+            "There are changed files, which wait"
+        )
     assert isinstance(landed.tick(LATER + LONGEST), dict)
 
 
@@ -195,9 +228,13 @@ def test_a_batch_has_one_key_until_something_is_added_or_built(landed):
 def test_a_protected_day_is_left_and_other_days_are_rebuilt(landed):
     landed.protected = str(day(16))
     landed.deliver(16, lines=2)
-    assert landed.requested() == f"Files of protected days changed, which stay as they are: {day(16)}."
+    assert (
+        landed.requested() == f"Files of protected days changed, which stay as they are: {day(16)}."
+    )
     landed.deliver(17, lines=2)
-    expected = request(17, why=f"1 file(s) changed: outage_events/{day(17)}/a.jsonl has 2 lines, and had 1")
+    expected = request(
+        17, why=f"1 file(s) changed: outage_events/{day(17)}/a.jsonl has 2 lines, and had 1"
+    )
     assert landed.requested() == expected
     assert day(16) not in make_plan(request_of(expected), landed.workspace).plan.days()
 
@@ -206,14 +243,24 @@ def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
     """By the changes themselves: the bundled tables have one source of files."""
     landed.deliver(16, lines=2)
     (changes,) = source_changes(landed.workspace)
-    other = replace(changes, tables=["raw/other"], days=[replace(changes.days[0], table="raw/other", delivered="f")])
-    batches, cursor = batches_of([changes, other], None, LATER)
-    run = create_run_for_test(landed.ticks.instance, tags={"backfill/batch": batches[0].key}, status=DagsterRunStatus.FAILURE)
+    other = replace(
+        changes,
+        tables=["raw/other"],
+        days=[replace(changes.days[0], table="raw/other", delivered="f")],
+    )
+    batches, cursor = source_batches([changes, other], None, LATER)
+    run = create_run_for_test(
+        landed.ticks.instance,
+        tags={"backfill/batch": batches[0].key},
+        status=DagsterRunStatus.FAILURE,
+    )
     record = landed.ticks.instance.get_run_records(RunsFilter([run.run_id]))
 
     def asked(at: datetime) -> RunRequest | Waiting:
-        now, _ = batches_of([changes, other], cursor, at)
-        return decide(now, at, lambda batch: record if batch.key == batches[0].key else (), lambda: iter(()))
+        now, _ = source_batches([changes, other], cursor, at)
+        return decide(
+            now, at, lambda batch: record if batch.key == batches[0].key else (), lambda: iter(())
+        )
 
     assert asked(LATER + QUIET - timedelta(seconds=1)) == Waiting("more may arrive until 12:10 UTC")
     first = asked(LATER + QUIET)

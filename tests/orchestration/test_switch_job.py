@@ -28,7 +28,12 @@ def test_a_run_switches_the_readers_of_a_channel_in_the_name_of_who_launched_it(
     result = launched(lake, table=A.name, to=B.name, channel="candidate", reason="new logic")
     assert metadata(result) == {"release": 2, "readers get": B.name}
     made = Releases(str(lake.root)).of_channel("candidate")
-    assert (made.number, made.who, made.reason, made.switches) == (2, "ada", "new logic", {A.name: B.name})
+    assert (made.number, made.who, made.reason, made.switches) == (
+        2,
+        "ada",
+        "new logic",
+        {A.name: B.name},
+    )
     assert Releases(str(lake.root)).of_channel("stable").number == 1
 
 

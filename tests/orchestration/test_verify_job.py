@@ -1,4 +1,6 @@
-"""The job `verify`, as Dagster executes it, in this process: the verdict that it keeps, and what its run shows."""
+"""The job `verify`, as Dagster executes it, in this process: the verdict that it keeps, and what
+its run shows.
+"""
 
 from typing import Any
 
@@ -8,7 +10,7 @@ from dagster import DagsterInstance
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.verify_job import verify_job
 from backfill_assets.verify.checklist import Result
-from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.verify import Verdicts
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, A, SmallLake
 
@@ -57,7 +59,10 @@ def test_a_verdict_that_needs_a_decision_fails_the_run_until_its_lines_are_accep
     assert "fewer events are right" in metadata(result)["checklist"]
 
 
-@pytest.mark.parametrize(("plan", "message"), [("nosuch", "There is no plan nosuch"), ("", "Which plan? Nothing was done.")])
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [("nosuch", "There is no plan nosuch"), ("", "Which plan? Nothing was done.")],
+)
 def test_without_a_plan_nothing_is_verified(lake, plan, message):
     kept = lake.shadow_plan({A.name: [SECOND]})
     assert message in failure(launched(lake, plan=plan)[0])

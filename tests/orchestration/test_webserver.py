@@ -1,4 +1,6 @@
-"""Who may ask Dagster's webserver: no web page but its own, and nobody by another name. The real application on a port."""
+"""Who may ask Dagster's webserver: no web page but its own, and nobody by another name. The real
+application on a port.
+"""
 
 import json
 from collections.abc import Iterator
@@ -19,12 +21,13 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from backfill_assets.orchestration.webserver import check_requests, has_mutation
+from backfill_assets.orchestration.local.webserver import check_requests, has_mutation
 from backfill_assets.servers.child import free_port
 from tests.worlds.station import eventually
 
 # In headers, 3000 stands for the port that the server has.
-OWN, PROXY = "http://127.0.0.1:3000", "dagster.example.com"
+OWN = "http://127.0.0.1:3000"
+PROXY = "dagster.example.com"
 LIMITS = "query { instance { concurrencyLimits { concurrencyKey } } }"
 SET_LIMIT = 'mutation { setConcurrencyLimit(concurrencyKey: "a page", limit: 1) }'
 JSON = {"Content-Type": "application/json"}
@@ -32,7 +35,9 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A client of Dagster's application, as its command makes it in the webserver's process, on an instance of its own."""
+    """A client of Dagster's application, as its command makes it in the webserver's process, on an
+    instance of its own.
+    """
     folder: Path = tmp_path_factory.mktemp("webserver")
     with pytest.MonkeyPatch.context() as patch, DagsterInstance.local_temp(str(folder)) as instance:
         patch.setattr(app, "DagsterWebserver", app.DagsterWebserver)  # restored for later tests
@@ -44,19 +49,26 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
             own = OWN.replace("3000", str(server.config.port))
             with ThreadPoolExecutor(1) as thread, Client(base_url=own, trust_env=False) as client:
                 ended = thread.submit(server.run)
-                eventually(lambda: server.started or ended.done(), what="the webserver", patience=30)
+                eventually(
+                    lambda: server.started or ended.done(), what="the webserver", patience=30
+                )
                 yield client
                 server.should_exit = True
 
 
 def ask(client: Client, query: str, **headers: str) -> Response:
-    sent = {name: value.replace("3000", str(client.base_url.port)) for name, value in headers.items()}
+    sent = {
+        name: value.replace("3000", str(client.base_url.port)) for name, value in headers.items()
+    }
     return client.post("/graphql", content=json.dumps({"query": query}), headers=JSON | sent)
 
 
 def limits(client: Client) -> list[str]:
     """The pools that were given a limit."""
-    return [pool["concurrencyKey"] for pool in ask(client, LIMITS).json()["data"]["instance"]["concurrencyLimits"]]
+    return [
+        pool["concurrencyKey"]
+        for pool in ask(client, LIMITS).json()["data"]["instance"]["concurrencyLimits"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,11 +76,18 @@ def limits(client: Client) -> list[str]:
     [
         pytest.param({}, id="a program"),
         pytest.param({"Origin": OWN}, id="the page of this server"),
-        pytest.param({"Host": "localhost:3000", "Origin": "http://localhost:3000"}, id="by its other name"),
+        pytest.param(
+            {"Host": "localhost:3000", "Origin": "http://localhost:3000"}, id="by its other name"
+        ),
         pytest.param({"Host": "[::1]:3000"}, id="by its address of IPv6"),
         pytest.param({"Host": "LocalHost:3000"}, id="in capitals"),
-        pytest.param({"Host": PROXY, "Origin": f"https://{PROXY}"}, id="through a proxy that a setting names"),
-        pytest.param({"Host": "localhost:8080", "Origin": "http://localhost:8080"}, id="through a tunnel that a setting names"),
+        pytest.param(
+            {"Host": PROXY, "Origin": f"https://{PROXY}"}, id="through a proxy that a setting names"
+        ),
+        pytest.param(
+            {"Host": "localhost:8080", "Origin": "http://localhost:8080"},
+            id="through a tunnel that a setting names",
+        ),
         pytest.param({"Content-Type": "application/json; charset=utf-8"}, id="with a charset"),
     ],
 )
@@ -112,7 +131,10 @@ def test_a_query_is_answered(client, headers):
 )  # fmt: skip
 def test_a_request_from_a_page_of_another_site_is_refused(client, headers, status, sentence):
     refused = ask(client, SET_LIMIT, **headers)
-    assert (refused.status_code, refused.headers["content-type"]) == (status, "text/plain; charset=utf-8")
+    assert (refused.status_code, refused.headers["content-type"]) == (
+        status,
+        "text/plain; charset=utf-8",
+    )
     assert refused.text.startswith(sentence)
     assert "Nothing was done." in refused.text
     assert "a page" not in limits(client)
@@ -120,12 +142,20 @@ def test_a_request_from_a_page_of_another_site_is_refused(client, headers, statu
 
 @pytest.mark.parametrize("accepts", ["*/*", "text/html"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-@pytest.mark.parametrize("query", [SET_LIMIT, f"query A {{ version }}\n#\n{SET_LIMIT.replace('mutation', 'mutation B')}"])
+@pytest.mark.parametrize(
+    "query", [SET_LIMIT, f"query A {{ version }}\n#\n{SET_LIMIT.replace('mutation', 'mutation B')}"]
+)
 def test_a_mutation_in_an_address_is_refused(client, query, method, accepts):
     asked = {"query": ["{ version }", query], "operationName": "B"}
     refused = client.request(method, "/graphql", params=asked, headers={"Accept": accepts})
     assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
-    assert refused.text in ("", "A mutation is not taken from an address. Nothing was done. Send it in the body of a POST.\n")
+    assert refused.text in (
+        "",
+        (
+            "A mutation is not taken from an address. Nothing was done. Send it in the body of a"
+            " POST.\n"
+        ),
+    )
     assert "a page" not in limits(client)
 
 
@@ -140,7 +170,10 @@ def test_a_query_by_get_is_answered_and_invalid_graphql_gets_the_error_of_dagste
 def test_only_a_document_with_a_mutation_has_one(comment, kind):
     """Whatever a comment or a string in it says."""
     line = " ".join(comment.split())
-    document = f"# {line} mutation {{ a }}\n{kind} A {{ mutation: a(text: {json.dumps('mutation { b }')}) }}"
+    document = (
+        f"# {line} mutation {{ a }}\n{kind} A {{ mutation: a(text:"
+        f" {json.dumps('mutation { b }')}) }}"
+    )
     assert has_mutation(document) == (kind == "mutation")
 
 
@@ -152,7 +185,12 @@ def test_a_mutation_of_a_program_is_carried_out(client):
 def test_a_day_can_be_reported_by_a_program_and_by_no_page_of_another_site(client):
     report = "/report_asset_materialization/raw/outage_events"
     assert client.post(report, json={"partition": "2019-08-15"}).status_code == 200
-    assert client.post(report, json={"partition": "2019-08-16"}, headers={"Origin": "http://evil.example"}).status_code == 403
+    assert (
+        client.post(
+            report, json={"partition": "2019-08-16"}, headers={"Origin": "http://evil.example"}
+        ).status_code
+        == 403
+    )
 
 
 def test_subscriptions_are_for_pages_of_this_server(client):
@@ -165,7 +203,10 @@ def test_subscriptions_are_for_pages_of_this_server(client):
     with pytest.raises(InvalidStatus) as refused:
         connected(origin=Origin("http://evil.example"))
     body = (refused.value.response.body or b"").decode()
-    assert (refused.value.response.status_code, body[:38]) == (403, "A web page of http://evil.example sent")
+    assert (refused.value.response.status_code, body[:38]) == (
+        403,
+        "A web page of http://evil.example sent",
+    )
 
 
 def test_no_other_page_may_show_this_server_in_a_frame(client):

@@ -1,4 +1,5 @@
-"""Duplicates, late rows and files published again, in any order: status names what changed and no more, until all is the same.
+"""Duplicates, late rows and files published again, in any order: status names what changed and no
+more, until all is the same.
 
 Steps are played by a model of the tables in plain Python: what a day holds is the text of its rows.
 """
@@ -16,8 +17,8 @@ from hypothesis import given, settings
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.staging import HORIZON
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
@@ -35,7 +36,9 @@ class Model:
     world: World
     builds: Latest = field(default_factory=Latest)
     files: dict[tuple[date, str], Published] = field(default_factory=dict)
-    made: dict[str, dict[date, object]] = field(default_factory=lambda: {name: {} for name in TABLES})
+    made: dict[str, dict[date, object]] = field(
+        default_factory=lambda: {name: {} for name in TABLES}
+    )
     number: int = 0
 
     @cached_property
@@ -62,40 +65,68 @@ class Model:
         }
 
     def expected(self) -> dict[str, set[date]]:
-        """The same, from the files themselves: the days of other contents, and of what was built the days of other rows."""
+        """The same, from the files themselves: the days of other contents, and of what was built
+        the days of other rows.
+        """
         landed = {
-            name: {d for d in ARRIVALS if (now := self.of_raw(d)) and now != self.made[name].get(d)} for name in (REJECTED, RAW)
+            name: {d for d in ARRIVALS if (now := self.of_raw(d)) and now != self.made[name].get(d)}
+            for name in (REJECTED, RAW)
         }
         landed[RAW] &= self.made[REJECTED].keys()  # with which a rule compares it
-        updates = {day for day, rows in self.made[RAW].items() if rows != self.made[UPDATES].get(day)}
-        outages = {day for day in ARRIVALS if self.is_complete(day) and self.of_outages(day) != self.made[OUTAGES].get(day)}
+        updates = {
+            day for day, rows in self.made[RAW].items() if rows != self.made[UPDATES].get(day)
+        }
+        outages = {
+            day
+            for day in ARRIVALS
+            if self.is_complete(day) and self.of_outages(day) != self.made[OUTAGES].get(day)
+        }
         return {**landed, UPDATES: updates, OUTAGES: outages}
 
     def is_complete(self, day: date) -> bool:
-        return all(needed in self.made[UPDATES] for needed in ARRIVALS if 0 <= (needed - day).days <= 2)
+        return all(
+            needed in self.made[UPDATES] for needed in ARRIVALS if 0 <= (needed - day).days <= 2
+        )
 
     def of_raw(self, day: date) -> object:
-        return {name: each.lines() for (at, name), each in sorted(self.files.items(), key=itemgetter(0)) if at == day}
+        return {
+            name: each.lines()
+            for (at, name), each in sorted(self.files.items(), key=itemgetter(0))
+            if at == day
+        }
 
     def of_outages(self, day: date) -> object:
         """The lines of each arrival day about the event day, of those that updates were made from."""
-        read = {at: about(rows).get(day) for at, rows in sorted(self.made[UPDATES].items()) if 0 <= (at - day).days <= HORIZON}
+        read = {
+            at: about(rows).get(day)
+            for at, rows in sorted(self.made[UPDATES].items())
+            if 0 <= (at - day).days <= HORIZON
+        }
         return {at: lines for at, lines in read.items() if lines}
 
     def build(self, name: str, days: set[date]) -> None:
         """Record these days as steps do."""
-        workspace, table = self.workspace, self.world.table(name)
+        workspace = self.workspace
+        table = self.world.table(name)
         source = table.source()
         for day in sorted(days):
             self.number += 1
-            build = Build(name, day, "accepted", "r", table.version, at=datetime(2020, 1, 1, tzinfo=UTC))
+            build = Build(
+                name, day, "accepted", "r", table.version, at=datetime(2020, 1, 1, tzinfo=UTC)
+            )
             build.at += timedelta(seconds=self.number)
             build.inputs = tables_read(table, day, self.builds.accepted, workspace.calendar)
             if source:
                 delivery = source.delivered(workspace.area, [day])[day]
                 assert isinstance(delivery, Delivery)
                 build = replace(build, delivered=delivery.fingerprint, files=delivery.files)
-            held = self.made[RAW][day] if name == UPDATES else self.of_outages(day) if name == OUTAGES else self.of_raw(day)
+            held = (
+                self.made[RAW][day]
+                if name == UPDATES
+                else self.of_outages(day)
+                if name == OUTAGES
+                else self.of_raw(day)
+            )
             build.fingerprint = f"{held}"
             if name == UPDATES:
                 build.day_fingerprints = {str(on): f"{lines}" for on, lines in about(held).items()}
@@ -111,7 +142,9 @@ class Model:
 
 
 def about(files: object) -> dict[date, list[str]]:
-    """The different lines of a day's files by the day that they are about, in order: a change delivered twice is one."""
+    """The different lines of a day's files by the day that they are about, in order: a change
+    delivered twice is one.
+    """
     by_day: dict[date, set[str]] = {}
     assert isinstance(files, dict)
     for lines in files.values():
@@ -128,7 +161,16 @@ def test_status_names_what_changed_until_all_is_as_if_built_once(history):
         models = []
         for n, batches in enumerate([history, [[*standing(history).values()][::-1]]]):
             root = Path(folder, str(n))
-            models.append(Model(World(root / "lake", root / "landing", no_spark, Calendar(ARRIVALS[0], ARRIVALS[-1]))))
+            models.append(
+                Model(
+                    World(
+                        root / "lake",
+                        root / "landing",
+                        no_spark,
+                        Calendar(ARRIVALS[0], ARRIVALS[-1]),
+                    )
+                )
+            )
             for batch in batches:
                 for each in batch:
                     models[-1].publish(each)
@@ -139,4 +181,7 @@ def test_status_names_what_changed_until_all_is_as_if_built_once(history):
 
 def recorded(model: Model) -> Mapping[tuple[str, date], Sequence[object]]:
     """What the builds say of the days: that they hold the same, of the same deliveries."""
-    return {key: (b.fingerprint, b.delivered, b.day_fingerprints) for key, b in model.builds.accepted.items()}
+    return {
+        key: (b.fingerprint, b.delivered, b.day_fingerprints)
+        for key, b in model.builds.accepted.items()
+    }

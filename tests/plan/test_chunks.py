@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.plan.chunks import Chunk, cut
+from backfill_assets.plan.plan import Chunk, cut
 from backfill_assets.tables.graph import Graph
 from tests.worlds.chain import history, outages, raw, updates
 from tests.worlds.deliveries import day, days
@@ -18,13 +18,13 @@ CHAIN = Graph((raw, updates, outages, history), CALENDAR)
 def test_every_partition_is_in_one_chunk_and_its_inputs_not_in_a_later_one(data):
     graph = data.draw(graphs())
     partitions = sorted(data.draw(st.sets(st.sampled_from(existing(graph)))))
-    order, size, canary = (
-        data.draw(st.sampled_from(["asc", "desc"])),
-        data.draw(st.integers(1, 4)),
-        data.draw(st.integers(0, 3)),
-    )
+    order = data.draw(st.sampled_from(["asc", "desc"]))
+    size = data.draw(st.integers(1, 4))
+    canary = data.draw(st.integers(0, 3))
     chunks = cut(partitions, graph, days_per_run=size, order=order, canary=canary)
-    assert Counter(partition for chunk in chunks for partition in chunk.partitions()) == Counter(partitions)
+    assert Counter(partition for chunk in chunks for partition in chunk.partitions()) == Counter(
+        partitions
+    )
     assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
     place = {partition: chunk.number for chunk in chunks for partition in chunk.partitions()}
     for chunk in chunks:
@@ -57,7 +57,10 @@ def test_going_back_in_time_tables_that_read_themselves_wait_for_the_first_day()
 def test_the_canary_is_the_first_days_of_the_longest_stretch():
     partitions = [(raw.name, at) for at in days(0, 3, 4, 5, 6)]
     assert of(cut(partitions, CHAIN, days_per_run=10, canary=2), raw) == [days(3, 4), days(0, 5, 6)]
-    assert of(cut(partitions, CHAIN, days_per_run=10, order="desc", canary=2), raw) == [days(5, 6), days(0, 3, 4)]
+    assert of(cut(partitions, CHAIN, days_per_run=10, order="desc", canary=2), raw) == [
+        days(5, 6),
+        days(0, 3, 4),
+    ]
 
 
 def test_days_that_are_no_more_than_the_canary_need_none():

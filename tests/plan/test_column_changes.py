@@ -11,10 +11,10 @@ from deltalake import write_deltalake
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import delta_schema, delta_type
-from backfill_assets.lake.reading import schema_of
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.column_changes import column_lines
+from backfill_assets.lake.spark.reading import schema_of
+from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.plan import Chunk
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.settings import read_settings
 from backfill_assets.tables.columns import types_of
@@ -30,7 +30,9 @@ STORED = "day DATE, cents INT, shop STRING, tags ARRAY<STRING>"
 
 
 def workspace(lake, columns: str) -> Workspace:
-    return workspace_of([replace(table("raw/a"), columns=columns), table("raw/b")], CALENDAR, str(lake))
+    return workspace_of(
+        [replace(table("raw/a"), columns=columns), table("raw/b")], CALENDAR, str(lake)
+    )
 
 
 @pytest.fixture
@@ -41,9 +43,16 @@ def lake(tmp_path):
 
 def built_with(lake: Path, cents: Mapping[int, int]) -> Path:
     """The table raw/a, with a row on each of these days."""
-    names = [("day", pa.date32()), ("cents", pa.int32()), ("shop", pa.string()), ("tags", pa.list_(pa.string()))]
+    names = [
+        ("day", pa.date32()),
+        ("cents", pa.int32()),
+        ("shop", pa.string()),
+        ("tags", pa.list_(pa.string())),
+    ]
     number = len(cents)
-    rows = pa.table([days(*cents), list(cents.values()), ["x"] * number, [["t"]] * number], pa.schema(names))
+    rows = pa.table(
+        [days(*cents), list(cents.values()), ["x"] * number, [["t"]] * number], pa.schema(names)
+    )
     write_deltalake(str(lake / "raw" / "a"), rows, partition_by=["day"])
     return lake
 
@@ -52,7 +61,9 @@ def built_with(lake: Path, cents: Mapping[int, int]) -> Path:
     ("columns", "lines"),
     [
         pytest.param(STORED, [], id="the same"),
-        pytest.param("day DATE, cents INTEGER, tags ARRAY<INT>, shop STRING COMMENT 'a, b'", [], id="spelled"),
+        pytest.param(
+            "day DATE, cents INTEGER, tags ARRAY<INT>, shop STRING COMMENT 'a, b'", [], id="spelled"
+        ),
         pytest.param("day DATE, cents\tINT, tags ARRAY<STRING>, shop STRING", [], id="a tab"),
         pytest.param(
             STORED + ", till INT, at TIMESTAMP",
@@ -61,27 +72,33 @@ def built_with(lake: Path, cents: Mapping[int, int]) -> Path:
         ),
         pytest.param(
             "day DATE, cents INT",
-            ["raw/a has shop, tags, not declared any more: gone once all 3 day(s) are built again."],
+            [
+                "raw/a has shop, tags, not declared any more: gone once all 3 day(s) are built"
+                " again."
+            ],
             id="gone",
         ),
         pytest.param(
             "day DATE, cents BIGINT, shop STRING, tags ARRAY<STRING>",
-            ["raw/a: cents is integer, now bigint: changed by a run that builds all 3 day(s) at once."],
+            [
+                "raw/a: cents is integer, now bigint: changed by a run that builds all 3 day(s) at"
+                " once."
+            ],
             id="another type",
         ),
         pytest.param(
             "day DATE, cents INT, shop ARRAY<STRING>, tags STRING",
             [
-                "raw/a: shop is string, now array<string>; tags is array, now string: changed by a run that builds all 3 "
-                "day(s) at once."
+                "raw/a: shop is string, now array<string>; tags is array, now string: changed by a"
+                " run that builds all 3 day(s) at once."
             ],
             id="nested and not",
         ),
         pytest.param(
             "day DATE, Cents INT, shop STRING, tags ARRAY<STRING>",
             [
-                "raw/a will be refused: its table spells Cents otherwise, and Delta does not tell upper and lower case apart. "
-                "Declare the columns as they were."
+                "raw/a will be refused: its table spells Cents otherwise, and Delta does not tell"
+                " upper and lower case apart. Declare the columns as they were."
             ],
             id="another spelling",
         ),
@@ -94,40 +111,65 @@ def test_each_difference_is_said_with_what_a_rebuild_makes_of_it(lake, columns, 
 
 @pytest.mark.parametrize(
     ("built", "refused"),
-    [pytest.param([0, 1], True, id="some days"), pytest.param([0, 1, 2, 3], False, id="all days, and one more")],
+    [
+        pytest.param([0, 1], True, id="some days"),
+        pytest.param([0, 1, 2, 3], False, id="all days, and one more"),
+    ],
 )
 def test_a_plan_says_when_its_chunks_cannot_change_a_type(lake, built, refused):
     of = workspace(lake, STORED.replace("INT", "BIGINT"))
     chunks = [Chunk(0, {"raw/a": days(*built)}), Chunk(1, {"raw/b": days(0, 1, 2)})]
     _, *lines = column_lines(of, of.tables, chunks)["raw/a"]
-    command = f"--partitions {day(0)}..{day(2)} --target raw/a --force --canary 0 --days-per-run 3 --yes"
+    command = (
+        f"--partitions {day(0)}..{day(2)} --target raw/a --force --canary 0 --days-per-run 3 --yes"
+    )
     assert [command in line for line in lines] == ([True] if refused else [])
 
 
 @pytest.mark.parametrize(
     ("chunk", "most", "refused"),
     [
-        pytest.param({"raw/a": (0, 2, 3)}, 1000, True, id="a chunk with the gap, which would be two runs"),
+        pytest.param(
+            {"raw/a": (0, 2, 3)}, 1000, True, id="a chunk with the gap, which would be two runs"
+        ),
         pytest.param({"raw/a": (0, 1, 2, 3)}, 1000, False, id="one with the day between"),
         pytest.param({"raw/a": (0, 1, 2, 3)}, 3, True, id="one of more days than a run may have"),
         pytest.param({"raw/a": (0, 1, 2, 3)}, 4, False, id="one of as many days as a run may have"),
         pytest.param(
-            {"raw/a": (0, 1, 2, 3), "raw/b": (0, 1, 2, 3)}, 1000, False, id="one with another table, of the same days"
+            {"raw/a": (0, 1, 2, 3), "raw/b": (0, 1, 2, 3)},
+            1000,
+            False,
+            id="one with another table, of the same days",
         ),
-        pytest.param({"raw/a": (0, 1, 2, 3), "raw/b": (0,)}, 1000, True, id="one with another table, of other days"),
+        pytest.param(
+            {"raw/a": (0, 1, 2, 3), "raw/b": (0,)},
+            1000,
+            True,
+            id="one with another table, of other days",
+        ),
     ],
 )
-def test_a_type_changes_where_a_chunk_is_one_run_and_the_command_said_is_one(tmp_path, chunk, most, refused):
+def test_a_type_changes_where_a_chunk_is_one_run_and_the_command_said_is_one(
+    tmp_path, chunk, most, refused
+):
     built_with(tmp_path, {0: 1, 2: 2, 3: 3})
-    of = replace(workspace(tmp_path, STORED.replace("INT", "BIGINT")), settings=read_settings(days_per_run=most))
+    of = replace(
+        workspace(tmp_path, STORED.replace("INT", "BIGINT")),
+        settings=read_settings(days_per_run=most),
+    )
     chunks = [Chunk(0, {name: days(*numbers) for name, numbers in chunk.items()})]
     _, *lines = column_lines(of, of.tables, chunks)["raw/a"]
-    command = f"`backfill run --partitions {day(0)}..{day(3)} --target raw/a --force --canary 0 --days-per-run 4 --yes`"
+    command = (
+        f"`backfill run --partitions {day(0)}..{day(3)} --target raw/a --force --canary 0"
+        " --days-per-run 4 --yes`"
+    )
     first = "Set BACKFILL_DAYS_PER_RUN to 4 or more, then type" if most < 4 else "Type"
     assert [line.partition("and ")[2] for line in lines] == [
         f"no chunk is one run that has them all. {first} {command}."
     ] * refused  # fmt: skip
-    asked = RebuildRequest(partitions=f"{day(0)}..{day(3)}", target="raw/a", force=True, canary=0, days_per_run=4)
+    asked = RebuildRequest(
+        partitions=f"{day(0)}..{day(3)}", target="raw/a", force=True, canary=0, days_per_run=4
+    )
     plan = make_plan(asked, replace(of, settings=read_settings(days_per_run=4))).plan
     assert [each.days for each in plan.chunks] == [{"raw/a": days(0, 1, 2, 3)}]
 
@@ -149,30 +191,41 @@ OUTSIDE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("calendar", "first_day", "outside", "settings"), OUTSIDE.values(), ids=OUTSIDE)
+@pytest.mark.parametrize(
+    ("calendar", "first_day", "outside", "settings"), OUTSIDE.values(), ids=OUTSIDE
+)
 @pytest.mark.parametrize("planned", [True, False], ids=["in a plan", "in the status"])
-def test_what_would_give_a_table_its_days_outside_the_calendar_is_said(lake, calendar, first_day, outside, settings, planned):
+def test_what_would_give_a_table_its_days_outside_the_calendar_is_said(
+    lake, calendar, first_day, outside, settings, planned
+):
     of = replace(table("raw/a"), columns=STORED.replace("INT", "BIGINT"), first_day=first_day)
     inside = of.calendar_of(calendar)
     chunks = [Chunk(0, {"raw/a": inside.days()})] if planned else None
     _, line = column_lines(workspace_of([of], calendar, str(lake)), [of], chunks)["raw/a"]
-    assert line == (
-        f"raw/a will be refused: a type changes in the commit that replaces all 3 days, and no run builds {outside}, outside "
-        f"its calendar. Either {settings}, then type `backfill run --partitions {day(0)}..{day(2)} --target raw/a --force "
-        "--canary 0 --days-per-run 3 --yes`. Or, if these days are not wanted any more, move "
-        f"{lake}/raw/a away, then type `backfill run --partitions {inside.first}..{inside.last} --target raw/a --yes`."
+    assert (
+        line
+        == "raw/a will be refused: a type changes in the commit that replaces all 3 days, and no"
+        f" run builds {outside}, outside its calendar. Either {settings}, then type `backfill"
+        f" run --partitions {day(0)}..{day(2)} --target raw/a --force --canary 0 --days-per-run"
+        f" 3 --yes`. Or, if these days are not wanted any more, move {lake}/raw/a away, then"
+        f" type `backfill run --partitions {inside.first}..{inside.last} --target raw/a --yes`."
     )
 
 
 def partitioned_otherwise(lake) -> Workspace:
-    of = replace(table("raw/a"), partition_by="arrival_day", columns=STORED.replace("day DATE", "arrival_day DATE"))
+    of = replace(
+        table("raw/a"),
+        partition_by="arrival_day",
+        columns=STORED.replace("day DATE", "arrival_day DATE"),
+    )
     return workspace_of([of, table("raw/b")], CALENDAR, str(lake))
 
 
 REFUSED = (
-    "raw/a {} its folder {}/raw/a is partitioned by day, and declared with partition_by='arrival_day'. {}Delta keeps the "
-    "column that a table was made with. Move that folder away, or remove it, then type `backfill run --partitions "
-    f"{CALENDAR.first}..{CALENDAR.last} --target raw/a --yes`. Or declare partition_by as it was."
+    "raw/a {} its folder {}/raw/a is partitioned by day, and declared with"
+    " partition_by='arrival_day'. {}Delta keeps the column that a table was made with. Move that"
+    " folder away, or remove it, then type `backfill run --partitions"
+    f" {CALENDAR.first}..{CALENDAR.last} --target raw/a --yes`. Or declare partition_by as it was."
 )
 
 
@@ -187,11 +240,16 @@ def test_a_plan_of_a_table_with_another_partition_column_is_refused(lake):
         make_plan(RebuildRequest(partitions=str(day(0))), of)
     assert str(refused.value) == REFUSED.format("cannot be built:", lake, "Nothing was planned. ")
     assert not (lake / "_plans").exists()
-    assert make_plan(RebuildRequest(partitions=str(day(0)), target="raw/b"), of).plan.days() == days(0)
+    assert make_plan(
+        RebuildRequest(partitions=str(day(0)), target="raw/b"), of
+    ).plan.days() == days(0)
 
 
 def test_types_have_the_names_that_delta_gives_them(spark):
     # Spark is asked because the names are its own; each is one that the pure tests rely on.
     columns = ", ".join(f"c{n} {kind}" for n, kind in enumerate(KINDS))
-    stored = {field.name: str(field.type.type) for field in delta_schema(schema_of(spark, columns).json()).fields}
+    stored = {
+        field.name: str(field.type.type)
+        for field in delta_schema(schema_of(spark, columns).json()).fields
+    }
     assert {name: delta_type(kind) for name, kind in types_of(columns).items()} == stored

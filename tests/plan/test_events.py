@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from backfill_assets.plan.events import event_words, how_ended
-from backfill_assets.plan.store import Event
+from backfill_assets.plan.store import Event, event_words, how_ended
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -32,7 +31,11 @@ def test_an_event_is_said_in_words(kind, facts, words):
 
 def test_a_plan_took_as_long_as_its_last_command_until_that_ended():
     times = {"started": [0, 100], "ended": [60, 115], "rolled_back": [900]}
-    events = [Event(NOW + timedelta(seconds=s), kind, {"ending": f"at {s}"}) for kind, of in times.items() for s in of]
+    events = [
+        Event(NOW + timedelta(seconds=s), kind, {"ending": f"at {s}"})
+        for kind, of in times.items()
+        for s in of
+    ]
     ended = how_ended(sorted(events, key=lambda event: event.at))
     assert ended is not None
     assert (ended.ending, ended.seconds, ended.rows()) == ("at 115", 15.0, [])

@@ -1,31 +1,38 @@
-"""Which built days late rows have made outdated, by the ledger. No Spark, no lake: values in, values out."""
+"""Which built days late rows have made outdated, by the ledger. No Spark, no lake: values in,
+values out.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.history import Latest
 from backfill_assets.plan.late import Unplaced, late_of, rebuild_commands
 from tests.worlds.chain import built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day
 from tests.worlds.tables import workspace_of
 
 CHAIN = (raw, updates, outages, history)
-EARLY, LATER = datetime(2019, 9, 1, 6, tzinfo=UTC), datetime(2019, 9, 1, 7, tzinfo=UTC)
+EARLY = datetime(2019, 9, 1, 6, tzinfo=UTC)
+LATER = datetime(2019, 9, 1, 7, tzinfo=UTC)
 
 
 def arrivals(*about: tuple[int, int, int], at: datetime = EARLY):
     """Days of updates, each `(arrival day, event day, rows)`."""
     found: dict = {}
     for arrival, event, rows in about:
-        (partition, build) = next(iter(built(updates, arrival, at=at).items()))
+        partition, build = next(iter(built(updates, arrival, at=at).items()))
         parts = found.get(partition, build).day_fingerprints
-        found[partition] = replace(build, day_fingerprints={**parts, str(day(event)): f"{rows}-a-{rows}"})
+        found[partition] = replace(
+            build, day_fingerprints={**parts, str(day(event)): f"{rows}-a-{rows}"}
+        )
     return found
 
 
 def late_in(accepted, last: int = 9, running=None, tables=CHAIN):
-    return late_of(workspace_of(tables, Calendar(day(0), day(last))), Latest(accepted, accepted), running or {})
+    return late_of(
+        workspace_of(tables, Calendar(day(0), day(last))), Latest(accepted, accepted), running or {}
+    )
 
 
 ON_TIME = arrivals((3, 3, 10), (4, 3, 2), (5, 3, 1), (4, 4, 7), (5, 4, 1), (6, 4, 1))
@@ -63,11 +70,16 @@ def test_the_horizon_ends_with_the_window_on_the_last_day_of_the_calendar():
     accepted = BUILT | arrivals((7, 3, 4), (8, 4, 4))
     found = late_in(accepted, last=8)
     assert found.since == {outages.name: day(4)}
-    assert ([late.day for late in found.within()], [late.day for late in found.beyond()]) == ([day(4)], [day(3)])
+    assert ([late.day for late in found.within()], [late.day for late in found.beyond()]) == (
+        [day(4)],
+        [day(3)],
+    )
 
 
 def test_rows_that_no_day_reads_are_named_with_the_day_they_are_about():
-    accepted = arrivals((8, 3, 2), (2, 3, 1), (4, 3, 9), (8, 100, 3)) | built(updates, 9, day_fingerprints={"": "1-a-a"})
+    accepted = arrivals((8, 3, 2), (2, 3, 1), (4, 3, 9), (8, 100, 3)) | built(
+        updates, 9, day_fingerprints={"": "1-a-a"}
+    )
     assert late_in(accepted).unplaced == [
         Unplaced(outages.name, updates.name, day(2), day(3), 1),
         Unplaced(outages.name, updates.name, day(8), day(3), 2),
@@ -81,5 +93,11 @@ def test_tables_that_read_whole_days_have_nothing_to_list():
 
 def test_the_command_names_exactly_these_days_and_takes_what_is_made_from_them():
     found = late_in(BUILT | arrivals((7, 3, 4), (8, 4, 4))).days
-    command = "backfill run --partitions 2019-08-18..2019-08-19 --target staging/o --only outdated --downstream"
-    assert (rebuild_commands(found, 2), rebuild_commands(found, 1)) == ([command], [f"{command} --yes"])
+    command = (
+        "backfill run --partitions 2019-08-18..2019-08-19 --target staging/o --only outdated"
+        " --downstream"
+    )
+    assert (rebuild_commands(found, 2), rebuild_commands(found, 1)) == (
+        [command],
+        [f"{command} --yes"],
+    )

@@ -7,8 +7,8 @@ import pytest
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NothingToBuild, UsageError
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
@@ -28,7 +28,8 @@ def test_a_plan_to_merge_into_tables_that_take_no_merge_is_not_made(tmp_path):
         make_plan(request(target="raw/a,features/h", write_mode="merge", upstream=True), workspace)
     assert "raw/a has no key to merge on" in str(refused.value)
     assert str(refused.value).endswith(
-        "Nothing was planned. Leave such tables out (--target), or plan with --write-mode overwrite."
+        "Nothing was planned. Leave such tables out (--target), or plan with --write-mode"
+        " overwrite."
     )
     assert not (tmp_path / "_plans").exists()
 
@@ -36,10 +37,15 @@ def test_a_plan_to_merge_into_tables_that_take_no_merge_is_not_made(tmp_path):
 def test_what_a_day_that_was_put_back_took_when_it_was_computed_is_expected_again(tmp_path):
     workspace = workspace_of([raw, updates, outages, history], CALENDAR, str(tmp_path))
     built = Build(raw.name, day(0), "accepted", "r", raw.version, fingerprint="f", seconds=60.0)
-    put_back = replace(built, outcome="restored", seconds=0.0, run="rollback", at=built.at + timedelta(minutes=1))
+    put_back = replace(
+        built, outcome="restored", seconds=0.0, run="rollback", at=built.at + timedelta(minutes=1)
+    )
     workspace.lake.ledger.append([built, put_back])
     expected = make_plan(request(target=raw.name), workspace).expected
-    assert (expected.unknown, expected.minutes) == ((), 1.5)  # a minute, and half of one for its chunk
+    assert (expected.unknown, expected.minutes) == (
+        (),
+        1.5,
+    )  # a minute, and half of one for its chunk
 
 
 def test_a_table_that_reads_itself_takes_no_merge_although_it_has_a_key(tmp_path):
@@ -47,19 +53,24 @@ def test_a_table_that_reads_itself_takes_no_merge_although_it_has_a_key(tmp_path
     workspace = workspace_of(keyed, CALENDAR, str(tmp_path))
     with pytest.raises(UsageError, match=r"^features/h reads itself: with rows that merge keeps"):
         make_plan(request(write_mode="merge", upstream=True), workspace)
-    assert make_plan(request(write_mode="merge", target="raw/a"), workspace).plan.options.write_mode == "merge"
+    assert (
+        make_plan(request(write_mode="merge", target="raw/a"), workspace).plan.options.write_mode
+        == "merge"
+    )
     assert make_plan(request(upstream=True), workspace).plan.options.write_mode == "overwrite"
 
 
 def test_a_plan_after_the_calendar_became_shorter_says_which_rows_are_lost(tmp_path):
-    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"}))
+    accepted = up_to_date(
+        outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"})
+    )
     workspace = workspace_of([raw, updates, outages], Calendar(day(0), day(4)), str(tmp_path))
     workspace.lake.ledger.append(list(accepted.values()))
     asked = RebuildRequest(partitions=str(day(3)), target=outages.name)
     assert make_plan(asked, workspace).columns == [
-        "1 partition(s) lose rows of inputs, as staging/o 2019-08-18: staging/u 2019-08-20 is outside the calendar now, "
-        "which ends 2019-08-19: built again, 2019-08-18 has nothing of it. To keep them, set BACKFILL_FIRST_DAY and "
-        "BACKFILL_LAST_DAY as they were"
+        "1 partition(s) lose rows of inputs, as staging/o 2019-08-18: staging/u 2019-08-20 is"
+        " outside the calendar now, which ends 2019-08-19: built again, 2019-08-18 has nothing of"
+        " it. To keep them, set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY as they were"
     ]
     as_before = workspace_of([raw, updates, outages], CALENDAR, str(tmp_path))
     with pytest.raises(NothingToBuild):
@@ -67,13 +78,21 @@ def test_a_plan_after_the_calendar_became_shorter_says_which_rows_are_lost(tmp_p
 
 
 @pytest.mark.parametrize("ending", ["done", "partial", "stopped", "refused", "cancelled"])
-def test_a_plan_that_forced_days_and_has_ended_is_another_when_it_is_asked_for_again(tmp_path, ending):
-    """What it has built it does not force again, whatever changed since: going on with it is for `resume`."""
+def test_a_plan_that_forced_days_and_has_ended_is_another_when_it_is_asked_for_again(
+    tmp_path, ending
+):
+    """What it has built it does not force again, whatever changed since: going on with it is for
+    `resume`.
+    """
     workspace = workspace_of([raw], CALENDAR, str(tmp_path))
     first = make_plan(request(into="live"), workspace).plan
     assert make_plan(request(into="live"), workspace).plan == first
     Plans(str(tmp_path)).note(first.id, "ended", utc_now(), ending=ending)
-    assert make_plan(request(into="live"), workspace).plan == make_plan(request(into="live"), workspace).plan != first
+    assert (
+        make_plan(request(into="live"), workspace).plan
+        == make_plan(request(into="live"), workspace).plan
+        != first
+    )
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -82,14 +101,21 @@ def test_days_that_a_run_is_computing_are_named_and_not_taken_for_built(tmp_path
     asked = RebuildRequest(partitions=f"{day(0)}..{day(2)}", force=force)
     with mark_running(str(tmp_path), RunningStep(raw.name, [day(0), day(1)], "the night")):
         made = make_plan(asked, workspace)
-        with pytest.raises(UsageError, match=rf"can be built:\n  raw/a {day(0)}: running: run the night") as refused:
+        with pytest.raises(
+            UsageError, match=rf"can be built:\n  raw/a {day(0)}: running: run the night"
+        ) as refused:
             make_plan(replace(asked, partitions=str(day(0))), workspace)
     assert not isinstance(refused.value, NothingToBuild)
     assert list(made.plan.partitions()) == [(raw.name, day(2))]
-    assert made.selection.blocked == {(raw.name, at): "running: run the night" for at in (day(0), day(1))}
+    assert made.selection.blocked == {
+        (raw.name, at): "running: run the night" for at in (day(0), day(1))
+    }
 
 
 def test_a_running_day_cannot_be_requested_as_failed(tmp_path):
     workspace = workspace_of([raw], CALENDAR, str(tmp_path))
-    with mark_running(str(tmp_path), RunningStep(raw.name, [day(0)], "the night")), pytest.raises(NothingToBuild):
+    with (
+        mark_running(str(tmp_path), RunningStep(raw.name, [day(0)], "the night")),
+        pytest.raises(NothingToBuild),
+    ):
         make_plan(RebuildRequest(partitions=str(day(0)), only="failed"), workspace)

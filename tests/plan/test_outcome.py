@@ -4,19 +4,31 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 from backfill_assets.calendar import Partition
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
-from backfill_assets.plan.outcome import COLUMNS, TableOutcome, lines, outcomes
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.plan.progress import COLUMNS, TableOutcome, lines, outcomes
 from backfill_assets.plan.remaining import WorkState
 
 DAYS = [date(2019, 9, n) for n in range(1, 7)]
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-GOOD, BAD = {"rule": "has_rows", "passed": True}, {"rule": "has_rows", "passed": False}
+GOOD = {"rule": "has_rows", "passed": True}
+BAD = {"rule": "has_rows", "passed": False}
 
 
-def build(day: int, outcome: str, plan: str, rows: int = 10, checks: tuple = (GOOD,), minute: int = 0) -> Build:
+def build(
+    day: int, outcome: str, plan: str, rows: int = 10, checks: tuple = (GOOD,), minute: int = 0
+) -> Build:
     at = BEGAN + timedelta(minutes=minute)
-    made = Build("raw/a", DAYS[day], outcome, "a run", "1", rows=rows, checks=checks, seconds=1.5, at=at)  # type: ignore[arg-type]
+    made = Build(
+        "raw/a",
+        DAYS[day],
+        outcome,  # type: ignore[arg-type]
+        "a run",
+        "1",
+        rows=rows,
+        checks=checks,
+        seconds=1.5,
+        at=at,
+    )
     return replace(made, plan=plan)
 
 
@@ -24,13 +36,21 @@ def states(*of: WorkState, table: str = "raw/a") -> dict[Partition, WorkState]:
     return {(table, day): state for day, state in zip(DAYS, of, strict=False)}
 
 
-DONE, FAILED, BLOCKED, PENDING = WorkState.DONE, WorkState.FAILED, WorkState.BLOCKED, WorkState.PENDING
+DONE = WorkState.DONE
+FAILED = WorkState.FAILED
+BLOCKED = WorkState.BLOCKED
+PENDING = WorkState.PENDING
 
 
 def test_every_day_is_counted_once_by_what_became_of_it(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([build(0, "accepted", "earlier"), build(2, "accepted", "earlier", rows=7)])
-    ledger.append([build(1, "accepted", "now", minute=1), build(2, "failed", "now", checks=(GOOD, BAD), minute=1)])
+    ledger.append(
+        [
+            build(1, "accepted", "now", minute=1),
+            build(2, "failed", "now", checks=(GOOD, BAD), minute=1),
+        ]
+    )
     ledger.append([build(3, "unchanged", "now", minute=1)])
     (outcome,) = outcomes(ledger, states(DONE, DONE, FAILED, DONE, BLOCKED, PENDING), "now")
     assert outcome == TableOutcome(
@@ -42,9 +62,17 @@ def test_every_day_is_counted_once_by_what_became_of_it(tmp_path):
 
 def test_a_day_that_failed_and_is_up_to_date_again_is_not_failed(tmp_path):
     ledger = Ledger(str(tmp_path))
-    ledger.append([build(0, "accepted", "earlier"), build(0, "failed", "now", checks=(BAD,), minute=1)])
+    ledger.append(
+        [build(0, "accepted", "earlier"), build(0, "failed", "now", checks=(BAD,), minute=1)]
+    )
     (outcome,) = outcomes(ledger, states(DONE), "now")
-    assert (outcome.done, outcome.up_to_date, outcome.failed, outcome.checks_passed, outcome.checks) == (1, 1, 0, 1, 1)
+    assert (
+        outcome.done,
+        outcome.up_to_date,
+        outcome.failed,
+        outcome.checks_passed,
+        outcome.checks,
+    ) == (1, 1, 0, 1, 1)
 
 
 def test_the_outcome_of_a_plan_counts_no_older_builds(tmp_path):
@@ -53,7 +81,15 @@ def test_the_outcome_of_a_plan_counts_no_older_builds(tmp_path):
     ledger.append([build(0, "failed", "earlier", checks=(BAD, BAD), minute=1)])
     (outcome,) = outcomes(ledger, states(FAILED, BLOCKED, PENDING, DONE), "now")
     assert outcome == TableOutcome(
-        "raw/a", days=4, up_to_date=1, failed=1, blocked=1, not_run=1, rows=103, checks=1, checks_passed=1
+        "raw/a",
+        days=4,
+        up_to_date=1,
+        failed=1,
+        blocked=1,
+        not_run=1,
+        rows=103,
+        checks=1,
+        checks_passed=1,
     )
 
 
@@ -65,11 +101,17 @@ def test_a_day_that_is_being_computed_is_running_and_its_column_is_there_for_as_
     assert columns[6:9] == ("blocked", "running", "not run")
     assert rows == [("raw/a", "3", "0", "0", "1", "0", "0", "1", "1", "0", "0 of 0", "0.0")]
     columns, rows = lines(outcomes(Ledger(str(tmp_path)), states(DONE, PENDING, PENDING), "now"))
-    assert (columns, rows) == (COLUMNS, [("raw/a", "3", "0", "0", "1", "0", "0", "2", "0", "0 of 0", "0.0")])
+    assert (columns, rows) == (
+        COLUMNS,
+        [("raw/a", "3", "0", "0", "1", "0", "0", "2", "0", "0 of 0", "0.0")],
+    )
 
 
 def test_days_of_other_tables_and_days_not_requested_do_not_count(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([build(3, "accepted", "now")])
     requested = states(PENDING) | states(PENDING, table="raw/b")
-    assert outcomes(ledger, requested, "now") == [TableOutcome("raw/a", 1, not_run=1), TableOutcome("raw/b", 1, not_run=1)]
+    assert outcomes(ledger, requested, "now") == [
+        TableOutcome("raw/a", 1, not_run=1),
+        TableOutcome("raw/b", 1, not_run=1),
+    ]

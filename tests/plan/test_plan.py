@@ -1,4 +1,6 @@
-"""A plan is a value: the same for the same wishes on the same state, and refused when somebody has edited it."""
+"""A plan is a value: the same for the same wishes on the same state, and refused when somebody has
+edited it.
+"""
 
 import json
 from dataclasses import replace
@@ -6,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.errors import NothingToBuild, UsageError
-from backfill_assets.plan.estimate import Estimate, estimate
 from backfill_assets.plan.plan import FORMAT, Plan, make, read
+from backfill_assets.plan.progress import Estimate, estimate
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selection
 from backfill_assets.tables.graph import Graph
@@ -15,7 +17,9 @@ from tests.worlds.chain import CALENDAR, built, history, outages, raw, updates
 from tests.worlds.deliveries import day, days
 
 GRAPH = Graph((raw, updates, outages, history), CALENDAR)
-PARTITIONS = {(raw.name, at): "missing" for at in days(0, 1, 2, 3)} | {(updates.name, day(0)): "failed"}
+PARTITIONS = {(raw.name, at): "missing" for at in days(0, 1, 2, 3)} | {
+    (updates.name, day(0)): "failed"
+}
 
 
 def plan(partitions=PARTITIONS, graph=GRAPH, **options) -> Plan:
@@ -34,7 +38,9 @@ OTHERS = {
     "another way of writing": plan(write_mode="merge"),
     "other files accepted": plan(accept="a.jsonl"),
     "other Spark settings": plan(spark_conf={"spark.executor.instances": "4"}),
-    "other code": plan(graph=Graph((replace(raw, version="2"), updates, outages, history), CALENDAR)),
+    "other code": plan(
+        graph=Graph((replace(raw, version="2"), updates, outages, history), CALENDAR)
+    ),
 }
 
 
@@ -51,18 +57,25 @@ def test_a_plan_is_read_as_it_was_written():
 def test_an_edited_plan_is_refused_by_its_id():
     contents = json.loads(plan().contents())
     contents["reasons"][raw.name]["2019-08-20"] = "missing"
-    with pytest.raises(UsageError, match=rf"Plan {plan().id} was edited: its contents have another id"):
+    with pytest.raises(
+        UsageError, match=rf"Plan {plan().id} was edited: its contents have another id"
+    ):
         read(json.dumps(contents), plan().id)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"code": 1}'], ids=["nothing", "a list", "no keys", "a number"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"code": 1}'], ids=["nothing", "a list", "no keys", "a number"]
+)
 def test_a_plan_that_is_none_is_refused(text):
     with pytest.raises(UsageError, match=r"Plan abc cannot be read\. Nothing was done\."):
         read(text, "abc")
 
 
 def test_nothing_to_build_is_no_plan_and_what_lacks_is_named():
-    with pytest.raises(NothingToBuild, match=r"Nothing of what was requested needs building\. Nothing was planned\."):
+    with pytest.raises(
+        NothingToBuild,
+        match=r"Nothing of what was requested needs building\. Nothing was planned\.",
+    ):
         plan({})
     with pytest.raises(UsageError, match=r"requested can be built:\n  raw/a 2019-08-24: no source"):
         make(Selection({}, {(raw.name, day(9)): "no source"}), GRAPH, PlanOptions())
@@ -75,7 +88,10 @@ def test_only_the_code_of_the_planned_tables_is_frozen():
 def test_days_take_what_days_of_their_table_took():
     record = [b for n, s in ((0, 30.0), (1, 90.0)) for b in built(raw, n, seconds=s).values()]
     expected = estimate([(raw.name, at) for at in days(2, 3, 4, 5)], record)
-    assert (expected.minutes, expected.spread) == (4.0, 1.0)  # four days of a minute; 30 s of spread each, squared and added
+    assert (expected.minutes, expected.spread) == (
+        4.0,
+        1.0,
+    )  # four days of a minute; 30 s of spread each, squared and added
 
 
 def test_each_chunk_waits_for_the_daemon():
@@ -88,8 +104,13 @@ def test_a_table_without_a_record_is_unknown():
     record = built(raw, 0, seconds=60.0).values()
     expected = estimate(PARTITIONS, record)
     assert expected == Estimate(4.0, 0.0, (updates.name,))
-    assert expected.text() == "about 4.0 minutes; unknown for staging/u, of which no build is recorded"
-    assert estimate(PARTITIONS, []).text() == "unknown for raw/a, staging/u, of which no build is recorded"
+    assert (
+        expected.text() == "about 4.0 minutes; unknown for staging/u, of which no build is recorded"
+    )
+    assert (
+        estimate(PARTITIONS, []).text()
+        == "unknown for raw/a, staging/u, of which no build is recorded"
+    )
 
 
 def test_failed_days_say_nothing_of_how_long_a_day_takes():
@@ -101,6 +122,9 @@ def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
     text = plan().contents().replace(f'"format": {FORMAT}', '"format": 0')
     with pytest.raises(
         UsageError,
-        match=r"was made by another version of this project\. Nothing was done\. `backfill cancel .*` gives it up",
+        match=(
+            r"was made by another version of this project\. Nothing was done\. `backfill cancel .*`"
+            r" gives it up"
+        ),
     ):
         read(text, plan().id)

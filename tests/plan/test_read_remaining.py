@@ -1,4 +1,6 @@
-"""What remains of a plan, read from a lake whose builds are made up; also when the code has changed since. No Spark."""
+"""What remains of a plan, read from a lake whose builds are made up; also when the code has changed
+since. No Spark.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,22 +8,19 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.history import latest
+from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Ending
-from backfill_assets.plan.read_remaining import remaining_reader
-from backfill_assets.plan.remaining import Remaining, WorkState
+from backfill_assets.plan.remaining import Remaining, WorkState, remaining_reader
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selection
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.step.inputs import tables_read
-from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.declaration import Table, window
 from backfill_assets.tables.graph import Graph
-from backfill_assets.tables.windows import window
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import CALENDAR, table, workspace_of
 
@@ -30,7 +29,9 @@ B = table("raw/b", A)
 # The same table with other code: another function, or another window.
 CHANGED = replace(B, version="2")
 WIDER = replace(CHANGED, reads={**B.reads, "raw/a": window(A, first=-1, last=0)})
-PLANNED = {(A.name, at): "missing" for at in days(2, 3)} | {(B.name, at): "missing" for at in days(2, 3, 4)}
+PLANNED = {(A.name, at): "missing" for at in days(2, 3)} | {
+    (B.name, at): "missing" for at in days(2, 3, 4)
+}
 
 
 def plan(**options) -> Plan:
@@ -39,7 +40,16 @@ def plan(**options) -> Plan:
 
 def build(of: Table, number: int, accepted: Mapping, *, by: str) -> Build:
     inputs = tables_read(of, day(number), accepted, CALENDAR)
-    return Build(of.name, day(number), "accepted", "r", of.version, fingerprint=f"f{number}", inputs=inputs, plan=by)
+    return Build(
+        of.name,
+        day(number),
+        "accepted",
+        "r",
+        of.version,
+        fingerprint=f"f{number}",
+        inputs=inputs,
+        plan=by,
+    )
 
 
 def build_by(plan_id: str, lake: str, of: Table, *numbers: int) -> None:
@@ -50,8 +60,11 @@ def build_by(plan_id: str, lake: str, of: Table, *numbers: int) -> None:
 
 @pytest.fixture
 def lake(tmp_path) -> str:
-    """Both days of a were built by the plan, and two days of b; the third day of b was built before, and is up to date."""
-    lake, plan_id = str(tmp_path / "lake"), plan().id
+    """Both days of a were built by the plan, and two days of b; the third day of b was built
+    before, and is up to date.
+    """
+    lake = str(tmp_path / "lake")
+    plan_id = plan().id
     build_by("earlier", lake, A, 4)
     build_by("earlier", lake, B, 4)
     build_by(plan_id, lake, A, 2, 3)
@@ -67,12 +80,17 @@ def pending(lake: str, *tables: Table) -> dict:
     return remaining(lake, *tables).pending_days(PLANNED)
 
 
-@pytest.mark.parametrize(("of_plan", "left"), [(True, days(3)), (False, days(2, 3))], ids=["by the plan", "by another"])
+@pytest.mark.parametrize(
+    ("of_plan", "left"), [(True, days(3)), (False, days(2, 3))], ids=["by the plan", "by another"]
+)
 def test_a_day_that_was_merged_is_done_although_it_keeps_rows_of_before(tmp_path, of_plan, left):
-    lake, merging = str(tmp_path / "lake"), plan(write_mode="merge")
+    lake = str(tmp_path / "lake")
+    merging = plan(write_mode="merge")
     build_by("earlier", lake, A, 2, 3, 4)
     build_by("earlier", lake, B, 4)
-    merged = build(B, 2, latest(Ledger(lake), {A.name: None}).accepted, by=merging.id if of_plan else "another")
+    merged = build(
+        B, 2, latest(Ledger(lake), {A.name: None}).accepted, by=merging.id if of_plan else "another"
+    )
     Ledger(lake).append([replace(merged, write_mode="merge", mixed=True)])
     remaining = remaining_reader(merging, workspace_of([A, B], CALENDAR, lake))({}, {})
     assert remaining.pending_days(PLANNED) == {B.name: left}
@@ -102,29 +120,44 @@ def test_what_was_built_again_by_newer_code_is_done(lake):
 def test_a_day_is_done_even_if_newer_code_rebuilt_its_input(lake):
     build_by(plan().id, lake, B, 3)
     newer = replace(A, version="2")
-    Ledger(lake).append([replace(build(newer, n, {}, by="later"), fingerprint="another") for n in (2, 3)])
+    Ledger(lake).append(
+        [replace(build(newer, n, {}, by="later"), fingerprint="another") for n in (2, 3)]
+    )
     assert pending(lake, newer, B) == {}
 
 
 def test_a_plan_whose_code_has_changed_is_shown_without_dagster(lake):
     build_by(plan().id, lake, B, 3)
-    workspace, plans = workspace_of([A, CHANGED], CALENDAR, lake), Plans(lake)
+    workspace = workspace_of([A, CHANGED], CALENDAR, lake)
+    plans = Plans(lake)
     plans.keep(plan())
     plans.note(plan().id, "started", utc_now(), who="ada")
     plans.note(plan().id, "ended", utc_now(), ending="done")
     progress = Watch(plan(), plans, remaining_reader(plan(), workspace), utc_now).progress()
-    assert (progress.ending, progress.over, [table.done for table in progress.tables()]) == (Ending.DONE, True, [2, 3])
+    assert (progress.ending, progress.over, [table.done for table in progress.tables()]) == (
+        Ending.DONE,
+        True,
+        [2, 3],
+    )
 
 
 def test_a_plan_with_a_table_that_is_gone_is_refused_by_name(lake):
-    with pytest.raises(UsageError, match=r"has raw/b, which the code location does not have any more"):
+    with pytest.raises(
+        UsageError, match=r"has raw/b, which the code location does not have any more"
+    ):
         remaining_reader(plan(), workspace_of([A], CALENDAR, lake))
 
 
 def test_a_forced_day_that_the_plan_has_built_is_done_whoever_built_it_since(lake):
-    forced = make(Selection({(A.name, at): "forced" for at in days(2, 3)}), Graph((A, B), CALENDAR), PlanOptions(force=True))
+    forced = make(
+        Selection({(A.name, at): "forced" for at in days(2, 3)}),
+        Graph((A, B), CALENDAR),
+        PlanOptions(force=True),
+    )
     read = remaining_reader(forced, workspace_of([A, B], CALENDAR, lake))
     assert read({}, {}).pending_days(forced.partitions()) == {A.name: days(2, 3)}
     build_by(forced.id, lake, A, 2)
-    build_by("", lake, A, 2, 3)  # by the nightly run: it is up to date, and for the other day that is not what was asked for
+    build_by(
+        "", lake, A, 2, 3
+    )  # by the nightly run: it is up to date, and for the other day that is not what was asked for
     assert read({}, {}).pending_days(forced.partitions()) == {A.name: days(3)}

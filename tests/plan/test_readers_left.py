@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.history import latest
+from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan, make
-from backfill_assets.plan.readers_left import outdated_lines, readers_left
+from backfill_assets.plan.remaining import outdated_lines, readers_left
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selection
 from backfill_assets.step.inputs import tables_read
@@ -24,15 +23,31 @@ def built(lake: str, of, *numbers: int, by: str, fingerprint: str = "f") -> None
     for n in numbers:
         accepted = latest(ledger, dict.fromkeys([A.name, B.name])).accepted
         inputs = tables_read(of, day(n), accepted, CALENDAR)
-        ledger.append([Build(of.name, day(n), "accepted", "r", "1", fingerprint=f"{fingerprint}{n}", inputs=inputs, plan=by)])
+        ledger.append(
+            [
+                Build(
+                    of.name,
+                    day(n),
+                    "accepted",
+                    "r",
+                    "1",
+                    fingerprint=f"{fingerprint}{n}",
+                    inputs=inputs,
+                    plan=by,
+                )
+            ]
+        )
 
 
 def plan_of(*partitions) -> Plan:
-    return make(Selection(dict.fromkeys(partitions, "missing")), Graph(TABLES, CALENDAR), PlanOptions())
+    return make(
+        Selection(dict.fromkeys(partitions, "missing")), Graph(TABLES, CALENDAR), PlanOptions()
+    )
 
 
 def test_readers_outside_the_plan_are_named_with_the_command(tmp_path):
-    lake, plan = str(tmp_path), plan_of((A.name, day(3)), (B.name, day(3)))
+    lake = str(tmp_path)
+    plan = plan_of((A.name, day(3)), (B.name, day(3)))
     built(lake, A, 1, 2, 3, 4, 5, by="earlier")
     built(lake, B, 3, 4, 5, by="earlier")
     built(lake, A, 3, by=plan.id, fingerprint="new")
@@ -40,37 +55,52 @@ def test_readers_outside_the_plan_are_named_with_the_command(tmp_path):
     outdated = readers_left(plan, workspace_of(TABLES, CALENDAR, lake)).outdated
     assert outdated == {B.name: days(4, 5)}
     assert list(outdated_lines(outdated, 2)) == [
-        "raw/b 2019-08-19..2019-08-20 read what was rebuilt, are not in the plan, and are outdated now.",
-        "Rebuild them: `backfill run --partitions 2019-08-19..2019-08-20 --only outdated --downstream`.",
+        (
+            "raw/b 2019-08-19..2019-08-20 read what was rebuilt, are not in the plan, and are"
+            " outdated now."
+        ),
+        (
+            "Rebuild them: `backfill run --partitions 2019-08-19..2019-08-20 --only outdated"
+            " --downstream`."
+        ),
     ]
     assert list(outdated_lines(outdated, 1))[-1].endswith("--downstream --yes`.")
 
 
 def test_later_builds_of_others_hide_no_outdated_reader(tmp_path):
-    lake, plan = str(tmp_path), plan_of((A.name, day(3)), (B.name, day(3)))
+    lake = str(tmp_path)
+    plan = plan_of((A.name, day(3)), (B.name, day(3)))
     built(lake, A, 1, 2, 3, 4, 5, by="earlier")
     built(lake, B, 3, 4, 5, by="earlier")
     built(lake, A, 3, by=plan.id, fingerprint="new")
     built(lake, B, 3, by=plan.id)
-    Ledger(lake).append([Build(A.name, day(3), "unchanged", "r", "1", fingerprint="new3", plan="other")])
+    Ledger(lake).append(
+        [Build(A.name, day(3), "unchanged", "r", "1", fingerprint="new3", plan="other")]
+    )
     built(lake, B, 4, by="other")
     readers = readers_left(plan, workspace_of(TABLES, CALENDAR, lake))
     assert (readers.outdated, readers.up_to_date) == ({B.name: days(5)}, [(B.name, day(4))])
 
 
 def test_days_that_came_out_unchanged_have_no_readers_to_look_at(tmp_path):
-    lake, plan = str(tmp_path), plan_of((A.name, day(3)))
+    lake = str(tmp_path)
+    plan = plan_of((A.name, day(3)))
     built(lake, A, 1, 2, 3, 4, 5, by="earlier")
     built(lake, B, 3, 4, 5, by="earlier")
-    Ledger(lake).append([Build(A.name, day(3), "unchanged", "r", "1", fingerprint="f3", plan=plan.id)])
+    Ledger(lake).append(
+        [Build(A.name, day(3), "unchanged", "r", "1", fingerprint="f3", plan=plan.id)]
+    )
     readers = readers_left(plan, workspace_of(TABLES, CALENDAR, lake))
     assert (readers.outdated, list(readers.up_to_date)) == ({}, [])
 
 
 def test_a_plan_whose_days_came_out_the_same_leaves_nothing_outdated(tmp_path):
-    lake, plan = str(tmp_path), plan_of((A.name, day(3)))
+    lake = str(tmp_path)
+    plan = plan_of((A.name, day(3)))
     built(lake, A, 1, 2, 3, 4, 5, by="earlier")
     built(lake, B, 3, 4, 5, by="earlier")
     built(lake, A, 3, by=plan.id)
     assert readers_left(plan, workspace_of(TABLES, CALENDAR, lake)).outdated == {}
-    assert readers_left(replace(plan, repeat=1), workspace_of(TABLES, CALENDAR, lake)).outdated == {}
+    assert (
+        readers_left(replace(plan, repeat=1), workspace_of(TABLES, CALENDAR, lake)).outdated == {}
+    )

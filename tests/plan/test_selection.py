@@ -1,4 +1,6 @@
-"""What a plan chooses, against a naive model over random tables, windows, gaps, failures and changes."""
+"""What a plan chooses, against a naive model over random tables, windows, gaps, failures and
+changes.
+"""
 
 from dataclasses import replace
 
@@ -9,22 +11,24 @@ from hypothesis import strategies as st
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.plan import make
-from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.request import STATES, PlanOptions, Selector
 from backfill_assets.plan.selection import OUTDATED, Selection, select
-from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.plan.text import blocked_lines
-from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.tables.graph import Graph
-from backfill_assets.tables.windows import Window
 from tests.worlds.deliveries import day
 from tests.worlds.tables import CALENDAR, A, B, every, graphs, known, reads, selectors, table, waits
 
 NEVER = (State.NOT_DUE, State.BEFORE)
 
 
-def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionStatus]) -> tuple[set[Partition], set[Partition]]:
-    """The chosen partitions and the asked ones left out, by looking at every pair of partitions until nothing changes."""
+def naive(
+    selector: Selector, graph: Graph, status: dict[Partition, PartitionStatus]
+) -> tuple[set[Partition], set[Partition]]:
+    """The chosen partitions and the asked ones left out, by looking at every pair of partitions
+    until nothing changes.
+    """
     partitions = every(graph)
     kinds = {state for kind in selector.only for state in STATES[kind]}
     asked = {
@@ -63,11 +67,15 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
 
 
 def wanted_of(graph: Graph, partition: Partition, other: Partition) -> bool:
-    """Whether an input is built with what reads it: a day that it needs, or any of a table none of whose days it waits for."""
+    """Whether an input is built with what reads it: a day that it needs, or any of a table none of
+    whose days it waits for.
+    """
     return reads(graph, partition, other, needed=True) or not waits(graph, partition[0], other[0])
 
 
-def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, PartitionStatus]) -> set[Partition]:
+def possible(
+    wanted: set[Partition], graph: Graph, status: dict[Partition, PartitionStatus]
+) -> set[Partition]:
     kept = set(wanted)
     while True:
         bad = {
@@ -83,7 +91,8 @@ def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, Parti
 @given(st.data())
 def test_it_chooses_what_the_naive_model_chooses(data):
     graph = data.draw(graphs())
-    status, selector = data.draw(known(graph)), data.draw(selectors(graph))
+    status = data.draw(known(graph))
+    selector = data.draw(selectors(graph))
     selection, (chosen, blocked) = select(selector, graph, status), naive(selector, graph, status)
     assert set(selection.partitions) == chosen
     assert set(selection.blocked) == blocked - chosen
@@ -92,7 +101,8 @@ def test_it_chooses_what_the_naive_model_chooses(data):
 @given(st.data())
 def test_nothing_needed_is_missing_and_nothing_chosen_is_without_a_reason(data):
     graph = data.draw(graphs())
-    status, selector = data.draw(known(graph)), data.draw(selectors(graph))
+    status = data.draw(known(graph))
+    selector = data.draw(selectors(graph))
     selection: Selection = select(selector, graph, status)
     for partition in selection.partitions:
         needed = [other for other in every(graph) if reads(graph, partition, other, needed=True)]
@@ -106,10 +116,15 @@ def test_a_table_that_a_rule_compares_with_is_planned_with_it_where_it_is_outdat
     """Else the share of rejected lines would be that of another delivery."""
     rejected = table("raw/rejected")
     lines = replace(table("raw/lines"), compared_with=[rejected])
-    graph, days = Graph((rejected, lines), CALENDAR), [day(1), day(2)]
-    status = {partition: PartitionStatus(State.UP_TO_DATE, "", is_built=True) for partition in every(graph)}
+    graph = Graph((rejected, lines), CALENDAR)
+    days = [day(1), day(2)]
+    status = {
+        partition: PartitionStatus(State.UP_TO_DATE, "", is_built=True)
+        for partition in every(graph)
+    }
     status |= {
-        (name, day(1)): PartitionStatus(State.SOURCE_CHANGED, "", is_built=True) for name in ("raw/rejected", "raw/lines")
+        (name, day(1)): PartitionStatus(State.SOURCE_CHANGED, "", is_built=True)
+        for name in ("raw/rejected", "raw/lines")
     }
     selection = select(Selector(["raw/lines"], days), graph, status)
     assert selection.partitions == {
@@ -121,27 +136,52 @@ def test_a_table_that_a_rule_compares_with_is_planned_with_it_where_it_is_outdat
 def test_named_days_that_read_rebuilt_days_belong_to_the_plan():
     chain = table("features/h", table("raw/a"), back=1)
     graph = Graph((table("raw/a"), chain), CALENDAR)
-    status = {partition: PartitionStatus(State.UP_TO_DATE, "", is_built=True) for partition in every(graph)}
+    status = {
+        partition: PartitionStatus(State.UP_TO_DATE, "", is_built=True)
+        for partition in every(graph)
+    }
     status["raw/a", day(2)] = PartitionStatus(State.SOURCE_CHANGED, "", is_built=True)
     selection = select(Selector(["raw/a", "features/h"], [day(n) for n in range(5)]), graph, status)
-    assert set(selection.partitions) == {("raw/a", day(2)), *[("features/h", day(n)) for n in (2, 3, 4)]}
-    assert set(select(Selector(["raw/a"], [day(2)]), graph, status).partitions) == {("raw/a", day(2))}
+    assert set(selection.partitions) == {
+        ("raw/a", day(2)),
+        *[("features/h", day(n)) for n in (2, 3, 4)],
+    }
+    assert set(select(Selector(["raw/a"], [day(2)]), graph, status).partitions) == {
+        ("raw/a", day(2))
+    }
 
 
-@pytest.mark.parametrize(("undelivered", "helps"), [(True, False), (False, True)], ids=["not delivered", "not built"])
+@pytest.mark.parametrize(
+    ("undelivered", "helps"), [(True, False), (False, True)], ids=["not delivered", "not built"]
+)
 def test_upstream_is_advised_only_where_it_would_build_something(undelivered, helps):
     graph = Graph((A, B), CALENDAR)
-    status = {(name, at): PartitionStatus(State.MISSING) for name in (A.name, B.name) for at in CALENDAR.days()}
-    status |= {(A.name, at): PartitionStatus(State.MISSING, "no source", undelivered=undelivered) for at in CALENDAR.days()}
+    status = {
+        (name, at): PartitionStatus(State.MISSING)
+        for name in (A.name, B.name)
+        for at in CALENDAR.days()
+    }
+    status |= {
+        (A.name, at): PartitionStatus(State.MISSING, "no source", undelivered=undelivered)
+        for at in CALENDAR.days()
+    }
     selection = select(Selector([B.name], [day(2)]), graph, status)
-    assert (selection.blocked, selection.upstream_helps) == ({(B.name, day(2)): f"needs {A.name} {day(2)}"}, helps)
+    assert (selection.blocked, selection.upstream_helps) == (
+        {(B.name, day(2)): f"needs {A.name} {day(2)}"},
+        helps,
+    )
     with pytest.raises(UsageError) as refused:
         make(selection, graph, PlanOptions())
-    assert ("--upstream" in str(refused.value), "--upstream" in "".join(blocked_lines(selection))) == (helps, helps)
+    assert (
+        "--upstream" in str(refused.value),
+        "--upstream" in "".join(blocked_lines(selection)),
+    ) == (helps, helps)
 
 
 def test_days_on_demand_are_planned_if_named_or_needed():
-    """Not where their inputs are rebuilt, and not by force: that would fit a model for each day of a month."""
+    """Not where their inputs are rebuilt, and not by force: that would fit a model for each day of
+    a month.
+    """
     graph = Graph([A, B], CALENDAR)
     status = {p: PartitionStatus(State.UP_TO_DATE, is_built=True) for p in every(graph)}
     status |= {(B.name, day(n)): PartitionStatus(State.ON_REQUEST) for n in (0, 1)}
@@ -149,7 +189,9 @@ def test_days_on_demand_are_planned_if_named_or_needed():
     days = [day(n) for n in range(3)]
 
     def planned(**given) -> list[Partition]:
-        selection = select(Selector([A.name, B.name], days, downstream=True, **given), graph, status)
+        selection = select(
+            Selector([A.name, B.name], days, downstream=True, **given), graph, status
+        )
         assert selection.blocked == {}
         return [p for p in selection.partitions if p[0] == B.name]
 
@@ -160,24 +202,37 @@ def test_days_on_demand_are_planned_if_named_or_needed():
 
 @pytest.mark.parametrize(
     ("wait_for", "planned"),
-    [pytest.param(-1, {A.name, "raw/l"}, id="it never waits"), pytest.param(0, {"raw/l"}, id="it does")],
+    [
+        pytest.param(-1, {A.name, "raw/l"}, id="it never waits"),
+        pytest.param(0, {"raw/l"}, id="it does"),
+    ],
 )
 def test_upstream_of_a_table_that_never_waits_for_an_input_is_that_input_too(wait_for, planned):
-    """Else a person who asks for everything gets days without the weather, say, and no word about it."""
-    reader = Table("raw/l", lambda: None, "day", "day DATE", {"a": Window(A, 0, 1, wait_for)}, (), "1")
+    """Else a person who asks for everything gets days without the weather, say, and no word about
+    it.
+    """
+    reader = Table(
+        "raw/l", lambda: None, "day", "day DATE", {"a": Window(A, 0, 1, wait_for)}, (), "1"
+    )
     graph = Graph([A, reader], CALENDAR)
     status = {partition: PartitionStatus(State.MISSING) for partition in every(graph)}
     status[A.name, day(0)] = PartitionStatus(State.UP_TO_DATE, is_built=True)
-    selection = select(Selector([reader.name], [day(0)], frozenset({"missing"}), upstream=True), graph, status)
+    selection = select(
+        Selector([reader.name], [day(0)], frozenset({"missing"}), upstream=True), graph, status
+    )
     assert {name for name, _ in selection.partitions} == planned
 
 
 def test_a_day_before_a_tables_first_one_is_not_passed_over_as_if_it_needed_nothing():
     graph = Graph([late := replace(A, first_day=day(2))], CALENDAR)
     before = PartitionStatus(State.BEFORE, f"its first day is {day(2)}")
-    status = {c: before if c[1] < day(2) else PartitionStatus(State.UP_TO_DATE, is_built=True) for c in every(graph)}
+    status = {
+        c: before if c[1] < day(2) else PartitionStatus(State.UP_TO_DATE, is_built=True)
+        for c in every(graph)
+    }
     asked = Selector([late.name], [day(1), day(2)], frozenset({"missing"}))
     with pytest.raises(
-        NothingToBuild, match=f"1 partition.s. of it cannot be built now, as {late.name} {day(1)}: {State.BEFORE}"
+        NothingToBuild,
+        match=f"1 partition.s. of it cannot be built now, as {late.name} {day(1)}: {State.BEFORE}",
     ):
         make(select(asked, graph, status), graph, PlanOptions())

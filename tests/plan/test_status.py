@@ -1,4 +1,6 @@
-"""What is said of every day, and that it is what a step would do. No Spark, no lake: values in, values out."""
+"""What is said of every day, and that it is what a step would do. No Spark, no lake: values in,
+values out.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -8,12 +10,12 @@ from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import days_due
-from backfill_assets.tables.windows import itself, same_day, window
+from backfill_assets.tables.declaration import itself, same_day, window
 from tests.worlds.chain import CALENDAR, Lines, built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import workspace_of
@@ -21,11 +23,13 @@ from tests.worlds.tables import workspace_of
 CHAIN = (raw, updates, outages, history)
 
 
-def status_at(table, number, accepted, *, calendar=CALENDAR, failed=(), running=None) -> PartitionStatus:
+def status_at(
+    table, number, accepted, *, calendar=CALENDAR, failed=(), running=None
+) -> PartitionStatus:
     latest = Latest(accepted | {(b.table, b.day): b for b in failed}, accepted)
-    return status_of(workspace_of([table], calendar), [table], [day(number)], latest=latest, running=running).partitions[
-        table.name, day(number)
-    ]
+    return status_of(
+        workspace_of([table], calendar), [table], [day(number)], latest=latest, running=running
+    ).partitions[table.name, day(number)]
 
 
 def delivered(number, accepted=None, files=None):
@@ -38,34 +42,53 @@ def test_a_day_never_built_is_missing():
 
 
 def test_a_missing_day_names_the_inputs_it_needs():
-    assert status_at(outages, 3, built(updates, 3, 5)) == PartitionStatus(State.MISSING, "needs staging/u 2019-08-19")
+    assert status_at(outages, 3, built(updates, 3, 5)) == PartitionStatus(
+        State.MISSING, "needs staging/u 2019-08-19"
+    )
 
 
 def test_a_day_on_demand_is_not_missing_and_names_what_builds_it():
-    weekly, read = replace(outages, cron="0 4 * * 1"), built(updates, 3, 4, 5)
+    weekly = replace(outages, cron="0 4 * * 1")
+    read = built(updates, 3, 4, 5)
     assert status_at(weekly, 3, read) == PartitionStatus(
         State.ON_REQUEST,
-        "its schedule (0 4 * * 1) has not built it; `backfill run --partitions 2019-08-18 --target staging/o` does",
+        "its schedule (0 4 * * 1) has not built it; `backfill run --partitions 2019-08-18 --target"
+        " staging/o` does",
     )
 
 
 def test_a_day_that_waits_for_days_on_demand_is_not_missing():
     weekly = replace(outages, cron="0 4 * * 1")
-    reader = replace(history, reads={"before": itself(), "outages": same_day(weekly), "updates": same_day(updates)})
+    reader = replace(
+        history,
+        reads={"before": itself(), "outages": same_day(weekly), "updates": same_day(updates)},
+    )
     read = built(updates, 3, 4, 5)
     needs = "staging/o 2019-08-18"
     assert status_at(reader, 3, read | built(reader, 2)) == PartitionStatus(
         State.ON_REQUEST, f"needs {needs}, which is built on request only"
     )
-    assert status_at(reader, 6, read | built(reader, 5)).state == State.MISSING, "an update of that day is lacking, too"
-    assert status_at(reader, 3, read | built(weekly, 3) | built(reader, 2)) == PartitionStatus(State.MISSING, "never built")
+    assert status_at(reader, 6, read | built(reader, 5)).state == State.MISSING, (
+        "an update of that day is lacking, too"
+    )
+    assert status_at(reader, 3, read | built(weekly, 3) | built(reader, 2)) == PartitionStatus(
+        State.MISSING, "never built"
+    )
     assert (
-        status_at(replace(reader, reads={"outages": window(weekly, first=0, last=0, wait_for=-1)}), 3, read).why
+        status_at(
+            replace(reader, reads={"outages": window(weekly, first=0, last=0, wait_for=-1)}),
+            3,
+            read,
+        ).why
         == "never built"
     )
-    accepted, workspace = read | built(reader, 2), workspace_of([reader], CALENDAR)
+    accepted = read | built(reader, 2)
+    workspace = workspace_of([reader], CALENDAR)
     due = days_due(reader, days(3), workspace, builds=Latest(accepted, accepted))
-    assert (due.not_due, due.blocked) == ({day(3): f"waits for {needs}, which is built on request only"}, {})
+    assert (due.not_due, due.blocked) == (
+        {day(3): f"waits for {needs}, which is built on request only"},
+        {},
+    )
 
 
 def test_a_missing_day_without_a_delivery_says_so():
@@ -78,7 +101,8 @@ def test_a_day_as_it_was_built_is_up_to_date():
 
 def test_a_day_whose_delivery_was_moved_away_stays_up_to_date():
     assert status_at(raw, 9, delivered(9)) == PartitionStatus(
-        State.UP_TO_DATE, "no source for 2019-08-24 any more: the rows stay, and cannot be built again"
+        State.UP_TO_DATE,
+        "no source for 2019-08-24 any more: the rows stay, and cannot be built again",
     )
 
 
@@ -92,23 +116,29 @@ class LinesBesideOthers(Lines):
 
 def test_files_that_are_not_read_are_named_with_an_up_to_date_day():
     beside = replace(raw, reads={"lines": LinesBesideOthers()})
-    assert status_at(beside, 3, delivered(3)) == PartitionStatus(State.UP_TO_DATE, "not read: a.csv and 1 more")
+    assert status_at(beside, 3, delivered(3)) == PartitionStatus(
+        State.UP_TO_DATE, "not read: a.csv and 1 more"
+    )
 
 
 def test_a_changed_day_without_its_delivery_names_the_command_that_restores_it():
-    accepted, happened = delivered(3) | delivered(9), "it was rewritten by commit 1 (UPDATE), not by this project"
+    accepted = delivered(3) | delivered(9)
+    happened = "it was rewritten by commit 1 (UPDATE), not by this project"
     latest = Latest(accepted, accepted, dict.fromkeys(accepted, happened))
     known = status_of(workspace_of([raw], CALENDAR), [raw], days(3, 9), latest=latest).partitions
     assert known[raw.name, day(3)] == PartitionStatus(State.REWRITTEN, happened)
     assert known[raw.name, day(9)] == PartitionStatus(
         State.REWRITTEN,
-        f"{happened}; no source for 2019-08-24 any more: `backfill reconcile --restore` puts back the rows that were accepted",
+        f"{happened}; no source for 2019-08-24 any more: `backfill reconcile --restore` puts back"
+        " the rows that were accepted",
     )
 
 
 def test_other_files_than_before_are_told_from_other_inputs():
     what = status_at(raw, 3, delivered(3, files="other lines"))
-    assert what == PartitionStatus(State.SOURCE_CHANGED, "other files, or other contents, than when 2019-08-18 was built")
+    assert what == PartitionStatus(
+        State.SOURCE_CHANGED, "other files, or other contents, than when 2019-08-18 was built"
+    )
 
 
 def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
@@ -123,22 +153,34 @@ def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
 
 
 def test_a_changed_input_is_named_with_its_day():
-    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"}))
+    accepted = up_to_date(
+        outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"})
+    )
     later = accepted | built(updates, 5, day_fingerprints={str(day(3)): "another"})
     what = status_at(outages, 3, later)
-    assert what == PartitionStatus(State.INPUT_CHANGED, "staging/u 2019-08-20 has changed since 2019-08-18 was built")
+    assert what == PartitionStatus(
+        State.INPUT_CHANGED, "staging/u 2019-08-20 has changed since 2019-08-18 was built"
+    )
 
 
 @pytest.mark.parametrize(
     ("shorter", "why"),
     [
-        (Calendar(day(0), day(4)), "staging/u 2019-08-20 is outside the calendar now, which ends 2019-08-19"),
-        (Calendar(day(4), day(9)), "staging/u 2019-08-18 is outside the calendar now, which begins 2019-08-19"),
+        (
+            Calendar(day(0), day(4)),
+            "staging/u 2019-08-20 is outside the calendar now, which ends 2019-08-19",
+        ),
+        (
+            Calendar(day(4), day(9)),
+            "staging/u 2019-08-18 is outside the calendar now, which begins 2019-08-19",
+        ),
     ],
     ids=["ends earlier", "begins later"],
 )
 def test_an_input_that_the_calendar_has_not_any_more_is_not_said_to_have_changed(shorter, why):
-    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"}))
+    accepted = up_to_date(
+        outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"})
+    )
     assert status_at(outages, 3, accepted, calendar=shorter) == PartitionStatus(
         State.INPUT_CHANGED, f"{why}: built again, 2019-08-18 has nothing of it"
     )
@@ -153,7 +195,8 @@ def test_changed_code_without_a_delivery_to_build_from_says_both():
     what = status_at(replace(raw, version="2"), 9, delivered(9))
     assert what == PartitionStatus(
         State.CODE_CHANGED,
-        "built by code 1, which is 2 now; no source for 2019-08-24 any more: the rows stay, and cannot be built again",
+        "built by code 1, which is 2 now; no source for 2019-08-24 any more: the rows stay, and"
+        " cannot be built again",
     )
 
 
@@ -164,22 +207,38 @@ def test_a_day_with_rows_no_build_makes_now_is_outdated_until_it_is_rebuilt():
         State.MIXED, "some of its rows were made by other code, or from other files or inputs, than it has now",
     )  # fmt: skip
     gone = {key: replace(each, mixed=True) for key, each in delivered(9).items()}
-    assert status_at(raw, 9, gone).why == "no source for 2019-08-24 any more: the rows stay, and cannot be built again"
+    assert (
+        status_at(raw, 9, gone).why
+        == "no source for 2019-08-24 any more: the rows stay, and cannot be built again"
+    )
     assert status_at(raw, 9, gone).state == State.MIXED
 
 
 def test_a_failed_day_says_by_what_and_in_which_run():
     of_files_now = delivered(3)[raw.name, day(3)]
     failed = replace(of_files_now, outcome="failed", run="r7", message="has_rows: 0 rows\n  more")
-    assert status_at(raw, 3, {}, failed=[failed]) == PartitionStatus(State.FAILED, "has_rows: 0 rows (run r7)")
+    assert status_at(raw, 3, {}, failed=[failed]) == PartitionStatus(
+        State.FAILED, "has_rows: 0 rows (run r7)"
+    )
     with_rows = replace(failed, message='unique_key: 1 keys more than once\n      {"n": 7}')
-    said = f"unique_key: 1 keys more than once (run r7); `backfill status --why {raw.name} {day(3)}` shows the rows"
+    said = (
+        f"unique_key: 1 keys more than once (run r7); `backfill status --why {raw.name} {day(3)}`"
+        " shows the rows"
+    )
     assert status_at(raw, 3, {}, failed=[with_rows]) == PartitionStatus(State.FAILED, said)
 
 
 def test_a_failed_day_of_which_other_files_lie_there_by_now_says_so():
-    empty = replace(delivered(3)[raw.name, day(3)], outcome="failed", delivered="", message="b.jsonl has no lines")
-    what = PartitionStatus(State.FAILED, "b.jsonl has no lines (run r); other files, or other contents, are there since")
+    empty = replace(
+        delivered(3)[raw.name, day(3)],
+        outcome="failed",
+        delivered="",
+        message="b.jsonl has no lines",
+    )
+    what = PartitionStatus(
+        State.FAILED,
+        "b.jsonl has no lines (run r); other files, or other contents, are there since",
+    )
     assert status_at(raw, 3, delivered(3, files="a.jsonl"), failed=[empty]) == what
 
 
@@ -189,10 +248,16 @@ def test_a_day_that_failed_since_but_is_as_it_should_be_is_up_to_date():
 
 
 def test_a_day_that_a_run_is_at_work_on_is_running():
-    assert status_at(raw, 3, {}, running={(raw.name, day(3)): "r8"}) == PartitionStatus(State.RUNNING, "run r8")
+    assert status_at(raw, 3, {}, running={(raw.name, day(3)): "r8"}) == PartitionStatus(
+        State.RUNNING, "run r8"
+    )
 
 
-@pytest.mark.parametrize(("number", "state"), [(6, State.MISSING), (7, State.NOT_DUE)], ids=["complete", "not yet complete"])
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [(6, State.MISSING), (7, State.NOT_DUE)],
+    ids=["complete", "not yet complete"],
+)
 def test_on_a_growing_calendar_a_day_is_due_once_its_watermark_is_in(number, state):
     growing = Calendar(day(0), today=lambda: day(9))
     assert status_at(outages, number, built(updates, 6, 7, 8), calendar=growing).state == state
@@ -204,7 +269,9 @@ def test_on_a_calendar_that_has_ended_every_day_is_due():
 
 def test_days_are_gathered_by_state_in_order():
     accepted = delivered(1, delivered(2, delivered(5, files="other")))
-    status = status_of(workspace_of([raw], CALENDAR), [raw], days(1, 2, 3, 5), latest=Latest(accepted, accepted))
+    status = status_of(
+        workspace_of([raw], CALENDAR), [raw], days(1, 2, 3, 5), latest=Latest(accepted, accepted)
+    )
     expected = {State.UP_TO_DATE: days(1, 2), State.MISSING: days(3), State.SOURCE_CHANGED: days(5)}
     assert status.of(raw.name) == expected
     assert list(status.of(raw.name)) == list(expected)
@@ -221,7 +288,11 @@ def test_a_table_has_no_days_before_its_first():
 marks = st.sampled_from(["p", "q"])
 records = st.fixed_dictionaries(
     {},
-    optional={(t, n): st.tuples(marks, st.sampled_from(["1", "2"]), marks) for t in range(len(CHAIN)) for n in range(10)},
+    optional={
+        (t, n): st.tuples(marks, st.sampled_from(["1", "2"]), marks)
+        for t in range(len(CHAIN))
+        for n in range(10)
+    },
 )
 
 
@@ -233,10 +304,14 @@ def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
         partition = (CHAIN[t].name, day(n))
         accepted[partition] = replace(accepted[partition], fingerprint=own, code_version=version)
     for t, n in sorted(record):
-        if record[t, n][0] == "p":  # built from what stands now; else from nothing that there ever was
+        if (
+            record[t, n][0] == "p"
+        ):  # built from what stands now; else from nothing that there ever was
             files = f"lines of {day(n)}" if CHAIN[t] is raw else ""
             now = up_to_date(CHAIN[t], [n], accepted)[CHAIN[t].name, day(n)]
-            accepted[CHAIN[t].name, day(n)] = replace(accepted[CHAIN[t].name, day(n)], inputs=now.inputs, delivered=files)
+            accepted[CHAIN[t].name, day(n)] = replace(
+                accepted[CHAIN[t].name, day(n)], inputs=now.inputs, delivered=files
+            )
     workspace = workspace_of(CHAIN, CALENDAR)
     status = status_of(workspace, CHAIN, CALENDAR.days(), latest=Latest(accepted, accepted))
     for table in CHAIN:

@@ -6,9 +6,8 @@ import pytest
 from pyarrow.fs import PyFileSystem
 
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.lake.paths import files_in
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
+from backfill_assets.lake.storage import files_in
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 
@@ -24,7 +23,12 @@ def plans(request, tmp_path) -> Plans:
 
 def plan(reason: str = "ä") -> Plan:
     reasons = {"raw/a": {"2026-01-01": "missing"}}
-    return Plan({"raw/a": "1"}, reasons, [Chunk(0, {"raw/a": [date(2026, 1, 1)]}, ())], PlanOptions(reason=reason))
+    return Plan(
+        {"raw/a": "1"},
+        reasons,
+        [Chunk(0, {"raw/a": [date(2026, 1, 1)]}, ())],
+        PlanOptions(reason=reason),
+    )
 
 
 def test_a_plan_is_read_as_it_was_kept(plans):
@@ -40,24 +44,36 @@ def test_a_plan_that_is_there_is_not_written_again(plans, tmp_path):
     assert file.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("contents", ["", "{", '{"format": 1}'], ids=["empty", "damaged", "of another version"])
-def test_a_plan_that_cannot_be_read_is_written_again_when_it_is_planned_again(plans, tmp_path, contents):
+@pytest.mark.parametrize(
+    "contents", ["", "{", '{"format": 1}'], ids=["empty", "damaged", "of another version"]
+)
+def test_a_plan_that_cannot_be_read_is_written_again_when_it_is_planned_again(
+    plans, tmp_path, contents
+):
     plans.keep(plan())
     (file,) = (tmp_path / "lake/_plans").iterdir()
     file.write_text(contents)
-    with pytest.raises(UsageError, match=f"`backfill cancel {plan().id}` gives it up; then plan again"):
+    with pytest.raises(
+        UsageError, match=f"`backfill cancel {plan().id}` gives it up; then plan again"
+    ):
         plans.read(plan().id)
     plans.keep(plan())
     assert plans.read(plan().id).contents() == plan().contents()
 
 
-def test_an_event_that_cannot_be_read_names_its_file_and_other_files_are_passed_over(plans, tmp_path):
+def test_an_event_that_cannot_be_read_names_its_file_and_other_files_are_passed_over(
+    plans, tmp_path
+):
     plans.note("abc", "started", NOON)
     (tmp_path / "lake/_plans/abc/notes.json").write_text("mine")
-    (event,) = [file for file in (tmp_path / "lake/_plans/abc").iterdir() if file.name != "notes.json"]
+    (event,) = [
+        file for file in (tmp_path / "lake/_plans/abc").iterdir() if file.name != "notes.json"
+    ]
     assert [e.kind for e in plans.events("abc")] == ["started"]
     event.write_text("")
-    with pytest.raises(UsageError, match=rf"{event.name} cannot be read\. Nothing was done\. Delete that file"):
+    with pytest.raises(
+        UsageError, match=rf"{event.name} cannot be read\. Nothing was done\. Delete that file"
+    ):
         plans.events("abc")
 
 
@@ -69,7 +85,9 @@ def test_half_written_plans_are_not_listed(plans, tmp_path):
 
 
 def test_a_plan_that_is_not_there_is_refused_naming_those_that_are(plans):
-    with pytest.raises(UsageError, match=r"There is no plan abc in this lake\. Nothing was done\. It has none yet"):
+    with pytest.raises(
+        UsageError, match=r"There is no plan abc in this lake\. Nothing was done\. It has none yet"
+    ):
         plans.read("abc")
     plans.keep(plan())
     only = rf"There is no plan abc in this lake\. Nothing was done\. Its plans are {plan().id}\."
@@ -83,8 +101,16 @@ def test_a_plan_that_is_not_there_is_refused_naming_those_that_are(plans):
         pytest.param([], "planned", id="never started"),
         pytest.param([("started", {}), ("requested", {})], "open", id="interrupted"),
         pytest.param([("started", {}), ("ended", {"ending": "partial"})], "partial", id="ended"),
-        pytest.param([("started", {}), ("ended", {"ending": "partial"}), ("started", {})], "open", id="resumed"),
-        pytest.param([("started", {}), ("cancelled", {}), ("ended", {"ending": "cancelled"})], "cancelled", id="cancelled"),
+        pytest.param(
+            [("started", {}), ("ended", {"ending": "partial"}), ("started", {})],
+            "open",
+            id="resumed",
+        ),
+        pytest.param(
+            [("started", {}), ("cancelled", {}), ("ended", {"ending": "cancelled"})],
+            "cancelled",
+            id="cancelled",
+        ),
     ],
 )
 def test_the_state_of_a_plan_follows_from_its_events(plans, events, state):
@@ -96,12 +122,17 @@ def test_the_state_of_a_plan_follows_from_its_events(plans, events, state):
 
 
 def test_what_a_host_with_a_slow_clock_records_comes_after_what_it_found_there(plans):
-    """An open plan that is cancelled from such a host is cancelled, and the event keeps the time of that host's clock."""
+    """An open plan that is cancelled from such a host is cancelled, and the event keeps the time of
+    that host's clock.
+    """
     plans.keep(plan())
     plans.note(plan().id, "started", NOON)
     plans.note(plan().id, "cancelled", NOON - timedelta(hours=1))
     assert plans.state(plan().id) == "cancelled"
-    assert [(e.kind, e.at) for e in plans.events(plan().id)] == [("started", NOON), ("cancelled", NOON - timedelta(hours=1))]
+    assert [(e.kind, e.at) for e in plans.events(plan().id)] == [
+        ("started", NOON),
+        ("cancelled", NOON - timedelta(hours=1)),
+    ]
 
 
 def test_a_lake_in_an_object_store_is_reached_with_the_credentials_of_delta():
@@ -123,7 +154,10 @@ def test_the_events_of_a_plan_are_listed_in_order_and_by_kind(tmp_path):
 
 def test_one_command_at_a_time_carries_out_a_plan(tmp_path):
     with Plans(str(tmp_path)).exclusive("abc"):
-        with pytest.raises(Guarded, match="Another command is carrying out plan abc"), Plans(str(tmp_path)).exclusive("abc"):
+        with (
+            pytest.raises(Guarded, match="Another command is carrying out plan abc"),
+            Plans(str(tmp_path)).exclusive("abc"),
+        ):
             pass
         with Plans(str(tmp_path)).exclusive("def"):
             pass

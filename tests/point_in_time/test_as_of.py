@@ -1,4 +1,6 @@
-"""The as-of join: random histories against DuckDB, which looks at every row for every request, and each rule by itself."""
+"""The as-of join: random histories against DuckDB, which looks at every row for every request, and
+each rule by itself.
+"""
 
 import random
 from collections import Counter
@@ -29,12 +31,21 @@ ORACLE = """
 
 
 def random_cases(seed: int) -> tuple[list[tuple], list[tuple]]:
-    """Requests and histories. Few hours, entities and values, so that most of them meet; each case has entities of its own."""
+    """Requests and histories. Few hours, entities and values, so that most of them meet; each case
+    has entities of its own.
+    """
     draw = random.Random(seed)
 
     def of_case(case: int, values: int) -> tuple:
-        hours = [draw.choice([None, *[START + timedelta(hours=n) for n in range(6)]]) for _ in range(2)]
-        return (case, draw.choice([None, *"aabb"]), *hours, *[draw.choice([None, 0, 1, 2]) for _ in range(values)])
+        hours = [
+            draw.choice([None, *[START + timedelta(hours=n) for n in range(6)]]) for _ in range(2)
+        ]
+        return (
+            case,
+            draw.choice([None, *"aabb"]),
+            *hours,
+            *[draw.choice([None, 0, 1, 2]) for _ in range(values)],
+        )
 
     requests = [of_case(case, 0) for case in range(CASES) for _ in range(draw.randint(1, 3))]
     return requests, [of_case(case, 1) for case in range(CASES) for _ in range(draw.randint(0, 8))]
@@ -43,24 +54,42 @@ def random_cases(seed: int) -> tuple[list[tuple], list[tuple]]:
 def oracle(requests: list[tuple], history: list[tuple], known_by: str, max_age: int) -> Counter:
     def arrow(rows: list[tuple], columns: str) -> pa.Table:
         kinds = {"INT": pa.int32(), "STRING": pa.string(), "TIMESTAMP": pa.timestamp("us")}
-        schema = pa.schema([(name, kinds[kind]) for name, kind in (column.split() for column in columns.split(", "))])
-        return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+        schema = pa.schema(
+            [
+                (name, kinds[kind])
+                for name, kind in (column.split() for column in columns.split(", "))
+            ]
+        )
+        return pa.Table.from_pylist(
+            [dict(zip(schema.names, row, strict=True)) for row in rows], schema
+        )
 
     with duckdb.connect() as database:
         database.register("requests", arrow(requests, REQUESTS))
         database.register("history", arrow(history, HISTORY))
-        return Counter(database.execute(ORACLE.format(known_by=known_by, max_age=max_age)).fetchall())
+        return Counter(
+            database.execute(ORACLE.format(known_by=known_by, max_age=max_age)).fetchall()
+        )
 
 
 @pytest.mark.parametrize(
     ("known_by", "in_sql", "max_age"),
     [
         pytest.param(None, "l.asked_at", None, id="as known when asked"),
-        pytest.param(START + timedelta(hours=3), "TIMESTAMP '2024-06-01 03:00'", 2, id="as known at one time, not too old"),
-        pytest.param("reviewed_at", "l.reviewed_at", 3, id="as known at a time of the request, not too old"),
+        pytest.param(
+            START + timedelta(hours=3),
+            "TIMESTAMP '2024-06-01 03:00'",
+            2,
+            id="as known at one time, not too old",
+        ),
+        pytest.param(
+            "reviewed_at", "l.reviewed_at", 3, id="as known at a time of the request, not too old"
+        ),
     ],
 )
-def test_random_histories_are_answered_as_by_looking_at_every_row(spark, seed, known_by, in_sql, max_age):
+def test_random_histories_are_answered_as_by_looking_at_every_row(
+    spark, seed, known_by, in_sql, max_age
+):
     requests, history = random_cases(seed)
     joined = as_of(
         spark.createDataFrame(requests, REQUESTS),
@@ -80,16 +109,22 @@ def at(hour: float) -> datetime:
 
 
 def asked(spark, *requests: tuple):
-    return spark.createDataFrame([("a", *request) for request in requests], "entity STRING, asked_at TIMESTAMP, request INT")
+    return spark.createDataFrame(
+        [("a", *request) for request in requests], "entity STRING, asked_at TIMESTAMP, request INT"
+    )
 
 
 def history(spark, *rows: tuple):
     columns = "entity STRING, happened_at TIMESTAMP, known_at TIMESTAMP, value INT"
-    return spark.createDataFrame([("a", at(happened), at(known), value) for happened, known, value in rows], columns)
+    return spark.createDataFrame(
+        [("a", at(happened), at(known), value) for happened, known, value in rows], columns
+    )
 
 
 def test_each_rule_of_the_boundaries_holds(spark):
-    """One row a case: the rows of its entity, by when they happened and were known, and the value that is seen at 5:00."""
+    """One row a case: the rows of its entity, by when they happened and were known, and the value
+    that is seen at 5:00.
+    """
     cases: dict[str, tuple[list[tuple[float, float, int | None]], int | None]] = {
         "happened at the very time": ([(5, 4, 1)], None),
         "known at the very time": ([(4, 5, 1)], None),
@@ -104,24 +139,45 @@ def test_each_rule_of_the_boundaries_holds(spark):
         "older": ([(1 - 1 / 3600, 1, 1)], None),
         "no row at all": ([], None),
     }
-    rows = [(case, at(happened), at(known), value) for case, (of, _) in cases.items() for happened, known, value in of]
-    right = spark.createDataFrame(rows, "entity STRING, happened_at TIMESTAMP, known_at TIMESTAMP, value INT")
-    left = spark.createDataFrame([(case, at(5)) for case in cases], "entity STRING, asked_at TIMESTAMP")
+    rows = [
+        (case, at(happened), at(known), value)
+        for case, (of, _) in cases.items()
+        for happened, known, value in of
+    ]
+    right = spark.createDataFrame(
+        rows, "entity STRING, happened_at TIMESTAMP, known_at TIMESTAMP, value INT"
+    )
+    left = spark.createDataFrame(
+        [(case, at(5)) for case in cases], "entity STRING, asked_at TIMESTAMP"
+    )
     seen = as_of(left, right, on="entity", at="asked_at", max_age=timedelta(hours=4)).collect()
-    assert {row.entity: row.value for row in seen} == {case: value for case, (_, value) in cases.items()}
+    assert {row.entity: row.value for row in seen} == {
+        case: value for case, (_, value) in cases.items()
+    }
     assert len(seen) == len(cases)
 
 
 def test_equal_requests_are_kept_and_days_are_times(spark):
-    left = spark.createDataFrame([("a", date(2024, 6, 2))] * 3 + [(None, date(2024, 6, 2))], "entity STRING, day DATE")
+    left = spark.createDataFrame(
+        [("a", date(2024, 6, 2))] * 3 + [(None, date(2024, 6, 2))], "entity STRING, day DATE"
+    )
     right = spark.createDataFrame(
-        [("a", date(2024, 6, 1), date(2024, 6, 1), 1), ("a", date(2024, 6, 2), date(2024, 6, 1), 2), (None, *[START] * 2, 3)],
+        [
+            ("a", date(2024, 6, 1), date(2024, 6, 1), 1),
+            ("a", date(2024, 6, 2), date(2024, 6, 1), 2),
+            (None, *[START] * 2, 3),
+        ],
         "entity STRING, day DATE, final_at DATE, value INT",
     )
-    joined = as_of(left, right, "entity", "day", happened_at="day", known_at="final_at", prefix="last_")
+    joined = as_of(
+        left, right, "entity", "day", happened_at="day", known_at="final_at", prefix="last_"
+    )
     assert joined.columns == ["entity", "day", "last_day", "last_final_at", "last_value"]
     seen = ("a", date(2024, 6, 2), date(2024, 6, 1), date(2024, 6, 1), 1)
-    assert Counter(map(tuple, joined.collect())) == {seen: 3, (None, date(2024, 6, 2), None, None, None): 1}
+    assert Counter(map(tuple, joined.collect())) == {
+        seen: 3,
+        (None, date(2024, 6, 2), None, None, None): 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -133,8 +189,12 @@ def test_equal_requests_are_kept_and_days_are_times(spark):
     ],
 )
 def test_no_plan_has_a_cross_join(spark, known_by, join):
-    """Also not where Spark thinks the history small: then it would choose a join of every row with every request."""
-    left = spark.createDataFrame([("a", at(1), at(2))], "entity STRING, asked_at TIMESTAMP, reviewed_at TIMESTAMP")
+    """Also not where Spark thinks the history small: then it would choose a join of every row with
+    every request.
+    """
+    left = spark.createDataFrame(
+        [("a", at(1), at(2))], "entity STRING, asked_at TIMESTAMP, reviewed_at TIMESTAMP"
+    )
     plan = StringIO()
     with redirect_stdout(plan):
         as_of(left, history(spark, (0, 0, 1)), "entity", "asked_at", known_by).explain()
@@ -147,15 +207,28 @@ def test_no_plan_has_a_cross_join(spark, known_by, join):
     ("arguments", "message"),
     [
         pytest.param({"on": []}, "names no column", id="no entity"),
-        pytest.param({"on": "shop"}, "left has no column shop; it has entity, asked_at, request", id="an unknown entity"),
-        pytest.param({"at": "request"}, "left.request is int, and no DATE or TIMESTAMP", id="a time that is a number"),
-        pytest.param({"known_at": "value"}, "right.value is int, and no DATE", id="a clock that is a number"),
+        pytest.param(
+            {"on": "shop"},
+            "left has no column shop; it has entity, asked_at, request",
+            id="an unknown entity",
+        ),
+        pytest.param(
+            {"at": "request"},
+            "left.request is int, and no DATE or TIMESTAMP",
+            id="a time that is a number",
+        ),
+        pytest.param(
+            {"known_at": "value"}, "right.value is int, and no DATE", id="a clock that is a number"
+        ),
         pytest.param({"known_by": "never"}, "left has no column never", id="an unknown time"),
-        pytest.param({"max_age": timedelta(0)}, "of no age would any row be", id="an age of nothing"),
+        pytest.param(
+            {"max_age": timedelta(0)}, "of no age would any row be", id="an age of nothing"
+        ),
     ],
 )
 def test_what_cannot_be_joined_is_refused(spark, arguments, message):
-    left, right = asked(spark, (at(5), 1)), history(spark, (1, 1, 1))
+    left = asked(spark, (at(5), 1))
+    right = history(spark, (1, 1, 1))
     with pytest.raises(ValueError, match=message.replace(".", r"\.")):
         as_of(left, right, **({"on": "entity", "at": "asked_at"} | arguments))
 
@@ -163,6 +236,16 @@ def test_what_cannot_be_joined_is_refused(spark, arguments, message):
 def test_columns_that_both_sides_have_and_maps_are_refused(spark):
     right = history(spark, (1, 1, 1))
     with pytest.raises(ValueError, match="both sides have Request: give a prefix"):
-        as_of(asked(spark, (at(5), 1)), right.withColumnRenamed("value", "Request"), "entity", "asked_at")
+        as_of(
+            asked(spark, (at(5), 1)),
+            right.withColumnRenamed("value", "Request"),
+            "entity",
+            "asked_at",
+        )
     with pytest.raises(ValueError, match="holds a map, and Spark cannot order maps"):
-        as_of(asked(spark, (at(5), 1)), right.selectExpr("*", "map('a', value) AS m"), "entity", "asked_at")
+        as_of(
+            asked(spark, (at(5), 1)),
+            right.selectExpr("*", "map('a', value) AS m"),
+            "entity",
+            "asked_at",
+        )

@@ -1,4 +1,6 @@
-"""The rule that nothing is made of what was known later: a table that leaks on purpose is refused, one that does not is not."""
+"""The rule that nothing is made of what was known later: a table that leaks on purpose is refused,
+one that does not is not.
+"""
 
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -10,11 +12,10 @@ from backfill_assets import as_of, itself, leaks, rules, same_day, table, window
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.restoration_examples import examples, restoration_examples
 from backfill_assets.datasets.outages.staging import WATERMARK, last_state, outage_updates
-from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.quality.day import DayProfile
-from backfill_assets.step.leaks import leaks_of_step
-from backfill_assets.step.read import InputRows
-from backfill_assets.step.rows import Computed
+from backfill_assets.lake.commit import FileCommit
+from backfill_assets.quality.rule import DayProfile
+from backfill_assets.step.audit import leaks_of_step
+from backfill_assets.step.compute import Computed, InputRows
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import RAW, REJECTED, UPDATES
 
@@ -32,7 +33,9 @@ def declared(name: str, cut: str = "asked_at", **arguments):
 
 
 def asked(updates):
-    return updates.groupBy(*KEY).agg((F.min("captured_at") + F.lit(timedelta(hours=1))).alias("asked_at"))
+    return updates.groupBy(*KEY).agg(
+        (F.min("captured_at") + F.lit(timedelta(hours=1))).alias("asked_at")
+    )
 
 
 @declared("features/last_customers")
@@ -45,7 +48,9 @@ def last_customers(updates):
 def customers(updates):
     """The customers of an outage as known when asked."""
     seen = updates.select(*KEY, "customers", "captured_at")
-    known = as_of(asked(updates), seen, KEY, "asked_at", happened_at="captured_at", known_at="captured_at").drop("captured_at")
+    known = as_of(
+        asked(updates), seen, KEY, "asked_at", happened_at="captured_at", known_at="captured_at"
+    ).drop("captured_at")
     return known.join(last_state(updates).select(*KEY, "restored_at"), KEY)
 
 
@@ -53,14 +58,17 @@ def customers(updates):
 def seen_again(built):
     """Four days of outages that are seen at 2:00 with 5 customers, and again at 20:00, with 50."""
     for n in range(4):
-        first = [line | {"_captured_at": f"{day(n)}T02:00:00Z"} for line in arriving(n, 0, 1, 2, began=n)]
+        first = [
+            line | {"_captured_at": f"{day(n)}T02:00:00Z"} for line in arriving(n, 0, 1, 2, began=n)
+        ]
         built.write(day(n), [*first, *arriving(n, 0, 1, 2, began=n, estCustAffected="50", _op="U")])
     built.run(days(0, 1, 2, 3), [REJECTED, RAW, UPDATES])
     return built
 
 
 def test_a_table_that_leaks_on_purpose_is_refused_and_one_that_does_not_is_built(seen_again):
-    world, of_days = seen_again, days(0, 1, 2, 3)
+    world = seen_again
+    of_days = days(0, 1, 2, 3)
     for each in (last_customers, customers, restoration_examples):
         world.run(of_days, each)
     assert set(world.accepted("features/customers")) == set(of_days)
@@ -69,7 +77,8 @@ def test_a_table_that_leaks_on_purpose_is_refused_and_one_that_does_not_is_built
     refused = world.lake.ledger.builds({"features/last_customers": None})
     assert [build.outcome for build in refused] == ["failed"] * 4
     message = (
-        f"no_leak: changed without what was known only after asked_at: {day(2)}, 200: customers 50, then 5; {day(2)}, 201: "
+        f"no_leak: changed without what was known only after asked_at: {day(2)}, 200: customers 50,"
+        f" then 5; {day(2)}, 201: "
     )
     assert all(message in build.message for build in refused)
 
@@ -78,13 +87,19 @@ def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spar
     start = datetime(2019, 8, 15, 12)
 
     def update(hour: float, **fields):
-        return {"captured_at": start + timedelta(hours=hour), "change": "U", "started_at": start} | fields
+        return {
+            "captured_at": start + timedelta(hours=hour),
+            "change": "U",
+            "started_at": start,
+        } | fields
 
     known = [update(0.5), update(6, started_at=start - timedelta(hours=3), change="D")]
     values = [{"arrival_day": start.date(), "outage_day": start.date(), "outage_number": str(n)} | each
               for n in range(3) for each in known]  # fmt: skip
     names = [column.split()[0] for column in outage_updates.columns.split(", ")]
-    updates = spark.createDataFrame([tuple(row.get(name) for name in names) for row in values], outage_updates.columns)
+    updates = spark.createDataFrame(
+        [tuple(row.get(name) for name in names) for row in values], outage_updates.columns
+    )
     regions = spark.createDataFrame([], region_daily.columns)
 
     def compute(updates, regions):
@@ -93,12 +108,17 @@ def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spar
         )
         return examples(updates, regions).drop("devices", "started_at").join(of_all, KEY)
 
-    found = leaks(replace(restoration_examples, compute=compute), {"updates": updates, "regions": regions})
+    found = leaks(
+        replace(restoration_examples, compute=compute), {"updates": updates, "regions": regions}
+    )
     words = "devices 2, then 1; started_at 2019-08-15T09:00:00.000Z, then 2019-08-15T12:00:00.000Z"
     assert found == [f"2019-08-15, {n}: {words}" for n in range(3)]
 
 
-SEEN = "outage_day DATE, outage_number STRING, asked_at TIMESTAMP, captured_at TIMESTAMP, customers INT"
+SEEN = (
+    "outage_day DATE, outage_number STRING, asked_at TIMESTAMP, captured_at TIMESTAMP,"
+    " customers INT"
+)
 
 
 def seen(spark, *rows: tuple[str | None, int, int, int], at: date | None = None):
@@ -112,9 +132,15 @@ def seen(spark, *rows: tuple[str | None, int, int, int], at: date | None = None)
 
 @declared("features/seen", columns=f"{SEEN}, restored_at TIMESTAMP")
 def most_customers(updates):
-    """Leaks on purpose: outages by the last that was seen of them, without those that had no customers then."""
-    last = updates.groupBy(*KEY, "asked_at").agg(F.max_by(F.struct("captured_at", "customers"), "captured_at").alias("last"))
-    return last.select(*KEY, "asked_at", "last.*", F.lit(None).cast("timestamp").alias("restored_at")).where("customers > 0")
+    """Leaks on purpose: outages by the last that was seen of them, without those that had no
+    customers then.
+    """
+    last = updates.groupBy(*KEY, "asked_at").agg(
+        F.max_by(F.struct("captured_at", "customers"), "captured_at").alias("last")
+    )
+    return last.select(
+        *KEY, "asked_at", "last.*", F.lit(None).cast("timestamp").alias("restored_at")
+    ).where("customers > 0")
 
 
 def test_a_row_that_is_left_out_for_what_came_later_is_a_leak(spark):
@@ -124,7 +150,10 @@ def test_a_row_that_is_left_out_for_what_came_later_is_a_leak(spark):
 
 def test_a_row_whose_key_is_null_is_compared_too(spark):
     (found,) = leaks(most_customers, {"updates": seen(spark, (None, 2, 1, 5), (None, 2, 3, 9))})
-    assert found.startswith(f"{day(0)}, None: captured_at 2019-08-15T03:00:00.000Z, then 2019-08-15T01:00:00.000Z; customers 9")
+    assert found.startswith(
+        f"{day(0)}, None: captured_at 2019-08-15T03:00:00.000Z, then 2019-08-15T01:00:00.000Z;"
+        " customers 9"
+    )
 
 
 def test_the_leak_check_compares_the_day_with_most_rows(spark):
@@ -132,25 +161,33 @@ def test_the_leak_check_compares_the_day_with_most_rows(spark):
 
     def found(updates):
         computed = Computed(most_customers(updates), FileCommit("", "outage_day", [], ""))
-        return leaks_of_step(most_customers, days(*range(6)), computed, lambda _: InputRows({"updates": updates}, 0))
+        return leaks_of_step(
+            most_customers, days(*range(6)), computed, lambda _: InputRows({"updates": updates}, 0)
+        )
 
     assert [row.partition(":")[0] for row in found(leak) or ()] == [f"{day(3)}, 1"]
     assert found(leak.where("false")) is None
-    with pytest.raises(ValueError, match="no row has a time in asked_at: there is nothing to compare"):
+    with pytest.raises(
+        ValueError, match="no row has a time in asked_at: there is nothing to compare"
+    ):
         leaks(most_customers, {"updates": leak.where("false")})
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param({"cut": "then"}, "looks at then, which is no column", id="a cut that is no column"),
+        pytest.param(
+            {"cut": "then"}, "looks at then, which is no column", id="a cut that is no column"
+        ),
         pytest.param({"key": ()}, "the rule no_leak needs a key", id="no key to compare by"),
         pytest.param(
             {"reads": {"outages": same_day(outage_updates)}},
             r"knows of \['updates'\], but `reads` names \['outages'\]",
             id="an input of which nobody says when it was known",
         ),
-        pytest.param({"reads": {"updates": itself()}}, "reads itself", id="a table that reads itself"),
+        pytest.param(
+            {"reads": {"updates": itself()}}, "reads itself", id="a table that reads itself"
+        ),
     ],
 )
 def test_a_rule_that_could_not_be_judged_is_refused_when_the_table_is_declared(arguments, message):
@@ -161,6 +198,9 @@ def test_a_rule_that_could_not_be_judged_is_refused_when_the_table_is_declared(a
 def test_the_leak_rule_reports_days_that_were_not_computed():
     (rule,) = [rule for rule in customers.rules if rule.cut]
     verdict = rule.verdict(DayProfile(date(2019, 8, 15)))
-    assert (verdict.passed, verdict.message) == (True, "no row was computed once more: there is nothing to compare with")
+    assert (verdict.passed, verdict.message) == (
+        True,
+        "no row was computed once more: there is nothing to compare with",
+    )
     with pytest.raises(ValueError, match="staging/outage_updates has no rule no_leak"):
         leaks(outage_updates, {})

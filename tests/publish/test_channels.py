@@ -1,4 +1,6 @@
-"""What readers of one channel get when plans were published to others, and when a person has pointed them back. No Spark."""
+"""What readers of one channel get when plans were published to others, and when a person has
+pointed them back. No Spark.
+"""
 
 from datetime import date
 
@@ -10,10 +12,8 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.channels import behind, came_with
-from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.published import Published
+from backfill_assets.publish.publish import Publication, Published, left_with_plan
 from backfill_assets.publish.release_live import Released, release_as_it_stands, release_live
-from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.switch import Switch
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
@@ -35,7 +35,9 @@ def rebuilt(lake: SmallLake, values: dict[date, int]) -> Plan:
     return plan
 
 
-def publish(lake: SmallLake, plan: Plan, channel: str = "stable", together_with: tuple[str, ...] = ()) -> Published:
+def publish(
+    lake: SmallLake, plan: Plan, channel: str = "stable", together_with: tuple[str, ...] = ()
+) -> Published:
     publication = Publication(plan, lake.workspace, "ada", together_with=together_with)
     return publication.publish(channel, lambda: NOW, lambda state: None)
 
@@ -66,7 +68,8 @@ def test_a_channel_without_the_plan_follows_live_again_after_its_rollback(lake):
     plan = rebuilt(lake, {D1: 7})
     publish(lake, plan, "candidate")
     assert why_behind(lake) == [
-        f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish {plan.id}`)"
+        f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish"
+        f" {plan.id}`)"
     ]
     night(lake, {D3: 8})
     assert (gets(lake), gets(lake, "candidate")) == (RELEASED, RELEASED | {D1: 7, D3: 8})
@@ -79,7 +82,8 @@ def test_a_channel_without_the_plan_follows_live_again_after_its_rollback(lake):
 
 
 def test_publishing_a_plan_again_to_the_same_readers_changes_nothing(lake):
-    first, second = rebuilt(lake, {D1: 7}), rebuilt(lake, {D2: 8})
+    first = rebuilt(lake, {D1: 7})
+    second = rebuilt(lake, {D2: 8})
     publish(lake, first)
     publish(lake, second, "candidate")
     again = publish(lake, first)
@@ -91,9 +95,13 @@ def test_publishing_a_plan_again_to_the_same_readers_changes_nothing(lake):
 
 
 def test_a_plan_of_another_channel_is_not_published_along_unless_named(lake):
-    tried, plan = rebuilt(lake, {D1: 7}), rebuilt(lake, {D2: 8})
+    tried = rebuilt(lake, {D1: 7})
+    plan = rebuilt(lake, {D2: 8})
     publish(lake, tried, "candidate")
-    said = f"1 more plan.*{tried.id}. Nothing was published.*--channel stable --with {tried.id}`.*rollback {tried.id}`"
+    said = (
+        f"1 more plan.*{tried.id}. Nothing was published.*--channel stable --with"
+        f" {tried.id}`.*rollback {tried.id}`"
+    )
     with pytest.raises(Guarded, match=said):
         publish(lake, plan)
     assert (lake.values(), gets(lake)) == (RELEASED | {D1: 7}, RELEASED)
@@ -108,7 +116,8 @@ def test_a_plan_of_another_channel_is_not_published_along_unless_named(lake):
 
 
 def test_a_plan_that_readers_do_not_get_along_is_not_named_by_the_release(lake):
-    in_shadow, plan = rebuilt(lake, {D1: 7}), rebuilt(lake, {D2: 8})
+    in_shadow = rebuilt(lake, {D1: 7})
+    plan = rebuilt(lake, {D2: 8})
     publish(lake, plan, together_with=(in_shadow.id,))
     newest = Releases(str(lake.root)).newest()
     assert newest
@@ -116,7 +125,8 @@ def test_a_plan_that_readers_do_not_get_along_is_not_named_by_the_release(lake):
 
 
 def test_releases_of_before_they_named_plans_are_read(lake):
-    path, plan = Releases(str(lake.root)).path, rebuilt(lake, {D1: 7})
+    path = Releases(str(lake.root)).path
+    plan = rebuilt(lake, {D1: 7})
     older = DeltaTable(path).to_pyarrow_table().drop_columns(["plans"])
     write_deltalake(path, older, mode="overwrite", schema_mode="overwrite")
     assert (Releases(str(lake.root)).get(1).plans, came_with(str(lake.root), plan.id)) == ((), 0)
@@ -125,7 +135,8 @@ def test_releases_of_before_they_named_plans_are_read(lake):
 
 
 def test_what_was_published_with_another_plan_is_released_to_all_who_follow(lake):
-    tried, plan = rebuilt(lake, {D1: 7}), rebuilt(lake, {D2: 8})
+    tried = rebuilt(lake, {D1: 7})
+    plan = rebuilt(lake, {D2: 8})
     publish(lake, tried, "candidate")
     publish(lake, plan, together_with=(tried.id,))
     night(lake, {D3: 9})
@@ -133,7 +144,9 @@ def test_what_was_published_with_another_plan_is_released_to_all_who_follow(lake
 
 
 @pytest.mark.parametrize("tried_first", [False, True])
-def test_readers_who_were_pointed_back_get_no_plan_before_they_are_pointed_forward(lake, tried_first):
+def test_readers_who_were_pointed_back_get_no_plan_before_they_are_pointed_forward(
+    lake, tried_first
+):
     publish(lake, rebuilt(lake, {D1: 7}), "candidate")
     publish(lake, lake.plans.read(lake.plans.ids()[0]))  # both channels get release 2
     night(lake, {D3: 666})
@@ -141,7 +154,9 @@ def test_readers_who_were_pointed_back_get_no_plan_before_they_are_pointed_forwa
     plan = rebuilt(lake, {D2: 8})
     if tried_first:
         publish(lake, plan, "candidate")
-    with pytest.raises(Guarded, match=r"stable were pointed back to release 2: a wrong night \(bo\)") as refused:
+    with pytest.raises(
+        Guarded, match=r"stable were pointed back to release 2: a wrong night \(bo\)"
+    ) as refused:
         publish(lake, plan)
     assert gets(lake) == RELEASED | {D1: 7}
     number = int(str(refused.value).rpartition("--release ")[2].split()[0])
@@ -154,7 +169,10 @@ def test_a_record_of_where_a_channel_was_pointed_is_no_release_to_go_back_to(lak
     night(lake, {D3: 666})
     point(lake, "stable", 1)
     releases = Releases(str(lake.root))
-    with pytest.raises(UsageError, match=r"Release 3 has no tables of its own: it records that stable got release 1 \(a wrong"):
+    with pytest.raises(
+        UsageError,
+        match=r"Release 3 has no tables of its own: it records that stable got release 1 \(a wrong",
+    ):
         point(lake, "stable", 3)
     with pytest.raises(UsageError, match="Name the release that readers got"):
         releases.readable(3)
@@ -164,9 +182,12 @@ def test_a_record_of_where_a_channel_was_pointed_is_no_release_to_go_back_to(lak
 def test_the_command_that_takes_a_plan_back_gives_readers_what_they_had_before(lake):
     lake.write(dict.fromkeys(DAYS, 5), table=B.name)
     release_live(lake.workspace, who="sensor")
-    first, second = rebuilt(lake, {D1: 7}), rebuilt(lake, {D2: 8})
+    first = rebuilt(lake, {D1: 7})
+    second = rebuilt(lake, {D2: 8})
     publish(lake, rebuilt(lake, {D0: 3}), "candidate")
-    assert Switch(A.name, B.name, "candidate").carry_out(lake.workspace, "ada")  # the release just before the plan's
+    assert Switch(A.name, B.name, "candidate").carry_out(
+        lake.workspace, "ada"
+    )  # the release just before the plan's
     others = [plan for plan in lake.plans.ids() if lake.plans.state(plan) == "published"]
     publish(lake, first, together_with=tuple(others))
     publish(lake, second, "candidate")
@@ -184,7 +205,9 @@ def test_a_person_who_releases_live_learns_which_plans_stable_gets_by_it(lake):
     lake.write({D3: 9})
     decision = release_as_it_stands(lake.workspace, who="bo", reason="due")
     assert isinstance(decision, Released)
-    assert decision.release.reason == f"due (in spite of plan {plan.id} was not published to stable)"
+    assert (
+        decision.release.reason == f"due (in spite of plan {plan.id} was not published to stable)"
+    )
     assert gets(lake) == RELEASED | {D1: 7, D3: 9}
 
 
@@ -203,7 +226,8 @@ def test_in_a_new_lake_stable_begins_once_no_plan_that_others_got_is_missing_fro
     plan = rebuilt(lake, RELEASED)
     publish(lake, plan, "candidate")
     assert why_behind(lake) == [
-        f"stable has no release yet: plan {plan.id} was not published to it (`backfill publish {plan.id}`)"
+        f"stable has no release yet: plan {plan.id} was not published to it (`backfill publish"
+        f" {plan.id}`)"
     ]
     night(lake, {D3: 8})
     assert gets(lake, "candidate") == RELEASED | {D3: 8}

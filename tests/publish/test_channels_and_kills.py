@@ -1,4 +1,6 @@
-"""Who gets a plan follows from the releases and from the rows of live: not from notes, which a killed command leaves out."""
+"""Who gets a plan follows from the releases and from the rows of live: not from notes, which a
+killed command leaves out.
+"""
 
 from collections.abc import Callable
 
@@ -11,7 +13,13 @@ from backfill_assets.publish.channels import behind
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import live_state
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.release_live import NothingNew, Released, Withheld, release_as_it_stands, release_live
+from backfill_assets.publish.release_live import (
+    NothingNew,
+    Released,
+    Withheld,
+    release_as_it_stands,
+    release_live,
+)
 from backfill_assets.publish.shadows import rebase
 from backfill_assets.publish.switch import Switch
 from tests.worlds.small_lake import (
@@ -47,7 +55,9 @@ def killed_in(lake: SmallLake, when: Callable[[SmallLake], object]) -> Plan:
 
 
 def is_released(lake: SmallLake) -> bool:
-    return "candidate" in Releases(str(lake.root)).newest().channels and bool(lake.plans.half_published())  # type: ignore[union-attr]
+    return "candidate" in Releases(str(lake.root)).newest().channels and bool(  # type: ignore[union-attr]
+        lake.plans.half_published()
+    )
 
 
 def why_behind(lake: SmallLake) -> list[str]:
@@ -63,7 +73,9 @@ def test_a_publication_to_candidate_killed_before_its_note_leaves_stable(lake):
     plan = killed_in(lake, is_released)
     assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
-    with pytest.raises(UsageError, match=f"Plan {plan.id} is published"):  # what it built anew, nobody would get
+    with pytest.raises(
+        UsageError, match=f"Plan {plan.id} is published"
+    ):  # what it built anew, nobody would get
         rebase(plan, lake.workspace, "ada")
     assert publish(lake, plan, "candidate").count("accepted") == 2
     assert (lake.plans.state(plan.id), lake.plans.half_published()) == ("published", [])
@@ -85,10 +97,16 @@ def test_half_a_publication_is_finished_for_the_channel_that_it_was_begun_for(la
     finish = f"`backfill publish {plan.id} --channel candidate`"
     decision = release_live(lake.workspace, who="sensor")
     assert isinstance(decision, Withheld)
-    assert str(decision.reasons[0]) == f"plan {plan.id} is published in part ({D1}): {finish} finishes it"
+    assert (
+        str(decision.reasons[0])
+        == f"plan {plan.id} is published in part ({D1}): {finish} finishes it"
+    )
     with pytest.raises(Guarded, match=finish):
         release_as_it_stands(lake.workspace, who="bo", reason="due")
-    with pytest.raises(Guarded, match=rf"to candidate was begun.*Finish it first \({finish}\), then publish to stable"):
+    with pytest.raises(
+        Guarded,
+        match=rf"to candidate was begun.*Finish it first \({finish}\), then publish to stable",
+    ):
         publish(lake, plan)
     assert released(lake) == RELEASED
     publish(lake, plan, "candidate")
@@ -129,16 +147,20 @@ def test_days_that_a_rollback_leaves_in_live_keep_the_channel_behind(tmp_path):
     publish(lake, plan, "candidate")
     lake.roll_back(plan)
     release_live(lake.workspace, who="sensor")
-    assert (released(lake), released(lake, channel="candidate")) == ({D0: 1, D1: 2}, {D0: 1, D1: 2, D3: 9})
+    assert (released(lake), released(lake, channel="candidate")) == (
+        {D0: 1, D1: 2},
+        {D0: 1, D1: 2, D3: 9},
+    )
     assert why_behind(lake) == [
-        f"stable stays at release 1: days of plan {plan.id}, which was rolled back, or made from them, are left in live. Build "
-        "again what is outdated, or `backfill release --reason ...` releases live to stable"
+        f"stable stays at release 1: days of plan {plan.id}, which was rolled back, or made from"
+        " them, are left in live. Build again what is outdated, or `backfill release --reason ...`"
+        " releases live to stable"
     ]
     decision = release_as_it_stands(lake.workspace, who="bo", reason="the first rows there are")
     assert isinstance(decision, Released)
     assert (
-        f"in spite of days of plan {plan.id}, which was rolled back, or made from them, are left in live"
-        in decision.release.reason
+        f"in spite of days of plan {plan.id}, which was rolled back, or made from them, are left in"
+        " live" in decision.release.reason
     )
     assert released(lake) == {D0: 1, D1: 2, D3: 9}
     assert why_behind(lake) == []
@@ -147,8 +169,11 @@ def test_days_that_a_rollback_leaves_in_live_keep_the_channel_behind(tmp_path):
 def test_a_channel_whose_missing_plan_was_overwritten_is_released_to_by_a_person_too(lake):
     publish(lake, rebuilt_in_shadow(lake, {D1: 7}), "candidate")
     night(lake, {D1: 5})
-    newest, tables = Releases(str(lake.root)).newest(), live_state(lake.workspace).tables
-    Releases(str(lake.root)).add(newest, tables, kind="live", who="bo", reason="", channels=["candidate"])
+    newest = Releases(str(lake.root)).newest()
+    tables = live_state(lake.workspace).tables
+    Releases(str(lake.root)).add(
+        newest, tables, kind="live", who="bo", reason="", channels=["candidate"]
+    )
     assert isinstance(release_as_it_stands(lake.workspace, who="bo", reason="now"), Released)
     assert released(lake) == RELEASED | {D1: 5}
 
@@ -163,7 +188,10 @@ def test_a_channel_that_was_pointed_back_comes_forward_by_the_command_that_is_na
     releases = Releases(str(lake.root))
     releases.point(releases.newest(), "candidate", 2, who="bo", reason="a wrong night")  # type: ignore[arg-type]
     (said,) = why_behind(lake)
-    assert said.startswith("candidate stays at release 2: it was put there: a wrong night (bo). `backfill rollback --release ")
+    assert said.startswith(
+        "candidate stays at release 2: it was put there: a wrong night (bo). `backfill rollback"
+        " --release "
+    )
     number = int(said.rpartition("--release ")[2].split()[0])
     releases.point(releases.newest(), "candidate", number, who="bo", reason="over")  # type: ignore[arg-type]
     night(lake, {D3: 5})
@@ -172,12 +200,14 @@ def test_a_channel_that_was_pointed_back_comes_forward_by_the_command_that_is_na
 
 
 def test_an_event_of_another_plan_that_cannot_be_read_concerns_that_plan_only(lake):
-    old, plan = lake.plan({A.name: [D3]}, reason="long ago"), rebuilt_in_shadow(lake, {D1: 7})
+    old = lake.plan({A.name: [D3]}, reason="long ago")
+    plan = rebuilt_in_shadow(lake, {D1: 7})
     (ended,) = (lake.root / "_plans" / old.id).glob("*-ended-*")
     ended.write_text("")
     publish(lake, plan, "candidate")
     assert why_behind(lake) == [
-        f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish {plan.id}`)"
+        f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish"
+        f" {plan.id}`)"
     ]
     night(lake, {D3: 9})
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
@@ -186,20 +216,25 @@ def test_an_event_of_another_plan_that_cannot_be_read_concerns_that_plan_only(la
 
 
 def test_what_others_were_given_meanwhile_is_asked_for_before_the_first_commit(lake):
-    plan, other = rebuilt_in_shadow(lake, {D1: 7}), rebuilt_in_shadow(lake, {D2: 8})
-    publication, files = Publication(plan, lake.workspace, "ada"), lake.files()
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    other = rebuilt_in_shadow(lake, {D2: 8})
+    publication = Publication(plan, lake.workspace, "ada")
+    files = lake.files()
 
     def meanwhile(_: ShadowState) -> None:
         publish(lake, other, "candidate")
 
-    with pytest.raises(Guarded, match=f"stable would get 1 more plan.*{other.id}. Nothing was published"):
+    with pytest.raises(
+        Guarded, match=f"stable would get 1 more plan.*{other.id}. Nothing was published"
+    ):
         publication.publish("stable", lambda: NOW, meanwhile)
     assert lake.files()[D1] == files[D1]
     assert (released(lake), lake.plans.half_published()) == (RELEASED, [])
 
 
 def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(lake):
-    first, plan = rebuilt_in_shadow(lake, {D0: 5}), rebuilt_in_shadow(lake, {D1: 7})
+    first = rebuilt_in_shadow(lake, {D0: 5})
+    plan = rebuilt_in_shadow(lake, {D1: 7})
     publish(lake, first, "candidate")
     publish(lake, first)
     night(lake, {D3: 66})
@@ -211,7 +246,12 @@ def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(l
             releases.point(releases.newest(), "stable", 2, who="bo", reason="a wrong night")  # type: ignore[arg-type]
         return ()
 
-    with pytest.raises(Guarded, match=f"pointed back to release 2: a wrong night.*Plan {plan.id} is in live and not released"):
+    with pytest.raises(
+        Guarded,
+        match=(
+            f"pointed back to release 2: a wrong night.*Plan {plan.id} is in live and not released"
+        ),
+    ):
         publish(lake, plan, runs=pointed_meanwhile)
     assert released(lake) == released(lake, B.name) == RELEASED | {D0: 5}
 
@@ -225,12 +265,18 @@ def test_a_fix_reaches_readers_without_showing_them_the_fault_again(lake, nights
     if nights_since:
         night(lake, {D2: 5})
         assert isinstance(release_live(lake.workspace, who="sensor"), Withheld)
-    plan, right = rebuilt_in_shadow(lake, {D3: 6}), RELEASED | {D3: 6} | ({D2: 5} if nights_since else {})
-    with pytest.raises(Guarded, match=f"If the plan mends it.*`backfill publish {plan.id} --channel candidate`"):
+    plan = rebuilt_in_shadow(lake, {D3: 6})
+    right = RELEASED | {D3: 6} | ({D2: 5} if nights_since else {})
+    with pytest.raises(
+        Guarded, match=f"If the plan mends it.*`backfill publish {plan.id} --channel candidate`"
+    ):
         publish(lake, plan)
     number = publish(lake, plan, "candidate").release.number
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, right)
-    with pytest.raises(Guarded, match=f"point them at release {number} first: `backfill rollback --release {number} "):
+    with pytest.raises(
+        Guarded,
+        match=f"point them at release {number} first: `backfill rollback --release {number} ",
+    ):
         publish(lake, plan)
     releases.point(releases.newest(), "stable", number, who="bo", reason="mended")  # type: ignore[arg-type]
     night(lake, {D0: 7})

@@ -7,10 +7,10 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import BackfillError, Guarded
-from backfill_assets.lake.recovery import recover
+from backfill_assets.lake.history import recover
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.release_live import Released, release_live
+from backfill_assets.publish.rollback import Kind
 from tests.worlds.small_lake import (
     DAYS,
     RELEASED,
@@ -33,7 +33,9 @@ def lake(tmp_path) -> SmallLake:
 
 
 def killed_before_a_night(lake: SmallLake, values: dict[date, int], night: dict[date, int]) -> Plan:
-    """A plan that is committed in A and not recorded; the night that was running then commits to A and records it."""
+    """A plan that is committed in A and not recorded; the night that was running then commits to A
+    and records it.
+    """
     plan = half_published(lake, values)
     assert plan.id not in {build.plan for build in lake.workspace.lake.ledger.builds()}
     lake.write(night)
@@ -75,15 +77,23 @@ def test_the_next_release_has_the_plan_in_all_tables_or_in_none(lake, act, night
         act(lake, plan)
     of_a, of_b = next_release(lake)
     assert (of_a[D3] == 8) == (of_b[D3] == 8)
-    assert plan.id in lake.plans.half_published() or (of_a[D3] == 8) == (lake.plans.state(plan.id) == "published")
+    assert plan.id in lake.plans.half_published() or (of_a[D3] == 8) == (
+        lake.plans.state(plan.id) == "published"
+    )
 
 
 def test_a_plan_is_not_taken_back_while_a_log_has_days_of_it_that_the_ledger_lacks(lake):
     plan = killed_before_a_night(lake, {D1: 7}, {D2: 9})
     DeltaTable(lake.workspace.lake.ledger.path).delete(f"plan = '{plan.id}'")
-    with pytest.raises(Guarded, match=f"The log of raw/a shows {D1} as built by plan {plan.id}, and the ledger does not"):
+    with pytest.raises(
+        Guarded,
+        match=f"The log of raw/a shows {D1} as built by plan {plan.id}, and the ledger does not",
+    ):
         lake.roll_back(plan)
-    assert (lake.plans.half_published(), (lake.root / "_shadow" / plan.id).exists()) == ([plan.id], True)
+    assert (lake.plans.half_published(), (lake.root / "_shadow" / plan.id).exists()) == (
+        [plan.id],
+        True,
+    )
     recover(lake.workspace.lake.ledger, A.name)
     assert lake.roll_back(plan) == {(A.name, D1): Kind.RESTORE}
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)

@@ -1,12 +1,30 @@
-"""A rebuild into live that was given up half way is released once it is finished, taken back, or decided on. No Spark."""
+"""A rebuild into live that was given up half way is released once it is finished, taken back, or
+decided on. No Spark.
+"""
 
 import pytest
 
 from backfill_assets.errors import Guarded
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.live import last_commits
-from backfill_assets.publish.release_live import Released, Withheld, release_as_it_stands, release_live
-from tests.worlds.small_lake import DAYS, NOW, RELEASED, A, B, SmallLake, publish, rebuilt_in_shadow, released, released_lake
+from backfill_assets.publish.release_live import (
+    Released,
+    Withheld,
+    release_as_it_stands,
+    release_live,
+)
+from tests.worlds.small_lake import (
+    DAYS,
+    NOW,
+    RELEASED,
+    A,
+    B,
+    SmallLake,
+    publish,
+    rebuilt_in_shadow,
+    released,
+    released_lake,
+)
 
 D0, D1, D2, D3 = DAYS
 
@@ -33,15 +51,21 @@ def decide(lake: SmallLake) -> object:
 
 
 @pytest.mark.parametrize(
-    ("ending", "said"), [("cancelled", "was cancelled"), ("stopped", "was stopped"), ("partial", "ended"), ("refused", "ended")]
+    ("ending", "said"),
+    [
+        ("cancelled", "was cancelled"),
+        ("stopped", "was stopped"),
+        ("partial", "ended"),
+        ("refused", "ended"),
+    ],
 )
 def test_a_plan_that_ended_before_all_was_built_withholds_what_it_has_built(lake, ending, said):
     plan = half_built(lake, ending)
     decision = decide(lake)
     assert isinstance(decision, Withheld)
     assert [str(reason) for reason in decision.reasons] == [
-        f"plan {plan.id} {said} with 1 of its 2 partition(s) not built, as {B.name} {D1}: `backfill resume {plan.id}` builds "
-        f"them, `backfill rollback {plan.id}` takes back what is built"
+        f"plan {plan.id} {said} with 1 of its 2 partition(s) not built, as {B.name} {D1}: `backfill"
+        f" resume {plan.id}` builds them, `backfill rollback {plan.id}` takes back what is built"
     ]
     with pytest.raises(Guarded, match=f"plan {plan.id} {said} with 1 of its 2"):
         publish(lake, rebuilt_in_shadow(lake, {D2: 8}))
@@ -50,7 +74,8 @@ def test_a_plan_that_ended_before_all_was_built_withholds_what_it_has_built(lake
 
 @pytest.mark.parametrize("then", ["resumed", "built by a night", "failed", "taken back", "decided"])
 def test_it_is_released_once_nothing_of_it_is_half_done_or_a_person_decides(lake, then):
-    plan, day_of_b = half_built(lake, "cancelled"), 5
+    plan = half_built(lake, "cancelled")
+    day_of_b = 5
     before = last_commits(lake.workspace)
     if then == "resumed":
         lake.plans.note(plan.id, "started", NOW, who="ada")
@@ -71,11 +96,14 @@ def test_it_is_released_once_nothing_of_it_is_half_done_or_a_person_decides(lake
         day_of_b = 2
         decision = release_as_it_stands(lake.workspace, who="bo", reason="enough")
         assert isinstance(decision, Released)
-        assert decision.release.reason.startswith(f"enough (in spite of plan {plan.id} was cancelled with 1 of its 2 ")
+        assert decision.release.reason.startswith(
+            f"enough (in spite of plan {plan.id} was cancelled with 1 of its 2 "
+        )
         lake.write({D3: 9})
     assert last_commits(lake.workspace) != before
     assert isinstance(decide(lake), Released)
-    a, b = released(lake)[D1], released(lake, B.name)[D1]
+    a = released(lake)[D1]
+    b = released(lake, B.name)[D1]
     assert (a, b) == (2 if then == "taken back" else 5, day_of_b)
 
 

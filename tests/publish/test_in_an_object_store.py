@@ -1,5 +1,6 @@
-"""Publishing and taking back in a lake in an object store: no links and no locks, only copies and conditional writes. On moto's
-S3 over HTTP, without Spark."""
+"""Publishing and taking back in a lake in an object store: no links and no locks, only copies and
+conditional writes. On moto's S3 over HTTP, without Spark.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +11,8 @@ import pytest
 from backfill_assets.errors import Conflict, Guarded
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.release_live import Released, release_live
+from backfill_assets.publish.rollback import Kind
 from tests.worlds.object_store import CREDENTIALS, Bucket, moto_server
 from tests.worlds.small_lake import (
     DAYS,
@@ -39,7 +40,9 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def lake(endpoint, tmp_path, monkeypatch) -> SmallLake:
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": endpoint}.items():
         monkeypatch.setenv(name, value)
-    return released_lake(Bucket(endpoint, f"lake-{uuid4().hex[:12]}", tmp_path / "unused.log").make().place)
+    return released_lake(
+        Bucket(endpoint, f"lake-{uuid4().hex[:12]}", tmp_path / "unused.log").make().place
+    )
 
 
 def files_of_others(lake: SmallLake) -> dict[object, set[str]]:
@@ -47,11 +50,18 @@ def files_of_others(lake: SmallLake) -> dict[object, set[str]]:
 
 
 def test_a_killed_publication_is_finished_and_rolled_back_and_a_night_stays(lake):
-    others, values = files_of_others(lake), {D1: 7, D2: 8}
+    others = files_of_others(lake)
+    values = {D1: 7, D2: 8}
     plan = half_published(lake, values)
     assert released(lake) == released(lake, B.name) == RELEASED
     publish(lake, plan)
-    assert lake.values() == lake.values(B.name) == released(lake) == released(lake, B.name) == RELEASED | values
+    assert (
+        lake.values()
+        == lake.values(B.name)
+        == released(lake)
+        == released(lake, B.name)
+        == RELEASED | values
+    )
     assert not lake.workspace.lake.paths.is_local
     assert files_of_others(lake) == others
     for table in (A.name, B.name):
@@ -59,7 +69,13 @@ def test_a_killed_publication_is_finished_and_rolled_back_and_a_night_stays(lake
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
     assert set(lake.roll_back(plan).values()) == {Kind.RESTORE}
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
-    assert released(lake) == released(lake, B.name) == RELEASED | {D3: 9} == lake.values() == lake.values(B.name)
+    assert (
+        released(lake)
+        == released(lake, B.name)
+        == RELEASED | {D3: 9}
+        == lake.values()
+        == lake.values(B.name)
+    )
     assert files_of_others(lake)[D0] == others[D0]
 
 
@@ -78,10 +94,18 @@ def test_concurrent_publications_without_locks_lose_nothing(lake):
         won = dict(zip(rebuilds, at_once.map(published, plans), strict=True))
     got = released(lake)
     assert got == released(lake, B.name) == RELEASED | {at: got[at] for at in rebuilds}
-    assert {at: got[at] for at in rebuilds if won[at]} == {at: value for at, value in rebuilds.items() if won[at]}
+    assert {at: got[at] for at in rebuilds if won[at]} == {
+        at: value for at, value in rebuilds.items() if won[at]
+    }
     for plan in plans:
         publish(lake, plan)
-    assert released(lake) == released(lake, B.name) == RELEASED | rebuilds == lake.values() == lake.values(B.name)
+    assert (
+        released(lake)
+        == released(lake, B.name)
+        == RELEASED | rebuilds
+        == lake.values()
+        == lake.values(B.name)
+    )
     numbers = [release.number for release in Releases(str(lake.root)).all()]
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
     assert lake.plans.half_published() == []

@@ -1,21 +1,26 @@
-"""What was made from rows of a plan that are gone, table by table, until it is built again. No Spark."""
+"""What was made from rows of a plan that are gone, table by table, until it is built again. No
+Spark.
+"""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.publish.made_from import _followed, has_rows_made_from
+from backfill_assets.publish.channels import _followed, has_rows_made_from
 from tests.worlds.deliveries import day
 
 DAY = str(day(0))
-A, B, C = "raw/a", "staging/b", "features/c"
+A = "raw/a"
+B = "staging/b"
+C = "features/c"
 
 
-def made(table: str, fingerprint: str, *, of: str = "", outcome: str = "accepted", **fields) -> Build:
+def made(
+    table: str, fingerprint: str, *, of: str = "", outcome: str = "accepted", **fields
+) -> Build:
     """A build of the day; `of`: the table and the fingerprint that it read."""
     name, _, read = of.partition(" ")
     inputs = {name: {DAY: read}} if of else {}
@@ -27,20 +32,38 @@ def made(table: str, fingerprint: str, *, of: str = "", outcome: str = "accepted
     [
         pytest.param([made(B, "b7", of=f"{A} a7")], [B], id="by a table that reads it"),
         pytest.param([made(B, "b2", of=f"{A} a2")], [], id="not by what read other rows"),
-        pytest.param([made(B, "b7", of=f"{A} a7"), made(C, "c7", of=f"{B} b7")], [B, C], id="by way of another table"),
         pytest.param(
-            [made(B, "b7", of=f"{A} a7"), made(C, "c7", of=f"{B} b7"), made(B, "b2", of=f"{A} a2")], [C], id="until built again"
+            [made(B, "b7", of=f"{A} a7"), made(C, "c7", of=f"{B} b7")],
+            [B, C],
+            id="by way of another table",
         ),
-        pytest.param([made(B, "b2", of=f"{A} a7", outcome="unchanged")], [], id="not what came out as it was"),
         pytest.param(
-            [made(B, "b7", of=f"{A} a7"), made(B, "b7", of=f"{A} a2", outcome="unchanged"), made(C, "c7", of=f"{B} b7")],
+            [made(B, "b7", of=f"{A} a7"), made(C, "c7", of=f"{B} b7"), made(B, "b2", of=f"{A} a2")],
+            [C],
+            id="until built again",
+        ),
+        pytest.param(
+            [made(B, "b2", of=f"{A} a7", outcome="unchanged")], [], id="not what came out as it was"
+        ),
+        pytest.param(
+            [
+                made(B, "b7", of=f"{A} a7"),
+                made(B, "b7", of=f"{A} a2", outcome="unchanged"),
+                made(C, "c7", of=f"{B} b7"),
+            ],
             [],
             id="not what comes out so from other rows too",
         ),
-        pytest.param([made(B, "b7", of=f"{A} part of a7")], [B], id="by a table that reads the rows about one day"),
+        pytest.param(
+            [made(B, "b7", of=f"{A} part of a7")],
+            [B],
+            id="by a table that reads the rows about one day",
+        ),
     ],
 )
-def test_rows_are_made_from_what_is_gone_as_long_as_nothing_was_built_in_their_place(builds, tables):
+def test_rows_are_made_from_what_is_gone_as_long_as_nothing_was_built_in_their_place(
+    builds, tables
+):
     at = datetime(2026, 1, 1, tzinfo=UTC)
     for n, build in enumerate(builds):
         build.at = at + timedelta(minutes=n)
@@ -49,13 +72,24 @@ def test_rows_are_made_from_what_is_gone_as_long_as_nothing_was_built_in_their_p
 
 
 def test_it_is_followed_from_table_to_table_by_other_days(tmp_path):
-    plan, ledger, lake = Plan({A: "1"}, {A: {DAY: "forced"}}, [], PlanOptions()), Ledger(str(tmp_path)), str(tmp_path)
+    plan = Plan({A: "1"}, {A: {DAY: "forced"}}, [], PlanOptions())
+    ledger = Ledger(str(tmp_path))
+    lake = str(tmp_path)
     at = datetime(2026, 1, 1, tzinfo=UTC)
 
     def build(table: str, number: int, fingerprint: str, inputs=None, **fields) -> bool:
         minutes = len(ledger.builds())
-        built = Build(table, day(number), fields.pop("outcome", "accepted"), "r", "1", fingerprint=fingerprint, **fields)
-        built.at, built.inputs = at + timedelta(minutes=minutes), inputs or {}
+        built = Build(
+            table,
+            day(number),
+            fields.pop("outcome", "accepted"),
+            "r",
+            "1",
+            fingerprint=fingerprint,
+            **fields,
+        )
+        built.at = at + timedelta(minutes=minutes)
+        built.inputs = inputs or {}
         ledger.append([built])
         return has_rows_made_from(lake, plan)
 

@@ -1,4 +1,6 @@
-"""What keeps a shadow that is built whole from being published: its verdict, columns that go, what runs in live. No Spark."""
+"""What keeps a shadow that is built whole from being published: its verdict, columns that go, what
+runs in live. No Spark.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -7,16 +9,14 @@ import pytest
 
 from backfill_assets import Reconciled, reconciliation
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
-from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.published import Published
+from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.shadows import discard
 from backfill_assets.verify.checklist import Line, Outcome, Verdict
-from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verified import code_of, verified, versions_of
+from backfill_assets.verify.verify import Verdicts, code_of, verified, versions_of
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
 D0, D1, D2, D3 = DAYS
@@ -49,7 +49,9 @@ def verdict_on(lake: SmallLake, plan: Plan, *outcomes: Outcome) -> Verdict:
 
 
 def publish(lake: SmallLake, plan: Plan, channel: str = "stable", **options: Any) -> Published:
-    return Publication(plan, lake.workspace, "ada").publish(channel, lambda: NOW, verified(plan, lake.workspace), **options)
+    return Publication(plan, lake.workspace, "ada").publish(
+        channel, lambda: NOW, verified(plan, lake.workspace), **options
+    )
 
 
 def test_a_verdict_that_passed_on_these_versions_lets_it_be_published(lake):
@@ -63,13 +65,20 @@ def test_a_verdict_that_passed_on_these_versions_lets_it_be_published(lake):
     ("outcomes", "said"),
     [
         ((), "was not verified. Nothing was published. Type `backfill verify"),
-        ((Outcome.PASSED, Outcome.FAILED), r"failed: check 1 \(1 of 2 rows\). Nothing was published"),
-        ((Outcome.DECISION, Outcome.PASSED), "needs a decision: check 0. Nothing was published.*--accept NAME --reason"),
+        (
+            (Outcome.PASSED, Outcome.FAILED),
+            r"failed: check 1 \(1 of 2 rows\). Nothing was published",
+        ),
+        (
+            (Outcome.DECISION, Outcome.PASSED),
+            "needs a decision: check 0. Nothing was published.*--accept NAME --reason",
+        ),
     ],
     ids=["never verified", "failed", "undecided"],
 )
 def test_without_a_verdict_that_passed_nothing_is_published(lake, outcomes, said):
-    plan, files = rebuilt(lake), lake.files()
+    plan = rebuilt(lake)
+    files = lake.files()
     if outcomes:
         verdict_on(lake, plan, *outcomes)
     with pytest.raises(Guarded, match=f"(?s){said}"):
@@ -89,14 +98,18 @@ def test_a_verdict_older_than_the_shadows_last_commit_does_not_count(lake):
     plan = rebuilt(lake)
     verdict_on(lake, plan, Outcome.PASSED)
     lake.write({D1: 8}, into=plan)
-    with pytest.raises(Guarded, match=f"shadow {A.name} .seen 0, now 1.*backfill verify {plan.id}` again"):
+    with pytest.raises(
+        Guarded, match=f"shadow {A.name} .seen 0, now 1.*backfill verify {plan.id}` again"
+    ):
         publish(lake, plan)
     assert lake.values()[D1] == 2
 
 
 def test_a_verdict_on_other_code_does_not_count(lake):
     plan = rebuilt(lake)
-    Verdicts(str(lake.root)).keep(replace(verdict_on(lake, plan, Outcome.PASSED), code={A.name: "0"}))
+    Verdicts(str(lake.root)).keep(
+        replace(verdict_on(lake, plan, Outcome.PASSED), code={A.name: "0"})
+    )
     with pytest.raises(Guarded, match=f"{A.name} .seen 0, now 1"):
         publish(lake, plan)
 
@@ -114,7 +127,9 @@ def test_a_column_of_live_is_not_lost_unless_that_is_allowed(lake):
     release_live(lake.workspace, who="sensor")
     plan = rebuilt(lake)
     verdict_on(lake, plan, Outcome.PASSED)
-    with pytest.raises(Guarded, match=f"{A.name}: it has no column note. Nothing was published.*--allow-breaking"):
+    with pytest.raises(
+        Guarded, match=f"{A.name}: it has no column note. Nothing was published.*--allow-breaking"
+    ):
         publish(lake, plan)
     publish(lake, plan, allow_breaking=True)
     assert lake.values()[D1] == 7
@@ -127,7 +142,9 @@ def test_columns_that_do_not_go_together_are_refused_before_any_table_is_written
     release_live(lake.workspace, who="sensor")
     plan = lake.shadow_plan({A.name: [D1], B.name: [D1]})
     lake.write({D1: 7}, into=plan)
-    lake.write({D1: 7}, into=plan, table=B.name, number=(spelled, "string" if spelled == "n" else "long"))
+    lake.write(
+        {D1: 7}, into=plan, table=B.name, number=(spelled, "string" if spelled == "n" else "long")
+    )
     verdict_on(lake, plan, Outcome.PASSED)
     files = lake.files()
     with pytest.raises((UsageError, Guarded), match=B.name):
@@ -145,7 +162,9 @@ def test_readers_of_stable_lose_no_column_by_a_plan_of_another_channel(lake):
     lake.write(dict(zip(DAYS, [2, 3, 4, 5], strict=True)), into=dropping)
     verdict_on(lake, dropping, Outcome.PASSED)
     publish(lake, dropping, "candidate", allow_breaking=True)
-    with pytest.raises(Guarded, match=f"Readers of stable would miss something.*{A.name}: it has no column note"):
+    with pytest.raises(
+        Guarded, match=f"Readers of stable would miss something.*{A.name}: it has no column note"
+    ):
         publish(lake, dropping)
     other = lake.shadow_plan({B.name: [D1]})
     lake.write({D1: 7}, into=other, table=B.name)
@@ -169,7 +188,10 @@ def test_while_a_step_of_live_is_running_nothing_is_published(lake):
     plan = rebuilt(lake)
     verdict_on(lake, plan, Outcome.PASSED)
     running = mark_running(str(lake.root), RunningStep(A.name, [D3], "a night"))
-    with running, pytest.raises(Guarded, match=r"run a night is computing them\. Nothing was published"):
+    with (
+        running,
+        pytest.raises(Guarded, match=r"run a night is computing them\. Nothing was published"),
+    ):
         publish(lake, plan)
     publish(lake, plan)
 

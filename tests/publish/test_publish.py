@@ -1,4 +1,6 @@
-"""Publishing a shadow: which days of live change, what is refused, and what a publication that was killed leaves. No Spark."""
+"""Publishing a shadow: which days of live change, what is refused, and what a publication that was
+killed leaves. No Spark.
+"""
 
 import pytest
 from deltalake import DeltaTable
@@ -31,7 +33,8 @@ def lake(tmp_path) -> SmallLake:
 
 
 def test_what_is_built_in_a_shadow_is_seen_by_nobody_before_it_is_published(lake):
-    before, files = lake.values(), lake.files()
+    before = lake.values()
+    files = lake.files()
     plan = rebuilt_in_shadow(lake, {D1: 7})
     assert (lake.values(), lake.files(), released(lake)) == (before, files, before)
     assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
@@ -58,9 +61,16 @@ def test_a_published_day_is_recorded_with_its_plan_its_code_and_its_inputs(lake)
     publish(lake, plan)
     build = lake.workspace.lake.latest({B.name: [D1]}, ["table", "day", "outcome", "plan", "who", "reason", "inputs",
         "input_versions", "delta_version", "code_version", "run", "fingerprint", "at"]).accepted[B.name, D1]  # fmt: skip
-    assert (build.plan, build.who, build.reason, build.code_version) == (plan.id, "ada", "a new rule", "1")
+    assert (build.plan, build.who, build.reason, build.code_version) == (
+        plan.id,
+        "ada",
+        "a new rule",
+        "1",
+    )
     assert build.inputs == {A.name: {str(D1): "7"}}
-    assert build.input_versions == {A.name: 1}  # live's version, with the days that were published just before
+    assert build.input_versions == {
+        A.name: 1
+    }  # live's version, with the days that were published just before
     assert build.delta_version == DeltaTable(str(lake.root / B.name)).version() == 1
     assert build.run.startswith(f"publish-{plan.id}-")
 
@@ -98,7 +108,11 @@ def test_a_night_on_the_plans_day_is_a_conflict_and_rebasing_solves_it(lake):
     for table in (A.name, B.name):
         lake.write({D1: 5}, table=table)
     with pytest.raises(
-        Guarded, match=f"(?s)Live has changed under 2 partition.*raw/a {D1}: built in live by run run5.*backfill rebase"
+        Guarded,
+        match=(
+            f"(?s)Live has changed under 2 partition.*raw/a {D1}: built in live by run"
+            " run5.*backfill rebase"
+        ),
     ):
         publish(lake, plan)
     assert lake.values() == {D0: 1, D1: 5, D2: 3, D3: 4}
@@ -124,7 +138,10 @@ def test_a_changed_input_is_a_conflict_and_rebase_makes_its_day_due(lake):
         publish(lake, plan)
     state = rebase(plan, lake.workspace, "ada")
     assert list(state.unbuilt) == [(B.name, D1)]
-    with pytest.raises(Guarded, match=f"(?s)1 partition.* of plan {plan.id} are not built.*backfill resume {plan.id}"):
+    with pytest.raises(
+        Guarded,
+        match=f"(?s)1 partition.* of plan {plan.id} are not built.*backfill resume {plan.id}",
+    ):
         publish(lake, plan)
     lake.write({D1: 8}, table=B.name, into=plan)
     publish(lake, plan)
@@ -169,7 +186,8 @@ def test_a_file_of_the_shadow_that_is_gone_keeps_it_from_being_published(lake):
 
 
 def test_who_objects_keeps_a_shadow_from_being_published(lake):
-    plan, files = rebuilt_in_shadow(lake, {D1: 7}), lake.files()
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    files = lake.files()
 
     def refuse(state: ShadowState) -> None:
         raise Guarded("not verified")
@@ -181,7 +199,8 @@ def test_who_objects_keeps_a_shadow_from_being_published(lake):
 
 @pytest.mark.parametrize("stop", range(STOPS))
 def test_a_publication_killed_anywhere_is_finished_by_the_same_command(lake, stop):
-    plan, before = rebuilt_in_shadow(lake, {D1: 7, D2: 8}), lake.values()
+    plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
+    before = lake.values()
     with killed_at(stop) as killed:
         publish(lake, plan)
     assert killed
@@ -191,11 +210,17 @@ def test_a_publication_killed_anywhere_is_finished_by_the_same_command(lake, sto
     if half_way == before:  # whatever is in live by now: readers get all of it, or nothing
         assert not isinstance(release_live(lake.workspace, who="sensor"), Released)
     finished = publish(lake, plan)
-    # All that is to be shown in Dagster, whichever of the two commands has committed it; once all was published, nothing.
-    assert {(b.table, b.day) for b in finished.builds} in [{(t.name, d) for t in (A, B) for d in (D1, D2)}, set()]
+    # All that is to be shown in Dagster, whichever of the two commands has committed it; once all
+    # was published, nothing.
+    assert {(b.table, b.day) for b in finished.builds} in [
+        {(t.name, d) for t in (A, B) for d in (D1, D2)},
+        set(),
+    ]
     for table in (A.name, B.name):
         assert lake.values(table) == {D0: 1, D1: 7, D2: 8, D3: 4} == released(lake, table)
-        outcomes = [b.outcome for b in lake.workspace.lake.ledger.builds({table: [D1]}) if b.plan == plan.id]
+        outcomes = [
+            b.outcome for b in lake.workspace.lake.ledger.builds({table: [D1]}) if b.plan == plan.id
+        ]
         assert outcomes == ["accepted"]
     assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
     assert not (lake.root / "_shadow" / plan.id).exists()

@@ -1,4 +1,6 @@
-"""Publishing while live, releases and other plans are not at rest: what readers of each channel get. No Spark."""
+"""Publishing while live, releases and other plans are not at rest: what readers of each channel
+get. No Spark.
+"""
 
 from datetime import date
 from threading import Thread
@@ -9,10 +11,9 @@ from deltalake import DeltaTable
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.decision import Kind
-from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.publish import Publication, left_with_plan
 from backfill_assets.publish.release_live import Released, release_live
-from backfill_assets.publish.release_plan import left_with_plan
+from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.verify.verify import verify
 from tests.worlds.small_lake import (
@@ -39,8 +40,11 @@ def lake(tmp_path) -> SmallLake:
 
 
 def test_beside_half_a_publication_of_another_plan_nothing_is_released(lake):
-    half, plan = half_published(lake, {D1: 7}), rebuilt_in_shadow(lake, {D2: 8})
-    with pytest.raises(Guarded, match=f"plan {half.id} is published in part .*Nothing was published"):
+    half = half_published(lake, {D1: 7})
+    plan = rebuilt_in_shadow(lake, {D2: 8})
+    with pytest.raises(
+        Guarded, match=f"plan {half.id} is published in part .*Nothing was published"
+    ):
         publish(lake, plan)
     assert released(lake) == released(lake, B.name) == RELEASED
     publish(lake, half)
@@ -73,7 +77,10 @@ def test_half_a_publication_is_given_up_and_what_a_night_has_built_since_stays_w
 def test_half_a_publication_of_which_rows_would_stay_is_not_given_up_without_force(lake):
     half = half_published(lake, {D1: 7})
     DeltaTable(str(lake.root / A.name)).update(updates={"n": "n"}, predicate=f"day = '{D1}'")
-    with pytest.raises(Guarded, match=f"1 of its partition.*{A.name} {D1}: built since.*publish {half.id}`.*--force"):
+    with pytest.raises(
+        Guarded,
+        match=f"1 of its partition.*{A.name} {D1}: built since.*publish {half.id}`.*--force",
+    ):
         lake.roll_back(half)
     assert lake.plans.half_published() == [half.id]
 
@@ -93,7 +100,8 @@ def test_after_half_a_publication_plans_are_taken_back_to_what_none_of_them_has_
 
 
 def test_of_two_publications_that_begin_at_once_one_is_published_and_then_the_other(lake):
-    one, other = rebuilt_in_shadow(lake, {D1: 7}), rebuilt_in_shadow(lake, {D2: 8})
+    one = rebuilt_in_shadow(lake, {D1: 7})
+    other = rebuilt_in_shadow(lake, {D2: 8})
     refusals: list[str | None] = []
     threads: list[Thread] = []
 
@@ -123,7 +131,8 @@ def refused(lake: SmallLake, plan: Plan) -> str:
 
 
 def test_a_run_that_begins_while_files_are_copied_is_asked_for_again(lake):
-    plan, asked = rebuilt_in_shadow(lake, {D1: 7}), []
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    asked = []
 
     def runs():
         asked.append(lake.values()[D1])
@@ -152,10 +161,15 @@ def test_beside_an_open_plan_in_live_or_a_run_that_goes_on_nothing_is_released(l
 def test_readers_who_were_pointed_back_do_not_get_that_release_again(lake):
     lake.write({D3: 666})
     release_live(lake.workspace, who="sensor")
-    releases, plan = Releases(str(lake.root)), rebuilt_in_shadow(lake, {D1: 7})
+    releases = Releases(str(lake.root))
+    plan = rebuilt_in_shadow(lake, {D1: 7})
     releases.point(releases.newest(), "stable", 1, who="bo", reason="a wrong night")  # type: ignore[arg-type]
     with pytest.raises(
-        Guarded, match=r"stable were pointed back to release 1: a wrong night \(bo\).*--release 2 --channel stable"
+        Guarded,
+        match=(
+            r"stable were pointed back to release 1: a wrong night \(bo\).*--release 2 --channel"
+            r" stable"
+        ),
     ):
         publish(lake, plan)
     assert released(lake) == RELEASED
@@ -176,7 +190,10 @@ def test_changes_of_live_are_released_first_to_readers_without_the_plan(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     lake.write({D3: 9})
     publish(lake, plan, "candidate")
-    assert (released(lake), released(lake, channel="candidate")) == (RELEASED | {D3: 9}, RELEASED | {D1: 7, D3: 9})
+    assert (released(lake), released(lake, channel="candidate")) == (
+        RELEASED | {D3: 9},
+        RELEASED | {D1: 7, D3: 9},
+    )
 
 
 def test_a_lake_that_was_never_released_gives_stable_what_it_had_before_the_plan(tmp_path):
@@ -191,17 +208,23 @@ def test_a_channel_is_not_given_a_plan_that_readers_were_pointed_back_from(lake)
     publish(lake, plan, "candidate")
     releases = Releases(str(lake.root))
     releases.point(releases.newest(), "candidate", 1, who="bo", reason="wrong")  # type: ignore[arg-type]
-    with pytest.raises(Guarded, match=f"No readers get plan {plan.id} any more: they were pointed back to release 1"):
+    with pytest.raises(
+        Guarded,
+        match=f"No readers get plan {plan.id} any more: they were pointed back to release 1",
+    ):
         publish(lake, plan, "stable")
 
 
 def test_channels_that_keep_a_rolled_back_plan_are_named_with_a_command(lake):
-    first, second = rebuilt_in_shadow(lake, {D1: 7}), rebuilt_in_shadow(lake, {D2: 8})
+    first = rebuilt_in_shadow(lake, {D1: 7})
+    second = rebuilt_in_shadow(lake, {D2: 8})
     publish(lake, first)
     publish(lake, second, "candidate")
     lake.roll_back(first)
     said = left_with_plan(first, lake.workspace)
-    assert said.startswith("Readers of stable still get the plan, with release 2. `backfill rollback --release 1 ")
+    assert said.startswith(
+        "Readers of stable still get the plan, with release 2. `backfill rollback --release 1 "
+    )
     release_live(lake.workspace, who="sensor")
     assert (released(lake)[D1], released(lake, channel="candidate")[D1]) == (7, 2)
 
@@ -214,7 +237,9 @@ def test_a_published_plan_is_taken_back_by_a_rollback_and_by_nothing_else(lake):
         lambda: rebase(plan, lake.workspace, "ada"),
         lambda: verify(plan, lake.workspace, who="ada", now=lambda: NOW),
     ):
-        with pytest.raises(UsageError, match=f"Plan {plan.id} is published.*backfill rollback {plan.id}"):
+        with pytest.raises(
+            UsageError, match=f"Plan {plan.id} is published.*backfill rollback {plan.id}"
+        ):
             act()
     assert lake.plans.state(plan.id) == "published"
     lake.roll_back(plan)
@@ -226,7 +251,10 @@ def test_a_day_of_live_that_lost_its_file_is_written_even_with_equal_rows(lake):
     (lake.root / A.name / path).unlink()
     plan = rebuilt_in_shadow(lake, {D1: 2})
     published = publish(lake, plan)
-    assert {(b.table, b.outcome) for b in published.builds} == {(A.name, "accepted"), (B.name, "unchanged")}
+    assert {(b.table, b.outcome) for b in published.builds} == {
+        (A.name, "accepted"),
+        (B.name, "unchanged"),
+    }
     assert lake.values() == RELEASED == released(lake)
 
 

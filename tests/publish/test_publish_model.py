@@ -1,4 +1,6 @@
-"""Any order of nights, shadows, publications, switches, rollbacks and discards agrees with a model in memory. No Spark."""
+"""Any order of nights, shadows, publications, switches, rollbacks and discards agrees with a model
+in memory. No Spark.
+"""
 
 import shutil
 import tempfile
@@ -15,9 +17,9 @@ from backfill_assets.errors import Guarded
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
+from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.publish.switch import Switch
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
@@ -33,16 +35,18 @@ class ShadowPlan:
 
     def conflicts(self, live: dict[date, int]) -> set[date]:
         """The days of which live has other rows than when it was opened, and than the shadow."""
-        return {day for day, value in self.values.items() if live[day] not in (self.opened[day], value)}
+        return {
+            day for day, value in self.values.items() if live[day] not in (self.opened[day], value)
+        }
 
 
 @dataclass
 class Model:
-    """Live by day, who wrote which value in order, and whose rows these were; releases as the values of all days; which one
-    each channel has.
+    """Live by day, who wrote which value in order, and whose rows these were; releases as the
+    values of all days; which one each channel has.
 
-    Readers of the channels in `switched` get the other table, which nobody writes to. `first`: of each plan that is published,
-    the release that it came with.
+    Readers of the channels in `switched` get the other table, which nobody writes to. `first`: of
+    each plan that is published, the release that it came with.
     """
 
     wrote: dict[date, list[tuple[str, int, str]]] = field(default_factory=dict)
@@ -57,7 +61,9 @@ class Model:
     def live(self) -> dict[date, int]:
         return {day: of[-1][1] for day, of in self.wrote.items()}
 
-    def write(self, values: dict[date, int], who: str, whose: dict[date, str] | None = None) -> None:
+    def write(
+        self, values: dict[date, int], who: str, whose: dict[date, str] | None = None
+    ) -> None:
         changed = {day: value for day, value in values.items() if self.live.get(day) != value}
         self.commits += bool(changed)
         for day, value in changed.items():
@@ -86,7 +92,11 @@ class Model:
         return channel in self.channels and self.releases[self.channels[channel]][0] == self.commits
 
     def release_live(self) -> None:
-        if not self.releases or self.releases[-1][0] != self.commits or not all(map(self.at_newest, self.following())):
+        if (
+            not self.releases
+            or self.releases[-1][0] != self.commits
+            or not all(map(self.at_newest, self.following()))
+        ):
             self.release(self.following() if self.releases else ["stable"])
 
 
@@ -99,7 +109,8 @@ class AsInMemory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = tempfile.mkdtemp()
-        self.lake, self.model = SmallLake(Path(self.root) / "lake"), Model()
+        self.lake = SmallLake(Path(self.root) / "lake")
+        self.model = Model()
         self.shadows: list[ShadowPlan] = []
         self.published: list[Plan] = []
         self.made = 0
@@ -123,8 +134,11 @@ class AsInMemory(RuleBasedStateMachine):
     @rule(values=VALUES, up_to_date=st.sets(st.sampled_from(DAYS)))
     def rebuild_in_a_shadow(self, values: dict[date, int], up_to_date: set[date]) -> None:
         """The days that are `up_to_date` in live belong to the plan, and need no building."""
-        before, self.made = self.lake.files(), self.made + 1
-        plan = self.lake.shadow_plan({A.name: sorted({*values, *up_to_date})}, reason=f"plan {self.made}", force=False)
+        before = self.lake.files()
+        self.made = self.made + 1
+        plan = self.lake.shadow_plan(
+            {A.name: sorted({*values, *up_to_date})}, reason=f"plan {self.made}", force=False
+        )
         self.lake.write(values, into=plan)
         self.shadows.append(ShadowPlan(plan, values, {day: self.model.live[day] for day in values}))
         assert self.lake.files() == before
@@ -132,11 +146,15 @@ class AsInMemory(RuleBasedStateMachine):
     @precondition(lambda self: self.shadows)
     @rule(data=st.data(), channel=st.sampled_from(CHANNELS), together=st.booleans())
     def publish(self, data: st.DataObject, channel: str, together: bool) -> None:
-        shadow, files, live = data.draw(st.sampled_from(self.shadows)), self.lake.files(), self.model.live
+        shadow = data.draw(st.sampled_from(self.shadows))
+        files = self.lake.files()
+        live = self.model.live
         conflicts = shadow.conflicts(live)
         others = self.model.missing(channel)
         with_others = tuple(others) if together else ()
-        publication = Publication(shadow.plan, self.lake.workspace, "ada", together_with=with_others)
+        publication = Publication(
+            shadow.plan, self.lake.workspace, "ada", together_with=with_others
+        )
         if others and not together:
             with pytest.raises(Guarded, match=f"would get {len(others)} more plan"):
                 publication.publish(channel, lambda: NOW, lambda state: None)
@@ -154,7 +172,9 @@ class AsInMemory(RuleBasedStateMachine):
             self.model.channels.get(channel, -1) == -1
             or self.model.releases[self.model.channels[channel]][0] != self.model.commits
         ):
-            self.model.release([*self.model.following(), channel] if channel == "stable" else [channel])
+            self.model.release(
+                [*self.model.following(), channel] if channel == "stable" else [channel]
+            )
         self.model.first[shadow.plan.id] = self.model.channels[channel]
         self.shadows.remove(shadow)
         self.published.append(shadow.plan)
@@ -165,20 +185,28 @@ class AsInMemory(RuleBasedStateMachine):
     @rule(data=st.data(), channel=st.sampled_from(CHANNELS), together=st.booleans())
     def publish_again(self, data: st.DataObject, channel: str, together: bool) -> None:
         """What is published already is given to another channel, or stays where it is."""
-        model, files = self.model, self.lake.files()
-        plan = data.draw(st.sampled_from([each for each in self.published if each.id not in model.rolled_back]))
-        if model.channels.get(channel, -1) < model.first[plan.id]:  # what live has besides, is released first
+        model = self.model
+        files = self.lake.files()
+        plan = data.draw(
+            st.sampled_from([each for each in self.published if each.id not in model.rolled_back])
+        )
+        if (
+            model.channels.get(channel, -1) < model.first[plan.id]
+        ):  # what live has besides, is released first
             model.release_live()
         others = model.missing(channel) - {plan.id}
         with_others = tuple(others) if together else ()
         publication = Publication(plan, self.lake.workspace, "ada", together_with=with_others)
-        number, has = max(model.channels.values()), model.channels.get(channel, -1) >= model.first[plan.id]
+        number = max(model.channels.values())
+        has = model.channels.get(channel, -1) >= model.first[plan.id]
         of_channel = channel if channel in model.channels else "stable"
         source = model.releases[number]
         switches_differ = (of_channel in model.switched) != any(
             name in model.switched for name, at in model.channels.items() if at == number
         )
-        if not has and ((others and not together) or (switches_differ and source[0] != model.releases[-1][0])):
+        if not has and (
+            (others and not together) or (switches_differ and source[0] != model.releases[-1][0])
+        ):
             with pytest.raises(Guarded):
                 publication.publish(channel, lambda: NOW, lambda state: None)
         else:
@@ -192,7 +220,8 @@ class AsInMemory(RuleBasedStateMachine):
     @precondition(lambda self: self.shadows)
     @rule(data=st.data())
     def rebase(self, data: st.DataObject) -> None:
-        shadow, files = data.draw(st.sampled_from(self.shadows)), self.lake.files()
+        shadow = data.draw(st.sampled_from(self.shadows))
+        files = self.lake.files()
         rebase(shadow.plan, self.lake.workspace, "ada")
         if shadow.conflicts(self.model.live):  # else it stays on live as it was when it was opened
             shadow.opened = {day: self.model.live[day] for day in shadow.values}
@@ -209,9 +238,11 @@ class AsInMemory(RuleBasedStateMachine):
     @precondition(lambda self: self.model.channels)
     @rule(channel=st.sampled_from(CHANNELS), to=st.sampled_from([A.name, B.name]))
     def switch(self, channel: str, to: str) -> None:
-        model, files = self.model, self.lake.files()
+        model = self.model
+        files = self.lake.files()
         of_channel = channel if channel in model.channels else "stable"
-        release, switching = model.releases[model.channels[of_channel]], Switch(A.name, to, channel)
+        release = model.releases[model.channels[of_channel]]
+        switching = Switch(A.name, to, channel)
         if (of_channel in model.switched) == (to == B.name):
             assert switching.carry_out(self.lake.workspace, "ada") is None
         elif release[0] != model.releases[-1][0]:
@@ -221,16 +252,21 @@ class AsInMemory(RuleBasedStateMachine):
             switching.carry_out(self.lake.workspace, "ada")
             model.releases.append(release)
             model.channels[channel] = len(model.releases) - 1
-            model.switched = model.switched | {channel} if to == B.name else model.switched - {channel}
+            model.switched = (
+                model.switched | {channel} if to == B.name else model.switched - {channel}
+            )
         assert self.lake.files() == files
 
     @precondition(lambda self: self.published)
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
-        plan, restored, whose = data.draw(st.sampled_from(self.published)), dict[date, int](), dict[date, str]()
+        plan = data.draw(st.sampled_from(self.published))
+        restored = dict[date, int]()
+        whose = dict[date, str]()
         for day, of in self.model.wrote.items():
             wrote = [n for n, (who, _, _) in enumerate(of) if who == plan.id]
-            first, undone = wrote[0] if wrote else 0, {plan.id, *self.model.rolled_back}
+            first = wrote[0] if wrote else 0
+            undone = {plan.id, *self.model.rolled_back}
             before = [(value, owner) for _, value, owner in of[:first] if owner not in undone]
             if wrote and of[-1][1] == of[wrote[-1]][1] != before[-1][0]:
                 restored[day], whose[day] = before[-1]

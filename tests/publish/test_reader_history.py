@@ -1,4 +1,6 @@
-"""While nights, publications (killed half way) and rollbacks go on, readers only ever see whole releases. No Spark."""
+"""While nights, publications (killed half way) and rollbacks go on, readers only ever see whole
+releases. No Spark.
+"""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +15,8 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, approved, killed_at
 
-READERS, OBSERVATIONS = 3, 1000
+READERS = 3
+OBSERVATIONS = 1000
 
 
 class Observation(NamedTuple):
@@ -27,21 +30,32 @@ class Observation(NamedTuple):
 def observed(root: str, number: int | None = None) -> Observation:
     releases = Releases(root)
     release = releases.of_channel() if number is None else releases.get(number)
-    tables = [ReleasedTable(root, release, name).dataset().to_table(columns=["n", "day"]) for name in (A.name, B.name)]
+    tables = [
+        ReleasedTable(root, release, name).dataset().to_table(columns=["n", "day"])
+        for name in (A.name, B.name)
+    ]
     return Observation(
-        release.number, *(dict(zip(*table.select(["day", "n"]).to_pydict().values(), strict=True)) for table in tables)
+        release.number,
+        *(
+            dict(zip(*table.select(["day", "n"]).to_pydict().values(), strict=True))
+            for table in tables
+        ),
     )
 
 
 def act(lake: SmallLake, dice: random.Random, published: list[Plan]) -> None:
-    """One night, publication or rollback; publications are killed somewhere, and finished. Both tables get the same values."""
+    """One night, publication or rollback; publications are killed somewhere, and finished. Both
+    tables get the same values.
+    """
     values = {day: dice.randint(1, 9) for day in dice.sample(DAYS, 2)}
     kind = dice.choice(["night", "publish", "publish", "roll back"])
     if kind == "roll back" and published:
         lake.roll_back(published.pop())
         release_live(lake.workspace, who="sensor")
     elif kind == "publish":
-        plan = lake.shadow_plan({A.name: list(values), B.name: list(values)}, reason=str(dice.random()))
+        plan = lake.shadow_plan(
+            {A.name: list(values), B.name: list(values)}, reason=str(dice.random())
+        )
         for table in (A.name, B.name):
             lake.write(values, table=table, into=plan)
         publication = Publication(plan, lake.workspace, "ada")
@@ -61,7 +75,8 @@ def test_every_reading_is_of_exactly_one_release_and_no_reader_goes_backwards(tm
     for table in (A.name, B.name):
         lake.write(dict.fromkeys(DAYS, 1), table=table)
     release_live(lake.workspace, who="sensor")
-    enough, writing_is_over = Event(), Event()
+    enough = Event()
+    writing_is_over = Event()
 
     def read() -> list[Observation]:
         seen: list[Observation] = []
@@ -80,11 +95,15 @@ def test_every_reading_is_of_exactly_one_release_and_no_reader_goes_backwards(tm
         finally:
             writing_is_over.set()
     seen_by_each = [each.result() for each in history]
-    by_release = {release.number: observed(root, release.number) for release in Releases(root).all()}
+    by_release = {
+        release.number: observed(root, release.number) for release in Releases(root).all()
+    }
     assert len(by_release) > 3
     assert sum(map(len, seen_by_each)) >= OBSERVATIONS
     for seen in seen_by_each:
         assert [each for each in seen if each != by_release[each.release]] == []
         numbers = [each.release for each in seen]
         assert numbers == sorted(numbers)
-    assert [each for each in by_release.values() if each.a != each.b] == []  # no release is half a night or half a publication
+    assert [
+        each for each in by_release.values() if each.a != each.b
+    ] == []  # no release is half a night or half a publication

@@ -1,15 +1,17 @@
-"""When live is released by itself, why it is withheld, in which words, and that it is released once that is mended."""
+"""When live is released by itself, why it is withheld, in which words, and that it is released once
+that is mended.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from backfill_assets.lake.release import CANDIDATE, STABLE, Release, TableVersion
-from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.lake.releases import CANDIDATE, STABLE, Release, TableVersion
+from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish.reasons import Cause
 from backfill_assets.publish.release_live import (
+    Cause,
     NothingNew,
     Released,
     Withheld,
@@ -37,7 +39,9 @@ def words(decision) -> list[str]:
 
 def test_a_lake_without_tables_has_nothing_to_release(tmp_path):
     lake = BuiltLake(tmp_path)
-    assert decide(lake) == release_as_it_stands(lake.workspace, who="", reason="") == NothingNew(None)
+    assert (
+        decide(lake) == release_as_it_stands(lake.workspace, who="", reason="") == NothingNew(None)
+    )
     lake.build(A, 0)
     decision = decide(lake)
     assert isinstance(decision, Released)
@@ -49,7 +53,12 @@ def test_what_changed_is_released_once_with_the_versions_of_all_tables(lake):
     decision = decide(lake)
     assert isinstance(decision, Released)
     release = decision.release
-    assert (release.number, release.kind, release.who, release.reason) == (2, "live", "the sensor", f"changed: {B}")
+    assert (release.number, release.kind, release.who, release.reason) == (
+        2,
+        "live",
+        "the sensor",
+        f"changed: {B}",
+    )
     assert (numbers(release), release.channels) == ({A: 0, B: 1}, {STABLE: 2})
     assert decide(lake) == NothingNew(release)
     assert lake.releases.newest() == release
@@ -63,7 +72,9 @@ def test_it_waits_for_steps_and_runs_and_does_not_ask_for_runs_if_nothing_change
     assert isinstance(release_live(lake.workspace, who="", runs=never), NothingNew)
     lake.build(A, 1, rows=2)
     with mark_running(str(lake.root), RunningStep(B, [day(1), day(2)], "run-7")):
-        assert words(decide(lake)) == [f"running: {B} {day(1)}..{day(2)}: run run-7 is computing them"]
+        assert words(decide(lake)) == [
+            f"running: {B} {day(1)}..{day(2)}: run run-7 is computing them"
+        ]
         assert decide(lake).is_passing
         assert words(release_as_it_stands(lake.workspace, who="", reason="")) == words(decide(lake))
     assert words(decide(lake, "run 8", "backfill 9")) == [
@@ -78,7 +89,10 @@ def test_it_waits_for_open_plans_of_tables_that_changed(lake):
     lake.build(A, 1, rows=2)
     assert isinstance(decide(lake), Released)
     lake.build(B, 1, rows=2)
-    follow = f"`backfill watch {plan}` follows it; if no command carries it out any more, `backfill resume {plan}`"
+    follow = (
+        f"`backfill watch {plan}` follows it; if no command carries it out any more, `backfill"
+        f" resume {plan}`"
+    )
     assert words(decide(lake)) == [f"open plan: plan {plan} is open ({day(4)}..{day(5)}): {follow}"]
     assert not decide(lake).failures
     lake.end_plan(plan)
@@ -89,7 +103,9 @@ def test_a_failed_day_blocks_no_release_once_its_delivery_is_as_before(lake):
     lake.build(A, 1, 2)
     assert isinstance(decide(lake), Released)
     lake.build(A, 2, rows=5)
-    lake.fail(A, 1, delivered="another file")  # and the file that was delivered before is there again
+    lake.fail(
+        A, 1, delivered="another file"
+    )  # and the file that was delivered before is there again
     assert isinstance(decide(lake), Released)
 
 
@@ -97,7 +113,10 @@ def test_a_partly_failed_rebuild_is_not_released_until_its_days_are_built(lake):
     lake.build(A, 0, rows=2)
     lake.fail(A, 1, 2)
     lake.fail(B, 1, message="no rows\nand more")
-    expected = [f"failed: {A} {day(1)}..{day(2)}: no_nulls_n: 3 rows", f"failed: {B} {day(1)}: no rows"]
+    expected = [
+        f"failed: {A} {day(1)}..{day(2)}: no_nulls_n: 3 rows",
+        f"failed: {B} {day(1)}: no rows",
+    ]
     assert words(decide(lake)) == expected
     assert [str(reason.cause) for reason in decide(lake).failures] == ["failed", "failed"]
     assert lake.releases.newest().number == 1
@@ -155,7 +174,8 @@ def test_a_channel_that_was_pointed_back_stays_until_a_person_releases(lake):
     failed, held = words(decide(lake))
     assert failed == f"failed: {B} {day(2)}: no_nulls_n: 3 rows"
     assert held.startswith(
-        "pointed back: stable stays at release 1: it was put there: wrong rows (ben). `backfill release --reason"
+        "pointed back: stable stays at release 1: it was put there: wrong rows (ben). `backfill"
+        " release --reason"
     )
     lake.build(B, 2)
     assert [reason.cause for reason in decide(lake).reasons] == [Cause.POINTED_BACK]
@@ -171,7 +191,9 @@ def test_a_forced_release_names_the_unfinished_plans(lake):
     lake.build(B, 4, rows=2)
     decision = release_as_it_stands(lake.workspace, who="ada", reason="the report is due")
     assert isinstance(decision, Released)
-    assert decision.release.reason.startswith(f"the report is due (in spite of plan {plan} is open ({day(4)}..{day(5)}): ")
+    assert decision.release.reason.startswith(
+        f"the report is due (in spite of plan {plan} is open ({day(4)}..{day(5)}): "
+    )
 
 
 def test_a_person_points_stable_at_what_is_live_although_nothing_changed(lake):
@@ -188,7 +210,15 @@ def test_a_channel_that_goes_first_is_the_only_one_that_live_moves(lake):
     plan = lake.start_plan(A, [1])
     lake.build(A, 1, rows=9, plan=plan)
     tables = {A: TableVersion(A, 1), B: TableVersion(B, 0)}
-    lake.releases.add(lake.releases.newest(), tables, kind="publish", who="", reason="", channels=[CANDIDATE], plans=[plan])
+    lake.releases.add(
+        lake.releases.newest(),
+        tables,
+        kind="publish",
+        who="",
+        reason="",
+        channels=[CANDIDATE],
+        plans=[plan],
+    )
     Plans(str(lake.root)).note(plan, "published", datetime.now(UTC), release=2)
     lake.build(A, 2, rows=9)
     decision = decide(lake)

@@ -1,4 +1,6 @@
-"""Taking a plan back: the days it changed are as before, by the files of then, and every other day has the files it had."""
+"""Taking a plan back: the days it changed are as before, by the files of then, and every other day
+has the files it had.
+"""
 
 from dataclasses import replace
 
@@ -7,13 +9,11 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA
-from backfill_assets.lake.rewritten import rewritten_partitions
-from backfill_assets.publish.decision import Kind
+from backfill_assets.lake.history import latest
+from backfill_assets.lake.integrity import rewritten_partitions
+from backfill_assets.lake.ledger import ROWS_DIFFER, SCHEMA
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.put_back import Record, restore
-from backfill_assets.publish.rollback import rollback_of
+from backfill_assets.publish.rollback import Kind, Record, restore, rollback_of
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, four_days, rebuilt_in_live
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -31,7 +31,12 @@ def test_the_days_of_a_plan_get_the_files_they_had_and_others_keep_theirs(lake):
     kept = lake.files()[FOURTH]
     assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE, (A.name, THIRD): Kind.RESTORE}
     assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 9}
-    assert lake.files() == {FIRST: before[FIRST], SECOND: before[SECOND], THIRD: before[THIRD], FOURTH: kept}
+    assert lake.files() == {
+        FIRST: before[FIRST],
+        SECOND: before[SECOND],
+        THIRD: before[THIRD],
+        FOURTH: kept,
+    }
 
 
 def test_a_restored_day_is_recorded_as_what_it_is_and_why(lake):
@@ -56,8 +61,17 @@ def test_a_restored_day_is_recorded_as_what_it_is_and_why(lake):
             "at",
         ],
     ).accepted[A.name, SECOND]
-    assert (build.outcome, build.code_version, build.fingerprint, build.rows) == ("restored", "0", "2", 2)
-    assert (build.plan, build.who, build.reason) == ("", "ada", f"rollback of plan {plan.id}: a wrong rule")
+    assert (build.outcome, build.code_version, build.fingerprint, build.rows) == (
+        "restored",
+        "0",
+        "2",
+        2,
+    )
+    assert (build.plan, build.who, build.reason) == (
+        "",
+        "ada",
+        f"rollback of plan {plan.id}: a wrong rule",
+    )
     assert build.delta_version == lake.workspace.lake.version(A.name) == 2
     accepted = latest(lake.workspace.lake.ledger, {A.name: None}).accepted
     assert rewritten_partitions(str(lake.root), accepted, {A.name: None}) == {}
@@ -95,7 +109,9 @@ def test_a_day_that_somebody_else_wrote_to_since_is_a_conflict(lake):
     DeltaTable(str(lake.root / A.name)).update(updates={"n": "9"}, predicate=f"day = '{SECOND}'")
     decided = lake.decisions(plan)
     assert decided[A.name, SECOND].kind == Kind.CONFLICT
-    assert "it was rewritten by commit 2 (UPDATE), not by this project" in decided[A.name, SECOND].why
+    assert (
+        "it was rewritten by commit 2 (UPDATE), not by this project" in decided[A.name, SECOND].why
+    )
 
 
 def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict(lake):
@@ -103,11 +119,17 @@ def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict(lake):
     lake.roll_back(plan)
     ledger = lake.workspace.lake.ledger
     restored = latest(ledger, {A.name: None}, SCHEMA.names).accepted[A.name, SECOND]
-    found = {"outcome": "refused", "message": f"{ROWS_DIFFER}: 2 are, 3 were", "at": ledger.next_time(A.name)}
+    found = {
+        "outcome": "refused",
+        "message": f"{ROWS_DIFFER}: 2 are, 3 were",
+        "at": ledger.next_time(A.name),
+    }
     ledger.append([replace(restored, **found)])
     assert lake.roll_back(plan)[A.name, SECOND] == Kind.CONFLICT
     assert lake.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
-    assert list(latest(ledger, {A.name: None}).differing()) == [(A.name, SECOND)]  # the files of before are those it looked at
+    assert list(latest(ledger, {A.name: None}).differing()) == [
+        (A.name, SECOND)
+    ]  # the files of before are those it looked at
 
 
 def test_a_day_that_the_plan_built_first_or_left_unchanged_has_nothing_to_put_back(tmp_path):
@@ -149,7 +171,9 @@ def test_rollback_refuses_plans_that_are_open_or_were_never_started(lake):
     lake.plans.note(other.id, "started", NOW, who="bo")
     with pytest.raises(Guarded, match=f"Plan {other.id} is open. Nothing was restored"):
         lake.roll_back(other)
-    with pytest.raises(Guarded, match=f"{A.name} {SECOND} is in plan {other.id} too, which is open"):
+    with pytest.raises(
+        Guarded, match=f"{A.name} {SECOND} is in plan {other.id} too, which is open"
+    ):
         lake.roll_back(plan)
     fresh = lake.plan({A.name: [FOURTH]}, reason="never started")
     for event in (lake.root / "_plans" / fresh.id).iterdir():
@@ -160,7 +184,8 @@ def test_rollback_refuses_plans_that_are_open_or_were_never_started(lake):
 
 
 def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake):
-    plan, shadow = rebuilt_in_live(lake, {SECOND: 7}), lake.shadow_plan({A.name: [THIRD]})
+    plan = rebuilt_in_live(lake, {SECOND: 7})
+    shadow = lake.shadow_plan({A.name: [THIRD]})
     lake.write({THIRD: 8}, into=shadow)
     settings = lake.workspace.settings.model_copy(update={"protected_days": f"{SECOND}..{THIRD}"})
     workspace = replace(lake.workspace, settings=settings)
@@ -168,7 +193,9 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake)
         rollback_of(plan, workspace, force=True)
     with pytest.raises(Guarded, match=f"{THIRD} is protected .*Nothing was published"):
         Publication(shadow, workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
-    with pytest.raises(Guarded, match=f"{SECOND} is protected"):  # although the calendar does not have it any more
+    with pytest.raises(
+        Guarded, match=f"{SECOND} is protected"
+    ):  # although the calendar does not have it any more
         rollback_of(plan, replace(workspace, calendar=Calendar(THIRD, FOURTH)))
     assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
 
@@ -177,7 +204,9 @@ def test_a_day_that_is_built_between_the_look_and_the_commit_stays(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
     assert {each.kind for each in rollback_of(plan, lake.workspace).values()} == {Kind.RESTORE}
     lake.write({SECOND: 5})
-    restored = restore(A, [SECOND, THIRD], plan, lake.workspace, Record("a rollback", "ada", "a test"))
+    restored = restore(
+        A, [SECOND, THIRD], plan, lake.workspace, Record("a rollback", "ada", "a test")
+    )
     assert [build.day for build in restored] == [THIRD]
     assert lake.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
 

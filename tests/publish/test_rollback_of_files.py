@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import UsageError
-from backfill_assets.publish.decision import Kind
+from backfill_assets.publish.rollback import Kind
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, four_days, rebuilt_in_live
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -41,7 +41,9 @@ def test_files_that_a_vacuum_removed_are_named_and_nothing_is_restored(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
     table = DeltaTable(str(lake.root / A.name))
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
-    with pytest.raises(UsageError, match=f"of {SECOND}..{THIRD} were removed, by a vacuum or by hand"):
+    with pytest.raises(
+        UsageError, match=f"of {SECOND}..{THIRD} were removed, by a vacuum or by hand"
+    ):
         lake.roll_back(plan)
     assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 8, FOURTH: 4}
     assert lake.plans.state(plan.id) == "done"
@@ -50,9 +52,21 @@ def test_files_that_a_vacuum_removed_are_named_and_nothing_is_restored(lake):
 def test_a_column_that_had_another_type_is_refused_with_both(lake):
     plan = lake.plan({A.name: DAYS})
     data = pa.table({"n": pa.array([str(n) for n in range(4)]), "day": pa.array(DAYS, pa.date32())})
-    write_deltalake(str(lake.root / A.name), data, mode="overwrite", schema_mode="overwrite", partition_by=["day"])
+    write_deltalake(
+        str(lake.root / A.name),
+        data,
+        mode="overwrite",
+        schema_mode="overwrite",
+        partition_by=["day"],
+    )
     lake.write(dict.fromkeys(DAYS, 1), table=B.name)
-    as_built = {"plan": plan.id, "at": NOW.replace(year=2099), "fingerprint": "x", "delta_version": 1, "data_files": ""}
+    as_built = {
+        "plan": plan.id,
+        "at": NOW.replace(year=2099),
+        "fingerprint": "x",
+        "delta_version": 1,
+        "data_files": "",
+    }
     ours = [replace(b, **as_built, outcome="accepted")
             for b in lake.workspace.lake.ledger.builds({A.name: DAYS})]  # fmt: skip
     lake.workspace.lake.ledger.append(ours)

@@ -1,4 +1,6 @@
-"""What a release of live is decided on: what changed since the last one, by whom, and what changes meanwhile. No Spark."""
+"""What a release of live is decided on: what changed since the last one, by whom, and what changes
+meanwhile. No Spark.
+"""
 
 import shutil
 from dataclasses import replace
@@ -8,17 +10,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.diff.comparison import Comparison
+from backfill_assets.diff.sides import Comparison
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.release import STABLE
-from backfill_assets.lake.release_commit import commit_after
 from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import STABLE, commit_after
 from backfill_assets.publish.live import builds_since, changed_days, live_state
-from backfill_assets.publish.release_live import (
-    MEANWHILE,
-    Released,
-    release_live,
-)
+from backfill_assets.publish.release_live import MEANWHILE, Released, release_live
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import A, B, BuiltLake, decide, released_lake
 
@@ -35,8 +32,14 @@ def test_a_table_that_was_made_anew_is_another_one_at_the_same_version(lake):
     assert [reason.days for reason in decide(lake).failures] == [(day(0), day(2))]  # which are gone
     lake.build(A, 0, 1, 2, rows=3)
     assert (state.changed, state.tables[A].version) == ([A], 0)
-    before, now = (ReleasedTable(str(lake.root), release, A) for release in (lake.releases.get(1), decide(lake).release))
-    with pytest.raises(TableUnreadable, match=f"Another table was made in {lake.root}/{A} since.*other releases are read"):
+    before, now = (
+        ReleasedTable(str(lake.root), release, A)
+        for release in (lake.releases.get(1), decide(lake).release)
+    )
+    with pytest.raises(
+        TableUnreadable,
+        match=f"Another table was made in {lake.root}/{A} since.*other releases are read",
+    ):
         before.dataset()
     assert now.dataset().count_rows() == 9
     with pytest.raises(TableUnreadable, match="Another table was made there since"):
@@ -65,14 +68,23 @@ def test_a_release_that_was_added_meanwhile_is_not_overwritten(lake):
         yield from ()
 
     assert release_live(lake.workspace, who="", runs=runs) == MEANWHILE
-    assert [(each.number, each.who) for each in lake.releases.all()] == [(1, "the sensor"), (2, "ben")]
+    assert [(each.number, each.who) for each in lake.releases.all()] == [
+        (1, "the sensor"),
+        (2, "ben"),
+    ]
 
 
 def test_a_failure_after_a_release_by_a_host_whose_clock_is_ahead_is_seen(lake):
     newest = lake.releases.newest()
     lake.build(A, 1, rows=3)
     state = live_state(lake.workspace)
-    ahead = replace(newest, number=2, at=newest.at + timedelta(minutes=10), tables=state.tables, channels={STABLE: 2})
+    ahead = replace(
+        newest,
+        number=2,
+        at=newest.at + timedelta(minutes=10),
+        tables=state.tables,
+        channels={STABLE: 2},
+    )
     commit_after(str(lake.root), newest, [replace(ahead, recorded=state.recorded)])
     lake.build(A, 2, rows=3)
     lake.fail(B, 2)

@@ -1,4 +1,6 @@
-"""What readers of a name get after it was switched to another table, by channel, and what a switch refuses. No Spark."""
+"""What readers of a name get after it was switched to another table, by channel, and what a switch
+refuses. No Spark.
+"""
 
 from datetime import date
 from pathlib import Path
@@ -6,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.errors import Conflict, Guarded, UsageError
-from backfill_assets.lake.release import Release
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.releases import Release, Releases
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
 from backfill_assets.publish.switch import Switch
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
 D0, D1, D2, D3 = DAYS
-OF_A, OF_B = {D0: 1, D1: 2, D2: 3, D3: 4}, {D0: 5, D1: 6, D2: 7, D3: 8}
+OF_A = {D0: 1, D1: 2, D2: 3, D3: 4}
+OF_B = {D0: 5, D1: 6, D2: 7, D3: 8}
 
 
 @pytest.fixture
@@ -27,7 +29,9 @@ def lake(tmp_path: Path) -> SmallLake:
     return lake
 
 
-def switch(lake: SmallLake, name: str = A.name, to: str = B.name, channel: str = "stable", **options) -> Release | None:
+def switch(
+    lake: SmallLake, name: str = A.name, to: str = B.name, channel: str = "stable", **options
+) -> Release | None:
     return Switch(name, to, channel).carry_out(lake.workspace, "ada", **options)
 
 
@@ -86,7 +90,9 @@ def test_publishing_to_both_channels_leaves_each_with_its_own_table(lake):
     for name in (A.name, B.name):
         lake.write({D1: 7}, table=name, into=plan)
     for channel, stable in (("candidate", OF_A), ("stable", OF_A | {D1: 7})):
-        published = Publication(plan, lake.workspace, "ada").publish(channel, lambda: NOW, lambda state: None)
+        published = Publication(plan, lake.workspace, "ada").publish(
+            channel, lambda: NOW, lambda state: None
+        )
         assert (get(lake), get(lake, "candidate")) == (stable, OF_B | {D1: 7})
         assert published.release.channels[channel] == published.release.number
     assert published.staying == ()
@@ -101,7 +107,9 @@ def test_a_channel_that_goes_first_has_the_switches_of_stable(lake):
 
 
 def test_a_switched_name_is_not_followed_further(lake):
-    """Names are switched to tables, not to what readers of these names get: no order of switches matters."""
+    """Names are switched to tables, not to what readers of these names get: no order of switches
+    matters.
+    """
     switch(lake)
     switch(lake, name=B.name, to=A.name)
     assert (get(lake), get(lake, name=B.name)) == (OF_B, OF_A)
@@ -117,7 +125,15 @@ def test_a_switched_name_is_not_followed_further(lake):
             r"Release 1 has no table raw/bb\. Did you mean raw/b\? Nothing was switched\.",
         ),
         ("raw/z", B.name, "stable", r"Release 1 has no table raw/z\."),
-        (A.name, B.name, "stabel", r"There is no channel stabel\. Nothing was changed\. The channels are stable, candidate\."),
+        (
+            A.name,
+            B.name,
+            "stabel",
+            (
+                r"There is no channel stabel\. Nothing was changed\. The channels are stable,"
+                r" candidate\."
+            ),
+        ),
     ],
 )
 def test_names_that_nobody_knows_are_refused(lake, name, to, channel, message):
@@ -160,7 +176,9 @@ def test_columns_that_readers_would_lose_are_named_and_new_ones_are_not(tmp_path
     lake.write(OF_A, more="note")
     lake.write(OF_B, table=B.name)
     release_live(lake.workspace, who="sensor")
-    with pytest.raises(Guarded, match=r"miss something in raw/b: it has no column note\. Nothing was switched"):
+    with pytest.raises(
+        Guarded, match=r"miss something in raw/b: it has no column note\. Nothing was switched"
+    ):
         switch(lake)
     switch(lake, name=B.name, to=A.name)
     assert get(lake, name=B.name) == OF_A
@@ -170,7 +188,10 @@ def test_a_channel_that_was_left_behind_is_not_switched(lake):
     plan = lake.shadow_plan({A.name: [D1]})
     lake.write({D1: 7}, into=plan)
     Publication(plan, lake.workspace, "ada").publish("candidate", lambda: NOW, lambda state: None)
-    with pytest.raises(Guarded, match=r"of stable get release 1, and release 2 has other tables\. Nothing was switched"):
+    with pytest.raises(
+        Guarded,
+        match=r"of stable get release 1, and release 2 has other tables\. Nothing was switched",
+    ):
         switch(lake)
     switch(lake, channel="candidate")
     assert (get(lake), get(lake, "candidate")) == (OF_A, OF_B)

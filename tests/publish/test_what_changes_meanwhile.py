@@ -1,4 +1,6 @@
-"""What changes while a shadow is verified, published or taken back, and is noticed: versions, code, inputs, files. No Spark."""
+"""What changes while a shadow is verified, published or taken back, and is noticed: versions, code,
+inputs, files. No Spark.
+"""
 
 import shutil
 from dataclasses import replace
@@ -92,9 +94,13 @@ def test_a_plan_of_other_code_is_neither_verified_nor_published(lake):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     verdict_of(plan, lake.workspace)
     newer = replace(lake.workspace, tables=(replace(A, version="2"), B))
-    with pytest.raises(UsageError, match=f"The code is not the one that plan {plan.id} was made for: {A.name}"):
+    with pytest.raises(
+        UsageError, match=f"The code is not the one that plan {plan.id} was made for: {A.name}"
+    ):
         verdict_of(plan, newer)
-    with pytest.raises(UsageError, match=f"The code is not the one that plan {plan.id} was made for: {A.name}"):
+    with pytest.raises(
+        UsageError, match=f"The code is not the one that plan {plan.id} was made for: {A.name}"
+    ):
         publish_verified(lake, plan, newer)
 
 
@@ -111,7 +117,10 @@ def test_a_table_of_live_that_was_deleted_while_the_shadow_was_open_is_a_conflic
 def test_a_channel_that_nobody_knows_is_refused(lake):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     verdict_of(plan, lake.workspace)
-    with pytest.raises(UsageError, match=r"no channel candidat\. Nothing was changed\. The channels are stable, candidate"):
+    with pytest.raises(
+        UsageError,
+        match=r"no channel candidat\. Nothing was changed\. The channels are stable, candidate",
+    ):
         publish_verified(lake, plan, channel="candidat")
 
 
@@ -159,7 +168,10 @@ def test_half_a_publication_of_new_days_is_finished_before_its_rollback(tmp_path
     verdict_of(plan, lake.workspace)
     with killed_when(lambda: D3 in lake.values()):
         publish_verified(lake, plan)
-    with pytest.raises(Guarded, match=f"published in part, and 1 .* cannot be put back.*`backfill publish {plan.id}`"):
+    with pytest.raises(
+        Guarded,
+        match=f"published in part, and 1 .* cannot be put back.*`backfill publish {plan.id}`",
+    ):
         lake.roll_back(plan)
     assert isinstance(release_live(lake.workspace, who="sensor"), Withheld)
     publish_verified(lake, plan)

@@ -1,4 +1,6 @@
-"""Whom a plan's rows reach goes by who wrote what live, or a release, holds: however often it was put back. No Spark."""
+"""Whom a plan's rows reach goes by who wrote what live, or a release, holds: however often it was
+put back. No Spark.
+"""
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -8,7 +10,17 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.channels import behind
 from backfill_assets.publish.release_live import Released, release_live
-from tests.worlds.small_lake import DAYS, RELEASED, A, B, SmallLake, publish, rebuilt_in_shadow, released, released_lake
+from tests.worlds.small_lake import (
+    DAYS,
+    RELEASED,
+    A,
+    B,
+    SmallLake,
+    publish,
+    rebuilt_in_shadow,
+    released,
+    released_lake,
+)
 
 D0, D1, D2, D3 = DAYS
 
@@ -34,7 +46,9 @@ def built_over_and_taken_back(lake: SmallLake) -> None:
 def compacted(lake: SmallLake) -> None:
     """The files of the day are written anew, as an OPTIMIZE does it."""
     for table in (A.name, B.name):
-        DeltaTable(str(lake.root / table)).optimize.z_order(["n"], partition_filters=[("day", "in", [str(D1)])])
+        DeltaTable(str(lake.root / table)).optimize.z_order(
+            ["n"], partition_filters=[("day", "in", [str(D1)])]
+        )
 
 
 def tried(lake: SmallLake, values) -> Plan:
@@ -43,7 +57,11 @@ def tried(lake: SmallLake, values) -> Plan:
     return plan
 
 
-@pytest.mark.parametrize(("value", "upkeep"), [(7, True), (0, False)], ids=["compacted before", "a day that it has emptied"])
+@pytest.mark.parametrize(
+    ("value", "upkeep"),
+    [(7, True), (0, False)],
+    ids=["compacted before", "a day that it has emptied"],
+)
 def test_rows_restored_by_a_rollback_still_belong_to_their_plan(lake, value, upkeep):
     plan = tried(lake, {D1: value})
     if upkeep:
@@ -52,11 +70,14 @@ def test_rows_restored_by_a_rollback_still_belong_to_their_plan(lake, value, upk
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
     assert lake.values().get(D1, 0) == value
     assert released(lake) == released(lake, B.name) == RELEASED
-    assert [each.plans for each in behind(str(lake.root), Releases(str(lake.root)).newest())] == [(plan.id,)]
+    assert [each.plans for each in behind(str(lake.root), Releases(str(lake.root)).newest())] == [
+        (plan.id,)
+    ]
 
 
 def test_a_rollback_passes_over_a_day_that_a_plan_which_was_rolled_back_has_emptied(lake):
-    first, later = rebuilt_in_shadow(lake, {D1: 0, D2: 8}), lake.plan({A.name: [D1], B.name: [D1]}, reason="later")
+    first = rebuilt_in_shadow(lake, {D1: 0, D2: 8})
+    later = lake.plan({A.name: [D1], B.name: [D1]}, reason="later")
     publish(lake, first)
     built_over_and_taken_back(lake)  # which puts the empty day back
     for table in (A.name, B.name):
@@ -68,7 +89,8 @@ def test_a_rollback_passes_over_a_day_that_a_plan_which_was_rolled_back_has_empt
 
 @pytest.mark.parametrize("how", ["taken back", "built by a night"])
 def test_a_plan_brings_stable_no_rows_of_a_plan_that_left_live(lake, how):
-    plan, other = tried(lake, {D1: 7}), tried(lake, {D2: 8})
+    plan = tried(lake, {D1: 7})
+    other = tried(lake, {D2: 8})
     if how == "taken back":
         lake.roll_back(other)
     else:
@@ -79,10 +101,16 @@ def test_a_plan_brings_stable_no_rows_of_a_plan_that_left_live(lake, how):
 
 
 def test_stable_gets_no_rolled_back_plan_while_live_cannot_be_released(lake):
-    plan, other = tried(lake, {D1: 7}), tried(lake, {D2: 8})
+    plan = tried(lake, {D1: 7})
+    other = tried(lake, {D2: 8})
     lake.roll_back(other)
     lake.fail(D3)
-    with pytest.raises(Guarded, match=f"Release 3, .* has rows of plan {other.id}, and live has none any more, and cannot be "):
+    with pytest.raises(
+        Guarded,
+        match=(
+            f"Release 3, .* has rows of plan {other.id}, and live has none any more, and cannot be "
+        ),
+    ):
         publish(lake, plan)
     assert released(lake) == RELEASED
     night(lake, {D3: 4})
@@ -97,7 +125,10 @@ def test_an_old_release_names_its_plans_in_its_reason(lake):
     write_deltalake(path, older, mode="overwrite", schema_mode="overwrite")
     night(lake, {D3: 9})
     release_live(lake.workspace, who="sensor")
-    assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7, D3: 9})
+    assert (released(lake), released(lake, channel="candidate")) == (
+        RELEASED,
+        RELEASED | {D1: 7, D3: 9},
+    )
     publish(lake, plan)
     assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7, D3: 9}
 
@@ -111,7 +142,10 @@ def test_rows_derived_from_a_rolled_back_plan_reach_stable_only_when_rebuilt(lak
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
     assert released(lake) == released(lake, B.name) == RELEASED
     (said,) = map(str, behind(str(lake.root), Releases(str(lake.root)).newest()))
-    assert f"days of plan {plan.id}, which was rolled back, or made from them, are left in live. Build again" in said
+    assert (
+        f"days of plan {plan.id}, which was rolled back, or made from them, are left in live. Build"
+        " again" in said
+    )
     lake.write({D1: 2}, table=B.name)
     release_live(lake.workspace, who="sensor")
     assert released(lake, B.name) == released(lake, B.name, "candidate") == RELEASED
@@ -119,7 +153,8 @@ def test_rows_derived_from_a_rolled_back_plan_reach_stable_only_when_rebuilt(lak
 
 
 def test_a_plan_built_on_rows_of_a_tried_plan_needs_that_plan_in_stable(lake):
-    first, same = rebuilt_in_shadow(lake, {D1: 7}), rebuilt_in_shadow(lake, {D1: 7, D2: 3})
+    first = rebuilt_in_shadow(lake, {D1: 7})
+    same = rebuilt_in_shadow(lake, {D1: 7, D2: 3})
     publish(lake, first, "candidate")
     assert publish(lake, same, "candidate").count("unchanged") == 4
     with pytest.raises(Guarded, match=f"would get 1 more plan.*{first.id}"):

@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backfill_assets.quality.distances import kolmogorov_smirnov, stability_index, total_variation
-from backfill_assets.quality.drift import Drift, drift
+from backfill_assets.quality.drift import (
+    Drift,
+    drift,
+    kolmogorov_smirnov,
+    stability_index,
+    total_variation,
+)
 from backfill_assets.quality.thresholds import DriftThresholds
 
 NUMBERS = st.lists(st.none() | st.floats(width=32) | st.integers(-3, 3).map(float), max_size=60)
@@ -20,7 +25,8 @@ TEXTS = st.lists(st.none() | st.sampled_from("abcdef"), max_size=60)
 
 
 def column(values, kind=None) -> pa.ChunkedArray:
-    whole, half = pa.array(values, kind), len(values) // 2
+    whole = pa.array(values, kind)
+    half = len(values) // 2
     return pa.chunked_array([whole[:half], whole[half:]])
 
 
@@ -42,7 +48,9 @@ def decile_bins(values: list, reference: list) -> Counter:
     """Which bin each value is in, one value after the other."""
     known = sorted(value for value in reference if value is not None and not math.isnan(value))
     few = len(set(known)) <= 10
-    edges = sorted({known[math.ceil(n * len(known) / 10) - 1] for n in range(1, 10)}) if known else []
+    edges = (
+        sorted({known[math.ceil(n * len(known) / 10) - 1] for n in range(1, 10)}) if known else []
+    )
 
     def name(value):
         if value is None or math.isnan(value):
@@ -66,10 +74,18 @@ def test_of_numbers_both_figures_are_those_of_their_definitions(before, now):
         present = [Counter(value is None for value in side) for side in (before, now)]
         assert found.index == pytest.approx(index_of(*present), abs=1e-12)
         return
-    assert found.index == pytest.approx(index_of(*[decile_bins(side, before) for side in (before, now)]), abs=1e-9)
+    assert found.index == pytest.approx(
+        index_of(*[decile_bins(side, before) for side in (before, now)]), abs=1e-9
+    )
     # NaN is above all numbers; D is looked for at every value of either side.
-    one, other = ([(math.isnan(value), 0.0 if math.isnan(value) else value) for value in side] for side in values)
-    at = [sum(v <= x for v in one) / len(one) - sum(v <= x for v in other) / len(other) for x in one + other]
+    one, other = (
+        [(math.isnan(value), 0.0 if math.isnan(value) else value) for value in side]
+        for side in values
+    )
+    at = [
+        sum(v <= x for v in one) / len(one) - sum(v <= x for v in other) / len(other)
+        for x in one + other
+    ]
     assert found.distance == pytest.approx(max(map(abs, at)), abs=1e-12)
 
 
@@ -79,16 +95,22 @@ def test_of_categories_both_figures_are_those_of_their_definitions(before, now):
     found = of(before, now, pa.string())
     if before and now:
         shares = [{name: side.count(name) / len(side) for name in side} for side in (before, now)]
-        differences = [abs(shares[0].get(name, 0) - shares[1].get(name, 0)) for name in {*before, *now}]
+        differences = [
+            abs(shares[0].get(name, 0) - shares[1].get(name, 0)) for name in {*before, *now}
+        ]
         only_nulls = not any(before) or not any(now)
-        named = [Counter([v is None for v in side] if only_nulls else side) for side in (before, now)]
+        named = [
+            Counter([v is None for v in side] if only_nulls else side) for side in (before, now)
+        ]
         assert found.index == pytest.approx(index_of(*named), abs=1e-9)
         assert only_nulls or found.distance == pytest.approx(sum(differences) / 2, abs=1e-12)
 
 
 @given(NUMBERS, NUMBERS, st.randoms(use_true_random=False))
 @settings(max_examples=60)
-def test_figures_are_bounded_do_not_depend_on_order_and_are_zero_for_equal_samples(before, now, random):
+def test_figures_are_bounded_do_not_depend_on_order_and_are_zero_for_equal_samples(
+    before, now, random
+):
     found = of(before, now, pa.float64())
     assert 0 <= found.distance <= 1
     assert 0 <= found.index < math.inf
@@ -101,7 +123,8 @@ def test_figures_are_bounded_do_not_depend_on_order_and_are_zero_for_equal_sampl
 @given(TEXTS, TEXTS)
 @settings(max_examples=60)
 def test_figures_of_categories_and_the_distance_of_numbers_are_symmetric(before, now):
-    one, other = of(before, now, pa.string()), of(now, before, pa.string())
+    one = of(before, now, pa.string())
+    other = of(now, before, pa.string())
     assert (one.index, one.distance) == pytest.approx((other.index, other.distance), abs=1e-12)
     numbers = [np.array([ord(value) for value in side if value], float) for side in (before, now)]
     assert kolmogorov_smirnov(*numbers) == kolmogorov_smirnov(*reversed(numbers))
@@ -109,9 +132,14 @@ def test_figures_of_categories_and_the_distance_of_numbers_are_symmetric(before,
 
 def test_the_index_of_two_bins_is_the_one_computed_by_hand():
     # (0.25 - 0.5) ln(0.25 / 0.5) + (0.75 - 0.5) ln(0.75 / 0.5) = 0.1733 + 0.1014
-    assert stability_index(np.array([50, 50]), np.array([25, 75])) == pytest.approx(0.27465, abs=1e-5)
-    # The empty bin has half of 100 rows: (0.005 - 0.5) ln(0.005 / 0.5) + (1 - 0.5) ln(1 / 0.5) = 2.2796 + 0.3466
-    assert stability_index(np.array([50, 50, 0]), np.array([100, 0, 0])) == pytest.approx(2.62613, abs=1e-5)
+    assert stability_index(np.array([50, 50]), np.array([25, 75])) == pytest.approx(
+        0.27465, abs=1e-5
+    )
+    # The empty bin has half of 100 rows: (0.005 - 0.5) ln(0.005 / 0.5) + (1 - 0.5) ln(1 / 0.5) =
+    # 2.2796 + 0.3466
+    assert stability_index(np.array([50, 50, 0]), np.array([100, 0, 0])) == pytest.approx(
+        2.62613, abs=1e-5
+    )
 
 
 def test_distances_are_those_computed_by_hand():
@@ -126,21 +154,55 @@ def test_distances_are_those_computed_by_hand():
     ("before", "now", "index", "distance"),
     [
         pytest.param([5.0] * 10, [5.0] * 30, 0, 0, id="a constant that stayed"),
-        pytest.param([5] * 10, [4] * 10, 2 * 0.95 * math.log(20), 1, id="a constant that moved down"),
-        pytest.param([1, 1, None, None], [1, 1, 1, 1], 0.375 * math.log(4) + 0.5 * math.log(2), 0, id="nulls that were filled"),
-        pytest.param([1, 2], [None, None], 2 * 0.75 * math.log(4), 1, id="values that are all null now"),
+        pytest.param(
+            [5] * 10, [4] * 10, 2 * 0.95 * math.log(20), 1, id="a constant that moved down"
+        ),
+        pytest.param(
+            [1, 1, None, None],
+            [1, 1, 1, 1],
+            0.375 * math.log(4) + 0.5 * math.log(2),
+            0,
+            id="nulls that were filled",
+        ),
+        pytest.param(
+            [1, 2], [None, None], 2 * 0.75 * math.log(4), 1, id="values that are all null now"
+        ),
         pytest.param([None], [None, None], 0, 0, id="nothing but nulls on both sides"),
-        pytest.param([1.0, math.inf], [1.0, -math.inf], 2 * 0.25 * math.log(2), 0.5, id="infinities are ends of the order"),
-        pytest.param([1.0, math.nan], [1.0, 1.0], 0.5 * math.log(2) + 0.25 * math.log(2), 0.5, id="not a number"),
-        pytest.param([True, False], [True, True], 0.5 * math.log(2) + 0.25 * math.log(2), 0.5, id="booleans"),
+        pytest.param(
+            [1.0, math.inf],
+            [1.0, -math.inf],
+            2 * 0.25 * math.log(2),
+            0.5,
+            id="infinities are ends of the order",
+        ),
+        pytest.param(
+            [1.0, math.nan],
+            [1.0, 1.0],
+            0.5 * math.log(2) + 0.25 * math.log(2),
+            0.5,
+            id="not a number",
+        ),
+        pytest.param(
+            [True, False], [True, True], 0.5 * math.log(2) + 0.25 * math.log(2), 0.5, id="booleans"
+        ),
         pytest.param([date(2019, 9, 1)], [date(2019, 9, 1)], 0, 0, id="days"),
         pytest.param([Decimal("0.10")] * 2, [Decimal("0.10")], 0, 0, id="decimals"),
-        pytest.param([datetime(2019, 9, 1, tzinfo=UTC)], [datetime(2019, 9, 2, tzinfo=UTC)], math.log(2), 1, id="times"),
+        pytest.param(
+            [datetime(2019, 9, 1, tzinfo=UTC)],
+            [datetime(2019, 9, 2, tzinfo=UTC)],
+            math.log(2),
+            1,
+            id="times",
+        ),
     ],
 )
 def test_odd_columns_have_the_figures_computed_by_hand(before, now, index, distance):
     found = of(before, now)
-    assert (found.skipped, found.index, found.distance) == ("", pytest.approx(index), pytest.approx(distance))
+    assert (found.skipped, found.index, found.distance) == (
+        "",
+        pytest.approx(index),
+        pytest.approx(distance),
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,9 +211,14 @@ def test_odd_columns_have_the_figures_computed_by_hand(before, now, index, dista
         pytest.param([], [1], "live has no rows of these days", id="nothing in live"),
         pytest.param([1], [], "the rebuild has no rows of these days", id="nothing rebuilt"),
         pytest.param(["a"], [1], "string in live and int64 in the rebuild", id="another type"),
-        pytest.param([["a"]], [["b"]], "list<item: string> has neither an order nor categories", id="a list"),
         pytest.param(
-            [f"a{n}" for n in range(99)], [f"b{n}" for n in range(99)], "a key: 99 different values in 99 rows", id="a key"
+            [["a"]], [["b"]], "list<item: string> has neither an order nor categories", id="a list"
+        ),
+        pytest.param(
+            [f"a{n}" for n in range(99)],
+            [f"b{n}" for n in range(99)],
+            "a key: 99 different values in 99 rows",
+            id="a key",
         ),
     ],
 )

@@ -1,6 +1,8 @@
-"""The profile of a day: fingerprints against a comparison of rows in Python, and every figure against a count in Python.
+"""The profile of a day: fingerprints against a comparison of rows in Python, and every figure
+against a count in Python.
 
-A hundred days or more are measured in one query, for a query costs the same however few rows it has.
+A hundred days or more are measured in one query, for a query costs the same however few rows it
+has.
 """
 
 import json
@@ -16,25 +18,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
-from backfill_assets.quality.day import EMPTY_DAY
-from backfill_assets.quality.offending import COLUMNS_SHOWN, offending_rows
 from backfill_assets.quality.profile import (
+    COLUMNS_SHOWN,
     SAMPLE_SIZE,
     DayProfile,
+    offending_rows,
     profiles,
     repeated_keys,
     row_hash,
     schema_mismatches,
     shortened,
 )
+from backfill_assets.quality.rule import EMPTY_DAY
 from tests.worlds.rows import ROWS, Row, frame, hashed_day, value
 
-# Some queries an example, of many days each. A failing example is shown as it was found: making it smaller takes hundreds.
+# Some queries an example, of many days each. A failing example is shown as it was found: making it
+# smaller takes hundreds.
 few = settings(max_examples=5, phases=[Phase.reuse, Phase.generate])
 SOME = st.sampled_from(ROWS)
 # Days before and after, of rows of few kinds: as often with the same rows as not.
 PAIRS = st.lists(SOME, min_size=3, max_size=3).flatmap(
-    lambda kinds: st.lists(st.tuples(*[st.lists(st.sampled_from(kinds), max_size=3)] * 2), min_size=60, max_size=60)
+    lambda kinds: st.lists(
+        st.tuples(*[st.lists(st.sampled_from(kinds), max_size=3)] * 2), min_size=60, max_size=60
+    )
 )
 
 
@@ -56,7 +62,8 @@ def test_rows_have_one_hash_if_and_only_if_they_are_equal(spark):
     rows = frame(spark, [[row] for row in ROWS])
     same_day = StructType([field for field in rows.schema.fields if field.name != "day"])
     hashes = {
-        (row.day - hashed_day(0)).days: row.hash for row in rows.select("day", row_hash(same_day).alias("hash")).collect()
+        (row.day - hashed_day(0)).days: row.hash
+        for row in rows.select("day", row_hash(same_day).alias("hash")).collect()
     }
     by_value: dict[Hashable, set[int]] = {}
     for n, row in enumerate(ROWS):
@@ -86,7 +93,10 @@ TIME = "TIMESTAMP{}'2019-09-01 12:00:00.123{}'"
     ],
 )  # fmt: skip
 def test_a_row_is_its_names_and_types_and_every_digit_of_its_values(spark, one, other, same):
-    first, second = (fingerprints(spark.sql(f"SELECT DATE'2000-01-01' AS day, {columns}")) for columns in (one, other))
+    first, second = (
+        fingerprints(spark.sql(f"SELECT DATE'2000-01-01' AS day, {columns}"))
+        for columns in (one, other)
+    )
     assert (first == second) == same
 
 
@@ -94,14 +104,19 @@ def test_a_row_is_its_names_and_types_and_every_digit_of_its_values(spark, one, 
 @given(pairs=PAIRS)
 def test_a_day_keeps_its_fingerprint_if_and_only_if_it_holds_the_same_rows_as_often(spark, pairs):
     before, after = ([pair[n] for pair in pairs] for n in (0, 1))
-    first, second = fingerprints(frame(spark, before)), fingerprints(frame(spark, after))
+    first = fingerprints(frame(spark, before))
+    second = fingerprints(frame(spark, after))
     same = {n for n in range(len(pairs)) if first.get(n) == second.get(n)}
     assert same == {n for n, (one, other) in enumerate(pairs) if content(one) == content(other)}
 
 
 @few
-@given(days=st.lists(st.lists(SOME, max_size=4), min_size=30, max_size=30), seed=st.integers(0, 10**6))
-def test_neither_the_order_of_rows_nor_their_files_nor_how_days_are_cut_shows(spark, tmp_path_factory, days, seed):
+@given(
+    days=st.lists(st.lists(SOME, max_size=4), min_size=30, max_size=30), seed=st.integers(0, 10**6)
+)
+def test_neither_the_order_of_rows_nor_their_files_nor_how_days_are_cut_shows(
+    spark, tmp_path_factory, days, seed
+):
     expected = fingerprints(frame(spark, days))
     shuffled = [random.Random(seed).sample(rows, len(rows)) for rows in days]
     folder = str(tmp_path_factory.mktemp("files"))
@@ -109,31 +124,55 @@ def test_neither_the_order_of_rows_nor_their_files_nor_how_days_are_cut_shows(sp
     files = spark.read.parquet(folder)
     assert fingerprints(files) == expected
     cut = f"DATE'{hashed_day(seed % 30)}'"
-    assert fingerprints(files.where(f"day < {cut}")) | fingerprints(files.where(f"day >= {cut}")) == expected
+    assert (
+        fingerprints(files.where(f"day < {cut}")) | fingerprints(files.where(f"day >= {cut}"))
+        == expected
+    )
 
 
 @few
-@given(days=st.lists(st.lists(st.tuples(st.sampled_from([None, "p", "q"]), SOME), max_size=4), min_size=30, max_size=30))
+@given(
+    days=st.lists(
+        st.lists(st.tuples(st.sampled_from([None, "p", "q"]), SOME), max_size=4),
+        min_size=30,
+        max_size=30,
+    )
+)
 def test_rows_about_another_day_have_the_fingerprint_of_these_rows_alone(spark, days):
     rows = [[(about, *row[1:]) for about, row in of_day] for of_day in days]
     found = measured(frame(spark, rows), about="about")
     alone = {
         (n, about or ""): mark
         for about in (None, "p", "q")
-        for n, mark in fingerprints(frame(spark, [[row for row in of_day if row[0] == about] for of_day in rows])).items()
+        for n, mark in fingerprints(
+            frame(spark, [[row for row in of_day if row[0] == about] for of_day in rows])
+        ).items()
     }
-    assert {(n, about): mark for n, profile in found.items() for about, mark in profile.day_fingerprints.items()} == alone
+    assert {
+        (n, about): mark
+        for n, profile in found.items()
+        for about, mark in profile.day_fingerprints.items()
+    } == alone
 
 
 @few
 @given(days=st.lists(st.lists(SOME, max_size=5), min_size=30, max_size=30))
 def test_rows_nulls_and_measures_are_counted_by_the_day(spark, days):
-    found = measured(frame(spark, days), measures={"ones": "if(n = 1, 1, 0)", "nothing": "CAST(NULL AS INT)"})
+    found = measured(
+        frame(spark, days), measures={"ones": "if(n = 1, 1, 0)", "nothing": "CAST(NULL AS INT)"}
+    )
     names = ("about", "s", "t", "n", "m", "a", "o", "deep", "wide")
     for n, rows in enumerate(days):
-        profile = found.get(n, DayProfile(hashed_day(n), nulls=dict.fromkeys(names, 0), measures={"ones": 0, "nothing": 0}))
+        profile = found.get(
+            n,
+            DayProfile(
+                hashed_day(n), nulls=dict.fromkeys(names, 0), measures={"ones": 0, "nothing": 0}
+            ),
+        )
         assert profile.rows == len(rows)
-        assert profile.nulls == {name: sum(row[at] is None for row in rows) for at, name in enumerate(names)}
+        assert profile.nulls == {
+            name: sum(row[at] is None for row in rows) for at, name in enumerate(names)
+        }
         assert profile.measures == {"ones": sum(row[3] == 1 for row in rows), "nothing": 0}
 
 
@@ -144,7 +183,10 @@ def test_a_day_without_rows_has_no_profile_and_the_fingerprint_of_nothing(spark)
 
 def test_samples_are_the_first_distinct_values_of_a_day_in_order(spark):
     many = [("p", f"{n % 30:02}", *ROWS[0][2:]) for n in range(60)]
-    found = measured(frame(spark, [many, [("p", None, *ROWS[0][2:])]]), samples={"texts": "array_compact(array(s))"})
+    found = measured(
+        frame(spark, [many, [("p", None, *ROWS[0][2:])]]),
+        samples={"texts": "array_compact(array(s))"},
+    )
     assert found[0].samples == {"texts": [f"{n:02}" for n in range(SAMPLE_SIZE)]}
     assert found[1].samples == {}
 
@@ -157,18 +199,31 @@ KEYS = st.tuples(st.sampled_from([None, "", "a"]), st.sampled_from([None, 0, 1])
 @given(days=st.lists(st.lists(KEYS, max_size=6), min_size=60, max_size=60))
 def test_keys_that_stand_more_than_once_in_a_day_are_counted_and_a_null_is_a_value(spark, days):
     rows = spark.createDataFrame(
-        [(hashed_day(n), *key, str(at)) for n, keys in enumerate(days) for at, key in enumerate(keys)], KEYED
+        [
+            (hashed_day(n), *key, str(at))
+            for n, keys in enumerate(days)
+            for at, key in enumerate(keys)
+        ],
+        KEYED,
     )
-    repeated = {hashed_day(n): sum(count > 1 for count in Counter(keys).values()) for n, keys in enumerate(days)}
-    assert repeated_keys(rows, day="day", key=["k", "i"]) == {at: count for at, count in repeated.items() if count}
+    repeated = {
+        hashed_day(n): sum(count > 1 for count in Counter(keys).values())
+        for n, keys in enumerate(days)
+    }
+    assert repeated_keys(rows, day="day", key=["k", "i"]) == {
+        at: count for at, count in repeated.items() if count
+    }
 
 
 def test_a_key_may_have_any_name_that_a_column_may_have(spark):
     rows = spark.createDataFrame(
-        [(hashed_day(0), "a", 1), (hashed_day(0), "a", 2), (hashed_day(0), "b", 3)], "count DATE, rows STRING, day INT"
+        [(hashed_day(0), "a", 1), (hashed_day(0), "a", 2), (hashed_day(0), "b", 3)],
+        "count DATE, rows STRING, day INT",
     )
     assert repeated_keys(rows, day="count", key=["rows"]) == {hashed_day(0): 1}
-    shown = offending_rows(rows, day="count", on=hashed_day(0), key=["count", "rows"], condition=None)
+    shown = offending_rows(
+        rows, day="count", on=hashed_day(0), key=["count", "rows"], condition=None
+    )
     assert sorted(json.loads(row)["day"] for row in shown) == [1, 2]
 
 
@@ -176,12 +231,22 @@ def test_a_key_may_have_any_name_that_a_column_may_have(spark):
 def keyed(spark):
     first = [("a", 1), ("a", 2), ("b", 3), ("c", 4), ("c", 5), ("c", 6), ("d", 7), ("d", 8)]
     return spark.createDataFrame(
-        [(hashed_day(at), k, i, "ü") for at, rows in enumerate((first, first[:1])) for k, i in rows], KEYED
+        [
+            (hashed_day(at), k, i, "ü")
+            for at, rows in enumerate((first, first[:1]))
+            for k, i in rows
+        ],
+        KEYED,
     )
 
 
 def at_fault(keyed, condition: str | None) -> list[dict]:
-    return [json.loads(row) for row in offending_rows(keyed, day="day", on=hashed_day(0), key=["k"], condition=condition)]
+    return [
+        json.loads(row)
+        for row in offending_rows(
+            keyed, day="day", on=hashed_day(0), key=["k"], condition=condition
+        )
+    ]
 
 
 def test_rows_of_the_day_that_satisfy_a_condition_are_shown(keyed):
@@ -195,29 +260,54 @@ def test_rows_whose_key_repeats_are_shown_by_key(keyed):
 
 def test_rows_whose_key_repeats_are_shown_where_it_is_null(spark):
     rows = spark.createDataFrame(
-        [(hashed_day(0), None, 1, "x"), (hashed_day(0), None, 2, "y"), (hashed_day(0), "a", 1, "z")], KEYED
+        [
+            (hashed_day(0), None, 1, "x"),
+            (hashed_day(0), None, 2, "y"),
+            (hashed_day(0), "a", 1, "z"),
+        ],
+        KEYED,
     )
     assert sorted(row["i"] for row in at_fault(rows, None)) == [1, 2]
 
 
 @pytest.mark.parametrize(
-    ("condition", "shown"), [pytest.param("i > 0", 5, id="of eight"), pytest.param("i > 99", 0, id="of none")]
+    ("condition", "shown"),
+    [pytest.param("i > 0", 5, id="of eight"), pytest.param("i > 99", 0, id="of none")],
 )
 def test_no_more_than_five_rows_are_shown(keyed, condition, shown):
     assert len(at_fault(keyed, condition)) == shown
 
 
 def test_a_wide_row_is_shown_by_its_key_and_its_first_columns(keyed):
-    wide = keyed.select("*", *[expr(f"'x' AS c{n}") for n in range(500)]).withColumnRenamed("c499", "last")
-    (row,) = [json.loads(each) for each in offending_rows(wide, day="day", on=hashed_day(1), key=["last"], condition="k = 'a'")]
-    assert list(row) == ["day", "last", "k", "i", "v", *[f"c{n}" for n in range(COLUMNS_SHOWN - 5)], "..."]
+    wide = keyed.select("*", *[expr(f"'x' AS c{n}") for n in range(500)]).withColumnRenamed(
+        "c499", "last"
+    )
+    (row,) = [
+        json.loads(each)
+        for each in offending_rows(
+            wide, day="day", on=hashed_day(1), key=["last"], condition="k = 'a'"
+        )
+    ]
+    assert list(row) == [
+        "day",
+        "last",
+        "k",
+        "i",
+        "v",
+        *[f"c{n}" for n in range(COLUMNS_SHOWN - 5)],
+        "...",
+    ]
     assert row["..."] == f"{504 - COLUMNS_SHOWN} more columns"
 
 
 def test_columns_that_differ_from_the_declared_ones_are_named(spark):
     found = spark.createDataFrame([], "a STRING, b INT, c STRING").schema
     declared = spark.createDataFrame([], "a STRING, b BIGINT, d STRING").schema
-    assert schema_mismatches(found, declared) == ["d is missing", "c is not declared", "b is int, declared bigint"]
+    assert schema_mismatches(found, declared) == [
+        "d is missing",
+        "c is not declared",
+        "b is int, declared bigint",
+    ]
 
 
 def test_a_column_that_is_there_twice_is_named(spark):
@@ -227,10 +317,17 @@ def test_a_column_that_is_there_twice_is_named(spark):
 
 
 def test_the_hash_of_a_row_of_many_columns_is_stable_and_counts_nulls(spark):
-    """More columns than one number has bits; nested one in the other, fifty conditions were refused by Spark Connect."""
-    wide = [", ".join(f"{'NULL' if n == null else n} AS c{n}" for n in range(300)) for null in (-1, 60, 61, 62, 299)]
+    """More columns than one number has bits; nested one in the other, fifty conditions were refused
+    by Spark Connect.
+    """
+    wide = [
+        ", ".join(f"{'NULL' if n == null else n} AS c{n}" for n in range(300))
+        for null in (-1, 60, 61, 62, 299)
+    ]
     rows = reduce(DataFrame.union, [spark.sql(f"SELECT {columns}") for columns in wide])
-    assert len({row.hash for row in rows.select(row_hash(rows.schema).alias("hash")).collect()}) == len(wide)
+    assert len(
+        {row.hash for row in rows.select(row_hash(rows.schema).alias("hash")).collect()}
+    ) == len(wide)
     few = spark.sql("SELECT 1 AS a, CAST(NULL AS STRING) AS b, 'x' AS c")
     (row,) = (
         few.selectExpr("xxhash64('a int, b string, c string', 2L, a, b, c) AS expected", "*")

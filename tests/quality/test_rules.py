@@ -5,8 +5,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.rule import Rule, refuse_unusable_rules
+from backfill_assets.quality.rule import DayProfile, Rule, refuse_unusable_rules
 from backfill_assets.quality.rules import (
     has_rows,
     no_nulls,
@@ -104,7 +103,10 @@ def test_a_rule_judges_the_figures_of_one_day(rule, figures, passed, message):
 
 def test_a_rule_says_what_becomes_of_a_day_that_breaks_it():
     assert has_rows().described() == "The day has rows. A day that breaks this is not committed."
-    assert has_rows().as_warning().described() == "The day has rows. A day that breaks this is committed, with a warning."
+    assert (
+        has_rows().as_warning().described()
+        == "The day has rows. A day that breaks this is committed, with a warning."
+    )
 
 
 def test_a_warning_is_told_and_refuses_nothing():
@@ -124,7 +126,9 @@ def test_a_warning_is_told_and_refuses_nothing():
         pytest.param(lambda: nulls_at_most(0.1), id="few nulls in no column"),
         pytest.param(lambda: unparsed_at_most(0.1, []), id="few unreadable values in no column"),
         pytest.param(lambda: rows_between(), id="any number of rows"),
-        pytest.param(lambda: unparsed_at_most(5, ["a"]), id="five instead of five percent unreadable"),
+        pytest.param(
+            lambda: unparsed_at_most(5, ["a"]), id="five instead of five percent unreadable"
+        ),
         pytest.param(lambda: rejected_at_most(5, "t"), id="five instead of five percent rejected"),
     ],
 )
@@ -137,10 +141,20 @@ def test_bounds_that_make_no_sense_are_refused_when_the_rule_is_defined(define):
     ("answer", "passed", "figures"),
     [
         pytest.param(
-            (np.bool_(True), "fine", {"n": np.int64(3), "share": np.float64(0.5)}), True, {"n": 3, "share": 0.5}, id="numpy's"
+            (np.bool_(True), "fine", {"n": np.int64(3), "share": np.float64(0.5)}),
+            True,
+            {"n": 3, "share": 0.5},
+            id="numpy's",
         ),
-        pytest.param((True, 5, {"day": date(2019, 8, 15), 1: None}), True, {"day": "2019-08-15", "1": "None"}, id="others"),
-        pytest.param((True, "fine", {"ratio": float("nan")}), True, {"ratio": "nan"}, id="no number"),
+        pytest.param(
+            (True, 5, {"day": date(2019, 8, 15), 1: None}),
+            True,
+            {"day": "2019-08-15", "1": "None"},
+            id="others",
+        ),
+        pytest.param(
+            (True, "fine", {"ratio": float("nan")}), True, {"ratio": "nan"}, id="no number"
+        ),
         pytest.param((None, "undecided", {}), False, {}, id="neither yes nor no"),
         pytest.param((True, "fine", None), False, {}, id="no figures"),
         pytest.param(None, False, {}, id="nothing"),
@@ -155,5 +169,8 @@ def test_whatever_a_judge_answers_a_verdict_can_be_kept_and_shown(answer, passed
 
 @pytest.mark.parametrize("name", ["no nulls", "", "half/half", "é"])
 def test_a_name_that_dagster_has_no_check_for_is_refused_when_the_table_is_declared(name):
-    with pytest.raises(ValueError, match=r"raw/sales: .* is not the name of a rule: write letters, digits and underscores"):
+    with pytest.raises(
+        ValueError,
+        match=r"raw/sales: .* is not the name of a rule: write letters, digits and underscores",
+    ):
         refuse_unusable_rules("raw/sales", [Rule(name, "A promise.", lambda day: (True, "", {}))])

@@ -16,7 +16,8 @@ from backfill_assets.tables.graph import Graph
 from tests.worlds.tables import CALENDAR, SHAPES
 from tests.worlds.webservers import Server
 
-# How long a command waits for the other one to get as far; under a lock of the lake, that never happens.
+# How long a command waits for the other one to get as far; under a lock of the lake, that never
+# happens.
 MEET_S = 0.5
 TIMEOUT_S = 60.0
 
@@ -35,7 +36,8 @@ class MeetingPlans(Plans):
 
 
 def test_one_of_two_plans_of_the_same_days_that_start_at_once_is_refused(tmp_path):
-    plans, over = MeetingPlans(str(tmp_path)), Event()
+    plans = MeetingPlans(str(tmp_path))
+    over = Event()
 
     def follow(updates: Iterable[Progress]) -> Progress:
         over.wait(TIMEOUT_S)  # the plan stays open until the other one was refused

@@ -1,4 +1,6 @@
-"""What is reported to Dagster at a plan's end, of days that its runs have not built. The webserver is a function."""
+"""What is reported to Dagster at a plan's end, of days that its runs have not built. The webserver
+is a function.
+"""
 
 import json
 from dataclasses import replace
@@ -9,26 +11,32 @@ import httpx
 import pytest
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress, Stop
-from backfill_assets.plan.readers_left import Readers
-from backfill_assets.plan.remaining import Remaining, WorkState
+from backfill_assets.plan.remaining import Readers, Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.status import State, status_of
-from backfill_assets.rebuild.ended import after_nothing, after_plan, after_publication
+from backfill_assets.rebuild.carry_out import after_nothing, after_plan, after_publication
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
 from tests.worlds.tables import CALENDAR, A, B, workspace_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = day(2)
-PLAN = Plan({A.name: "1", B.name: "1"}, {A.name: {str(DAY): "missing"}, B.name: {str(DAY): "missing"}}, [], PlanOptions())
+PLAN = Plan(
+    {A.name: "1", B.name: "1"},
+    {A.name: {str(DAY): "missing"}, B.name: {str(DAY): "missing"}},
+    [],
+    PlanOptions(),
+)
 SHADOW = replace(PLAN, options=PlanOptions(into="shadow"))
 
 
 class Webserver:
-    """Shows the day as materialized and failed, in both tables; keeps what is reported to it, and what is wiped."""
+    """Shows the day as materialized and failed, in both tables; keeps what is reported to it, and
+    what is wiped.
+    """
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, str, str]] = []
@@ -45,30 +53,54 @@ class Webserver:
             self.reported.append((table, body["partition"], body["data_version"]))
             return httpx.Response(200, json={})
         if "assets" in body["variables"]:
-            self.wiped += ["/".join(each["assetKey"]["path"]) for each in body["variables"]["assets"]]
-            return httpx.Response(200, json={"data": {"wipeAssets": {"__typename": "AssetWipeSuccess"}}})
+            self.wiped += [
+                "/".join(each["assetKey"]["path"]) for each in body["variables"]["assets"]
+            ]
+            return httpx.Response(
+                200, json={"data": {"wipeAssets": {"__typename": "AssetWipeSuccess"}}}
+            )
         node = {
             "partitionKeys": [str(each) for each in CALENDAR.days()],
-            "latestMaterializationByPartition": [{"partition": str(DAY), "timestamp": "5", "tags": []}],
-            "assetPartitionStatuses": {"ranges": [{"status": "FAILED", "startKey": str(DAY), "endKey": str(DAY)}]},
+            "latestMaterializationByPartition": [
+                {"partition": str(DAY), "timestamp": "5", "tags": []}
+            ],
+            "assetPartitionStatuses": {
+                "ranges": [{"status": "FAILED", "startKey": str(DAY), "endKey": str(DAY)}]
+            },
         }
         return httpx.Response(200, json={"data": {"assetNodes": [node]}})
 
 
 def test_a_blocked_day_that_is_up_to_date_is_reported_and_a_failed_one_is_not(tmp_path):
-    """As a canary that meets a delivery which is cut off: raw fails, and what is made from it still has the rows of before."""
-    workspace, webserver = workspace_of([A, B], CALENDAR, str(tmp_path)), Webserver()
-    failed = Build(A.name, DAY, "failed", "r", "1", message="cut off", plan=PLAN.id, at=NOW.replace(hour=2))
+    """As a canary that meets a delivery which is cut off: raw fails, and what is made from it still
+    has the rows of before.
+    """
+    workspace = workspace_of([A, B], CALENDAR, str(tmp_path))
+    webserver = Webserver()
+    failed = Build(
+        A.name, DAY, "failed", "r", "1", message="cut off", plan=PLAN.id, at=NOW.replace(hour=2)
+    )
     workspace.lake.ledger.append([
         Build(A.name, DAY, "accepted", "r", "0", fingerprint="fa", at=NOW),
         Build(B.name, DAY, "accepted", "r", "1", fingerprint="fb", inputs={A.name: {str(DAY): "fa"}}, at=NOW.replace(hour=1)),
         failed,
     ])  # fmt: skip
     known = workspace.lake.latest({A.name: None, B.name: None})
-    states = {p: s.state for p, s in status_of(workspace, [A, B], [DAY], latest=known).partitions.items()}
+    states = {
+        p: s.state for p, s in status_of(workspace, [A, B], [DAY], latest=known).partitions.items()
+    }
     assert states == {(A.name, DAY): State.FAILED, (B.name, DAY): State.UP_TO_DATE}
     blocked = {(A.name, DAY): WorkState.FAILED, (B.name, DAY): WorkState.BLOCKED}
-    end = Progress(PLAN, Remaining(blocked), {}, frozenset({1}), Stop("canary", "1 failed"), NOW, NOW, over=True)
+    end = Progress(
+        PLAN,
+        Remaining(blocked),
+        {},
+        frozenset({1}),
+        Stop("canary", "1 failed"),
+        NOW,
+        NOW,
+        over=True,
+    )
     after_plan(end, workspace, webserver.dagster, print)
     assert webserver.reported == [(B.name, str(DAY), "fb")]
 
@@ -85,7 +117,9 @@ def workspace(tmp_path) -> Workspace:
 
 
 def test_what_a_publication_left_as_live_had_it_is_reported_after_what_it_recorded(workspace):
-    """As when a plan is published, taken back and published again: live has what is made from these inputs already."""
+    """As when a plan is published, taken back and published again: live has what is made from these
+    inputs already.
+    """
     webserver = Webserver()
     (recorded,) = workspace.lake.ledger.builds({A.name: None})
     after_publication(SHADOW, [recorded], Readers({}), workspace, webserver.dagster)
@@ -104,10 +138,23 @@ def test_readers_of_a_rolled_back_plan_are_reported(workspace):
 
 
 def test_days_that_are_up_to_date_again_are_green_again_once_somebody_asks_for_them(workspace):
-    """A bad delivery failed, and was taken away: nothing needs building, and no run would put right what Dagster shows."""
+    """A bad delivery failed, and was taken away: nothing needs building, and no run would put right
+    what Dagster shows.
+    """
     webserver = Webserver()
     workspace.lake.ledger.append(
-        [Build(A.name, DAY, "failed", "r", "1", message="cut off", delivered="d", at=NOW.replace(hour=2))]
+        [
+            Build(
+                A.name,
+                DAY,
+                "failed",
+                "r",
+                "1",
+                message="cut off",
+                delivered="d",
+                at=NOW.replace(hour=2),
+            )
+        ]
     )
     request = RebuildRequest(partitions=str(DAY), target=A.name)
     after_nothing(request, workspace, webserver.dagster, print)

@@ -1,4 +1,6 @@
-"""Any tables, any failures, any interruption: every target once, nothing that needs a failed day, and to the end."""
+"""Any tables, any failures, any interruption: every target once, nothing that needs a failed day,
+and to the end.
+"""
 
 from dataclasses import replace
 
@@ -22,9 +24,16 @@ RUNS = st.sampled_from([1, 1000])
 
 
 def needing(graph: Graph, failed: set[Partition]) -> set[Partition]:
-    """Every partition that cannot be built without another one of `failed`, by looking at every pair until nothing changes."""
+    """Every partition that cannot be built without another one of `failed`, by looking at every
+    pair until nothing changes.
+    """
     found: set[Partition] = set()
-    while more := {c for c in every(graph) for o in failed | found if c not in found and reads(graph, c, o, needed=True)}:
+    while more := {
+        c
+        for c in every(graph)
+        for o in failed | found
+        if c not in found and reads(graph, c, o, needed=True)
+    }:
         found |= more
     return found
 
@@ -47,17 +56,23 @@ def check(server: Server, planned: set[Partition], end: Progress) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @settings(max_examples=4)
 @given(data=st.data())
-def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs(tmp_path_factory, shape, failures, data):
+def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs(
+    tmp_path_factory, shape, failures, data
+):
     graph = Graph(SHAPES[shape], CALENDAR)
     order = data.draw(st.sampled_from(["asc", "desc"]), label="order")
-    server = Server(graph, tmp_path_factory.mktemp("lake"), days_per_run=data.draw(RUNS, label="days in a run"))
+    server = Server(
+        graph, tmp_path_factory.mktemp("lake"), days_per_run=data.draw(RUNS, label="days in a run")
+    )
     subsets = st.sets(st.sampled_from(CALENDAR.days()), min_size=1)
     asked = sorted(data.draw(st.just(set(CALENDAR.days())) | subsets, label="days"))
     plan = server.planned(replace(OPTIONS, order=order), days=asked, upstream=True)
     planned = set(plan.partitions())
     ordered = graph.in_order(planned)
     half = st.sets(st.sampled_from(ordered), min_size=len(ordered) // 2, max_size=len(ordered) // 2)
-    drawn = data.draw(half, label="failing") if failures == "random half fails" else set(ordered[:1])
+    drawn = (
+        data.draw(half, label="failing") if failures == "random half fails" else set(ordered[:1])
+    )
     # Of days that fail, those that need another one never come to it.
     server.failing = set() if failures == "no failure" else drawn - needing(graph, drawn)
     check(server, planned, ended(server.rebuild(plan)))
@@ -68,13 +83,21 @@ def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs
 def test_the_same_holds_of_any_tables(tmp_path_factory, data):
     graph = data.draw(graphs())
     server = Server(
-        graph, tmp_path_factory.mktemp("lake"), polls_needed=data.draw(st.integers(1, 4)), days_per_run=data.draw(RUNS)
+        graph,
+        tmp_path_factory.mktemp("lake"),
+        polls_needed=data.draw(st.integers(1, 4)),
+        days_per_run=data.draw(RUNS),
     )
-    options = PlanOptions(days_per_run=data.draw(st.integers(1, 9)), canary=0, max_parallel=data.draw(st.integers(1, 3)))
+    options = PlanOptions(
+        days_per_run=data.draw(st.integers(1, 9)),
+        canary=0,
+        max_parallel=data.draw(st.integers(1, 3)),
+    )
     if data.draw(st.booleans(), label="every day stands, by older code"):
         server.graph = Graph([replace(t, version="0") for t in graph.tables], CALENDAR)
         ended(server.rebuild(server.planned(options)))
-        server.graph, server.launched = graph, []
+        server.graph = graph
+        server.launched = []
         server.built.clear()
     plan = server.planned(replace(options, order=data.draw(st.sampled_from(["asc", "desc"]))))
     drawn = data.draw(st.sets(st.sampled_from(sorted(plan.partitions()))))
@@ -86,10 +109,14 @@ def test_the_same_holds_of_any_tables(tmp_path_factory, data):
 @given(data=st.data())
 def test_a_command_killed_at_any_moment_resumes_and_repeats_nothing(tmp_path_factory, data):
     graph = data.draw(graphs())
-    server = Server(graph, tmp_path_factory.mktemp("lake"), polls_needed=3, days_per_run=data.draw(RUNS))
+    server = Server(
+        graph, tmp_path_factory.mktemp("lake"), polls_needed=3, days_per_run=data.draw(RUNS)
+    )
     plan = server.planned(replace(OPTIONS, max_parallel=data.draw(st.integers(1, 3))))
     server.lost = data.draw(st.sets(st.integers(1, 6)), label="answers lost")
-    for kill in data.draw(st.lists(st.integers(1, 6), max_size=4), label="killed after so many updates"):
+    for kill in data.draw(
+        st.lists(st.integers(1, 6), max_size=4), label="killed after so many updates"
+    ):
         for number, _ in enumerate(server.rebuild(plan).run(), start=1):
             if number == kill:
                 break

@@ -1,4 +1,6 @@
-"""Carrying a plan out, one thing that may happen on the way at a time. `test_matrix` has what holds of all of them."""
+"""Carrying a plan out, one thing that may happen on the way at a time. `test_matrix` has what holds
+of all of them.
+"""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -37,7 +39,8 @@ def test_a_plan_into_a_shadow_launches_shadow_assets_and_learns_what_failed(tmp_
     server = chain(tmp_path, broken={1}, days_per_run=days_per_run)
     opened: list[str] = []
     rebuild = replace(
-        server.rebuild(server.planned(replace(OPTIONS, into="shadow"))), open_shadow=lambda: opened.append("open")
+        server.rebuild(server.planned(replace(OPTIONS, into="shadow"))),
+        open_shadow=lambda: opened.append("open"),
     )
     end = carry_out(rebuild, lambda updates: [*updates][-1])
     assert opened == ["open"]
@@ -60,7 +63,8 @@ def test_a_plan_resumed_before_its_last_chunk_is_closed_retries_failed_days(tmp_
     server = chain(tmp_path, failing={(A.name, day(7))}, days_per_run=1)
     plan = server.planned(replace(OPTIONS, days_per_run=100))
     ended(server.rebuild(plan))
-    server.failing, server.launched[0].status = set(), "REQUESTED"  # its runs are over, and it is not
+    server.failing = set()
+    server.launched[0].status = "REQUESTED"  # its runs are over, and it is not
     server.launched[0].polls = 0
     assert ended(server.rebuild(plan)).ending == Ending.DONE
     assert server.built[A.name, day(7)] == 2
@@ -71,7 +75,9 @@ def test_no_more_chunks_are_at_work_than_may_be(tmp_path):
     server = chain(tmp_path, polls_needed=5)
     most = max(
         len(progress.running)
-        for progress in server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=3))).run()
+        for progress in server.rebuild(
+            server.planned(replace(OPTIONS, days_per_run=1, max_parallel=3))
+        ).run()
     )
     assert most == 3
 
@@ -100,7 +106,11 @@ def test_a_killed_run_is_launched_again_even_if_days_of_another_table_failed(tmp
     server = chain(tmp_path, failing={(A.name, day(1))}, killed={1: [A.name]})
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100))))
     assert (end.ending, len(server.launched)) == (Ending.PARTIAL, 2)
-    states = {partition: state for partition, state in end.remaining.states.items() if state != WorkState.DONE}
+    states = {
+        partition: state
+        for partition, state in end.remaining.states.items()
+        if state != WorkState.DONE
+    }
     blocked = dict.fromkeys([(B.name, day(1)), ("raw/c", day(1))], WorkState.BLOCKED)
     assert states == blocked | {(A.name, day(1)): WorkState.FAILED}
     assert end.remaining.why[A.name, day(1)] == "no_nulls: 3 nulls"
@@ -129,7 +139,11 @@ def test_a_day_that_failed_its_audit_is_not_tried_again_by_the_same_command(tmp_
 
 def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path):
     server = chain(tmp_path, polls_needed=20)
-    end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=1, budget="6s"))))
+    end = ended(
+        server.rebuild(
+            server.planned(replace(OPTIONS, days_per_run=1, max_parallel=1, budget="6s"))
+        )
+    )
     assert (end.ending, len(server.launched), len(server.built)) == (Ending.STOPPED, 1, 3)
     assert end.stopped
     assert end.stopped.kind == "budget"
@@ -150,12 +164,17 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
             server.code = {B.name: "2"}
     assert end.ending == Ending.REFUSED
     assert end.stopped
-    assert "raw/b (planned 1, now 2). Nothing was read or written. If the files are right, `backfill reload`" in end.stopped.why
+    assert (
+        "raw/b (planned 1, now 2). Nothing was read or written. If the files are right, `backfill"
+        " reload`" in end.stopped.why
+    )
     assert len(server.launched) == 2
 
 
 @pytest.mark.parametrize(
-    "slow_by", [timedelta(0), timedelta(hours=1)], ids=["by this clock", "from a host whose clock is slow"]
+    "slow_by",
+    [timedelta(0), timedelta(hours=1)],
+    ids=["by this clock", "from a host whose clock is slow"],
 )
 def test_a_plan_that_was_cancelled_launches_nothing_more_until_it_is_resumed(tmp_path, slow_by):
     server = chain(tmp_path)
@@ -172,14 +191,18 @@ def test_a_run_with_the_tag_of_a_plan_but_no_chunk_is_none_of_its_chunks(tmp_pat
     server = chain(tmp_path)
     plan = server.planned(OPTIONS)
     by_hand = ({tags.PLAN: plan.id}, {tags.PLAN: plan.id, tags.CHUNK: "x"})
-    server.launched += [Launch(f"b{n}", False, [], tagged, {}) for n, tagged in enumerate(by_hand, start=1)]
+    server.launched += [
+        Launch(f"b{n}", False, [], tagged, {}) for n, tagged in enumerate(by_hand, start=1)
+    ]
     assert next(server.rebuild(plan).run()).running.keys() == {1, 2}
 
 
 def test_a_fast_clock_of_another_host_does_not_prolong_the_wait_for_a_launch(tmp_path):
     server = chain(tmp_path)
     plan = server.planned(OPTIONS)
-    server.plans.note(plan.id, REQUESTED, server.now() + timedelta(hours=1), chunk=1, launch="1-never-arrived")
+    server.plans.note(
+        plan.id, REQUESTED, server.now() + timedelta(hours=1), chunk=1, launch="1-never-arrived"
+    )
     began = server.clock
     assert ended(server.rebuild(plan)).ending == Ending.DONE
     assert server.clock - began < 2 * SETTLED_AFTER
@@ -187,7 +210,9 @@ def test_a_fast_clock_of_another_host_does_not_prolong_the_wait_for_a_launch(tmp
 
 def test_a_backfill_cancelled_in_the_ui_ends_the_plan(tmp_path):
     server = chain(tmp_path, polls_needed=10)
-    for number, progress in enumerate(server.rebuild(server.planned(replace(OPTIONS, max_parallel=1))).run()):
+    for number, progress in enumerate(
+        server.rebuild(server.planned(replace(OPTIONS, max_parallel=1))).run()
+    ):
         end = progress
         if number == 1:
             server.launched[0].status = "CANCELED"
@@ -198,7 +223,9 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
     server = chain(tmp_path, away=range(8, 60))
     updates = list(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1))).run())
     assert updates[-1].ending == Ending.DONE
-    assert any(progress.waiting.startswith("waiting: No Dagster webserver answers") for progress in updates)
+    assert any(
+        progress.waiting.startswith("waiting: No Dagster webserver answers") for progress in updates
+    )
     assert set(server.built.values()) == {1}
 
 
@@ -221,8 +248,20 @@ def test_a_forced_day_is_computed_once_and_its_readers_only_if_rows_changed(tmp_
 
 def test_every_chunk_is_launched_with_the_options_of_its_plan(tmp_path):
     server = Server(Graph((A,), CALENDAR), tmp_path)
-    options = replace(OPTIONS, accept="a.jsonl,b.jsonl", reason="to see", spark_conf={"spark.sql.shuffle.partitions": "8"})
+    options = replace(
+        OPTIONS,
+        accept="a.jsonl,b.jsonl",
+        reason="to see",
+        spark_conf={"spark.sql.shuffle.partitions": "8"},
+    )
     ended(server.rebuild(server.planned(options)))
-    launched = {"force": False, "write_mode": "overwrite", "accept": options.accept, "reason": options.reason}
-    assert [b.options for b in server.launched] == [launched | {"spark_conf": options.spark_conf}] * len(server.launched)
+    launched = {
+        "force": False,
+        "write_mode": "overwrite",
+        "accept": options.accept,
+        "reason": options.reason,
+    }
+    assert [b.options for b in server.launched] == [
+        launched | {"spark_conf": options.spark_conf}
+    ] * len(server.launched)
     assert len(server.launched) > 1

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from backfill_assets.plan.estimate import expected_end
-from backfill_assets.plan.progress import Ending
+from backfill_assets.plan.progress import Ending, expected_end
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day
@@ -21,10 +20,12 @@ def server_of(tmp_path, **options) -> Server:
 def test_a_watcher_sees_what_is_at_work_and_how_it_ended_and_launches_nothing(tmp_path):
     server = server_of(tmp_path, polls_needed=3)
     plan = server.planned(OPTIONS)
-    working, watching = server.rebuild(plan), server.watch(plan)
+    working = server.rebuild(plan)
+    watching = server.watch(plan)
     plans = working.launcher.plans
     plans.note(plan.id, "started", server.now(), who="ada")
-    work, watched = working.run(), watching.follow(server.sleep)
+    work = working.run()
+    watched = watching.follow(server.sleep)
     next(work)
     seen = next(watched)
     assert (seen.over, list(seen.running)) == (False, [1])
@@ -32,7 +33,11 @@ def test_a_watcher_sees_what_is_at_work_and_how_it_ended_and_launches_nothing(tm
     server.clock += timedelta(seconds=1)
     plans.note(plan.id, "ended", server.now(), ending=end.ending)
     *_, last = watched
-    assert (last.over, last.ending, last.chunks_over) == (True, Ending.DONE, frozenset({1, 2, 3, 4}))
+    assert (last.over, last.ending, last.chunks_over) == (
+        True,
+        Ending.DONE,
+        frozenset({1, 2, 3, 4}),
+    )
     assert len(server.launched) == 4
 
 
@@ -47,11 +52,13 @@ def test_days_that_a_step_computes_are_running_and_others_that_were_launched_wai
 def test_the_end_is_expected_by_the_record_and_then_by_how_fast_it_goes(tmp_path):
     server = server_of(tmp_path, polls_needed=5)
     updates = list(server.rebuild(server.planned(OPTIONS)).run())
-    first, halfway = updates[0], next(progress for progress in updates if progress.tables()[0].done == 4)
+    first = updates[0]
+    halfway = next(progress for progress in updates if progress.tables()[0].done == 4)
     assert expected_end(first, first, {}) is None
     assert expected_end(first, first, {A.name: [3.0]}) == first.at + timedelta(seconds=8 * 3.0)
     assert expected_end(first, halfway, {}) == halfway.at + (halfway.at - first.at)
-    # Four of eight days, each recorded with 30 s, took `took`: they count twice as much as the minute of the record.
+    # Four of eight days, each recorded with 30 s, took `took`: they count twice as much as the
+    # minute of the record.
     took = (halfway.at - first.at).total_seconds()
     expected = halfway.at + timedelta(seconds=4 * 30 * (took + 60) / (4 * 30 + 60))
     assert expected_end(first, halfway, {A.name: [30.0]}) == expected
@@ -63,6 +70,13 @@ def test_a_budget_and_its_end_are_told_to_a_watcher(tmp_path):
     working = server.rebuild(plan)
     *_, end = working.run()
     assert end.stopped
-    working.launcher.plans.note(plan.id, "ended", server.now(), ending=end.ending, stop=end.stopped.kind, why=end.stopped.why)
+    working.launcher.plans.note(
+        plan.id,
+        "ended",
+        server.now(),
+        ending=end.ending,
+        stop=end.stopped.kind,
+        why=end.stopped.why,
+    )
     (seen,) = server.watch(plan).follow(server.sleep)
     assert (seen.ending, seen.stopped) == (Ending.STOPPED, end.stopped)

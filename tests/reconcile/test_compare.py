@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import unrecorded
-from backfill_assets.lake.table_state import ForeignCommits, TableState
-from backfill_assets.reconcile.compare import Comparison, Records, compare
+from backfill_assets.lake.history import unrecorded
+from backfill_assets.lake.integrity import ForeignCommits, TableState
+from backfill_assets.lake.ledger import Build
+from backfill_assets.reconcile.compare import Comparison, Kind, Records, compare
 from backfill_assets.reconcile.dagster_record import Materialized
-from backfill_assets.reconcile.disagreement import Kind
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import build as of_day
 
@@ -21,23 +20,38 @@ NAME = "staging/o"
 
 
 def build(number: int = 0, minutes: int = 0, **fields: Any) -> Build:
-    return of_day(number, minutes, **{"fingerprint": f"f{number}", "rows": 5, "delta_version": 3} | fields)
+    return of_day(
+        number, minutes, **{"fingerprint": f"f{number}", "rows": 5, "delta_version": 3} | fields
+    )
 
 
-def table(*builds: Build, version: int = 3, rows: Mapping[int, int | None] | None = None, **fields: Any) -> TableState:
-    """A table whose commits tell of these builds, and whose files hold what those say unless `rows` are given."""
-    counts = {b.day: b.rows for b in builds} if rows is None else {day(n): count for n, count in rows.items()}
+def table(
+    *builds: Build, version: int = 3, rows: Mapping[int, int | None] | None = None, **fields: Any
+) -> TableState:
+    """A table whose commits tell of these builds, and whose files hold what those say unless `rows`
+    are given.
+    """
+    counts = (
+        {b.day: b.rows for b in builds}
+        if rows is None
+        else {day(n): count for n, count in rows.items()}
+    )
     return TableState(version, builds=builds, rows=counts, **fields)
 
 
 def dagster(*builds: Build, **other: str) -> Materialized:
     """Dagster knows days 0 to 9, and these builds; `other` names data versions by day, as d0="..."."""
-    versions = {b.day: b.fingerprint for b in builds} | {day(int(name[1:])): text for name, text in other.items()}
+    versions = {b.day: b.fingerprint for b in builds} | {
+        day(int(name[1:])): text for name, text in other.items()
+    }
     return Materialized(day(0), day(9), versions)
 
 
 def compared(
-    ledger: Iterable[Build] = (), state: TableState | None = None, known: Materialized | None = None, **fields: Any
+    ledger: Iterable[Build] = (),
+    state: TableState | None = None,
+    known: Materialized | None = None,
+    **fields: Any,
 ) -> Comparison:
     dagster = None if known is None else {NAME: known}
     return compare(Records([NAME], list(ledger), {NAME: state or TableState()}, dagster, **fields))
@@ -52,14 +66,18 @@ BUILT = build()
 
 def test_an_up_to_date_day_shown_as_failed_is_reported_and_others_are_left():
     known = replace(dagster(BUILT, build(1)), failed={day(0), day(1)})
-    comparison = compared([BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))})
+    comparison = compared(
+        [BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))}
+    )
     assert by_kind(comparison) == {Kind.SHOWN_FAILED: [day(0)]}
     assert (comparison.to_report, comparison.disagreements[0].repairable) == ([BUILT], True)
 
 
 def test_an_up_to_date_day_shown_as_stale_is_reported_and_others_are_left():
     known = replace(dagster(BUILT, build(1)), stale={day(0), day(1)})
-    comparison = compared([BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))})
+    comparison = compared(
+        [BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))}
+    )
     assert by_kind(comparison) == {Kind.SHOWN_STALE: [day(0)]}
     assert (comparison.to_report, comparison.disagreements[0].repairable) == ([BUILT], True)
 
@@ -76,21 +94,85 @@ def test_three_records_of_one_day_agree():
 @pytest.mark.parametrize(
     ("ledger", "state", "known", "kind"),
     [
-        pytest.param([], table(BUILT), dagster(BUILT), Kind.UNRECORDED, id="a crash between commit and ledger"),
-        pytest.param([BUILT], TableState(), dagster(BUILT), Kind.NO_COMMIT, id="a table that was deleted"),
-        pytest.param([BUILT], table(version=2), dagster(BUILT), Kind.NO_COMMIT, id="a table put back to an earlier copy"),
-        pytest.param([BUILT], table(rows={0: 5}), dagster(BUILT), Kind.NO_COMMIT, id="a table made anew"),
-        pytest.param([BUILT], table(BUILT, rows={}), dagster(BUILT), Kind.ROW_COUNT_DIFFERS, id="a day whose files are gone"),
-        pytest.param([BUILT], table(BUILT, rows={0: 9}), dagster(BUILT), Kind.ROW_COUNT_DIFFERS, id="a day with more rows"),
         pytest.param(
-            [BUILT], table(BUILT, version=6, foreign_commits=[DELETED]), dagster(BUILT), Kind.FOREIGN_COMMIT, id="a hand"
+            [],
+            table(BUILT),
+            dagster(BUILT),
+            Kind.UNRECORDED,
+            id="a crash between commit and ledger",
         ),
-        pytest.param([], table(rows={0: 9}), dagster(), Kind.UNKNOWN_ROWS, id="rows that nobody recorded"),
-        pytest.param([], table(rows={0: None}), dagster(), Kind.UNKNOWN_ROWS, id="files that do not tell how many rows"),
-        pytest.param([BUILT], table(BUILT), dagster(), Kind.NOT_REPORTED, id="a crash before the report to Dagster"),
-        pytest.param([BUILT], table(BUILT), dagster(d0="f1"), Kind.DATA_VERSION_DIFFERS, id="Dagster has another data version"),
-        pytest.param([BUILT], table(BUILT), dagster(d0=""), Kind.DATA_VERSION_DIFFERS, id="materialized by a click in the UI"),
-        pytest.param([], TableState(), dagster(d0="f0"), Kind.NOT_ACCEPTED, id="Dagster has a day that was never built"),
+        pytest.param(
+            [BUILT], TableState(), dagster(BUILT), Kind.NO_COMMIT, id="a table that was deleted"
+        ),
+        pytest.param(
+            [BUILT],
+            table(version=2),
+            dagster(BUILT),
+            Kind.NO_COMMIT,
+            id="a table put back to an earlier copy",
+        ),
+        pytest.param(
+            [BUILT], table(rows={0: 5}), dagster(BUILT), Kind.NO_COMMIT, id="a table made anew"
+        ),
+        pytest.param(
+            [BUILT],
+            table(BUILT, rows={}),
+            dagster(BUILT),
+            Kind.ROW_COUNT_DIFFERS,
+            id="a day whose files are gone",
+        ),
+        pytest.param(
+            [BUILT],
+            table(BUILT, rows={0: 9}),
+            dagster(BUILT),
+            Kind.ROW_COUNT_DIFFERS,
+            id="a day with more rows",
+        ),
+        pytest.param(
+            [BUILT],
+            table(BUILT, version=6, foreign_commits=[DELETED]),
+            dagster(BUILT),
+            Kind.FOREIGN_COMMIT,
+            id="a hand",
+        ),
+        pytest.param(
+            [], table(rows={0: 9}), dagster(), Kind.UNKNOWN_ROWS, id="rows that nobody recorded"
+        ),
+        pytest.param(
+            [],
+            table(rows={0: None}),
+            dagster(),
+            Kind.UNKNOWN_ROWS,
+            id="files that do not tell how many rows",
+        ),
+        pytest.param(
+            [BUILT],
+            table(BUILT),
+            dagster(),
+            Kind.NOT_REPORTED,
+            id="a crash before the report to Dagster",
+        ),
+        pytest.param(
+            [BUILT],
+            table(BUILT),
+            dagster(d0="f1"),
+            Kind.DATA_VERSION_DIFFERS,
+            id="Dagster has another data version",
+        ),
+        pytest.param(
+            [BUILT],
+            table(BUILT),
+            dagster(d0=""),
+            Kind.DATA_VERSION_DIFFERS,
+            id="materialized by a click in the UI",
+        ),
+        pytest.param(
+            [],
+            TableState(),
+            dagster(d0="f0"),
+            Kind.NOT_ACCEPTED,
+            id="Dagster has a day that was never built",
+        ),
     ],
 )
 def test_one_thing_at_odds_is_named_once_with_its_day(ledger, state, known, kind):
@@ -138,20 +220,32 @@ def test_no_day_is_reported_to_dagster_whose_rows_are_in_doubt():
 
 
 def test_days_that_a_run_is_building_are_not_compared():
-    built, first = build(run="at work"), build(1)
+    built = build(run="at work")
+    first = build(1)
     later = build(1, 1, run="at work", rows=6, delta_version=4)
-    comparison = compared([built, first], table(built, first, later, version=4), dagster(first), running=frozenset({"at work"}))
+    comparison = compared(
+        [built, first],
+        table(built, first, later, version=4),
+        dagster(first),
+        running=frozenset({"at work"}),
+    )
     assert (by_kind(comparison), comparison.in_progress, comparison.agreeing) == ({}, 2, 0)
 
 
 def test_days_that_were_built_while_the_records_were_read_are_not_compared():
-    comparison = compared([build(delta_version=4)], table(version=3), dagster(), changed=frozenset({(NAME, day(0))}))
+    comparison = compared(
+        [build(delta_version=4)], table(version=3), dagster(), changed=frozenset({(NAME, day(0))})
+    )
     assert (by_kind(comparison), comparison.in_progress) == ({}, 1)
 
 
 def test_without_dagster_the_ledger_and_the_table_are_compared():
     comparison = compared([BUILT, build(1)], table(BUILT))
-    assert (by_kind(comparison), comparison.not_in_dagster, comparison.agreeing) == ({Kind.NO_COMMIT: days(1)}, [NAME], 1)
+    assert (by_kind(comparison), comparison.not_in_dagster, comparison.agreeing) == (
+        {Kind.NO_COMMIT: days(1)},
+        [NAME],
+        1,
+    )
 
 
 def test_a_table_that_dagster_does_not_have_is_named():
@@ -171,11 +265,16 @@ def test_a_table_that_nothing_builds_any_more_is_compared_while_its_files_are_th
 
 def test_a_remedy_is_a_command_with_the_days_and_the_table():
     comparison = compared([build(n) for n in (0, 1, 3)], TableState())
-    assert comparison.disagreements[0].remedy() == (
-        "Build again: `backfill run --partitions 2019-08-15..2019-08-16,2019-08-18 --target staging/o`."
+    assert (
+        comparison.disagreements[0].remedy()
+        == "Build again: `backfill run --partitions 2019-08-15..2019-08-16,2019-08-18 --target"
+        " staging/o`."
     )
     comparison = compared([], table(rows={0: 2}))
-    assert comparison.disagreements[0].remedy() == "Build again: `backfill run --partitions 2019-08-15 --target staging/o`."
+    assert (
+        comparison.disagreements[0].remedy()
+        == "Build again: `backfill run --partitions 2019-08-15 --target staging/o`."
+    )
 
 
 a_build = st.builds(
@@ -189,13 +288,21 @@ a_build = st.builds(
     delta_version=st.integers(0, 4),
 )
 foreign_commits = st.builds(
-    ForeignCommits, st.integers(0, 4), st.just(4), st.just(["WRITE"]), st.sets(st.sampled_from(days(0, 1))).map(frozenset)
+    ForeignCommits,
+    st.integers(0, 4),
+    st.just(4),
+    st.just(["WRITE"]),
+    st.sets(st.sampled_from(days(0, 1))).map(frozenset),
 )
 some_records = st.builds(
     lambda ledger, committed, version, oldest, rows, foreign, versions, running: Records(
         [NAME],
         sorted(ledger, key=lambda b: b.at),
-        {NAME: TableState(version, oldest, rows, [b for b in committed if b.outcome == "accepted"], foreign)},
+        {
+            NAME: TableState(
+                version, oldest, rows, [b for b in committed if b.outcome == "accepted"], foreign
+            )
+        },
         {NAME: Materialized(day(0), day(2), versions)},
         running,
     ),
@@ -225,7 +332,9 @@ def test_after_a_repair_nothing_repairable_is_left_and_nothing_new_disagrees(rec
     after = compare(repaired)
     assert after.repairable() == []
     assert by_kind(after) == {
-        kind: at for kind, at in by_kind(before).items() if kind not in {e.kind for e in before.repairable()}
+        kind: at
+        for kind, at in by_kind(before).items()
+        if kind not in {e.kind for e in before.repairable()}
     }
 
 
@@ -234,5 +343,7 @@ def test_every_partition_agrees_or_is_in_progress_or_disagrees(records):
     comparison = compare(records)
     partitions = {b.day for b in [*records.ledger, *records.states[NAME].builds] if b.succeeded}
     odd_days = {at for each in comparison.disagreements for at in each.days}
-    assert comparison.agreeing + len(partitions & odd_days) + comparison.in_progress >= len(partitions)
+    assert comparison.agreeing + len(partitions & odd_days) + comparison.in_progress >= len(
+        partitions
+    )
     assert comparison.agreeing + len(partitions & odd_days) <= len(partitions)

@@ -9,13 +9,22 @@ import pytest
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
-from backfill_assets.reconcile.dagster_record import Materialized, event_of, read_materialized, report, running_runs
+from backfill_assets.reconcile.dagster_record import (
+    Materialized,
+    event_of,
+    read_materialized,
+    report,
+    running_runs,
+)
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import FULL, build
 
 
 def saying(data: Any) -> Dagster:
-    return Dagster("http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, json={"data": data})))
+    return Dagster(
+        "http://dagster",
+        transport=httpx.MockTransport(lambda _: httpx.Response(200, json={"data": data})),
+    )
 
 
 def event(number: int, **tags: str) -> dict[str, Any]:
@@ -26,7 +35,9 @@ def event(number: int, **tags: str) -> dict[str, Any]:
     }
 
 
-def node(*events: dict[str, Any] | None, keys: Sequence[int] = range(10), ranges: Sequence[Any] = ()) -> dict[str, Any]:
+def node(
+    *events: dict[str, Any] | None, keys: Sequence[int] = range(10), ranges: Sequence[Any] = ()
+) -> dict[str, Any]:
     return {
         "partitionKeys": [str(day(n)) for n in keys],
         "latestMaterializationByPartition": list(events),
@@ -35,8 +46,18 @@ def node(*events: dict[str, Any] | None, keys: Sequence[int] = range(10), ranges
 
 
 def test_the_days_materialized_are_known_with_the_data_version_of_each():
-    dagster = saying({"assetNodes": [node(event(0, code_version="1", data_version="f0"), None, event(2, code_version="1"))]})
-    assert read_materialized(dagster, "raw/a") == Materialized(day(0), day(9), {day(0): "f0", day(2): ""}, set())
+    dagster = saying(
+        {
+            "assetNodes": [
+                node(
+                    event(0, code_version="1", data_version="f0"), None, event(2, code_version="1")
+                )
+            ]
+        }
+    )
+    assert read_materialized(dagster, "raw/a") == Materialized(
+        day(0), day(9), {day(0): "f0", day(2): ""}, set()
+    )
 
 
 def test_the_days_that_dagster_shows_as_failed_are_known():
@@ -62,13 +83,17 @@ def test_of_a_table_without_days_nothing_is_known(nodes):
 
 
 def test_the_runs_at_work_are_those_that_may_build():
-    assert running_runs(saying({"runsOrError": {"__typename": "Runs", "results": [{"runId": "a"}]}})) == {"a"}
+    assert running_runs(
+        saying({"runsOrError": {"__typename": "Runs", "results": [{"runId": "a"}]}})
+    ) == {"a"}
     with pytest.raises(AnswerLost, match=r"Dagster failed to answer: no\."):
         running_runs(saying({"runsOrError": {"__typename": "PythonError", "message": "no"}}))
 
 
 def listening(*answers: int) -> tuple[Dagster, list[tuple[str, Any]]]:
-    """A webserver that answers so, one after the other, and what it received; 0 is a connection lost."""
+    """A webserver that answers so, one after the other, and what it received; 0 is a connection
+    lost.
+    """
     heard: list[tuple[str, Any]] = []
     statuses = list(answers)
 
@@ -88,7 +113,10 @@ def test_dagster_is_told_of_each_day_with_its_data_version_and_figures():
     assert heard[0] == ("/report_asset_materialization/staging/o", event_of(FULL))
     reported = event_of(FULL)
     assert (reported["partition"], reported["data_version"]) == (str(day(0)), "1-2-3")
-    assert (reported["metadata"]["dagster/partition_row_count"], reported["metadata"]["reason"]) == (1, "why")
+    assert (
+        reported["metadata"]["dagster/partition_row_count"],
+        reported["metadata"]["reason"],
+    ) == (1, "why")
 
 
 def test_nothing_to_tell_asks_nothing():
@@ -101,7 +129,9 @@ def test_a_server_lost_on_the_way_is_said_with_what_was_done():
 
 
 def test_a_server_that_takes_no_reports_is_said_with_its_words():
-    with pytest.raises(UsageError, match=r"does not take staging/o 2019-08-15 \(HTTP 401: .*Not authorized"):
+    with pytest.raises(
+        UsageError, match=r"does not take staging/o 2019-08-15 \(HTTP 401: .*Not authorized"
+    ):
         report(listening(401)[0], [build(0)])
 
 

@@ -1,4 +1,6 @@
-"""Partitions that are up to date and that Dagster shows otherwise, reported to a webserver that is a function."""
+"""Partitions that are up to date and that Dagster shows otherwise, reported to a webserver that is
+a function.
+"""
 
 import json
 from dataclasses import replace
@@ -8,9 +10,13 @@ import httpx
 import pytest
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.lake.store import Lake
-from backfill_assets.reconcile.dagster_record import STALE_AT_ONCE, read_stale
-from backfill_assets.reconcile.shown_wrong import perhaps_stale, report_shown_wrong
+from backfill_assets.lake.lake import Lake
+from backfill_assets.reconcile.dagster_record import (
+    STALE_AT_ONCE,
+    perhaps_stale,
+    read_stale,
+    report_shown_wrong,
+)
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import build
@@ -24,7 +30,8 @@ EVERY = [(t.name, each) for t in (SOURCE, READER) for each in days(*range(8))]
 
 
 class Webserver:
-    """Shows day 0 of the source as failed, and days 2 and 3 of both tables as stale; keeps what is reported to it.
+    """Shows day 0 of the source as failed, and days 2 and 3 of both tables as stale; keeps what is
+    reported to it.
 
     Day 3 of the source was materialized last, and day 1 of the reader.
     """
@@ -41,17 +48,29 @@ class Webserver:
             return httpx.Response(200, json={})
         table = "/".join(body["variables"]["key"]["path"])
         answer = self.stale if "staleStatusByPartition" in body["query"] else self.materialized
-        return httpx.Response(200, json={"data": {"assetNodes": [answer(table, body["variables"]["days"])]}})
+        return httpx.Response(
+            200, json={"data": {"assetNodes": [answer(table, body["variables"]["days"])]}}
+        )
 
     def stale(self, table: str, asked: list[str]) -> dict[str, Any]:
         self.asked_stale += [(table, each) for each in asked]
-        return {"staleStatusByPartition": ["STALE" if each in map(str, days(2, 3)) else "FRESH" for each in asked]}
+        return {
+            "staleStatusByPartition": [
+                "STALE" if each in map(str, days(2, 3)) else "FRESH" for each in asked
+            ]
+        }
 
     def materialized(self, table: str, asked: list[str]) -> dict[str, Any]:
         last = day(3) if table == SOURCE.name else day(1)
-        failed = [{"status": "FAILED", "startKey": str(day(0)), "endKey": str(day(0))}] if table == SOURCE.name else []
+        failed = (
+            [{"status": "FAILED", "startKey": str(day(0)), "endKey": str(day(0))}]
+            if table == SOURCE.name
+            else []
+        )
         times = dict.fromkeys(asked, "5") | {str(last): "9"}
-        events: list[dict[str, Any]] = [{"partition": each, "timestamp": times[each], "tags": []} for each in asked]
+        events: list[dict[str, Any]] = [
+            {"partition": each, "timestamp": times[each], "tags": []} for each in asked
+        ]
         return {
             "partitionKeys": [str(each) for each in CALENDAR.days()],
             "latestMaterializationByPartition": events,
@@ -62,19 +81,34 @@ class Webserver:
 @pytest.mark.parametrize(
     ("up_to_date", "reported"),
     [
-        pytest.param([(SOURCE.name, 0), (SOURCE.name, 1)], [(SOURCE.name, 0)], id="a day shown as failed, and no other"),
-        pytest.param([(READER.name, 2), (READER.name, 4)], [(READER.name, 2)], id="a day shown as stale, and no other"),
+        pytest.param(
+            [(SOURCE.name, 0), (SOURCE.name, 1)],
+            [(SOURCE.name, 0)],
+            id="a day shown as failed, and no other",
+        ),
+        pytest.param(
+            [(READER.name, 2), (READER.name, 4)],
+            [(READER.name, 2)],
+            id="a day shown as stale, and no other",
+        ),
         pytest.param(
             [(READER.name, 2), (READER.name, 3), (SOURCE.name, 0)],
             [(SOURCE.name, 0), (READER.name, 2), (READER.name, 3)],
             id="inputs before what reads them",
         ),
-        pytest.param([(SOURCE.name, 2), (READER.name, 0)], [], id="nothing, where no input is later"),
+        pytest.param(
+            [(SOURCE.name, 2), (READER.name, 0)], [], id="nothing, where no input is later"
+        ),
     ],
 )
-def test_what_dagster_shows_otherwise_is_reported_by_its_accepted_build(tmp_path, up_to_date, reported):
-    lake, webserver = Lake(str(tmp_path)), Webserver()
-    lake.ledger.append([replace(build(), table=name, day=each, fingerprint=f"f{each}") for name, each in EVERY])
+def test_what_dagster_shows_otherwise_is_reported_by_its_accepted_build(
+    tmp_path, up_to_date, reported
+):
+    lake = Lake(str(tmp_path))
+    webserver = Webserver()
+    lake.ledger.append(
+        [replace(build(), table=name, day=each, fingerprint=f"f{each}") for name, each in EVERY]
+    )
     dagster = Dagster("http://dagster", httpx.MockTransport(webserver))
     partitions = [(name, day(n)) for name, n in up_to_date]
     assert report_shown_wrong(partitions, GRAPH, lake, dagster) == len(reported)
@@ -87,7 +121,11 @@ def test_what_dagster_shows_otherwise_is_reported_by_its_accepted_build(tmp_path
     [
         pytest.param([], [], id="no input is later"),
         pytest.param([(SOURCE.name, day(3))], [2, 3, 4, 5], id="an input of four days"),
-        pytest.param([(SOURCE.name, day(3)), (READER.name, day(3))], [2, 4, 5], id="one of them materialized after it"),
+        pytest.param(
+            [(SOURCE.name, day(3)), (READER.name, day(3))],
+            [2, 4, 5],
+            id="one of them materialized after it",
+        ),
     ],
 )
 def test_only_a_day_that_needs_what_was_materialized_after_it_can_be_stale(later, perhaps):
@@ -99,4 +137,7 @@ def test_many_days_are_asked_about_in_several_requests():
     webserver = Webserver()
     many = [day(n) for n in range(2 * STALE_AT_ONCE + 1)]
     stale = read_stale(Dagster("http://dagster", httpx.MockTransport(webserver)), READER.name, many)
-    assert (stale, [each for _, each in webserver.asked_stale]) == (set(days(2, 3)), list(map(str, many)))
+    assert (stale, [each for _, each in webserver.asked_stale]) == (
+        set(days(2, 3)),
+        list(map(str, many)),
+    )

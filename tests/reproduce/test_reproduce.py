@@ -1,4 +1,6 @@
-"""A day is built again from what was recorded of it, and compared; nothing is written, and what is lacking is named."""
+"""A day is built again from what was recorded of it, and compared; nothing is written, and what is
+lacking is named.
+"""
 
 import os
 import signal
@@ -16,9 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import Landing, rules, table
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.release import TableVersion
-from backfill_assets.lake.releases import Releases
-from backfill_assets.reproduce.recorded_build import recorded_build
+from backfill_assets.lake.releases import Releases, TableVersion
+from backfill_assets.reproduce.inputs import recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction, Result, read_reproduction
 from backfill_assets.tables.declaration import Table
@@ -29,10 +30,15 @@ from tests.worlds.suite import connect
 AT = day(2)
 
 
-def reproduced(world: World, of: str | Table, at: date = AT, release: int | None = None) -> Reproduction:
+def reproduced(
+    world: World, of: str | Table, at: date = AT, release: int | None = None
+) -> Reproduction:
     """The reproduction of a day, by the project with this table in place of its own."""
-    tables = {table.name: table for table in world.tables} | ({of.name: of} if isinstance(of, Table) else {})
-    workspace, name = replace(world.workspace, tables=tuple(tables.values())), of if isinstance(of, str) else of.name
+    tables = {table.name: table for table in world.tables} | (
+        {of.name: of} if isinstance(of, Table) else {}
+    )
+    workspace = replace(world.workspace, tables=tuple(tables.values()))
+    name = of if isinstance(of, str) else of.name
     return reproduce(recorded_build(name, str(at), release, workspace), workspace, world.spark())
 
 
@@ -44,7 +50,9 @@ def everything(world: World) -> dict[Path, tuple[int, int]]:
 
 @pytest.mark.parametrize("name", [RAW, HISTORY])
 def test_a_day_as_it_was_built_comes_out_the_same_and_nothing_is_written(once, name):
-    """Totals of the beginning were built in one run with the days before: no version that the run read has these."""
+    """Totals of the beginning were built in one run with the days before: no version that the run
+    read has these.
+    """
     before = everything(once)
     reproduction = reproduced(once, name)
     assert (reproduction.result, reproduction.reasons, reproduction.diff) == (Result.SAME, (), None)
@@ -58,7 +66,11 @@ def test_a_day_as_it_was_built_comes_out_the_same_and_nothing_is_written(once, n
     [
         pytest.param("", "no commit was recorded with it", id="in no repository"),
         pytest.param("ab12", "its commit is ab12: `git checkout ab12`", id="a commit"),
-        pytest.param("ab12-dirty", "is ab12, with changes that were not committed: `git checkout ab12`", id="and more"),
+        pytest.param(
+            "ab12-dirty",
+            "is ab12, with changes that were not committed: `git checkout ab12`",
+            id="and more",
+        ),
     ],
 )
 def test_other_code_is_not_run_and_the_commit_of_the_build_is_named(world, commit, says):
@@ -94,7 +106,9 @@ def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_nam
     other = only_some(built, "100", "101", "102", version="2", customers=9)
     assert built.run([day(1)], other, run="second")[OUTAGES].built[0].outcome == "accepted"
     assert reproduced(built, DAILY).result == Result.SAME
-    DeltaTable(built.lake.path(OUTAGES)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    DeltaTable(built.lake.path(OUTAGES)).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=False
+    )
     reproduction = reproduced(built, DAILY)
     assert (reproduction.result, reproduction.rebuilt_fingerprint) == (Result.INPUT_GONE, "")
     (reason,) = reproduction.reasons
@@ -103,8 +117,13 @@ def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_nam
 
 
 def test_a_total_is_computed_from_the_day_before_as_that_was_then(built):
-    plain, total = built.table(HISTORY), "outages_total"
-    higher = replace(plain, version="2", compute=lambda **read: plain.compute(**read).withColumn(total, F.col(total) + 1))
+    plain = built.table(HISTORY)
+    total = "outages_total"
+    higher = replace(
+        plain,
+        version="2",
+        compute=lambda **read: plain.compute(**read).withColumn(total, F.col(total) + 1),
+    )
     before = built.fingerprints(HISTORY)[AT]
     assert built.run([day(1)], higher, run="second")[HISTORY].built[0].outcome == "accepted"
     reproduction = reproduced(built, HISTORY)
@@ -114,10 +133,24 @@ def test_a_total_is_computed_from_the_day_before_as_that_was_then(built):
 @pytest.mark.parametrize(
     ("deliver", "says"),
     [
-        pytest.param(lambda w: w.write(day(0), [change("7")]), "{0} has other contents", id="other contents"),
-        pytest.param(lambda w: w.write(day(0), [change(), change("2")]), "{0} has 2 lines, and had 1", id="more lines"),
-        pytest.param(lambda w: w.write(day(0), [change()], "more.jsonl"), "more.jsonl came", id="another file"),
-        pytest.param(lambda w: (w.folder(day(0)) / "events.jsonl").unlink(), "no source for 2019-08-15", id="no file"),
+        pytest.param(
+            lambda w: w.write(day(0), [change("7")]), "{0} has other contents", id="other contents"
+        ),
+        pytest.param(
+            lambda w: w.write(day(0), [change(), change("2")]),
+            "{0} has 2 lines, and had 1",
+            id="more lines",
+        ),
+        pytest.param(
+            lambda w: w.write(day(0), [change()], "more.jsonl"),
+            "more.jsonl came",
+            id="another file",
+        ),
+        pytest.param(
+            lambda w: (w.folder(day(0)) / "events.jsonl").unlink(),
+            "no source for 2019-08-15",
+            id="no file",
+        ),
     ],
 )
 def test_a_source_that_was_delivered_anew_is_named(world, deliver, says):
@@ -133,17 +166,26 @@ def test_a_source_that_was_delivered_anew_is_named(world, deliver, says):
 
 def test_what_chance_decides_differs_and_is_shown_by_key_and_column(world):
     plain = counted()
-    by_chance = replace(plain, compute=lambda lines: plain.compute(lines).withColumn("value", F.rand()))
+    by_chance = replace(
+        plain, compute=lambda lines: plain.compute(lines).withColumn("value", F.rand())
+    )
     world.write(day(0), [change("5"), change("6")])
     world.run(days(0), by_chance)
-    rows = {row["n"]: row["value"] for row in DeltaTable(world.lake.path(plain.name)).to_pyarrow_table().to_pylist()}
+    rows = {
+        row["n"]: row["value"]
+        for row in DeltaTable(world.lake.path(plain.name)).to_pyarrow_table().to_pylist()
+    }
     reproduction = reproduced(world, by_chance, day(0))
     assert (reproduction.result, reproduction.rebuilt_rows) == (Result.DIFFERS, 2)
     assert reproduction.diff
     (compared,) = reproduction.diff.tables
     assert [(c.name, c.changed) for c in compared.columns] == [("value", 2)]
     assert {example.key["n"]: example.before for example in compared.columns[0].examples} == rows
-    assert (compared.columns_retyped, compared.columns_added, compared.columns_removed) == ({}, (), ())
+    assert (compared.columns_retyped, compared.columns_added, compared.columns_removed) == (
+        {},
+        (),
+        (),
+    )
     assert read_reproduction(reproduction.contents()) == reproduction
 
 
@@ -152,7 +194,10 @@ def test_an_input_whose_file_was_changed_in_place_is_not_taken_for_chance(built)
     reproduction = reproduced(built, HISTORY)
     assert reproduction.result == Result.INPUT_GONE
     assert reproduction.reasons == (
-        f"{DAILY} {AT}: not the rows that were read: its files were changed in place, or the table has other columns by now",
+        (
+            f"{DAILY} {AT}: not the rows that were read: its files were changed in place, or the"
+            " table has other columns by now"
+        ),
     )
 
 
@@ -171,7 +216,11 @@ def test_the_build_of_a_release_is_reproduced_and_not_a_later_one(built):
     before = built.fingerprints(OUTAGES)[AT]
     built.run([AT], only_some(built, "200", version="2"), run="second")
     of_release = reproduced(built, OUTAGES, release=1)
-    assert (of_release.result, of_release.release, of_release.rebuilt_fingerprint) == (Result.SAME, 1, before)
+    assert (of_release.result, of_release.release, of_release.rebuilt_fingerprint) == (
+        Result.SAME,
+        1,
+        before,
+    )
     assert reproduced(built, OUTAGES).result == Result.OTHER_CODE
     with pytest.raises(UsageError, match="There is no release 2"):
         reproduced(built, OUTAGES, release=2)
@@ -181,7 +230,9 @@ def test_days_with_rows_of_other_code_or_of_other_writers_are_not_reproduced(bui
     some = only_some(built, "200", version="2")
     built.run([AT], some, run="second", write_mode="merge")
     assert reproduced(built, some).result == Result.MIXED
-    DeltaTable(built.lake.path(DAILY)).update({"region": "'nowhere'"}, predicate=f"outage_day = '{AT}'")
+    DeltaTable(built.lake.path(DAILY)).update(
+        {"region": "'nowhere'"}, predicate=f"outage_day = '{AT}'"
+    )
     reproduction = reproduced(built, DAILY)
     assert reproduction.result == Result.REWRITTEN
     assert "by commit" in reproduction.reasons[0]
@@ -198,7 +249,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from dataclasses import replace
-from backfill_assets.lake.session import start
+from backfill_assets.lake.spark.session import start
 from backfill_assets.settings import read_settings
 from tests.reproduce.test_reproduce import counted, reproduced
 from tests.worlds.deliveries import day
@@ -220,9 +271,16 @@ reproduced(World(Path(sys.argv[2]), Path(sys.argv[3]), lambda: session), counted
 def test_killed_in_the_middle_it_leaves_nothing(world, tmp_path):
     world.write(day(0), [change("5"), change("6")])
     world.run(days(0), counted())
-    before, scratch = everything(world), tmp_path / "scratch"
+    before = everything(world)
+    scratch = tmp_path / "scratch"
     scratch.mkdir()
     command = [sys.executable, "-c", KILLED, connect(), str(world.root), str(world.landing)]
-    done = subprocess.run(command, env=os.environ | {"TMPDIR": str(scratch)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        env=os.environ | {"TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert (everything(world), list(scratch.iterdir())) == (before, [])

@@ -26,9 +26,17 @@ time.sleep(600)
 
 
 def test_a_child_that_ignores_sigterm_is_ended_with_its_own_children(tmp_path: Path, capsys):
-    child = Child("stubborn", [sys.executable, "-c", STUBBORN], dict(os.environ), tmp_path / "logs" / "log", tmp_path)
+    child = Child(
+        "stubborn",
+        [sys.executable, "-c", STUBBORN],
+        dict(os.environ),
+        tmp_path / "logs" / "log",
+        tmp_path,
+    )
     child.start()
-    waiting = Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_result(lambda ok: not ok))
+    waiting = Retrying(
+        stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_result(lambda ok: not ok)
+    )
     waiting(lambda: "ready" in child.log_tail())
     members = process_tree(child.pid)
     assert len(members) == 2
@@ -38,9 +46,17 @@ def test_a_child_that_ignores_sigterm_is_ended_with_its_own_children(tmp_path: P
 
 
 def test_a_child_of_a_process_that_ignores_signals_is_stopped_by_them(tmp_path):
-    """A shell ignores SIGINT in its background jobs, and Dagster handles SIGTERM as it finds SIGINT handled."""
+    """A shell ignores SIGINT in its background jobs, and Dagster handles SIGTERM as it finds SIGINT
+    handled.
+    """
     # Nobody waits for the sleep: the signal ends it.
-    child = Child("child", [sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ), tmp_path / "log", tmp_path)
+    child = Child(
+        "child",
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+        dict(os.environ),
+        tmp_path / "log",
+        tmp_path,
+    )
     with ignoring_signals():
         child.start()
     child.terminate()
@@ -51,7 +67,8 @@ def test_a_child_of_a_process_that_ignores_signals_is_stopped_by_them(tmp_path):
         child.process.kill()
 
 
-# Starts a child as `backfill up` does, names its process, and is up until it is killed; nobody waits for these sleeps.
+# Starts a child as `backfill up` does, names its process, and is up until it is killed; nobody
+# waits for these sleeps.
 PARENT = """
 import os, sys, time
 from pathlib import Path
@@ -64,9 +81,13 @@ time.sleep(600)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a process that its parent is gone"
+)
 def test_a_child_ends_when_its_parent_is_killed(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()

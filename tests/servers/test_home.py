@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 
 from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.lake.engine import Engine, as_properties, engine_command
-from backfill_assets.servers.child import Child, stop
-from backfill_assets.servers.home import ServersRecord, dagster_of, environment, only_servers, prepare, servers_record
-from backfill_assets.servers.process import ProcessId
+from backfill_assets.lake.spark.engine import Engine, as_properties, engine_command
+from backfill_assets.servers.child import Child, ProcessId, stop
+from backfill_assets.servers.home import (
+    ServersRecord,
+    dagster_of,
+    environment,
+    only_servers,
+    prepare,
+    servers_record,
+)
 from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
 
@@ -34,7 +40,11 @@ def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address(setting
         record.write(settings.home)
         with (
             pytest.raises(
-                UsageError, match=rf"already run on .* at http://127.0.0.1:3111 \(process {os.getpid()}\).*`backfill down`"
+                UsageError,
+                match=(
+                    r"already run on .* at http://127.0.0.1:3111 \(process"
+                    rf" {os.getpid()}\).*`backfill down`"
+                ),
             ),
             only_servers(settings),
         ):
@@ -45,7 +55,10 @@ def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address(setting
 
 def test_servers_left_by_a_killed_up_are_named_and_ended_at_the_next_start(settings, tmp_path):
     """A process that was given the id of one that has ended started at another time, and stays."""
-    leftover, stranger = (Child(name, SLEEPING, dict(os.environ), tmp_path / name, tmp_path) for name in ("daemon", "other"))
+    leftover, stranger = (
+        Child(name, SLEEPING, dict(os.environ), tmp_path / name, tmp_path)
+        for name in ("daemon", "other")
+    )
     messages: list[str] = []
     try:
         for child in (leftover, stranger):
@@ -53,12 +66,19 @@ def test_servers_left_by_a_killed_up_are_named_and_ended_at_the_next_start(setti
         assert leftover.id
         assert stranger.id
         settings.home.mkdir()
-        children = {"daemon": leftover.id, "engine": ProcessId(stranger.pid, stranger.id.start - 60)}
-        ServersRecord("http://127.0.0.1:3111", ProcessId(2**22 + 1, 0.0), children).write(settings.home)
+        children = {
+            "daemon": leftover.id,
+            "engine": ProcessId(stranger.pid, stranger.id.start - 60),
+        }
+        ServersRecord("http://127.0.0.1:3111", ProcessId(2**22 + 1, 0.0), children).write(
+            settings.home
+        )
         with only_servers(settings, messages.append):
             assert (leftover.alive, stranger.alive) == (False, True)
         killed = f"An earlier `backfill up` on {settings.home} was killed."
-        assert messages == [f"{killed} Ending what it left running: daemon (process {leftover.pid}) ..."]
+        assert messages == [
+            f"{killed} Ending what it left running: daemon (process {leftover.pid}) ..."
+        ]
     finally:
         stop([leftover, stranger])
 
@@ -68,11 +88,15 @@ def test_children_get_every_setting_in_their_environment(settings):
     assert values["BACKFILL_LAKE"] == str(settings.home / "lake")
     assert (values["BACKFILL_LAST_DAY"], values["BACKFILL_DAYS_PER_RUN"]) == ("2019-10-13", "1000")
     assert json.loads(values["BACKFILL_SPARK_CONF"]) == settings.spark_conf
-    places: dict[str, Any] = {name: values[f"BACKFILL_{name.upper()}"] for name in ("home", "lake", "landing")}
+    places: dict[str, Any] = {
+        name: values[f"BACKFILL_{name.upper()}"] for name in ("home", "lake", "landing")
+    }
     assert read_settings(**places).lake == settings.lake
 
 
-def test_dagsters_folder_is_its_owners_only_and_a_dagster_yaml_that_was_edited_stays(tmp_path, settings, monkeypatch):
+def test_dagsters_folder_is_its_owners_only_and_a_dagster_yaml_that_was_edited_stays(
+    tmp_path, settings, monkeypatch
+):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "elsewhere"))
     home = prepare(settings)
     assert (home, stat.S_IMODE(home.stat().st_mode)) == (tmp_path / "elsewhere", 0o700)
@@ -84,10 +108,15 @@ def test_dagsters_folder_is_its_owners_only_and_a_dagster_yaml_that_was_edited_s
 
 def test_the_projects_dagster_yaml_replaces_an_older_one_of_ours(settings):
     home = prepare(settings)
-    for name in ("dagster.yaml", ".dagster_yaml_written"):  # as an older version of this package has left them
+    for name in (
+        "dagster.yaml",
+        ".dagster_yaml_written",
+    ):  # as an older version of this package has left them
         (home / name).write_text("telemetry: {enabled: true}\n")
     prepare(settings)
-    assert (home / "dagster.yaml").read_text() == (Path(__file__).resolve().parents[2] / "dagster.yaml").read_text()
+    assert (home / "dagster.yaml").read_text() == (
+        Path(__file__).resolve().parents[2] / "dagster.yaml"
+    ).read_text()
 
 
 def test_a_new_home_can_be_read_by_its_owner_only_and_an_old_one_is_unchanged(tmp_path):
@@ -95,7 +124,10 @@ def test_a_new_home_can_be_read_by_its_owner_only_and_an_old_one_is_unchanged(tm
     mine.mkdir(mode=0o755)
     for home in (mine, tmp_path / "home"):
         open_workspace(home=home, lake="", landing="")
-    assert [stat.S_IMODE(home.stat().st_mode) for home in (mine, tmp_path / "home")] == [0o755, 0o700]
+    assert [stat.S_IMODE(home.stat().st_mode) for home in (mine, tmp_path / "home")] == [
+        0o755,
+        0o700,
+    ]
 
 
 def test_the_token_is_on_no_command_line_and_in_no_file(settings):
@@ -113,7 +145,10 @@ def test_a_value_with_a_backslash_reaches_spark_whole():
 
 
 def test_commands_of_a_home_without_servers_ask_nobody_elses(settings):
-    with pytest.raises(ServiceUnavailable, match=r"No servers run on this home\. Nothing was launched by this request\."):
+    with pytest.raises(
+        ServiceUnavailable,
+        match=r"No servers run on this home\. Nothing was launched by this request\.",
+    ):
         dagster_of(settings).tables()
     named = settings.model_copy(update={"dagster_url": "http://elsewhere:3000"})
     assert dagster_of(named).url == "http://elsewhere:3000"

@@ -14,7 +14,8 @@ from tests.worlds.station import eventually
 
 pytestmark = pytest.mark.servers
 
-# Listens, in a child of its own, at two addresses of IPv4, one of IPv6 and the Unix sockets named; nobody waits for the sleep.
+# Listens, in a child of its own, at two addresses of IPv4, one of IPv6 and the Unix sockets named;
+# nobody waits for the sleep.
 LISTENING = """
 import os, socket, sys, time
 if os.fork():
@@ -48,7 +49,11 @@ def folders() -> Iterator[tuple[Path, Path]]:
 def test_every_port_of_a_server_and_its_children_is_listed(tmp_path, folders):
     open_socket, own_socket = (str(folder / "socket") for folder in folders)
     server = Child(
-        "server", [sys.executable, "-c", LISTENING, open_socket, own_socket], dict(os.environ), tmp_path / "log", tmp_path
+        "server",
+        [sys.executable, "-c", LISTENING, open_socket, own_socket],
+        dict(os.environ),
+        tmp_path / "log",
+        tmp_path,
     )
     server.start()
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backfill_assets.servers.process import ProcessId
+from backfill_assets.servers.child import ProcessId
 
 
 def test_a_process_is_found_again_and_no_other_that_was_given_its_id():
@@ -20,12 +20,15 @@ def test_a_process_is_found_again_and_no_other_that_was_given_its_id():
 
 @pytest.mark.skipif(not psutil.LINUX, reason="elsewhere, starts are compared by the clock")
 def test_a_process_is_found_after_the_clock_was_set(tmp_path: Path, monkeypatch):
-    this, proc = ProcessId.of(os.getpid()), tmp_path / str(os.getpid())
+    this = ProcessId.of(os.getpid())
+    proc = tmp_path / str(os.getpid())
     proc.mkdir()
     for name in ("stat", "status"):
         shutil.copyfile(f"/proc/self/{name}", proc / name)
     # Where the clock is set an hour ahead, so is the time of the boot; psutil reads it here.
-    ahead = re.sub(r"(?m)^btime (\d+)", lambda m: f"btime {int(m[1]) + 3600}", Path("/proc/stat").read_text())
+    ahead = re.sub(
+        r"(?m)^btime (\d+)", lambda m: f"btime {int(m[1]) + 3600}", Path("/proc/stat").read_text()
+    )
     (tmp_path / "stat").write_text(ahead)
     before = psutil.boot_time()
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))

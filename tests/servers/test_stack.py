@@ -1,4 +1,6 @@
-"""What happens when a server dies. The children are small Python processes; neither Dagster nor Spark runs."""
+"""What happens when a server dies. The children are small Python processes; neither Dagster nor
+Spark runs.
+"""
 
 import os
 import sys
@@ -7,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.engine import TOKEN_VARIABLE, Engine
-from backfill_assets.servers.child import Child, stop
+from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
+from backfill_assets.servers.child import Child, ProcessId, stop
 from backfill_assets.servers.home import servers_record
-from backfill_assets.servers.process import ProcessId
 from backfill_assets.servers.stack import MAX_RESTARTS, Servers, servers_of
 from backfill_assets.settings import read_settings
 
@@ -27,7 +28,13 @@ def servers(tmp_path: Path):
     settings.home.mkdir()
 
     def child(name: str, code: str) -> Child:
-        return Child(name, [sys.executable, "-c", code], dict(os.environ), settings.home / "logs" / f"{name}.log", tmp_path)
+        return Child(
+            name,
+            [sys.executable, "-c", code],
+            dict(os.environ),
+            settings.home / "logs" / f"{name}.log",
+            tmp_path,
+        )
 
     messages: list[str] = []
     children = {name: child(name, SLEEPING) for name in ("webserver", "daemon", "engine")}
@@ -50,7 +57,9 @@ def test_an_engine_that_died_is_restarted_and_a_message_says_so(servers):
     stack.check()
     engine = stack.children["engine"]
     assert (engine.alive, engine.pid != before) == (True, True)
-    assert messages == [f"The engine died and was restarted (process {engine.pid}). Log: {engine.log}"]
+    assert messages == [
+        f"The engine died and was restarted (process {engine.pid}). Log: {engine.log}"
+    ]
     record = servers_record(stack.settings.home) or pytest.fail("no record")
     assert (record.children["engine"], record.engine_port) == (ProcessId.of(engine.pid), 15999)
 
@@ -63,7 +72,9 @@ def test_an_engine_that_keeps_dying_is_given_up_with_the_end_of_its_log(servers)
     for _ in range(MAX_RESTARTS):
         stack.check()
         assert engine.process.wait(timeout=30) == 7
-    with pytest.raises(ServiceUnavailable, match=r"out of memory\nIts log: .*engine.log. It was restarted 3 times"):
+    with pytest.raises(
+        ServiceUnavailable, match=r"out of memory\nIts log: .*engine.log. It was restarted 3 times"
+    ):
         stack.check()
     assert len(messages) == MAX_RESTARTS
 
@@ -72,7 +83,9 @@ def test_an_engine_that_keeps_dying_is_given_up_with_the_end_of_its_log(servers)
 def test_a_server_that_dies_is_an_error_that_names_its_log(servers, name):
     stack, _ = servers
     kill(stack.children[name])
-    with pytest.raises(ServiceUnavailable, match=rf"The {name} exited \(code -9\)(.|\n)*{name}.log"):
+    with pytest.raises(
+        ServiceUnavailable, match=rf"The {name} exited \(code -9\)(.|\n)*{name}.log"
+    ):
         stack.check()
 
 
@@ -94,9 +107,16 @@ def test_the_engines_token_is_given_to_the_engine_and_to_what_starts_runs(tmp_pa
     ],
 )
 def test_no_engine_is_started_where_spark_runs_elsewhere(tmp_path, given):
-    stack = servers_of(read_settings(home=tmp_path, lake="", landing="", **given), 3111, print, tmp_path)
-    assert (stack.engine, sorted(stack.children)) == (None, ["code-server", "daemon", "run-starter", "webserver"])
+    stack = servers_of(
+        read_settings(home=tmp_path, lake="", landing="", **given), 3111, print, tmp_path
+    )
+    assert (stack.engine, sorted(stack.children)) == (
+        None,
+        ["code-server", "daemon", "run-starter", "webserver"],
+    )
     env = stack.children["daemon"].environment
-    assert {k: v for k, v in env.items() if k in ("BACKFILL_SPARK_REMOTE", "BACKFILL_SPARK_MASTER") and v} == {
-        f"BACKFILL_{name.upper()}": value for name, value in given.items()
-    }
+    assert {
+        k: v
+        for k, v in env.items()
+        if k in ("BACKFILL_SPARK_REMOTE", "BACKFILL_SPARK_MASTER") and v
+    } == {f"BACKFILL_{name.upper()}": value for name, value in given.items()}

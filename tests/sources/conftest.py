@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from backfill_assets.sources.asking import Patience
-from backfill_assets.sources.postgres import PostgresTable
+from backfill_assets.sources.http.client import Patience
+from backfill_assets.sources.postgres.source import PostgresTable
 from tests.worlds import weather as weather_service
 from tests.worlds.deliveries import day
 from tests.worlds.kafka import NAMES, Broker, Topic, broker
@@ -52,8 +52,10 @@ def orders(postgres, reader_password) -> PostgresTable:
     """Three rows on a day and one on the next."""
     postgres.execute(
         "DROP TABLE IF EXISTS orders CASCADE",
-        "CREATE TABLE orders (ordered_on date, id int, cents bigint, changed_at timestamptz DEFAULT now())",
-        f"INSERT INTO orders VALUES ('{day(0)}', 1, 100), ('{day(0)}', 2, 200), ('{day(0)}', 3, NULL), ('{day(1)}', 4, 400)",
+        "CREATE TABLE orders (ordered_on date, id int, cents bigint, changed_at timestamptz DEFAULT"
+        " now())",
+        f"INSERT INTO orders VALUES ('{day(0)}', 1, 100), ('{day(0)}', 2, 200), ('{day(0)}', 3,"
+        f" NULL), ('{day(1)}', 4, 400)",
     )
     return postgres_table(postgres, "orders", "ordered_on")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from backfill_assets.sources.archive import Archive
-from backfill_assets.sources.formats import Csv
-from backfill_assets.step.archives import sentence
+from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.files.formats import Csv
+from backfill_assets.step.sources import sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, lines, rows
 
 
@@ -25,7 +25,10 @@ def test_an_archive_modified_too_late_is_left_alone_and_named(archives):
     (left,) = archives.run().values()
     assert (left.left_out, left.problem, left.bytes_read) == (True, "", 0)
     assert "`modified_before`" in sentence(left)
-    assert (archives.archive.late(archives.area), archives.archive.unmatched(archives.area)) == (["past/a.jsonl"], [])
+    assert (archives.archive.late(archives.area), archives.archive.unmatched(archives.area)) == (
+        ["past/a.jsonl"],
+        [],
+    )
     os.utime(path, (1, 1))
     assert archives.run()["past/a.jsonl"].rows == 1
 
@@ -36,8 +39,14 @@ def test_an_archive_modified_too_late_is_left_alone_and_named(archives):
         ({"day": " "}, "names no column of the day"),
         ({"files": "{year}-{month}.csv"}, "how files have the day in their names.*has no {day}"),
         ({"name": "the past", "day": "at"}, "a name is made of letters"),
-        ({"day": "at", "first_day": "2019-01-01"}, "first_day='2019-01-01' is not valid: it should be a valid date"),
-        ({"day": "at", "first_day": datetime(2019, 1, 1)}, "first_day=.* is not valid: it should be a valid date"),
+        (
+            {"day": "at", "first_day": "2019-01-01"},
+            "first_day='2019-01-01' is not valid: it should be a valid date",
+        ),
+        (
+            {"day": "at", "first_day": datetime(2019, 1, 1)},
+            "first_day=.* is not valid: it should be a valid date",
+        ),
         (
             {"day": "at", "modified_before": date(2019, 1, 1)},
             "modified_before=.* is not valid: it should be a valid datetime",

@@ -1,13 +1,15 @@
-"""Archives that can be read and may be incomplete, or others: refused with what was in intact, until accepted by name."""
+"""Archives that can be read and may be incomplete, or others: refused with what was in intact,
+until accepted by name.
+"""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from backfill_assets.sources.fields import field
-from backfill_assets.sources.formats import JSON_LINES, AnyFormat, Csv
-from backfill_assets.step.archives import sentence
+from backfill_assets.sources.files.fields import field
+from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat, Csv
+from backfill_assets.step.sources import sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake
 
 FIELDS = [field("place STRING", "Place", "Town", required=True), field("sick BIGINT", "Sick")]
@@ -25,9 +27,17 @@ def archives(tmp_path: Path) -> ArchiveLake:
     [
         pytest.param("at,Place,Sick\n", "has no rows", [], id="a header alone"),
         pytest.param("", "has no rows", [], id="nothing"),
-        pytest.param("at,Place,Sick\n2019-08-15,A,1\n2019-08-16,B", "is cut off", ARCHIVED_DAYS[:2], id="cut within a line"),
         pytest.param(
-            'at,Sick,Place\n2019-08-15,1,A\n2019-08-16,2,"Ada, Ida', "is cut off", ARCHIVED_DAYS[:2], id="cut within quotes"
+            "at,Place,Sick\n2019-08-15,A,1\n2019-08-16,B",
+            "is cut off",
+            ARCHIVED_DAYS[:2],
+            id="cut within a line",
+        ),
+        pytest.param(
+            'at,Sick,Place\n2019-08-15,1,A\n2019-08-16,2,"Ada, Ida',
+            "is cut off",
+            ARCHIVED_DAYS[:2],
+            id="cut within quotes",
         ),
         pytest.param(
             "at,Sick\n2019-08-15,1\n",
@@ -37,13 +47,20 @@ def archives(tmp_path: Path) -> ArchiveLake:
         ),
     ],
 )
-def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_name(archives, content, problem, then):
+def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_name(
+    archives, content, problem, then
+):
     archives.put("a.csv", WAS)
     archives.run()
-    before, version = archives.held(), archives.version()
+    before = archives.held()
+    version = archives.version()
     archives.put("a.csv", content)
     (refused,) = archives.run().values()
-    assert (refused.problem, refused.acceptable, refused.record) == (f"past/a.csv {problem}", True, None)
+    assert (refused.problem, refused.acceptable, refused.record) == (
+        f"past/a.csv {problem}",
+        True,
+        None,
+    )
     assert "accept it: `backfill archive --accept past/a.csv --reason 'why'`" in sentence(refused)
     assert (archives.held(), archives.version()) == (before, version)
     (accepted,) = archives.run(accept=["past/a.csv"], reason="nothing happened").values()
@@ -61,7 +78,9 @@ def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_n
 def test_columns_may_come_late_in_an_archive_and_be_called_otherwise(archives, form: AnyFormat):
     archives.archive = replace(PAST, format=form, fields=FIELDS)
     if form == JSON_LINES:
-        archives.put("a.jsonl", '{"at": "2019-08-15"}\n' * 50 + '{"at": "2019-08-15", "Town": "A"}\n')
+        archives.put(
+            "a.jsonl", '{"at": "2019-08-15"}\n' * 50 + '{"at": "2019-08-15", "Town": "A"}\n'
+        )
     else:
         archives.put("a.csv", "Town,at\n" + ",2019-08-15\n" * 51)
     (taken,) = archives.run().values()

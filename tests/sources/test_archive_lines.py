@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backfill_assets.sources.archive import Archive
-from backfill_assets.sources.formats import JSON_LINES, Csv, Parquet
+from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.files.formats import JSON_LINES, Csv, Parquet
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, lines, parquet, rows
 from tests.worlds.deliveries import day
 
@@ -19,15 +19,26 @@ def archives(tmp_path: Path) -> ArchiveLake:
     return ArchiveLake(tmp_path)
 
 
-def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(archives, monkeypatch):
-    archives.put("a.jsonl", lines(*rows(*ARCHIVED_DAYS)) + '{"n": 5}\nno json\n{"at": "soon"}\n[1]\n')
+def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(
+    archives, monkeypatch
+):
+    archives.put(
+        "a.jsonl", lines(*rows(*ARCHIVED_DAYS)) + '{"n": 5}\nno json\n{"at": "soon"}\n[1]\n'
+    )
     archives.archive = replace(PAST, first_day=ARCHIVED_DAYS[1])
     (taken,) = archives.run().values()
-    assert (taken.rows, taken.record.before, taken.record.undated, list(taken.record.examples)) == (3, 1, 4, [5, 6, 7])
+    assert (taken.rows, taken.record.before, taken.record.undated, list(taken.record.examples)) == (
+        3,
+        1,
+        4,
+        [5, 6, 7],
+    )
     archives.archive = PAST
-    assert archives.run()["past/a.jsonl"].rows == 4, "an archive that is split otherwise is taken in again"
+    assert archives.run()["past/a.jsonl"].rows == 4, (
+        "an archive that is split otherwise is taken in again"
+    )
     assert archives.run() == {}
-    monkeypatch.setattr("backfill_assets.sources.archive.FORM", -1)
+    monkeypatch.setattr("backfill_assets.sources.archives.archive.FORM", -1)
     assert archives.run()["past/a.jsonl"].rows == 4, "and so it is by code that splits otherwise"
 
 
@@ -47,7 +58,9 @@ def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(
                 pa.table(
                     {
                         "n": [0, 1],
-                        "at": pa.array([datetime(2019, 8, 15, 23), datetime(2019, 8, 16)], pa.timestamp("us")),
+                        "at": pa.array(
+                            [datetime(2019, 8, 15, 23), datetime(2019, 8, 16)], pa.timestamp("us")
+                        ),
                         "text": ['two\nlines, "quoted"', None],
                     }
                 )
@@ -67,7 +80,10 @@ def test_rows_of_any_format_become_lines_of_json(archives, archive, name, conten
 
 
 def test_a_time_with_an_offset_is_of_its_utc_day_and_bad_bytes_are_marked(archives):
-    text = b'\xef\xbb\xbf{"at": "2019-08-14T23:30:00-05:00"}\r\n\r\n{"at": "2019-08-15", "t": "\xff"}\r{"at": "2019-08-15Z"}'
+    text = (
+        b'\xef\xbb\xbf{"at": "2019-08-14T23:30:00-05:00"}\r\n\r\n{"at": "2019-08-15", "t":'
+        b' "\xff"}\r{"at": "2019-08-15Z"}'
+    )
     archives.put("a.jsonl", text)
     (taken,) = archives.run().values()
     assert (list(taken.days), taken.rows, taken.record.undated) == ([day(0)], 2, 1)
@@ -87,17 +103,29 @@ def test_times_at_the_ends_of_the_calendar_are_of_no_day_and_stop_nothing(archiv
 def test_numbers_that_json_has_not_are_text_wherever_a_row_of_parquet_has_them(archives):
     nan = float("nan")
     archives.archive = replace(PAST, format=Parquet())
-    archives.put("a.parquet", parquet(pa.table({"at": [str(ARCHIVED_DAYS[0])], "list": [[1.5, nan]], "of": [{"share": nan}]})))
+    archives.put(
+        "a.parquet",
+        parquet(
+            pa.table({"at": [str(ARCHIVED_DAYS[0])], "list": [[1.5, nan]], "of": [{"share": nan}]})
+        ),
+    )
     archives.run()
-    assert [json.loads(line, parse_constant=int) for of_day in archives.held().values() for line in of_day] == [
-        {"at": str(ARCHIVED_DAYS[0]), "list": [1.5, "nan"], "of": {"share": "nan"}}
-    ]
+    assert [
+        json.loads(line, parse_constant=int)
+        for of_day in archives.held().values()
+        for line in of_day
+    ] == [{"at": str(ARCHIVED_DAYS[0]), "list": [1.5, "nan"], "of": {"share": "nan"}}]
 
 
 def test_rows_of_an_archive_with_a_day_in_its_name_are_of_that_day(archives):
-    """Also those that cannot be read: they are rows of the day, as those of a file that lands for it."""
+    """Also those that cannot be read: they are rows of the day, as those of a file that lands for
+    it.
+    """
     archives.archive = Archive(
-        "past", files=["{year}/{month}-{day}.csv.gz", "%m-%d-%Y.csv"], format=Csv(), first_day=ARCHIVED_DAYS[1]
+        "past",
+        files=["{year}/{month}-{day}.csv.gz", "%m-%d-%Y.csv"],
+        format=Csv(),
+        first_day=ARCHIVED_DAYS[1],
     )
     archives.put("2019/08-16.csv.gz", "n,text\n1,a\nshort\n")
     archives.put("08-17-2019.csv", "n,text\n2,b\n")
@@ -111,7 +139,11 @@ def test_rows_of_an_archive_with_a_day_in_its_name_are_of_that_day(archives):
         ARCHIVED_DAYS[1]: ["short", '{"n": "1", "text": "a"}'],
         ARCHIVED_DAYS[2]: ['{"n": "2", "text": "b"}'],
     }
-    assert archives.archive.unmatched(archives.area) == ["past/02-31-2019.csv", "past/2019.csv.gz", "past/2019/08-16.csv"]
+    assert archives.archive.unmatched(archives.area) == [
+        "past/02-31-2019.csv",
+        "past/2019.csv.gz",
+        "past/2019/08-16.csv",
+    ]
     assert archives.run() == {}
 
 

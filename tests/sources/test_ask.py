@@ -1,4 +1,6 @@
-"""Asking a service that limits, delays and breaks, on a port of this machine: what is asked, what is kept, and what waits."""
+"""Asking a service that limits, delays and breaks, on a port of this machine: what is asked, what
+is kept, and what waits.
+"""
 
 import sqlite3
 from collections.abc import Mapping
@@ -11,9 +13,8 @@ import pytest
 
 from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.ask import ask
-from backfill_assets.sources.asking import seconds_after
-from backfill_assets.sources.budget import Budget
+from backfill_assets.sources.http.budget import Budget
+from backfill_assets.sources.http.client import ask, seconds_after
 from tests.worlds.weather import DAYS, area_of, delivered, expected, rows, running, service
 
 PLENTY = ((10**6, 60.0),)
@@ -32,16 +33,25 @@ def test_many_days_and_places_are_one_request_and_nothing_is_asked_twice(weather
     source = service(PLENTY)
     assert ask(source, area, DAYS[:3], patience) == {}
     assert ask(source, area, DAYS, patience) == {}
-    assert weather.days() == [("2019-08-15", "2019-08-17"), ("2019-08-18", "2019-08-31"), ("2019-09-01", "2019-09-03")]
+    assert weather.days() == [
+        ("2019-08-15", "2019-08-17"),
+        ("2019-08-18", "2019-08-31"),
+        ("2019-09-01", "2019-09-03"),
+    ]
     asked = weather.asked[0]
-    assert (asked["latitude"], asked["longitude"]) == ("38.25,40.75", "-121.25,-124.25"), "two places in one cell, once"
+    assert (asked["latitude"], asked["longitude"]) == (
+        "38.25,40.75",
+        "-121.25,-124.25",
+    ), "two places in one cell, once"
     assert all(rows(source, area, day) == expected(day) for day in DAYS)
     before = source.delivered(area, DAYS)
     assert ask(source, area, DAYS, patience) == {}
     assert (len(weather.log), source.delivered(area, DAYS)) == (3, before)
 
 
-def test_how_days_and_places_are_put_together_makes_no_difference_to_what_is_kept(tmp_path, weather, patience):
+def test_how_days_and_places_are_put_together_makes_no_difference_to_what_is_kept(
+    tmp_path, weather, patience
+):
     one, other = (area_of(tmp_path / name, weather.url) for name in ("one", "other"))
     ask(service(PLENTY), one, DAYS[:5], patience)
     for day in reversed(DAYS[:5]):
@@ -55,7 +65,10 @@ def test_how_days_and_places_are_put_together_makes_no_difference_to_what_is_kep
 def test_another_place_or_variable_is_another_question(weather, area, patience):
     source = service(PLENTY)
     ask(source, area, DAYS[:2], patience)
-    for other in (replace(source, variables={"precipitation_sum": "mm"}), replace(source, places={"Chico": (39.73, -121.84)})):
+    for other in (
+        replace(source, variables={"precipitation_sum": "mm"}),
+        replace(source, places={"Chico": (39.73, -121.84)}),
+    ):
         assert delivered(other, area) == []
         assert ask(other, area, DAYS[:2], patience) == {}
     assert len(weather.log) == 3
@@ -77,29 +90,42 @@ def test_what_may_pass_is_asked_again_after_longer_and_longer_waits(weather, are
         pytest.param("429", 60, id="429 that says nothing: the shortest span of a limit"),
     ],
 )
-def test_a_service_that_asks_to_wait_is_left_alone_as_long(weather, area, patience, clock, fault, slept):
+def test_a_service_that_asks_to_wait_is_left_alone_as_long(
+    weather, area, patience, clock, fault, slept
+):
     weather.faults.append(fault)
     assert ask(service(PLENTY), area, DAYS[:1], patience) == {}
     assert (len(weather.log), sum(clock.slept)) == (2, slept)
 
 
-def test_a_long_wait_is_left_to_a_later_run_and_no_process_asks_before(weather, area, patience, clock):
+def test_a_long_wait_is_left_to_a_later_run_and_no_process_asks_before(
+    weather, area, patience, clock
+):
     weather.faults.append("429 3600")
     for _ in range(2):
         why = ask(service(PLENTY), area, DAYS, patience)
         assert {*why} == {*DAYS}
-        assert "weather is not asked before 2019-08-17 01:00:00 UTC: the service asked to wait" in messages(why)[DAYS[0]]
+        assert (
+            "weather is not asked before 2019-08-17 01:00:00 UTC: the service asked to wait"
+            in messages(why)[DAYS[0]]
+        )
     assert (len(weather.log), sum(clock.slept)) == (1, 1), "the others were not even tried"
     clock.now += 3600
     assert ask(service(PLENTY), area, DAYS, patience) == {}
 
 
-def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_on(weather, area, patience, clock):
-    source = service(((4, 60.0), (8, 86_400.0)), at_once=2)  # two cells: four units a minute are two requests
+def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_on(
+    weather, area, patience, clock
+):
+    source = service(
+        ((4, 60.0), (8, 86_400.0)), at_once=2
+    )  # two cells: four units a minute are two requests
     why = ask(source, area, DAYS[:10], patience)
     assert (delivered(source, area), {*why}) == (DAYS[:8], {*DAYS[8:10]})
-    assert messages(why)[DAYS[9]] == (
-        "Awaited: weather is not asked before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400 s is used up"
+    assert (
+        messages(why)[DAYS[9]]
+        == "Awaited: weather is not asked before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400"
+        " s is used up"
     )
     assert clock.slept == [60], "the budget of a minute is waited for"
     clock.now += 86_400
@@ -108,13 +134,17 @@ def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_
 
 
 def test_days_that_the_service_has_not_got_yet_wait(weather, area, patience):
-    weather.newest, weather.faults = DAYS[2], ["a missing day"]
+    weather.newest = DAYS[2]
+    weather.faults = ["a missing day"]
     why = ask(service(PLENTY), area, DAYS[:3], patience)
     assert messages(why) == {DAYS[2]: f"Awaited: weather has nothing of {DAYS[2]} yet"}
     why = ask(service(PLENTY), area, DAYS[:5], patience)
     assert {day: type(error) for day, error in why.items()} == dict.fromkeys(DAYS[3:5], Awaited)
     assert delivered(service(PLENTY), area) == DAYS[:3]
-    assert weather.days()[1] == (str(DAYS[2]), str(DAYS[4])), "what is there was not asked for again"
+    assert weather.days()[1] == (
+        str(DAYS[2]),
+        str(DAYS[4]),
+    ), "what is there was not asked for again"
 
 
 def test_an_answer_that_does_not_end_is_given_up(weather, area, patience):
@@ -132,7 +162,9 @@ def test_an_answer_that_is_too_large_is_given_up(weather, area, patience):
 def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, patience):
     with running() as gone:
         pass
-    why = ask(service(PLENTY, at_once=1), area_of(tmp_path, f"{gone.url}?apikey=S3CRET"), DAYS, patience)
+    why = ask(
+        service(PLENTY, at_once=1), area_of(tmp_path, f"{gone.url}?apikey=S3CRET"), DAYS, patience
+    )
     assert {*why} == {*DAYS}
     assert {type(error) for error in why.values()} == {Awaited}
     assert "no whole answer came (ConnectError" in str(why[DAYS[19]])
@@ -144,7 +176,11 @@ def test_a_key_in_the_address_is_sent_and_counts_for_nothing(weather, area, pati
     assert ask(service(PLENTY), with_key, DAYS[:1], patience) == {}
     assert weather.asked[0]["apikey"] == "S3CRET"
     assert delivered(service(PLENTY), area) == DAYS[:1]
-    assert not [path for path in Path(area.lake).rglob("*") if path.is_file() and b"S3CRET" in path.read_bytes()]
+    assert not [
+        path
+        for path in Path(area.lake).rglob("*")
+        if path.is_file() and b"S3CRET" in path.read_bytes()
+    ]
 
 
 def spoil(budget: Path, how: str) -> None:
@@ -152,12 +188,18 @@ def spoil(budget: Path, how: str) -> None:
         budget.write_bytes(b"no database" * 999)
     else:
         with closing(sqlite3.connect(budget)) as file:  # as where the disk is full
-            file.execute("CREATE TRIGGER full BEFORE INSERT ON sent BEGIN SELECT raise(ABORT, 'database or disk is full'); END")
+            file.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON sent BEGIN SELECT raise(ABORT, 'database or"
+                " disk is full'); END"
+            )
 
 
 @pytest.mark.parametrize("how", ["damaged", "full"])
-def test_days_wait_whose_budget_cannot_be_used_and_those_that_are_kept_are_there(weather, area, patience, how):
-    source, budget = service(PLENTY), Path(area.lake, "_answers", "weather", "_budget.sqlite")
+def test_days_wait_whose_budget_cannot_be_used_and_those_that_are_kept_are_there(
+    weather, area, patience, how
+):
+    source = service(PLENTY)
+    budget = Path(area.lake, "_answers", "weather", "_budget.sqlite")
     ask(source, area, DAYS[:2], patience)
     before = budget.read_bytes()
     spoil(budget, how)
@@ -169,8 +211,11 @@ def test_days_wait_whose_budget_cannot_be_used_and_those_that_are_kept_are_there
     assert ask(source, area, DAYS[:3], patience) == {}
 
 
-def test_an_answer_counts_although_the_budget_could_not_record_it(weather, area, patience, monkeypatch):
-    source, budget = service(PLENTY), Path(area.lake, "_answers", "weather", "_budget.sqlite")
+def test_an_answer_counts_although_the_budget_could_not_record_it(
+    weather, area, patience, monkeypatch
+):
+    source = service(PLENTY)
+    budget = Path(area.lake, "_answers", "weather", "_budget.sqlite")
     taken = Budget.take
 
     def take_and_spoil(self, units):
@@ -184,7 +229,9 @@ def test_an_answer_counts_although_the_budget_could_not_record_it(weather, area,
 
 def test_a_request_of_more_than_the_budget_says_so(weather, area, patience):
     why = ask(service(((1, 60.0),)), area, DAYS[:1], patience)
-    assert messages(why)[DAYS[0]].startswith("SourceError: weather cannot be asked: a request of 2 units never fits")
+    assert messages(why)[DAYS[0]].startswith(
+        "SourceError: weather cannot be asked: a request of 2 units never fits"
+    )
     assert weather.log == []
 
 
@@ -196,7 +243,9 @@ def test_a_request_of_more_than_the_budget_says_so(weather, area, patience):
         pytest.param("Thu, 15 Aug 2019 00:00:00 GMT", 0.0, id="a time that has passed"),
         pytest.param("soon", None, id="neither"),
         pytest.param("9" * 400, 7 * 86_400.0, id="a number without end: a week"),
-        pytest.param("Fri, 16 Aug 2019 00:02:00 +99999999999999999999", None, id="a zone that there is not"),
+        pytest.param(
+            "Fri, 16 Aug 2019 00:02:00 +99999999999999999999", None, id="a zone that there is not"
+        ),
         pytest.param("", None, id="nothing"),
     ],
 )

@@ -1,14 +1,17 @@
-"""The budget of a service: however requests are delayed on their way, the service never sees more than its limits."""
+"""The budget of a service: however requests are delayed on their way, the service never sees more
+than its limits.
+"""
 
 from heapq import heappop, heappush
 from random import Random
 
 import pytest
 
-from backfill_assets.sources.budget import Budget, Limit, Slot
+from backfill_assets.sources.http.budget import Budget, Limit, Slot
 
 LONGEST = 5.0
-MINUTE, DAY = Limit(4, 60.0), Limit(10, 86_400.0)
+MINUTE = Limit(4, 60.0)
+DAY = Limit(10, 86_400.0)
 
 
 @pytest.fixture
@@ -17,8 +20,12 @@ def budget(tmp_path, clock) -> Budget:
 
 
 def test_delayed_requests_never_exceed_the_limit_where_they_arrive(tmp_path, clock, seed):
-    """Four askers on one file. A request arrives at some time before its answer does, and some answers never come."""
-    random, limit, arrivals = Random(seed), Limit(7, 10.0), list[tuple[float, int]]()
+    """Four askers on one file. A request arrives at some time before its answer does, and some
+    answers never come.
+    """
+    random = Random(seed)
+    limit = Limit(7, 10.0)
+    arrivals = list[tuple[float, int]]()
     askers = [Budget(tmp_path / "budget.sqlite", [limit], LONGEST, clock) for _ in range(4)]
     next_of: list[tuple[float, int, Slot | None]] = [(clock.now, n, None) for n in range(4)]
     while len(arrivals) < 36:
@@ -32,7 +39,10 @@ def test_delayed_requests_never_exceed_the_limit_where_they_arrive(tmp_path, clo
         end = clock.now + random.uniform(0, random.choice([0.1, LONGEST]))
         arrivals.append((random.uniform(clock.now, end), units))
         heappush(next_of, (end, asker, slot if random.random() < 0.8 else None))
-    in_spans = [sum(units for at, units in arrivals if end - limit.seconds < at <= end) for end, _ in arrivals]
+    in_spans = [
+        sum(units for at, units in arrivals if end - limit.seconds < at <= end)
+        for end, _ in arrivals
+    ]
     assert max(in_spans) <= limit.units
     assert max(in_spans) > limit.units - 3, "the budget is made use of"
 
@@ -86,9 +96,11 @@ def test_a_clock_that_is_set_changes_nothing_while_the_machine_runs(budget, cloc
 
 def test_the_budget_survives_a_restart_and_a_clock_that_was_set_back(budget, clock):
     budget.answered(budget.take(4))
-    clock.now, clock.boot = clock.now + 20, "another start"
+    clock.now = clock.now + 20
+    clock.boot = "another start"
     assert budget.take().wait == 40
-    clock.set_by, clock.boot = -50_000.0, "a third start"
+    clock.set_by = -50_000.0
+    clock.boot = "a third start"
     assert budget.take().wait == 40
     clock.now += 40
     assert budget.take(4).wait == 0
@@ -114,5 +126,8 @@ def test_a_source_of_the_same_name_and_shorter_limits_forgets_nothing_of_a_day(b
 
 
 def test_a_request_that_never_fits_is_refused_and_says_so(budget):
-    with pytest.raises(ValueError, match=r"a request of 5 units never fits into a limit of 4 in 60 s: ask for less at a time"):
+    with pytest.raises(
+        ValueError,
+        match=r"a request of 5 units never fits into a limit of 4 in 60 s: ask for less at a time",
+    ):
         budget.take(5)

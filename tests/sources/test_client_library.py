@@ -1,4 +1,6 @@
-"""Sources that are asked by a library which is not installed: days stay as they were built, and say what to install."""
+"""Sources that are asked by a library which is not installed: days stay as they were built, and say
+what to install.
+"""
 
 import subprocess
 import sys
@@ -21,13 +23,16 @@ import pytest
 )  # fmt: skip
 def test_without_its_library_a_source_says_for_each_day_what_to_install(source, module, said):
     program = (
-        f"import sys; sys.modules['{module}'] = None\n"
-        "from datetime import date; from pathlib import Path; from backfill_assets import Kafka, LandingArea, PostgresTable\n"
-        f"for day, each in {source}.delivered(LandingArea(Path()), [date(2024, 6, 1), date(2024, 6, 2)]).items():\n"
-        "    print(type(each).__name__, each)"
+        f"import sys; sys.modules['{module}'] = None\nfrom datetime import date; from pathlib"
+        " import Path; from backfill_assets import Kafka, LandingArea, PostgresTable\nfor day,"
+        f" each in {source}.delivered(LandingArea(Path()), [date(2024, 6, 1), date(2024, 6,"
+        " 2)]).items():\n    print(type(each).__name__, each)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    lines, extra = done.stdout.splitlines(), {"psycopg": "postgres", "confluent_kafka": "kafka"}[module]
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    lines = done.stdout.splitlines()
+    extra = {"psycopg": "postgres", "confluent_kafka": "kafka"}[module]
     assert [line.partition(" (")[0] for line in lines] == [
         f"StillWritten no source for 2024-06-0{n}: {said}" for n in (1, 2)
     ], done.stderr

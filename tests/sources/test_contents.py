@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backfill_assets.sources.contents import Lines, read_contents
-from backfill_assets.sources.formats import Csv
-from backfill_assets.sources.packed import of_gzip
+from backfill_assets.sources.files.formats import Csv, Lines, of_gzip, read_contents
 from tests.worlds.deliveries import LINE, put
 
 PACKED = gzip.compress(LINE.encode(), mtime=0)
-TRUNCATED = "cannot be read to its end (Compressed file ended before the end-of-stream marker was reached)"
+TRUNCATED = (
+    "cannot be read to its end (Compressed file ended before the end-of-stream marker was reached)"
+)
 UTF_16 = "is text in UTF-16; write it in UTF-8"
 BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: incorrect header check)"
 
@@ -28,7 +28,9 @@ BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: inco
         pytest.param("a.jsonl", " \t\n\n\r\n", 0, "", id="blank lines"),
         pytest.param("a.jsonl", "", 0, "", id="nothing"),
         pytest.param("a.jsonl", b"\xef\xbb\xbf", 0, "", id="a byte order mark"),
-        pytest.param("a.jsonl", LINE + LINE[:-1], 2, "", id="a last line that is whole and not ended"),
+        pytest.param(
+            "a.jsonl", LINE + LINE[:-1], 2, "", id="a last line that is whole and not ended"
+        ),
         pytest.param("a.jsonl", LINE + '{"outage', 2, "is cut off", id="half a line"),
         pytest.param("a.jsonl", "[" * 100_000, 1, "is cut off", id="half a line, deeply nested"),
         pytest.param("a.jsonl", '{"a": "é"}'.encode()[:8], 1, "is cut off", id="half a character"),
@@ -39,16 +41,40 @@ BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: inco
         pytest.param("a.jsonl.gz", PACKED * 3, 3, "", id="three packed files in one"),
         pytest.param("a.jsonl.gz", PACKED[:-1], 1, TRUNCATED, id="a packed file cut off"),
         pytest.param("a.jsonl.gz", PACKED[:12], 1, TRUNCATED, id="its beginning"),
-        pytest.param("a.jsonl.gz", PACKED + bytes(512), 1, BAD_HEADER, id="a packed file with zeros behind it"),
-        pytest.param("a.jsonl.gz", PACKED + b"\0", 1, TRUNCATED, id="a packed file with one zero behind it"),
+        pytest.param(
+            "a.jsonl.gz",
+            PACKED + bytes(512),
+            1,
+            BAD_HEADER,
+            id="a packed file with zeros behind it",
+        ),
+        pytest.param(
+            "a.jsonl.gz", PACKED + b"\0", 1, TRUNCATED, id="a packed file with one zero behind it"
+        ),
         pytest.param("a.jsonl.gz", b"no gzip", 0, BAD_HEADER, id="no packed file at all"),
         pytest.param("a.jsonl", LINE.encode("utf-16"), 2, UTF_16, id="text in UTF-16"),
-        pytest.param("a.jsonl.gz", gzip.compress(LINE.encode("utf-16")), 2, UTF_16, id="packed text in UTF-16"),
-        pytest.param("a.jsonl", PACKED, 1, "is packed with gzip, and its name does not end in .gz", id="packed, not so called"),
-        pytest.param("a.jsonl", b"PK\x03\x04\n", 1, "is a ZIP archive or a workbook", id="a workbook"),
+        pytest.param(
+            "a.jsonl.gz",
+            gzip.compress(LINE.encode("utf-16")),
+            2,
+            UTF_16,
+            id="packed text in UTF-16",
+        ),
+        pytest.param(
+            "a.jsonl",
+            PACKED,
+            1,
+            "is packed with gzip, and its name does not end in .gz",
+            id="packed, not so called",
+        ),
+        pytest.param(
+            "a.jsonl", b"PK\x03\x04\n", 1, "is a ZIP archive or a workbook", id="a workbook"
+        ),
     ],
 )
-def test_a_file_says_how_many_lines_it_has_and_why_it_cannot_be_used(tmp_path, name, text, lines, fault):
+def test_a_file_says_how_many_lines_it_has_and_why_it_cannot_be_used(
+    tmp_path, name, text, lines, fault
+):
     file = put(tmp_path, name, text)
     contents = read_contents(file)
     # What is cut off can be read as far as it goes, anything else cannot.
@@ -58,11 +84,16 @@ def test_a_file_says_how_many_lines_it_has_and_why_it_cannot_be_used(tmp_path, n
     assert contents.content == hashlib.blake2b(file.read_bytes()).hexdigest()[:32]
 
 
-@given(st.lists(st.binary(max_size=6) | st.sampled_from([b"\n", b"\r", b"\r\n", b" ", b"\t"]), max_size=12))
+@given(
+    st.lists(
+        st.binary(max_size=6) | st.sampled_from([b"\n", b"\r", b"\r\n", b" ", b"\t"]), max_size=12
+    )
+)
 @example([b"a\r", b"\nb"])
 @example([b"", b"a", b"", b"\n"])
 def test_lines_are_counted_however_the_pieces_fall(pieces):
-    lines, whole = Lines(), b"".join(pieces).removeprefix(b"\xef\xbb\xbf").splitlines()
+    lines = Lines()
+    whole = b"".join(pieces).removeprefix(b"\xef\xbb\xbf").splitlines()
     for piece in pieces:
         lines.add(piece)
     lines.end()
@@ -70,7 +101,14 @@ def test_lines_are_counted_however_the_pieces_fall(pieces):
     assert lines.longest == max(map(len, whole), default=0)
 
 
-@given(st.lists(st.sampled_from(["é".encode(), b"\xc3", b"\xa9", b"a", b"\n", "€".encode()[:2], "€".encode()[2:]]), max_size=5))
+@given(
+    st.lists(
+        st.sampled_from(
+            ["é".encode(), b"\xc3", b"\xa9", b"a", b"\n", "€".encode()[:2], "€".encode()[2:]]
+        ),
+        max_size=5,
+    )
+)
 def test_a_file_is_utf_8_as_a_whole_however_the_pieces_fall(pieces):
     lines = Lines()
     for piece in [*pieces, b""]:
@@ -78,7 +116,12 @@ def test_a_file_is_utf_8_as_a_whole_however_the_pieces_fall(pieces):
     assert lines.utf8 == (b"".join(pieces).decode(errors="replace").find("\ufffd") < 0)
 
 
-@given(st.lists(st.binary(max_size=200), min_size=1, max_size=4), st.integers(1, 60), st.integers(0, 40), st.binary(max_size=3))
+@given(
+    st.lists(st.binary(max_size=200), min_size=1, max_size=4),
+    st.integers(1, 60),
+    st.integers(0, 40),
+    st.binary(max_size=3),
+)
 def test_what_is_unpacked_is_what_python_unpacks_or_refused(members, length, cut, behind):
     packed = b"".join(map(gzip.compress, members)) + behind
     packed = packed[: len(packed) - cut]
@@ -96,7 +139,8 @@ def test_what_is_unpacked_is_what_python_unpacks_or_refused(members, length, cut
 
 def line_of(size: int, path: Path) -> Path:
     """A file whose one line has `size` bytes, packed into a thousandth of that."""
-    packer, part = zlib.compressobj(wbits=31), b" " * 2**20
+    packer = zlib.compressobj(wbits=31)
+    part = b" " * 2**20
     with path.open("wb") as file:
         for _ in range(size // len(part)):
             file.write(packer.compress(part))
@@ -116,8 +160,18 @@ def test_a_line_far_longer_than_memory_should_hold_is_measured_and_not_held(tmp_
 
 @pytest.mark.parametrize(
     ("text", "ends_with_newline", "cut"),
-    [("id,n\n1,99\n", True, ""), ("id,n\n1,9", True, "is cut off"), ("id,n\n1,9", False, ""), ("id,n\n1", False, "is cut off")],
-    ids=["as declared", "within its last value", "of a publisher that ends so now and then", "before its last value"],
+    [
+        ("id,n\n1,99\n", True, ""),
+        ("id,n\n1,9", True, "is cut off"),
+        ("id,n\n1,9", False, ""),
+        ("id,n\n1", False, "is cut off"),
+    ],
+    ids=[
+        "as declared",
+        "within its last value",
+        "of a publisher that ends so now and then",
+        "before its last value",
+    ],
 )
 def test_a_file_that_is_cut_off_within_a_value_is_noticed(tmp_path, text, ends_with_newline, cut):
     path = tmp_path / "a.csv"
@@ -133,7 +187,12 @@ def test_a_file_that_is_cut_off_within_a_value_is_noticed(tmp_path, text, ends_w
         ('id,note\n1,"a ""b"" c\nd"\n2,"e ""f""\n', "is cut off"),
         ('id,note\n1,"a\nb"', ""),
     ],
-    ids=["whole", "within a value", "behind a quote in a value", "whole, without a line feed at its end"],
+    ids=[
+        "whole",
+        "within a value",
+        "behind a quote in a value",
+        "whole, without a line feed at its end",
+    ],
 )
 def test_values_of_several_lines_that_nothing_closes_are_cut_off(tmp_path, text, cut):
     (path := tmp_path / "a.csv").write_text(text)

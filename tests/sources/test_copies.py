@@ -1,4 +1,6 @@
-"""Copies of objects on this machine: fetched once, no more than there may be, and what a process reads stays while it reads."""
+"""Copies of objects on this machine: fetched once, no more than there may be, and what a process
+reads stays while it reads.
+"""
 
 import hashlib
 import os
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.sources.copies import UNUSED_S, Copies
+from backfill_assets.sources.files.copies import UNUSED_S, Copies
 
 
 class Store:
@@ -91,9 +93,20 @@ def test_what_is_not_what_was_judged_or_not_fetched_to_its_end_is_not_kept(tmp_p
 
 
 def test_copies_of_an_ended_process_are_removed_and_those_of_a_running_one_stay(tmp_path, store):
-    code = "import sys; from backfill_assets.sources.copies import Copies; from pathlib import Path; import os\n"
-    code += "Copies(Path(sys.argv[1])).kept('a', lambda: iter([b'a']), ''); print(flush=True); sys.stdin.read(); os._exit(1)"
-    running = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    code = (
+        "import sys; from backfill_assets.sources.files.copies import Copies; from pathlib import"
+        " Path; import os\n"
+    )
+    code += (
+        "Copies(Path(sys.argv[1])).kept('a', lambda: iter([b'a']), ''); print(flush=True);"
+        " sys.stdin.read(); os._exit(1)"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert running.stdout
     running.stdout.readline()
     look(Copies(tmp_path), store, "b")

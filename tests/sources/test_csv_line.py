@@ -2,13 +2,13 @@
 
 import random
 
-from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.archives.loading import take_in
+from backfill_assets.sources.archives.two_flows import TwoFlows
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.fields import field
-from backfill_assets.sources.formats import Csv
-from backfill_assets.sources.landing import Landing
-from backfill_assets.sources.take_in import take_in
-from backfill_assets.sources.two_flows import TwoFlows
+from backfill_assets.sources.files.fields import field
+from backfill_assets.sources.files.formats import Csv
+from backfill_assets.sources.files.landing import Landing
 from tests.worlds.deliveries import day, put
 
 LINES = [
@@ -19,18 +19,39 @@ LINES = [
 ]  # fmt: skip
 
 
-def test_lines_of_csv_are_the_same_rows_by_either_way_whatever_quotes_they_have(tmp_path, spark, seed):
-    chance, area = random.Random(seed), LandingArea(tmp_path / "landing", lake=str(tmp_path / "lake"))
-    lines = [*LINES, *("a" + "".join(chance.choices('",ab \\', k=chance.randrange(12))) for _ in range(300))]
+def test_lines_of_csv_are_the_same_rows_by_either_way_whatever_quotes_they_have(
+    tmp_path, spark, seed
+):
+    chance = random.Random(seed)
+    area = LandingArea(tmp_path / "landing", lake=str(tmp_path / "lake"))
+    lines = [
+        *LINES,
+        *("a" + "".join(chance.choices('",ab \\', k=chance.randrange(12))) for _ in range(300)),
+    ]
     fields = [field(f"{name} STRING") for name in "xyz"]
-    source = TwoFlows(Landing("rows", format=Csv(), fields=fields), Archive("past", day="at", format=Csv()))
+    source = TwoFlows(
+        Landing("rows", format=Csv(), fields=fields), Archive("past", day="at", format=Csv())
+    )
     put(area.root, "rows/2019-08-15.csv", "x,y,z\n" + "".join(f"{line}\n" for line in lines))
-    put(area.root, "past/a.csv.gz", "at,x,y,z\n" + "".join(f"2019-08-16,{line}\n" for line in lines))
+    put(
+        area.root, "past/a.csv.gz", "at,x,y,z\n" + "".join(f"2019-08-16,{line}\n" for line in lines)
+    )
     (taken,) = take_in(source.archive, area)
     assert taken.record
-    assert (taken.rows, taken.record.undated) == (len(lines), 0), "none is lost, and none takes in another"
-    read = source.read(area, spark, [day(0), day(1)]).select("arrival_day", "x", "y", "z", "malformed").collect()
+    assert (taken.rows, taken.record.undated) == (
+        len(lines),
+        0,
+    ), "none is lost, and none takes in another"
+    read = (
+        source.read(area, spark, [day(0), day(1)])
+        .select("arrival_day", "x", "y", "z", "malformed")
+        .collect()
+    )
     landed = sorted((tuple(row[1:]) for row in read if row[0] == day(0)), key=repr)
-    filed = [(*row[1:4], row[4] and row[4].removeprefix("2019-08-16,")) for row in read if row[0] == day(1)]
+    filed = [
+        (*row[1:4], row[4] and row[4].removeprefix("2019-08-16,"))
+        for row in read
+        if row[0] == day(1)
+    ]
     assert len(landed) == len(lines)
     assert sorted(filed, key=repr) == landed

@@ -13,7 +13,7 @@ import pytest
 from backfill_assets import Csv, Landing, Parquet, field
 from backfill_assets.errors import SourceError, StillWritten
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.fields import Field
+from backfill_assets.sources.files.fields import Field
 from backfill_assets.sources.protocol import Delivery
 from tests.worlds.deliveries import day, put
 
@@ -36,7 +36,11 @@ FILES = {
     "only a header that no line feed ends": (NAME, HEADER.strip(), 0),
     "packed with gzip": (f"{NAME}.gz", gzip.compress((HEADER + "a,1\n").encode()), 1),
     "packed with zstd": (f"{NAME}.zst", ZSTD, 1),
-    "two packed files in one": (f"{NAME}.zst", ZSTD + bytes(pa.compress(b"b,2\n", "zstd", asbytes=True)), 2),
+    "two packed files in one": (
+        f"{NAME}.zst",
+        ZSTD + bytes(pa.compress(b"b,2\n", "zstd", asbytes=True)),
+        2,
+    ),
     "a name of before": (NAME, "confirmed,country\n1,a\n", 1),
 }
 
@@ -52,14 +56,30 @@ def test_the_rows_of_a_file_are_counted_without_its_header(tmp_path, name, text,
 DOUBTS = {
     "half a row": (NAME, HEADER + "a,1\nb", "is cut off"),
     "half a quoted value": (NAME, HEADER + 'a,1\n"b,2', "is cut off"),
-    "half a packed file": (f"{NAME}.zst", ZSTD[:-3], "cannot be read to its end (Truncated compressed stream)"),
+    "half a packed file": (
+        f"{NAME}.zst",
+        ZSTD[:-3],
+        "cannot be read to its end (Truncated compressed stream)",
+    ),
     "another data set": (NAME, "poll,date\nx,y\n", "has no column country, which country needs"),
 }
 FAULTS = {
-    "another packing": (f"{NAME}.zst", gzip.compress(b"a"), "cannot be read to its end (ZSTD decompress failed"),
+    "another packing": (
+        f"{NAME}.zst",
+        gzip.compress(b"a"),
+        "cannot be read to its end (ZSTD decompress failed",
+    ),
     "a column twice": (NAME, "country,country\na,b\n", "has more than one column country"),
-    "nothing at all, of Parquet": ("cases/08-15-2019.parquet", b"", "cannot be read (Parquet file size is 0 bytes)"),
-    "text, of Parquet": ("cases/08-15-2019.parquet", b"a,b\n" * 9, "cannot be read (Parquet magic bytes not found in footer"),
+    "nothing at all, of Parquet": (
+        "cases/08-15-2019.parquet",
+        b"",
+        "cannot be read (Parquet file size is 0 bytes)",
+    ),
+    "text, of Parquet": (
+        "cases/08-15-2019.parquet",
+        b"a,b\n" * 9,
+        "cannot be read (Parquet magic bytes not found in footer",
+    ),
 }
 
 
@@ -75,7 +95,9 @@ def test_a_file_that_should_not_be_used_says_why(tmp_path, name, text, why):
 @pytest.mark.parametrize(("name", "text", "why"), FAULTS.values(), ids=FAULTS)
 def test_a_file_that_cannot_be_used_fails_its_day_and_says_why(tmp_path, name, text, why):
     put(tmp_path, name, text)
-    source = Landing("cases", files="%m-%d-%Y.parquet", format=Parquet()) if "parquet" in name else CASES
+    source = (
+        Landing("cases", files="%m-%d-%Y.parquet", format=Parquet()) if "parquet" in name else CASES
+    )
     refused = delivered(source, tmp_path)
     assert str(refused).startswith(f"the source for {day(0)} cannot be used: {name} {why}")
 
@@ -97,20 +119,28 @@ def test_columns_that_nobody_declared_are_named(tmp_path):
 
 
 def test_files_that_are_of_no_day_are_named(tmp_path):
-    for name in (NAME, "cases/README.md", "cases/08-15-2019 (1).csv", "cases/old/08-15-2019.csv", "other/08-15-2019.csv"):
+    for name in (
+        NAME,
+        "cases/README.md",
+        "cases/08-15-2019 (1).csv",
+        "cases/old/08-15-2019.csv",
+        "other/08-15-2019.csv",
+    ):
         put(tmp_path, name)
     others = ["cases/08-15-2019 (1).csv", "cases/README.md", "cases/old/08-15-2019.csv"]
     assert CASES.unmatched(LandingArea(tmp_path)) == others
 
 
 def test_a_file_that_was_written_just_now_is_left_alone_until_it_has_settled(tmp_path):
-    file, source = put(tmp_path, NAME, HEADER + "a,1\n"), Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
+    file = put(tmp_path, NAME, HEADER + "a,1\n")
+    source = Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
     os.utime(file, (1000, 1000))
     waiting = delivered(source, tmp_path, clock=lambda: 1010.0)
     assert isinstance(waiting, StillWritten)
-    assert str(waiting) == (
-        f"the source for {day(0)} is still being written: {NAME} was written 10 s ago, and is read once it has been unchanged "
-        "for 60 s"
+    assert (
+        str(waiting)
+        == f"the source for {day(0)} is still being written: {NAME} was written 10 s ago, and is"
+        " read once it has been unchanged for 60 s"
     )
     assert isinstance(delivered(source, tmp_path, clock=lambda: 1061.0), Delivery)
 
@@ -159,13 +189,22 @@ def test_a_marker_is_not_named_as_a_file_that_is_not_read(tmp_path):
 
 def test_a_marker_that_would_serve_several_days_serves_none(tmp_path):
     put(tmp_path, "cases/_SUCCESS", "")
-    for name in ("2019-08-15.csv", "2019-08/16/a.csv", "2019-08-17/a.csv", "2019-08-17/_SUCCESS", "2019-08/16/_SUCCESS"):
+    for name in (
+        "2019-08-15.csv",
+        "2019-08/16/a.csv",
+        "2019-08-17/a.csv",
+        "2019-08-17/_SUCCESS",
+        "2019-08/16/_SUCCESS",
+    ):
         put(tmp_path, f"cases/{name}", HEADER + "a,1\n")
-    source = Landing("cases", ["%Y-%m-%d.csv", "%Y-%m/%d/*.csv", "%Y-%m-%d/**"], Csv(), marker="_SUCCESS")
+    source = Landing(
+        "cases", ["%Y-%m-%d.csv", "%Y-%m/%d/*.csv", "%Y-%m-%d/**"], Csv(), marker="_SUCCESS"
+    )
     found = source.delivered(LandingArea(tmp_path), [day(0), day(1), day(2)])
     assert [isinstance(each, Delivery) for each in found.values()] == [False, True, True]
-    assert "cases/2019-08-15.csv lies in a folder of several days: write the day into marker='_SUCCESS', as" in str(
-        found[day(0)]
+    assert (
+        "cases/2019-08-15.csv lies in a folder of several days: write the day into"
+        " marker='_SUCCESS', as" in str(found[day(0)])
     )
 
 
@@ -174,7 +213,10 @@ def test_a_file_that_lies_there_packed_too_may_be_one_delivery_twice(tmp_path):
         put(tmp_path, name, HEADER + "a,1\n")
     found = CASES.delivered(LandingArea(tmp_path), [day(0), day(1)])
     assert [each.doubts for each in found.values() if isinstance(each, Delivery)] == [
-        {NAME: f"may hold the rows of {NAME}.gz once more", f"{NAME}.gz": f"may hold the rows of {NAME} once more"},
+        {
+            NAME: f"may hold the rows of {NAME}.gz once more",
+            f"{NAME}.gz": f"may hold the rows of {NAME} once more",
+        },
         {},
     ]
 
@@ -202,9 +244,16 @@ def test_what_was_counted_for_another_format_is_counted_anew(tmp_path):
     area = LandingArea(tmp_path / "landing", tmp_path / "cache")
     found = {}
     for delimiter in ",;":
-        source = Landing("cases", format=Csv(delimiter), fields=[field("country STRING", "country,cases", "country")])
+        source = Landing(
+            "cases",
+            format=Csv(delimiter),
+            fields=[field("country STRING", "country,cases", "country")],
+        )
         found[delimiter] = source.delivered(area, [day(0)])[day(0)]
-    assert {delimiter: type(each) for delimiter, each in found.items()} == {",": Delivery, ";": Delivery}
+    assert {delimiter: type(each) for delimiter, each in found.items()} == {
+        ",": Delivery,
+        ";": Delivery,
+    }
     assert [getattr(each, "undeclared", None) for each in found.values()] == [["cases"], []]
 
 
@@ -213,4 +262,7 @@ def test_a_file_is_read_if_the_pattern_names_its_ending(tmp_path):
         put(tmp_path, name, HEADER + "a,1\n")
     delivery = delivered(Landing("cases", ["%m-%d-%Y.txt", "%Y-%m-%d*"], Csv(), FIELDS), tmp_path)
     assert isinstance(delivery, Delivery)
-    assert (delivery.files, delivery.unread) == ({"cases/08-15-2019.txt": 1}, ["cases/2019-08-15.log"])
+    assert (delivery.files, delivery.unread) == (
+        {"cases/08-15-2019.txt": 1},
+        ["cases/2019-08-15.log"],
+    )

@@ -1,4 +1,6 @@
-"""A Delta table as a source: a day is its files; a commit makes exactly the days outdated whose files it changed."""
+"""A Delta table as a source: a day is its files; a commit makes exactly the days outdated whose
+files it changed.
+"""
 
 import json
 from datetime import date
@@ -19,7 +21,13 @@ DATES = pa.date32()
 ORDERS = DeltaSource("orders", "ordered_on")
 
 
-def append(root, rows: dict[date, list[int]], kind: pa.DataType = DATES, by: str = "ordered_on", cents: str = "cents") -> None:
+def append(
+    root,
+    rows: dict[date, list[int]],
+    kind: pa.DataType = DATES,
+    by: str = "ordered_on",
+    cents: str = "cents",
+) -> None:
     table = pa.table({
         by: pa.array([at for at, of_day in rows.items() for _ in of_day]).cast(kind),
         cents: [each for of_day in rows.values() for each in of_day],
@@ -36,10 +44,15 @@ def fingerprints(root) -> dict[date, str]:
 def test_a_day_is_delivered_as_the_files_of_its_partition(tmp_path, kind):
     append(tmp_path, {day(0): [1, 2], day(1): [3]}, kind)
     delivered = ORDERS.delivered(LandingArea(tmp_path), days(0, 1, 2))
-    assert [isinstance(each, Delivery) and list(each.files.values()) for each in delivered.values()] == [[2], [1], False]
+    assert [
+        isinstance(each, Delivery) and list(each.files.values()) for each in delivered.values()
+    ] == [[2], [1], False]
     assert isinstance(delivered[day(2)], NotDelivered)
     first, *files = ORDERS.described(LandingArea(tmp_path), day(0))
-    assert (first, [file.rpartition(", ")[2] for file in files]) == ("orders at version 0", ["2 rows"])
+    assert (first, [file.rpartition(", ")[2] for file in files]) == (
+        "orders at version 0",
+        ["2 rows"],
+    )
 
 
 def test_a_commit_changes_the_days_that_it_writes_to_and_no_others(tmp_path):
@@ -79,18 +92,26 @@ def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch
         "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    away = DeltaSource("orders", "ordered_on", path="s3://bucket/orders").delivered(LandingArea(Path("/nowhere")), days(0, 1))
+    away = DeltaSource("orders", "ordered_on", path="s3://bucket/orders").delivered(
+        LandingArea(Path("/nowhere")), days(0, 1)
+    )
     assert {type(each) for each in away.values()} == {StillWritten}
     message = str(away[day(0)])
     assert message.startswith(f"no source for {day(0)}: s3://bucket/orders cannot be opened: ")
-    assert message.endswith(" Correct `path` of orders or the store's credentials. Days stay as they were built.")
+    assert message.endswith(
+        " Correct `path` of orders or the store's credentials. Days stay as they were built."
+    )
     assert message.isprintable()
 
 
 def test_a_deletion_vector_that_cannot_be_read_fails_the_days_and_says_so(tmp_path):
     append(tmp_path, {day(0): [1, 2, 3]})
     log = tmp_path / "orders" / "_delta_log"
-    added = next(action["add"] for line in (log / f"{0:020}.json").open() if "add" in (action := json.loads(line)))
+    added = next(
+        action["add"]
+        for line in (log / f"{0:020}.json").open()
+        if "add" in (action := json.loads(line))
+    )
     vector = {"storageType": "i", "pathOrInlineDv": "0" * 20, "sizeInBytes": 16, "cardinality": 1}
     features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
     actions = [
@@ -101,24 +122,40 @@ def test_a_deletion_vector_that_cannot_be_read_fails_the_days_and_says_so(tmp_pa
     (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
     refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
     assert type(refused) is SourceError
-    assert f"{tmp_path}/orders cannot be read: External error: Kernel error: Deletion Vector error" in str(refused)
+    assert (
+        f"{tmp_path}/orders cannot be read: External error: Kernel error: Deletion Vector error"
+        in str(refused)
+    )
 
 
 def add_cents(root: Path, of: list, cents: list[int]) -> None:
     """A row of each of these days, as they are."""
-    write_deltalake(str(root / "orders"), pa.table({"ordered_on": of, "cents": cents}), partition_by=["ordered_on"])
+    write_deltalake(
+        str(root / "orders"),
+        pa.table({"ordered_on": of, "cents": cents}),
+        partition_by=["ordered_on"],
+    )
 
 
 def test_a_partition_that_is_of_no_day_is_named_and_keeps_no_day_from_being_read(tmp_path, spark):
     """Some of these texts are days to Spark, some to Python, and some to neither."""
     area = LandingArea(tmp_path)
-    odd = ["total", f"{day(0):%Y%m%d}", f"{day(0):%G-W%V-%u}", f" {day(0)}", f"{day(0)}T00:00", None]
+    odd = [
+        "total",
+        f"{day(0):%Y%m%d}",
+        f"{day(0):%G-W%V-%u}",
+        f" {day(0)}",
+        f"{day(0)}T00:00",
+        None,
+    ]
     add_cents(tmp_path, [str(day(0)), *odd], [1] + [100] * len(odd))
-    (delivered, missing) = ORDERS.delivered(area, days(0, 1)).values()
+    delivered, missing = ORDERS.delivered(area, days(0, 1)).values()
     assert isinstance(delivered, Delivery)
     assert delivered.files == {"orders": 1}
     assert isinstance(missing, NotDelivered)
-    assert [(row.arrival_day, row.cents) for row in ORDERS.read(area, spark, [day(0)]).collect()] == [(day(0), 1)]
+    assert [
+        (row.arrival_day, row.cents) for row in ORDERS.read(area, spark, [day(0)]).collect()
+    ] == [(day(0), 1)]
     assert ORDERS.unmatched(area) == sorted(f"orders/ordered_on={text}" for text in odd)
 
 
@@ -127,7 +164,8 @@ def test_a_day_that_is_neither_a_date_nor_a_text_fails_its_days_and_says_so(tmp_
     refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
     assert type(refused) is SourceError
     assert str(refused).endswith(
-        f"ordered_on of the Delta table {tmp_path}/orders is of type long, and a day is a DATE or a text"
+        f"ordered_on of the Delta table {tmp_path}/orders is of type long, and a day is a DATE or a"
+        " text"
     )
 
 
@@ -148,7 +186,8 @@ def test_a_damaged_table_fails_its_days_and_is_to_be_mended_where_it_is(tmp_path
     ],
 )
 def test_spark_reads_the_rows_of_the_days_asked_for(tmp_path, spark, kind, by):
-    source, area = DeltaSource("orders", by), LandingArea(tmp_path)
+    source = DeltaSource("orders", by)
+    area = LandingArea(tmp_path)
     append(tmp_path, {day(0): [1, 2], day(1): [3]}, kind, by)
     append(tmp_path, {day(1): [4]}, kind, by)
     read = source.read(area, spark, days(1)).orderBy("cents").collect()

@@ -5,8 +5,8 @@ from datetime import date
 import pytest
 
 from backfill_assets import Csv
-from backfill_assets.sources.fields import Header, eras, fault_of, field, header_of, lacking
-from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.files.fields import Header, eras, fault_of, field, header_of, lacking
+from backfill_assets.sources.files.landing import Landing
 from tests.worlds.deliveries import day, days
 
 CASES = (
@@ -21,17 +21,27 @@ CASES = (
     [
         (["Country_Region", "Confirmed", "Lat"], {"country": 0, "cases": 1, "lat": 2}, (), {}),
         (["Confirmed", "Country/Region"], {"cases": 0, "country": 1}, ("lat",), {}),
-        (["Latitude", "ISO3", "Lat", "Country_Region"], {"lat": 2, "country": 3}, ("cases",), {"Latitude": 0, "ISO3": 1}),
+        (
+            ["Latitude", "ISO3", "Lat", "Country_Region"],
+            {"lat": 2, "country": 3},
+            ("cases",),
+            {"Latitude": 0, "ISO3": 1},
+        ),
     ],
-    ids=["as declared", "older names in another order", "two names of one column, and one that nobody declared"],
+    ids=[
+        "as declared",
+        "older names in another order",
+        "two names of one column, and one that nobody declared",
+    ],
 )
 def test_a_column_is_found_by_the_first_of_its_names(names, places, missing, unknown):
     assert header_of(names, CASES) == Header(places, missing, unknown)
 
 
 def test_a_required_column_that_a_file_lacks_is_named_with_all_that_it_was_called():
-    assert lacking(header_of(["Confirmed"], CASES), CASES, day(0)) == (
-        "has no column Country_Region, also called Country/Region, which country needs"
+    assert (
+        lacking(header_of(["Confirmed"], CASES), CASES, day(0))
+        == "has no column Country_Region, also called Country/Region, which country needs"
     )
     assert lacking(header_of(["Country/Region"], CASES), CASES, day(0)) == ""
 
@@ -43,9 +53,15 @@ def test_a_required_column_is_not_looked_for_on_days_whose_files_do_not_have_it(
 
 
 def test_a_file_with_none_of_the_declared_columns_is_named_with_those_it_has():
-    declared = [field("id STRING"), field("town STRING"), field("amount BIGINT", "Amount"), field("note STRING")]
-    assert lacking(header_of(["id;town;amount"], declared), declared, day(0)) == (
-        "has none of the columns id, town, Amount and 1 more: it has id;town;amount"
+    declared = [
+        field("id STRING"),
+        field("town STRING"),
+        field("amount BIGINT", "Amount"),
+        field("note STRING"),
+    ]
+    assert (
+        lacking(header_of(["id;town;amount"], declared), declared, day(0))
+        == "has none of the columns id, town, Amount and 1 more: it has id;town;amount"
     )
     assert lacking(header_of(["note", "x"], declared), declared, day(0)) == ""
     assert lacking(header_of(["x"], ()), (), day(0)) == ""
@@ -64,22 +80,51 @@ def test_an_era_begins_where_a_column_comes_or_goes():
     ("declared", "why"),
     [
         (lambda: field("cases"), "has no type"),
-        (lambda: field("cases BIGINT", since=date(2020, 2, 1), until=date(2020, 1, 1)), "2020-01-01 is before 2020-02-01"),
-        (lambda: Landing("a", fields=[field("a STRING"), field("a BIGINT", "b")]), "two columns are called a"),
-        (lambda: Landing("a", fields=[field("source_file STRING")]), "source_file is a column of every source of files: give"),
-        (lambda: Landing("a", fields=[field("unparsed STRING", "b")]), "unparsed is a column of every source of files: give"),
         (
-            lambda: Landing("a", fields=[field("a DATE", "x", until=day(0)), field("b DATE", "x", since=day(1))]),
+            lambda: field("cases BIGINT", since=date(2020, 2, 1), until=date(2020, 1, 1)),
+            "2020-01-01 is before 2020-02-01",
+        ),
+        (
+            lambda: Landing("a", fields=[field("a STRING"), field("a BIGINT", "b")]),
+            "two columns are called a",
+        ),
+        (
+            lambda: Landing("a", fields=[field("source_file STRING")]),
+            "source_file is a column of every source of files: give",
+        ),
+        (
+            lambda: Landing("a", fields=[field("unparsed STRING", "b")]),
+            "unparsed is a column of every source of files: give",
+        ),
+        (
+            lambda: Landing(
+                "a", fields=[field("a DATE", "x", until=day(0)), field("b DATE", "x", since=day(1))]
+            ),
             "a and b are both read from x",
         ),
-        (lambda: Landing("a", fields=[field("a STRING", "x"), field("b STRING", "x")]), "a and b are both read from x"),
+        (
+            lambda: Landing("a", fields=[field("a STRING", "x"), field("b STRING", "x")]),
+            "a and b are both read from x",
+        ),
         (lambda: Landing("a", files=[]), "no pattern of files"),
-        (lambda: Landing("a", fewest=1.5), "fewest=1.5 is not valid: it should be less than or equal to 1"),
+        (
+            lambda: Landing("a", fewest=1.5),
+            "fewest=1.5 is not valid: it should be less than or equal to 1",
+        ),
         (lambda: Landing("a", format="csv"), "format='csv' is not valid: it should be a"),  # type: ignore[arg-type]
         (lambda: Landing("a", format=Csv), "format=<class .*Csv'> is not valid: it should be a"),  # type: ignore[arg-type]
-        (lambda: Landing("a", settled="60"), "settled='60' is not valid: it should be a valid number"),  # type: ignore[arg-type]
-        (lambda: Landing("a", settled=-5), "settled=-5 is not valid: it should be greater than or equal to 0"),
-        (lambda: Landing("a", horizon=-1), "horizon=-1 is not valid: it should be greater than or equal to 0"),
+        (
+            lambda: Landing("a", settled="60"),  # type: ignore[arg-type]
+            "settled='60' is not valid: it should be a valid number",
+        ),
+        (
+            lambda: Landing("a", settled=-5),
+            "settled=-5 is not valid: it should be greater than or equal to 0",
+        ),
+        (
+            lambda: Landing("a", horizon=-1),
+            "horizon=-1 is not valid: it should be greater than or equal to 0",
+        ),
         (lambda: Landing("a", horizon="a week"), "horizon='a week' is not valid: it should be"),  # type: ignore[arg-type]
         (lambda: Landing("a", fields=["order STRING"]), "fields=.'order STRING'. is not valid"),  # type: ignore[list-item]
         (lambda: Landing("a", files=7), "files=7 is not valid: it should be a valid string or"),  # type: ignore[arg-type]
@@ -87,9 +132,15 @@ def test_an_era_begins_where_a_column_comes_or_goes():
         (lambda: Landing("../orders"), "the name of a folder below the landing area"),
         (lambda: Landing(""), "the name of a folder below the landing area"),
         (lambda: Landing("/orders"), "the name of a folder below the landing area"),
-        (lambda: Landing("a", "%Y-%m-%d.csv", marker="_SUCCESS"), "marker='_SUCCESS' is no name of a file that is of one day"),
+        (
+            lambda: Landing("a", "%Y-%m-%d.csv", marker="_SUCCESS"),
+            "marker='_SUCCESS' is no name of a file that is of one day",
+        ),
         (lambda: Landing("a", marker="done/ok"), "marker='done/ok' is no name of a file"),
-        (lambda: field("a STRING", since="2024-06-02"), r"Field\('a'\): since='2024-06-02' is not valid"),  # type: ignore[arg-type]
+        (
+            lambda: field("a STRING", since="2024-06-02"),  # type: ignore[arg-type]
+            r"Field\('a'\): since='2024-06-02' is not valid",
+        ),
         (lambda: field("a STRING", ["x", "y"]), "names=.*is not valid"),  # type: ignore[arg-type]
     ],
     ids=[

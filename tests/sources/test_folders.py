@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.sources import folders
-from backfill_assets.sources.files import EVERYTHING
-from backfill_assets.sources.landing import DAILY
-from backfill_assets.sources.local_disk import DISK
-from backfill_assets.sources.patterns import Pattern
+from backfill_assets.sources.files import listing
+from backfill_assets.sources.files.filesystem import DISK, EVERYTHING
+from backfill_assets.sources.files.landing import DAILY
+from backfill_assets.sources.files.listing import Pattern
 from tests.worlds.deliveries import day, days, put
 
 BELONGS = {
@@ -35,12 +34,12 @@ DOES_NOT = {
 
 
 def files_by_day(top, days, patterns=DAILY):
-    found = folders.files_by_day(tree(top), days, [Pattern(text) for text in patterns])
+    found = listing.files_by_day(tree(top), days, [Pattern(text) for text in patterns])
     return {day: [Path(file) for file in files] for day, files in found.items()}
 
 
 def unmatched(top, patterns=DAILY):
-    return folders.unmatched(tree(top), [Pattern(text) for text in patterns])
+    return listing.unmatched(tree(top), [Pattern(text) for text in patterns])
 
 
 def tree(top):
@@ -68,7 +67,9 @@ def test_all_of_a_days_files_come_together_and_in_order(tmp_path):
 
 
 def test_a_link_to_a_folder_within_a_days_folder_is_not_followed_and_not_passed_over(tmp_path):
-    """It may lead back, or to what is read already; whoever put it there may have meant it to be read."""
+    """It may lead back, or to what is read already; whoever put it there may have meant it to be
+    read.
+    """
     file = put(tmp_path / "landing", BELONGS["a folder named for the day"])
     links = [file.parent / "again", file.parent / "elsewhere"]
     links[0].symlink_to(file.parent)
@@ -78,7 +79,12 @@ def test_a_link_to_a_folder_within_a_days_folder_is_not_followed_and_not_passed_
 
 
 @pytest.mark.parametrize(
-    ("pattern", "unread"), [(DAILY, ["extra/"]), (("%Y-%m-%d/in/*",), ["extra/"]), (("%Y/%m%d/*",), ["2019-08-15/", "extra/"])]
+    ("pattern", "unread"),
+    [
+        (DAILY, ["extra/"]),
+        (("%Y-%m-%d/in/*",), ["extra/"]),
+        (("%Y/%m%d/*",), ["2019-08-15/", "extra/"]),
+    ],
 )
 def test_a_linked_folder_of_no_day_is_named_and_one_of_a_day_is_followed(tmp_path, pattern, unread):
     elsewhere = put(tmp_path / "other", "in/more.jsonl").parent.parent
@@ -100,28 +106,54 @@ def test_a_link_to_itself_is_a_file_of_its_day_and_of_no_other(tmp_path):
     assert files_by_day(tmp_path, days(0, 1)) == {day(0): [link], day(1): []}
 
 
-def test_a_folder_that_cannot_be_listed_is_among_the_files_of_the_days_it_may_hold(tmp_path, nobody):
-    closed = [tmp_path / "2019-08-15", tmp_path / "year=2019/month=08/day=16", tmp_path / "year=2019/month=09"]
+def test_a_folder_that_cannot_be_listed_is_among_the_files_of_the_days_it_may_hold(
+    tmp_path, nobody
+):
+    closed = [
+        tmp_path / "2019-08-15",
+        tmp_path / "year=2019/month=08/day=16",
+        tmp_path / "year=2019/month=09",
+    ]
     for folder in closed:
         folder.mkdir(parents=True)
         folder.chmod(0)
     with nobody(tmp_path):
         found = files_by_day(tmp_path, days(0, 1, 2, 17, 18))
-    assert found == {day(0): closed[:1], day(1): closed[1:2], day(2): [], day(17): closed[2:], day(18): closed[2:]}
+    assert found == {
+        day(0): closed[:1],
+        day(1): closed[1:2],
+        day(2): [],
+        day(17): closed[2:],
+        day(18): closed[2:],
+    }
 
 
 OTHER_PATTERNS = {
-    "folders of a year, a month and a day": ("{year}/{month}/{day}/*.jsonl.gz", "2019/08/15/a.jsonl.gz", "2019/08/15/a.csv"),
+    "folders of a year, a month and a day": (
+        "{year}/{month}/{day}/*.jsonl.gz",
+        "2019/08/15/a.jsonl.gz",
+        "2019/08/15/a.csv",
+    ),
     "months before years": ("%m-%d-%Y.csv", "08-15-2019.csv", "08-15-2019.csv.gz"),
-    "a day within a name": ("shop-*-{year}{month}{day}.csv", "shop-north-20190815.csv", "shop-20190815.csv"),
+    "a day within a name": (
+        "shop-*-{year}{month}{day}.csv",
+        "shop-north-20190815.csv",
+        "shop-20190815.csv",
+    ),
     "the day twice": ("%Y/%Y-%m-%d.csv", "2019/2019-08-15.csv", "2018/2019-08-15.csv"),
     "all files below": ("%Y-%m-%d/in/**", "2019-08-15/in/a/b.csv", "2019-08-15/out/b.csv"),
-    "signs that mean something elsewhere": ("day (%Y+%m+%d).csv", "day (2019+08+15).csv", "day 2019+08+15.csv"),
+    "signs that mean something elsewhere": (
+        "day (%Y+%m+%d).csv",
+        "day (2019+08+15).csv",
+        "day 2019+08+15.csv",
+    ),
 }
 
 
 @pytest.mark.parametrize(("pattern", "name", "other"), OTHER_PATTERNS.values(), ids=OTHER_PATTERNS)
-def test_a_pattern_says_where_the_days_are_and_other_files_are_named(tmp_path, pattern, name, other):
+def test_a_pattern_says_where_the_days_are_and_other_files_are_named(
+    tmp_path, pattern, name, other
+):
     file = put(tmp_path, name)
     put(tmp_path, other)
     assert files_by_day(tmp_path, days(0, 1), [pattern]) == {day(0): [file], day(1): []}
@@ -136,8 +168,14 @@ def test_a_file_that_two_patterns_stand_for_is_delivered_once(tmp_path):
 @given(st.dates(), st.sampled_from([pattern for pattern, _, _ in OTHER_PATTERNS.values()]))
 def test_a_day_is_read_out_of_the_name_that_it_was_written_into(day, pattern):
     name = pattern.replace("**", "x/y").replace("*", "z")
-    for part, value in {"year": f"{day:%Y}".zfill(4), "month": f"{day:%m}", "day": f"{day:%d}"}.items():
-        name = name.replace(f"{{{part}}}", value).replace({"year": "%Y", "month": "%m", "day": "%d"}[part], value)
+    for part, value in {
+        "year": f"{day:%Y}".zfill(4),
+        "month": f"{day:%m}",
+        "day": f"{day:%d}",
+    }.items():
+        name = name.replace(f"{{{part}}}", value).replace(
+            {"year": "%Y", "month": "%m", "day": "%d"}[part], value
+        )
     assert Pattern(pattern).day_of(name) == day
 
 
@@ -164,11 +202,27 @@ IN_AUGUST = [day(0), day(16)]
 @pytest.mark.parametrize(
     ("patterns", "of", "parts"),
     [
-        (DAILY, [day(0)], [("", False), ("2019-08-15/", True), ("year=2019/month=08/day=15/", True)]),
-        (DAILY[:1], IN_AUGUST, [("year=2019/month=08/day=15/", True), ("year=2019/month=08/day=31/", True)]),
+        (
+            DAILY,
+            [day(0)],
+            [("", False), ("2019-08-15/", True), ("year=2019/month=08/day=15/", True)],
+        ),
+        (
+            DAILY[:1],
+            IN_AUGUST,
+            [("year=2019/month=08/day=15/", True), ("year=2019/month=08/day=31/", True)],
+        ),
         (DAILY[1:2], [day(138), day(139)], [("2019-12-31/", True), ("2020-01-01/", True)]),
-        (DAILY[:1], days(*range(17, 53)), [("year=2019/month=09/", True), ("year=2019/month=10/", True)]),
-        (DAILY[:1], days(*range(0, 1500, 9)), [(f"year={year}/", True) for year in range(2019, 2024)]),
+        (
+            DAILY[:1],
+            days(*range(17, 53)),
+            [("year=2019/month=09/", True), ("year=2019/month=10/", True)],
+        ),
+        (
+            DAILY[:1],
+            days(*range(0, 1500, 9)),
+            [(f"year={year}/", True) for year in range(2019, 2024)],
+        ),
         (DAILY[:1], days(*range(0, 15_000, 9)), [("", True)]),
         (DAILY, days(*range(40)), [("", True)]),
         (DAILY, [], []),
@@ -179,4 +233,4 @@ IN_AUGUST = [day(0), day(16)]
     ],
 )
 def test_what_must_be_listed_for_some_days_is_as_little_as_their_patterns_say(patterns, of, parts):
-    assert folders.begins([Pattern(text) for text in patterns], of) == parts
+    assert listing.begins([Pattern(text) for text in patterns], of) == parts

@@ -1,4 +1,6 @@
-"""Kafka as a source, on a real broker: a day is the records whose timestamps fall in it, whatever order they came in."""
+"""Kafka as a source, on a real broker: a day is the records whose timestamps fall in it, whatever
+order they came in.
+"""
 
 import random
 from pathlib import Path
@@ -8,7 +10,7 @@ from confluent_kafka import Producer
 
 from backfill_assets.errors import NotDelivered
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.kafka_topic import GAP
+from backfill_assets.sources.kafka.topic import GAP
 from backfill_assets.sources.protocol import Delivery
 from tests.worlds.deliveries import day, days
 from tests.worlds.kafka import at, changed, counts, fingerprints, quiet, rows, served
@@ -19,8 +21,12 @@ def area(tmp_path: Path) -> LandingArea:
     return LandingArea(tmp_path, tmp_path / "landed")
 
 
-def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it(topic, area, spark):
-    topic.create(2, **{"compression.type": "lz4"}).send(at(0), at(1) - 1, at(1), at(1, hours=23), at(3))
+def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it(
+    topic, area, spark
+):
+    topic.create(2, **{"compression.type": "lz4"}).send(
+        at(0), at(1) - 1, at(1), at(1, hours=23), at(3)
+    )
     topic.send(at(0, hours=5), at(3, hours=1), partition=1)
     delivered = topic.source.delivered(area, days(0, 1, 2, 3))
     assert counts(delivered) == dict(zip(days(0, 1, 2, 3), [3, 2, 0, 2], strict=True)), (
@@ -40,8 +46,11 @@ def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it
     )
 
 
-def test_records_out_of_order_are_of_their_own_days_none_twice_and_none_lost(topic, area, tmp_path, spark, seed):
-    chance, wanted = random.Random(seed), days(*range(6))
+def test_records_out_of_order_are_of_their_own_days_none_twice_and_none_lost(
+    topic, area, tmp_path, spark, seed
+):
+    chance = random.Random(seed)
+    wanted = days(*range(6))
     topic.create(2, **{"compression.type": "zstd"})
     between = [at(9)] * (GAP + 1)  # so that several ranges of a partition are read
     for partition in range(2):
@@ -71,11 +80,17 @@ def test_a_late_record_changes_the_day_of_its_timestamp_and_no_other(topic, area
     assert rows(topic, area, spark, [day(1)]) == topic.expected([day(1)])
 
 
-def test_every_record_is_read_once_to_know_its_day_and_once_to_build_a_hundred_days(topic, area, spark):
+def test_every_record_is_read_once_to_know_its_day_and_once_to_build_a_hundred_days(
+    topic, area, spark
+):
     hundred = days(*range(100))
     topic.create(2)
     for partition in range(2):
-        topic.send(*(at(n, minutes=m) for n in range(100) for m in range(20)), partition=partition, size=1500)
+        topic.send(
+            *(at(n, minutes=m) for n in range(100) for m in range(20)),
+            partition=partition,
+            size=1500,
+        )
     size = 100 * 20 * 2 * 1500
     with served(topic.broker) as to_know:
         assert sum(counts(topic.source.delivered(area, hundred)).values()) == 4_000
@@ -110,24 +125,35 @@ def test_of_transactions_the_records_of_committed_ones_are_read_once_they_are(to
     assert counts(topic.source.delivered(area, days(0, 1))) == {day(0): 2, day(1): 1}
     assert rows(topic, area, spark, days(0, 1)) == topic.expected(days(0, 1))
     opened = send(at(1, hours=3))
-    assert counts(topic.source.delivered(area, days(0, 1))) == {day(0): 2, day(1): 1}, "whose transaction is not over"
+    assert counts(topic.source.delivered(area, days(0, 1))) == {
+        day(0): 2,
+        day(1): 1,
+    }, "whose transaction is not over"
     kept += opened
     producer.commit_transaction()
     assert counts(topic.source.delivered(area, days(0, 1))) == {day(0): 2, day(1): 2}
     assert rows(topic, area, spark, days(1)) == topic.expected(days(1))
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["records were known before they were deleted", "they were not"])
-def test_days_that_the_topic_no_longer_holds_fail_and_say_from_where_on_it_does(topic, area, spark, known):
+@pytest.mark.parametrize(
+    "known", [True, False], ids=["records were known before they were deleted", "they were not"]
+)
+def test_days_that_the_topic_no_longer_holds_fail_and_say_from_where_on_it_does(
+    topic, area, spark, known
+):
     wanted = days(0, 1, 2, 3)
-    topic.create(2).send(*(at(n, hours=hour) for n in range(4) for hour in (1, 2))).send(at(0), partition=1)
+    topic.create(2).send(*(at(n, hours=hour) for n in range(4) for hour in (1, 2))).send(
+        at(0), partition=1
+    )
     if known:
         topic.source.delivered(area, wanted)
     topic.delete_before(3)
     delivered = topic.source.delivered(area, wanted)
     assert {n: str(delivered[day(n)]) for n in (0, 1)} == {
-        n: f"no source for {day(n)}: {topic.name}/0 begins with offset 3 by now, so that {topic.name} has not all of "
-        f"{day(n)}. The next whole day is {day(2)}"
+        n: (
+            f"no source for {day(n)}: {topic.name}/0 begins with offset 3 by now, so that"
+            f" {topic.name} has not all of {day(n)}. The next whole day is {day(2)}"
+        )
         for n in (0, 1)
     }
     assert isinstance(delivered[day(0)], NotDelivered), "what was built of it stays"
@@ -137,8 +163,12 @@ def test_days_that_the_topic_no_longer_holds_fail_and_say_from_where_on_it_does(
         topic.source.read(area, spark, wanted)
 
 
-def test_a_clock_that_is_ahead_or_counts_otherwise_keeps_no_day_from_being_built(topic, area, spark):
-    """A producer that counts in microseconds, and one whose clock was years ahead: beyond any calendar, and beyond today."""
+def test_a_clock_that_is_ahead_or_counts_otherwise_keeps_no_day_from_being_built(
+    topic, area, spark
+):
+    """A producer that counts in microseconds, and one whose clock was years ahead: beyond any
+    calendar, and beyond today.
+    """
     topic.create(**{"message.timestamp.after.max.ms": str(2**62)})
     topic.send(at(0), at(0) * 1000, at(9_000), at(1), at(1) * 1000, at(1, hours=1), at(2))
     assert counts(topic.source.delivered(area, days(0, 1, 2))) == {day(0): 1, day(1): 2, day(2): 1}
@@ -150,18 +180,24 @@ def test_a_clock_that_is_ahead_or_counts_otherwise_keeps_no_day_from_being_built
     anew = LandingArea(area.root, area.root / "anew")
     topic.delete_before(4)
     delivered = topic.source.delivered(anew, days(0, 1, 2))
-    assert counts(delivered) == {day(2): 1}, "the first that is left says of which days the deleted ones were"
+    assert counts(delivered) == {day(2): 1}, (
+        "the first that is left says of which days the deleted ones were"
+    )
     assert f"The next whole day is {day(2)}" in str(delivered[day(1)])
 
 
 def test_what_is_known_of_a_topic_grows_with_its_days_and_not_with_its_records(topic, area):
-    """Times of devices that were without a network for up to six hours: hardly two records of a day follow each other."""
+    """Times of devices that were without a network for up to six hours: hardly two records of a day
+    follow each other.
+    """
     chance = random.Random(1)
     topic.create().send(*(at(2, hours=n / 100 - 6 * chance.random()) for n in range(2400)))
     assert sum(counts(topic.source.delivered(area, days(1, 2))).values()) == 2400
     (saved,) = (area.root / "landed").glob("*.json")
     assert saved.stat().st_size < 200
-    assert [line.partition(",")[0] for on in days(1, 2) for line in topic.source.described(area, on)] == [f"{topic.name}/0"] * 2
+    assert [
+        line.partition(",")[0] for on in days(1, 2) for line in topic.source.described(area, on)
+    ] == [f"{topic.name}/0"] * 2
 
 
 def test_records_that_were_deleted_before_they_were_known_are_counted_as_gone(topic, area):
@@ -177,8 +213,9 @@ def test_a_topic_of_the_same_name_that_was_made_anew_is_another(topic, area):
     topic.create().send(at(0), at(0, hours=1))
     before = topic.source.delivered(area, [day(0)])[day(0)]
     topic.broker.admin.delete_topics([topic.name])[topic.name].result()
-    assert str(topic.source.delivered(area, [day(0)])[day(0)]) == (
-        f"no source for {day(0)}: there is no topic {topic.name} at {topic.broker.address}"
+    assert (
+        str(topic.source.delivered(area, [day(0)])[day(0)])
+        == f"no source for {day(0)}: there is no topic {topic.name} at {topic.broker.address}"
     )
     topic.create().send(at(1), at(0, hours=1), at(0, hours=2))
     after = topic.source.delivered(area, [day(0)])[day(0)]

@@ -6,7 +6,7 @@ import random
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.protocol import Delivery
 from tests.worlds.deliveries import LINE, day, put
 
@@ -35,10 +35,15 @@ def test_spark_reads_as_many_lines_of_each_file_as_the_manifest_counts(tmp_path,
         text = b"".join(chosen.choices(PIECES, k=chosen.randrange(12))) + b"\n{}"
         put(tmp_path, f"lines/2019-08-15/{n}.jsonl", text)
         put(tmp_path, f"lines/2019-08-15/{n}.jsonl.gz", gzip.compress(text))
-    source, area = Landing("lines"), LandingArea(tmp_path)
+    source = Landing("lines")
+    area = LandingArea(tmp_path)
     delivery = source.delivered(area, [day(0)])[day(0)]
     assert isinstance(delivery, Delivery)
-    read = source.read(area, spark, [day(0)]).groupBy("source_file").agg(F.count("line").alias("lines"))
+    read = (
+        source.read(area, spark, [day(0)])
+        .groupBy("source_file")
+        .agg(F.count("line").alias("lines"))
+    )
     assert {row.source_file: row.lines for row in read.collect()} == delivery.files
 
 
@@ -49,32 +54,54 @@ def test_files_without_lines_are_not_read(tmp_path, spark):
 
 
 def test_files_that_are_not_read_are_named_where_nothing_else_is_delivered(tmp_path):
-    for name in ("2019-08-15.csv", "2019-08-16/a.parquet", "2019-08-16/b.jsonl", "2019-08-17/_part.csv"):
+    for name in (
+        "2019-08-15.csv",
+        "2019-08-16/a.parquet",
+        "2019-08-16/b.jsonl",
+        "2019-08-17/_part.csv",
+    ):
         put(tmp_path, f"events/{name}", LINE)
     delivered = Landing("events").delivered(LandingArea(tmp_path), [day(0), day(1), day(2)])
     unread = (
-        f"no source for {day(0)} in {tmp_path}: events/2019-08-15.csv is not read, only .jsonl, .jsonl.gz, .jsonl.zst, .json, "
+        f"no source for {day(0)} in {tmp_path}: events/2019-08-15.csv is not read, only .jsonl,"
+        " .jsonl.gz, .jsonl.zst, .json, "
     )
     assert str(delivered[day(0)]).startswith(unread)
     assert isinstance(delivered[day(1)], Delivery)
-    assert str(delivered[day(2)]) == (
-        f"no source for {day(2)} in {tmp_path}: no file in events like year={{year}}/month={{month}}/day={{day}}/** or "
-        "{year}-{month}-{day}/** or {year}-{month}-{day}*"
+    assert (
+        str(delivered[day(2)]) == f"no source for {day(2)} in {tmp_path}: no file in events like"
+        " year={year}/month={month}/day={day}/** or {year}-{month}-{day}/** or"
+        " {year}-{month}-{day}*"
     )
 
 
 def test_files_that_are_not_read_beside_those_that_are_are_named_and_change_nothing(tmp_path):
     put(tmp_path, "events/2019-08-15/a.jsonl", LINE)
-    source, area = Landing("events"), LandingArea(tmp_path)
+    source = Landing("events")
+    area = LandingArea(tmp_path)
     before = source.delivered(area, [day(0)])[day(0)]
-    for name in ("2019-08-15/b.JSONL", "2019-08-15/c.jsonl.bz2", "2019-08-15/_d.csv", "2019-08-15-e.csv", "2019-08-15.txt"):
+    for name in (
+        "2019-08-15/b.JSONL",
+        "2019-08-15/c.jsonl.bz2",
+        "2019-08-15/_d.csv",
+        "2019-08-15-e.csv",
+        "2019-08-15.txt",
+    ):
         put(tmp_path, f"events/{name}", LINE)
     (tmp_path / "events/2019-08-15/d").symlink_to(put(tmp_path, "other/d.jsonl", LINE).parent)
     delivery = source.delivered(area, [day(0)])[day(0)]
     assert isinstance(delivery, Delivery)
     assert delivery == before
-    beside = ["2019-08-15/b.JSONL", "2019-08-15/c.jsonl.bz2", "2019-08-15/d", "2019-08-15-e.csv", "2019-08-15.txt"]
+    beside = [
+        "2019-08-15/b.JSONL",
+        "2019-08-15/c.jsonl.bz2",
+        "2019-08-15/d",
+        "2019-08-15-e.csv",
+        "2019-08-15.txt",
+    ]
     assert delivery.unread == [f"events/{name}" for name in beside]
     read, not_read = source.described(area, day(0))
     assert read.startswith("events/2019-08-15/a.jsonl, ")
-    assert not_read.startswith(f"{', '.join(delivery.unread[:3])} and 2 more are not read, only .jsonl, .jsonl.gz, ")
+    assert not_read.startswith(
+        f"{', '.join(delivery.unread[:3])} and 2 more are not read, only .jsonl, .jsonl.gz, "
+    )

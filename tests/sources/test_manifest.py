@@ -1,4 +1,6 @@
-"""What the manifest knows about files without reading them again, and that no file keeps it from the others."""
+"""What the manifest knows about files without reading them again, and that no file keeps it from
+the others.
+"""
 
 import json
 import os
@@ -9,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.contents import FileContents
-from backfill_assets.sources.formats import Csv
-from backfill_assets.sources.landing import Landing
-from backfill_assets.sources.local_disk import LocalDisk
-from backfill_assets.sources.manifest import FORM, Manifest, manifest_at
+from backfill_assets.sources.files.filesystem import LocalDisk
+from backfill_assets.sources.files.formats import Csv, FileContents
+from backfill_assets.sources.files.landing import Landing
+from backfill_assets.sources.files.manifest import FORM, Manifest, manifest_at
 from tests.worlds.deliveries import LINE, day, put
 
 
@@ -22,23 +23,30 @@ def in_a_minute() -> float:
 
 
 def saved_by_another(file: Path, saved: Path) -> None:
-    """Another process read `file` and saved its manifest; the hash in it is one that reading the file cannot give."""
+    """Another process read `file` and saved its manifest; the hash in it is one that reading the
+    file cannot give.
+    """
     other = Manifest(saved, clock=in_a_minute)
     other.contents([file])
     other.save()
     written = json.loads(saved.read_text())
-    entries = {name: [stamp, contents | {"content": "saved"}] for name, (stamp, contents) in written["files"].items()}
+    entries = {
+        name: [stamp, contents | {"content": "saved"}]
+        for name, (stamp, contents) in written["files"].items()
+    }
     saved.write_text(json.dumps(written | {"files": entries}))
 
 
 def test_a_file_is_read_once_even_by_the_next_process(tmp_path):
-    file, saved = put(tmp_path, "a.jsonl"), tmp_path / "cache" / "landed.json"
+    file = put(tmp_path, "a.jsonl")
+    saved = tmp_path / "cache" / "landed.json"
     saved_by_another(file, saved)
     assert Manifest(saved).contents([file])[file].content == "saved"
 
 
 def test_a_file_that_was_written_again_is_read_again(tmp_path):
-    file, saved = put(tmp_path, "a.jsonl"), tmp_path / "landed.json"
+    file = put(tmp_path, "a.jsonl")
+    saved = tmp_path / "landed.json"
     saved_by_another(file, saved)
     put(tmp_path, "a.jsonl")
     assert Manifest(saved).contents([file]) == Manifest().contents([file])
@@ -53,7 +61,8 @@ def test_a_file_that_changed_just_now_is_not_trusted_to_stay(tmp_path):
 
 def test_other_contents_of_the_same_size_and_time_are_noticed(tmp_path):
     file = put(tmp_path, "a.jsonl")
-    manifest, times = Manifest(), (file.stat().st_atime, file.stat().st_mtime)
+    manifest = Manifest()
+    times = (file.stat().st_atime, file.stat().st_mtime)
     before = manifest.contents([file])[file]
     file.write_text(LINE.replace("1", "2"))
     os.utime(file, times)
@@ -71,7 +80,8 @@ class WholeSeconds(LocalDisk):
 
 
 def test_a_file_written_again_within_the_second_is_noticed_by_a_process_that_goes_on(tmp_path):
-    file, later = put(tmp_path, "a.jsonl"), [0.0]
+    file = put(tmp_path, "a.jsonl")
+    later = [0.0]
     os.utime(file, (1000, 1000))
     manifest = Manifest(files=WholeSeconds(), clock=lambda: time.time() + later[0])
     before = manifest.contents([file])[file]
@@ -86,7 +96,9 @@ def test_sources_of_other_formats_in_one_folder_keep_a_manifest_each(tmp_path):
     for name in ("2019-08-15.csv", "2019-08-15.jsonl"):
         put(area.root, f"orders/{name}")
     for source in (Landing("orders"), Landing("orders", format=Csv())) * 2:
-        manifest_at(area.manifest("orders", source.format), source.format, area.files).clock = in_a_minute
+        manifest_at(
+            area.manifest("orders", source.format), source.format, area.files
+        ).clock = in_a_minute
         source.delivered(area, [day(0)])
         manifest_at.cache_clear()  # as in another process
     saved = [json.loads(each.read_text())["files"] for each in (tmp_path / "cache").iterdir()]
@@ -95,23 +107,31 @@ def test_sources_of_other_formats_in_one_folder_keep_a_manifest_each(tmp_path):
 
 
 def test_a_saved_manifest_that_cannot_be_read_is_made_anew(tmp_path):
-    file, saved = put(tmp_path, "a.jsonl"), tmp_path / "landed.json"
+    file = put(tmp_path, "a.jsonl")
+    saved = tmp_path / "landed.json"
     saved.write_text('{"half')
     assert Manifest(saved).contents([file]) == Manifest().contents([file])
 
 
 @pytest.mark.parametrize("form", [None, FORM - 1], ids=["no form", "an earlier form"])
 def test_a_saved_manifest_of_another_form_is_made_anew(tmp_path, form):
-    file, saved = put(tmp_path, "a.jsonl"), tmp_path / "landed.json"
+    file = put(tmp_path, "a.jsonl")
+    saved = tmp_path / "landed.json"
     saved_by_another(file, saved)
     entries = json.loads(saved.read_text())["files"]
     saved.write_text(json.dumps({"form": form, "files": entries} if form else entries))
     assert Manifest(saved).contents([file]) == Manifest().contents([file])
 
 
-def test_a_file_that_cannot_be_read_is_named_with_the_reason_and_the_others_are_read(tmp_path, nobody):
-    good, closed, folder = put(tmp_path, "a.jsonl"), put(tmp_path, "b.jsonl"), tmp_path / "c"
-    link, gone, pipe = tmp_path / "d.jsonl", tmp_path / "e.jsonl", tmp_path / "f.jsonl"
+def test_a_file_that_cannot_be_read_is_named_with_the_reason_and_the_others_are_read(
+    tmp_path, nobody
+):
+    good = put(tmp_path, "a.jsonl")
+    closed = put(tmp_path, "b.jsonl")
+    folder = tmp_path / "c"
+    link = tmp_path / "d.jsonl"
+    gone = tmp_path / "e.jsonl"
+    pipe = tmp_path / "f.jsonl"
     closed.chmod(0)
     folder.mkdir()
     link.symlink_to(link)
@@ -129,8 +149,11 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason_and_the_others_are_
 
 
 def test_what_could_not_be_read_is_read_once_it_can(tmp_path):
-    manifest, file = Manifest(clock=in_a_minute), tmp_path / "a.jsonl"
+    manifest = Manifest(clock=in_a_minute)
+    file = tmp_path / "a.jsonl"
     assert manifest.contents([file])[file].fault
     put(tmp_path, "a.jsonl")
     contents = manifest.contents([file])[file]
-    assert replace(contents, stamp="") == FileContents(len(LINE), contents.content, 1, len(LINE) - 1, header='["outageNumber"]')
+    assert replace(contents, stamp="") == FileContents(
+        len(LINE), contents.content, 1, len(LINE) - 1, header='["outageNumber"]'
+    )

@@ -1,4 +1,6 @@
-"""A landing area in an object store: what lies there is what the same files on a disk would be. Over HTTP, on moto's S3."""
+"""A landing area in an object store: what lies there is what the same files on a disk would be.
+Over HTTP, on moto's S3.
+"""
 
 import gzip
 import json
@@ -11,14 +13,14 @@ import pytest
 from backfill_assets.cli import doctor, status
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.settings import read_settings
-from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.archives.loading import take_in
+from backfill_assets.sources.archives.two_flows import TwoFlows
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.landing import Landing
-from backfill_assets.sources.manifest import manifest_at
-from backfill_assets.sources.object_store import NO_CREDENTIALS
+from backfill_assets.sources.files.landing import Landing
+from backfill_assets.sources.files.manifest import manifest_at
+from backfill_assets.sources.files.object_store import NO_CREDENTIALS
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.sources.take_in import take_in
-from backfill_assets.sources.two_flows import TwoFlows
 from tests.worlds.deliveries import LINE, day, days, put
 from tests.worlds.object_store import Bucket, area_at
 from tests.worlds.outages import RAW, REJECTED
@@ -55,23 +57,34 @@ def test_objects_are_of_the_days_that_the_same_files_on_a_disk_are_of(bucket, ar
     asked = days(0, 1, 2, 17)
     with bucket.counting() as requests:
         found = EVENTS.delivered(area, asked)
-    there = {on: str(shown(each)).replace(str(disk.root), bucket.place) for on, each in EVENTS.delivered(disk, asked).items()}
+    there = {
+        on: str(shown(each)).replace(str(disk.root), bucket.place)
+        for on, each in EVENTS.delivered(disk, asked).items()
+    }
     assert {on: str(shown(each)) for on, each in found.items()} == there
     assert requests["lists"] == 2 * len(asked) + 1, "what is asked for, however much lies there"
     assert sum(n for request, n in requests.items() if request.startswith("GET ")) == 5
-    assert EVENTS.unmatched(area) == EVENTS.unmatched(disk) == ["events/2018.jsonl", "events/notes/h.jsonl"]
+    assert (
+        EVENTS.unmatched(area)
+        == EVENTS.unmatched(disk)
+        == ["events/2018.jsonl", "events/notes/h.jsonl"]
+    )
     assert EVENTS.size(area, days(0, 1, 17)) == EVENTS.size(disk, days(0, 1, 17))
 
 
 def test_of_a_day_its_own_folders_are_listed_and_the_files_beside_them(bucket, area):
     with bucket.counting() as requests:
         assert isinstance(EVENTS.delivered(area, [day(0)])[day(0)], NotDelivered)
-    assert requests == {"lists": 3}, "year=2019/month=08/day=15/, 2019-08-15/, and no folder in the source's"
+    assert requests == {"lists": 3}, (
+        "year=2019/month=08/day=15/, 2019-08-15/, and no folder in the source's"
+    )
 
 
 def test_a_colon_in_a_name_keeps_no_object_from_being_read(bucket, area):
     bucket.put("events/2019-08-15/10:00.jsonl", LINE.encode())
-    assert shown(EVENTS.delivered(area, [day(0)])[day(0)])[0] == {"events/2019-08-15/10:00.jsonl": 1}
+    assert shown(EVENTS.delivered(area, [day(0)])[day(0)])[0] == {
+        "events/2019-08-15/10:00.jsonl": 1
+    }
 
 
 def test_one_look_lists_a_folder_once_for_all_that_ask(bucket, area):
@@ -93,12 +106,16 @@ def test_only_replaced_objects_are_read_again_also_by_the_next_process(bucket, a
     for name in names:
         bucket.put(name, LINE.encode())
     before = EVENTS.delivered(area, days(0, 1))
-    bucket.put(names[1], LINE.replace("1", "2").encode())  # as many bytes, most likely in the same second
+    bucket.put(
+        names[1], LINE.replace("1", "2").encode()
+    )  # as many bytes, most likely in the same second
     for again in ("this process", "the next one"):
         with bucket.counting() as requests:
             after = EVENTS.delivered(area, days(0, 1))
         assert [on for on in days(0, 1) if after[on] != before[on]] == days(1), again
-        assert requests == {"lists": 5} | ({f"GET {names[1]}": 1} if again == "this process" else {})
+        assert requests == {"lists": 5} | (
+            {f"GET {names[1]}": 1} if again == "this process" else {}
+        )
         manifest_at.cache_clear()
 
 
@@ -109,8 +126,9 @@ def test_an_object_that_the_client_cannot_read_fails_only_its_possible_days(buck
     assert isinstance(delivered[day(0)], Delivery)
     refused = delivered[day(1)]
     assert type(refused) is SourceError, "it does not go by itself"
-    assert 'Path "landed/events/2019-08-16//b.jsonl" contained empty path segment). Rename or remove that object' in str(
-        refused
+    assert (
+        'Path "landed/events/2019-08-16//b.jsonl" contained empty path segment). Rename or remove'
+        " that object" in str(refused)
     )
     bucket.put("events//c.jsonl", LINE.encode())
     assert {type(each) for each in EVENTS.delivered(area, days(0, 1)).values()} == {SourceError}
@@ -142,7 +160,8 @@ def test_a_packed_object_that_is_cut_off_is_refused_by_name(bucket, area):
 
 def test_a_day_waits_for_its_marker_and_until_its_objects_have_settled(bucket, area):
     bucket.put("events/2019-08-15/a.jsonl", LINE.encode())
-    marked, settled = Landing("events", marker="_SUCCESS"), Landing("events", settled=60)
+    marked = Landing("events", marker="_SUCCESS")
+    settled = Landing("events", settled=60)
     assert isinstance(marked.delivered(area, [day(0)])[day(0)], StillWritten)
     assert isinstance(settled.delivered(area, [day(0)])[day(0)], StillWritten)
     bucket.put("events/2019-08-15/_SUCCESS", b"")
@@ -174,7 +193,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("wrong", "why"), WRONG.items(), ids=[each.__name__ for each in WRONG])
-def test_an_unreadable_store_fails_every_day_and_loses_no_archive(bucket, tmp_path, monkeypatch, wrong, why):
+def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
+    bucket, tmp_path, monkeypatch, wrong, why
+):
     bucket.put("past/all.jsonl", b'{"at": "2019-08-15"}\n')
     source = TwoFlows(EVENTS, Archive("past", day="at"))
     list(take_in(source.archive, area_at(bucket.place, tmp_path)))
@@ -183,20 +204,24 @@ def test_an_unreadable_store_fails_every_day_and_loses_no_archive(bucket, tmp_pa
     for on, refused in EVENTS.delivered(area, days(0, 1)).items():
         assert isinstance(refused, StillWritten), "what was built stays up to date meanwhile"
         assert str(refused) == f"no source for {on}: events cannot be listed ({place}: {why})"
-    with pytest.raises(SourceError, match=r"past cannot be listed \(s3://.*\. Nothing was read or changed"):
+    with pytest.raises(
+        SourceError, match=r"past cannot be listed \(s3://.*\. Nothing was read or changed"
+    ):
         list(take_in(source.archive, area, full_refresh=True))
     assert isinstance(source.delivered(area_at(place, tmp_path), [day(0)])[day(0)], SourceError)
     assert source._of_archives(area, [day(0)])[day(0)].files
 
 
-def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(bucket, tmp_path, monkeypatch, capsys):
+def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(
+    bucket, tmp_path, monkeypatch, capsys
+):
     for name in ("2019-08-15.jsonl", "notes.txt"):
         bucket.put(f"outage_events/{name}", LINE.encode())
     places = {"HOME": str(tmp_path), "LANDING": bucket.place}
     for name, value in {**places, "FIRST_DAY": "2019-08-15", "LAST_DAY": "2019-08-16"}.items():
         monkeypatch.setenv(f"BACKFILL_{name}", value)
     with bucket.counting() as requests:
-        status.run("", "raw/*", check=False, as_json=True)
+        status.run_status("", "raw/*", check=False, as_json=True)
     assert requests == {"lists": 1, "GET outage_events/2019-08-15.jsonl": 1}
     unread = "files of no day, which are not read: outage_events/notes.txt"
     assert json.loads(capsys.readouterr().out)["not_read"] == dict.fromkeys((RAW, REJECTED), unread)

@@ -1,4 +1,6 @@
-"""A PostgreSQL table as a source: a day is its rows, looked at by one query and read by Spark in a few ranges."""
+"""A PostgreSQL table as a source: a day is its rows, looked at by one query and read by Spark in a
+few ranges.
+"""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +12,7 @@ import pytest
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.servers.child import free_port
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.postgres import PostgresTable
+from backfill_assets.sources.postgres.source import PostgresTable
 from backfill_assets.sources.protocol import Delivery
 from tests.worlds.deliveries import day, days
 from tests.worlds.postgres import AREA, postgres_table
@@ -23,7 +25,11 @@ NO_DATABASE = (
 
 
 def looked_at(table: PostgresTable, *numbers: int) -> dict[date, Delivery]:
-    return {at: each for at, each in table.delivered(AREA, days(*numbers)).items() if isinstance(each, Delivery)}
+    return {
+        at: each
+        for at, each in table.delivered(AREA, days(*numbers)).items()
+        if isinstance(each, Delivery)
+    }
 
 
 def fingerprints(delivered: dict[date, Delivery]) -> dict[date, str]:
@@ -31,7 +37,11 @@ def fingerprints(delivered: dict[date, Delivery]) -> dict[date, str]:
 
 
 def differing(before: dict[date, Delivery], after: dict[date, Delivery]) -> set[date]:
-    return {at for at in {*before, *after} if at not in before or at not in after or before[at] != after[at]}
+    return {
+        at
+        for at in {*before, *after}
+        if at not in before or at not in after or before[at] != after[at]
+    }
 
 
 def test_a_day_is_delivered_as_its_rows_and_one_without_any_is_not(orders):
@@ -50,12 +60,30 @@ def test_a_day_is_delivered_as_its_rows_and_one_without_any_is_not(orders):
     ("change", "changed"),
     [
         pytest.param("UPDATE orders SET cents = 101 WHERE id = 1", {day(0)}, id="a value"),
-        pytest.param("UPDATE orders SET cents = 0 WHERE id = 3", {day(0)}, id="a value in place of null"),
-        pytest.param("UPDATE orders SET id = 5 - id WHERE id IN (2, 3)", {day(0)}, id="values that two rows exchange"),
+        pytest.param(
+            "UPDATE orders SET cents = 0 WHERE id = 3", {day(0)}, id="a value in place of null"
+        ),
+        pytest.param(
+            "UPDATE orders SET id = 5 - id WHERE id IN (2, 3)",
+            {day(0)},
+            id="values that two rows exchange",
+        ),
         pytest.param("DELETE FROM orders WHERE id = 4", {day(1)}, id="the last row of a day goes"),
-        pytest.param(f"INSERT INTO orders VALUES ('{day(2)}', 5, 5)", {day(2)}, id="the first row of a day comes"),
-        pytest.param(f"UPDATE orders SET ordered_on = '{day(1)}' WHERE id = 1", {day(0), day(1)}, id="a row changes its day"),
-        pytest.param(f"INSERT INTO orders VALUES ('{day(9)}', 5, 5)", set(), id="a row of a day that was not asked for"),
+        pytest.param(
+            f"INSERT INTO orders VALUES ('{day(2)}', 5, 5)",
+            {day(2)},
+            id="the first row of a day comes",
+        ),
+        pytest.param(
+            f"UPDATE orders SET ordered_on = '{day(1)}' WHERE id = 1",
+            {day(0), day(1)},
+            id="a row changes its day",
+        ),
+        pytest.param(
+            f"INSERT INTO orders VALUES ('{day(9)}', 5, 5)",
+            set(),
+            id="a row of a day that was not asked for",
+        ),
         pytest.param("ALTER TABLE orders ADD note text", {day(0), day(1)}, id="a column comes"),
     ],
 )
@@ -67,7 +95,9 @@ def test_a_change_shows_in_its_days_and_no_others(orders, postgres, change, chan
 
 def test_rewritten_equal_rows_are_the_same_delivery_but_another_state(orders, postgres):
     before = looked_at(orders, 0, 1)
-    postgres.execute("UPDATE orders SET cents = 7 WHERE id = 1", "UPDATE orders SET cents = 100 WHERE id = 1")
+    postgres.execute(
+        "UPDATE orders SET cents = 7 WHERE id = 1", "UPDATE orders SET cents = 100 WHERE id = 1"
+    )
     after = looked_at(orders, 0, 1)
     assert fingerprints(after) == fingerprints(before)
     assert differing(before, after) == {day(0)}
@@ -94,8 +124,15 @@ def test_columns_that_are_not_read_are_not_looked_at(orders, postgres):
 
 def test_who_asks_makes_no_other_fingerprints(orders, postgres):
     before = looked_at(orders, 0, 1)
-    settings = {"TimeZone": "Asia/Tokyo", "DateStyle": "SQL, DMY", "IntervalStyle": "iso_8601", "extra_float_digits": "0"}
-    postgres.execute(*(f"ALTER ROLE reader SET {name} = '{value}'" for name, value in settings.items()))
+    settings = {
+        "TimeZone": "Asia/Tokyo",
+        "DateStyle": "SQL, DMY",
+        "IntervalStyle": "iso_8601",
+        "extra_float_digits": "0",
+    }
+    postgres.execute(
+        *(f"ALTER ROLE reader SET {name} = '{value}'" for name, value in settings.items())
+    )
     try:
         assert differing(before, looked_at(orders, 0, 1)) == set()
     finally:
@@ -104,27 +141,39 @@ def test_who_asks_makes_no_other_fingerprints(orders, postgres):
 
 @pytest.mark.parametrize(
     ("kind", "zone"),
-    [("timestamptz", z) for z in ("UTC", "Europe/Berlin", "America/Havana")] + [("timestamp", "Europe/Berlin")],
+    [("timestamptz", z) for z in ("UTC", "Europe/Berlin", "America/Havana")]
+    + [("timestamp", "Europe/Berlin")],
 )
 def test_a_day_of_timestamps_begins_at_midnight_in_the_declared_time_zone(postgres, kind, zone):
-    # Clocks went back at 1:00 in Havana on 2019-11-03, to 0:00, and at 3:00 in Berlin on 2019-10-27.
-    first, last = date(2019, 10, 26), date(2019, 11, 4)
-    at = [datetime(2019, 10, 25, tzinfo=ZoneInfo("UTC")) + timedelta(minutes=30 * n) for n in range(12 * 48)]
+    # Clocks went back at 1:00 in Havana on 2019-11-03, to 0:00, and at 3:00 in Berlin on
+    # 2019-10-27.
+    first = date(2019, 10, 26)
+    last = date(2019, 11, 4)
+    at = [
+        datetime(2019, 10, 25, tzinfo=ZoneInfo("UTC")) + timedelta(minutes=30 * n)
+        for n in range(12 * 48)
+    ]
     postgres.execute(
         "DROP TABLE IF EXISTS seen", f"CREATE TABLE seen (at {kind})", "SET TimeZone = 'UTC'",
         f"INSERT INTO seen VALUES {', '.join(f'''('{each:%Y-%m-%d %H:%M}')''' for each in at)}, (NULL), ('infinity')",
     )  # fmt: skip
     asked = [first + timedelta(days=n) for n in range((last - first).days + 1) if n != 4]
-    counted = Counter(each.astimezone(ZoneInfo(zone)).date() if kind == "timestamptz" else each.date() for each in at)
+    counted = Counter(
+        each.astimezone(ZoneInfo(zone)).date() if kind == "timestamptz" else each.date()
+        for each in at
+    )
     delivered = postgres_table(postgres, "seen", "at", time_zone=zone).delivered(AREA, asked)
-    rows = {on: sum(each.files.values()) for on, each in delivered.items() if isinstance(each, Delivery)}
+    rows = {
+        on: sum(each.files.values()) for on, each in delivered.items() if isinstance(each, Delivery)
+    }
     assert rows == {on: counted[on] for on in asked}
 
 
 def test_a_hundred_days_are_looked_at_by_one_query(postgres):
     postgres.execute(
         "DROP TABLE IF EXISTS hundred",
-        f"CREATE TABLE hundred AS SELECT date '{day(0)}' + n % 100 AS on_day, n FROM generate_series(1, 300) n",
+        f"CREATE TABLE hundred AS SELECT date '{day(0)}' + n % 100 AS on_day, n FROM"
+        " generate_series(1, 300) n",
     )
     table = postgres_table(postgres, "hundred", "on_day")
     assert len(looked_at(table, *range(100))) == 100
@@ -132,25 +181,73 @@ def test_a_hundred_days_are_looked_at_by_one_query(postgres):
 
 
 ERRORS = {
-    "wrong password": ({"password_env": "WRONG_PASSWORD"}, StillWritten, "password authentication failed for user"),
-    "a password that is not there": ({"password_env": "NO_PASSWORD"}, StillWritten, "the environment has no NO_PASSWORD"),
-    "no server": ({"url": "postgresql://reader@127.0.0.1:{free}/postgres"}, StillWritten, "Connection refused"),
-    "no database": ({"url": "postgresql://reader@127.0.0.1:{port}/shop"}, StillWritten, 'database "shop" does not exist'),
-    "no table": ({"table": "sales.orders"}, SourceError, "has no table or view sales.orders that reader may see"),
-    "no column": ({"columns": ["id", "note"]}, SourceError, "has no column note. It has ordered_on, id, cents, changed_at"),
+    "wrong password": (
+        {"password_env": "WRONG_PASSWORD"},
+        StillWritten,
+        "password authentication failed for user",
+    ),
+    "a password that is not there": (
+        {"password_env": "NO_PASSWORD"},
+        StillWritten,
+        "the environment has no NO_PASSWORD",
+    ),
+    "no server": (
+        {"url": "postgresql://reader@127.0.0.1:{free}/postgres"},
+        StillWritten,
+        "Connection refused",
+    ),
+    "no database": (
+        {"url": "postgresql://reader@127.0.0.1:{port}/shop"},
+        StillWritten,
+        'database "shop" does not exist',
+    ),
+    "no table": (
+        {"table": "sales.orders"},
+        SourceError,
+        "has no table or view sales.orders that reader may see",
+    ),
+    "no column": (
+        {"columns": ["id", "note"]},
+        SourceError,
+        "has no column note. It has ordered_on, id, cents, changed_at",
+    ),
     "no day": ({"day": "sold_on"}, SourceError, "has no column sold_on"),
-    "a number for a day": ({"day": "id"}, SourceError, "id of orders is of type integer, and a day is a date or a timestamp"),
-    "no time zone": ({"day": "changed_at"}, SourceError, "changed_at of orders is a timestamp: say where its days begin"),
-    "no right to read": ({"table": "secret"}, SourceError, "permission denied for table secret. Grant the user SELECT"),
+    "a number for a day": (
+        {"day": "id"},
+        SourceError,
+        "id of orders is of type integer, and a day is a date or a timestamp",
+    ),
+    "no time zone": (
+        {"day": "changed_at"},
+        SourceError,
+        "changed_at of orders is a timestamp: say where its days begin",
+    ),
+    "no right to read": (
+        {"table": "secret"},
+        SourceError,
+        "permission denied for table secret. Grant the user SELECT",
+    ),
 }
 
 
 @pytest.mark.parametrize(("wrong", "kind", "words"), ERRORS.values(), ids=list(ERRORS))
-def test_what_is_wrong_fails_every_day_and_says_what_to_do(orders, postgres, monkeypatch, wrong, kind, words):
+def test_what_is_wrong_fails_every_day_and_says_what_to_do(
+    orders, postgres, monkeypatch, wrong, kind, words
+):
     monkeypatch.setenv("WRONG_PASSWORD", "tell-nobody")
-    postgres.execute("CREATE TABLE IF NOT EXISTS secret (ordered_on date)", "REVOKE ALL ON secret FROM reader")
-    wrong = {k: v.format(port=postgres.port, free=free_port()) if k == "url" else v for k, v in wrong.items()}
-    given = {"name": "orders", "day": "ordered_on", "url": postgres.url, "password_env": "READER_PASSWORD"} | wrong
+    postgres.execute(
+        "CREATE TABLE IF NOT EXISTS secret (ordered_on date)", "REVOKE ALL ON secret FROM reader"
+    )
+    wrong = {
+        k: v.format(port=postgres.port, free=free_port()) if k == "url" else v
+        for k, v in wrong.items()
+    }
+    given = {
+        "name": "orders",
+        "day": "ordered_on",
+        "url": postgres.url,
+        "password_env": "READER_PASSWORD",
+    } | wrong
     delivered = PostgresTable(**given).delivered(AREA, days(0, 1))
     assert {type(each) for each in delivered.values()} == {kind}
     for at, each in delivered.items():
@@ -161,8 +258,13 @@ def test_what_is_wrong_fails_every_day_and_says_what_to_do(orders, postgres, mon
 
 
 def test_a_password_in_the_url_is_refused_and_not_shown():
-    for url in ("postgresql://reader:hunter2@localhost/shop", "postgresql://localhost/shop?password=hunter2"):
-        with pytest.raises(ValueError, match="name the environment variable: password_env") as refused:
+    for url in (
+        "postgresql://reader:hunter2@localhost/shop",
+        "postgresql://localhost/shop?password=hunter2",
+    ):
+        with pytest.raises(
+            ValueError, match="name the environment variable: password_env"
+        ) as refused:
             PostgresTable("orders", "at", url=url)
         assert "hunter2" not in str(refused.value)
     for url in (
@@ -174,12 +276,15 @@ def test_a_password_in_the_url_is_refused_and_not_shown():
             PostgresTable("orders", "at", url=url)
     with pytest.raises(ValueError, match="there is no time zone 'Moon'"):
         PostgresTable("orders", "at", url="postgresql://localhost/shop", time_zone="Moon")
-    with pytest.raises(ValueError, match="connections=2 is not valid: it should be greater than or equal to 3"):
+    with pytest.raises(
+        ValueError, match="connections=2 is not valid: it should be greater than or equal to 3"
+    ):
         PostgresTable("orders", "at", url="postgresql://localhost/shop", connections=2)
 
 
 def test_a_look_makes_no_home_and_takes_its_turn_where_there_is_one(tmp_path):
-    home, nobody = tmp_path / "home", PostgresTable("o", "at", url=f"postgresql://127.0.0.1:{free_port()}/shop")
+    home = tmp_path / "home"
+    nobody = PostgresTable("o", "at", url=f"postgresql://127.0.0.1:{free_port()}/shop")
     area = LandingArea(tmp_path, home / "landed")
     nobody.delivered(area, [day(0)])
     assert not home.exists()

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.usefixtures("reader_password")
 
 def test_days_that_the_table_has_no_row_of_are_not_read_in_silence(orders, spark):
     assert orders.read(AREA, spark, days(0, 1)).count() == 4
-    with pytest.raises(NotDelivered, match=f"no source for {day(2)} in orders at .*: it has no row of the day"):
+    with pytest.raises(
+        NotDelivered, match=f"no source for {day(2)} in orders at .*: it has no row of the day"
+    ):
         orders.read(AREA, spark, days(0, 1, 2))
 
 
@@ -43,20 +45,31 @@ def test_values_come_as_spark_s_own_or_as_the_text_that_postgresql_writes(postgr
         .read(AREA, spark, days(0, 1))
         .orderBy("arrival_day")
     )
-    full, empty = ([bytes(v) if isinstance(v, bytearray) else v for v in row] for row in read.collect())
+    full, empty = (
+        [bytes(v) if isinstance(v, bytearray) else v for v in row] for row in read.collect()
+    )
     assert full == [day(0), day(0), *(value for _, value in columns.values())]
     assert empty == [day(1), day(1)] + [None] * len(columns)
 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("date", "'infinity'"), ("timestamptz", "'-infinity'"), ("numeric(5,2)", "'NaN'"), ("int[]", "'{{1,2},{3,4}}'")],
+    [
+        ("date", "'infinity'"),
+        ("timestamptz", "'-infinity'"),
+        ("numeric(5,2)", "'NaN'"),
+        ("int[]", "'{{1,2},{3,4}}'"),
+    ],
     ids=["infinite date", "infinite timestamp", "no number", "array of arrays"],
 )
-def test_a_value_that_spark_has_none_for_is_an_error_that_names_its_column(postgres, spark, kind, value):
+def test_a_value_that_spark_has_none_for_is_an_error_that_names_its_column(
+    postgres, spark, kind, value
+):
     postgres.execute("DROP TABLE IF EXISTS odd", f"CREATE TABLE odd (on_day date, odd_one {kind})")
     postgres.execute(f"INSERT INTO odd VALUES ('{day(0)}', {value}), ('{day(1)}', NULL)")
     table = postgres_table(postgres, "odd", "on_day")
     assert table.read(AREA, spark, days(1)).count() == 1
-    with pytest.raises(Exception, match="odd_one holds what Spark has no value for; leave it out, or read a view"):
+    with pytest.raises(
+        Exception, match="odd_one holds what Spark has no value for; leave it out, or read a view"
+    ):
         table.read(AREA, spark, days(0, 1)).collect()

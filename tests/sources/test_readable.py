@@ -13,9 +13,9 @@ import pytest
 from backfill_assets import Csv, Landing, Parquet, field
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.contents import FileContents
+from backfill_assets.sources.files.formats import FileContents
+from backfill_assets.sources.files.landing import readable
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.sources.readable import readable
 from tests.worlds.deliveries import day, put
 
 AT = datetime(2019, 8, 15, 1, 2, 3, 456789, tzinfo=UTC)
@@ -23,8 +23,14 @@ UNKNOWN = {
     "a time of day": (pa.array([time(1, 2, 3)], pa.time64("us")), "01:02:03.000000"),
     "a small float": (pa.array(np.array([1.5], np.float16)), "1.5"),
     "a number of 50 digits": (pa.array([Decimal("1.50")], pa.decimal256(50, 2)), "1.50"),
-    "times in a list": (pa.array([[AT]], pa.list_(pa.timestamp("ns", "UTC"))), "[2019-08-15 01:02:03.456789]"),
-    "times in an object": (pa.array([{"a": AT}], pa.struct({"a": pa.timestamp("ns", "UTC")})), "{2019-08-15 01:02:03.456789}"),
+    "times in a list": (
+        pa.array([[AT]], pa.list_(pa.timestamp("ns", "UTC"))),
+        "[2019-08-15 01:02:03.456789]",
+    ),
+    "times in an object": (
+        pa.array([{"a": AT}], pa.struct({"a": pa.timestamp("ns", "UTC")})),
+        "{2019-08-15 01:02:03.456789}",
+    ),
 }
 
 
@@ -35,11 +41,18 @@ def rows_of(spark, root, source: Landing) -> list[dict]:
 
 
 def test_spark_reads_times_in_nanoseconds_as_pandas_writes_them_and_odd_names(tmp_path, spark):
-    columns = {"at": pa.array([AT, None], pa.timestamp("ns", "UTC")), "n": [1, 2], "t`ick": ["x", "y"]}
+    columns = {
+        "at": pa.array([AT, None], pa.timestamp("ns", "UTC")),
+        "n": [1, 2],
+        "t`ick": ["x", "y"],
+    }
     pq.write_table(pa.table(columns), put(tmp_path, "events/2019-08-15.parquet", b""))
     fields = [field("at TIMESTAMP"), field("n BIGINT"), field("tick STRING", "t`ick")]
     rows = rows_of(spark, tmp_path, Landing("events", format=Parquet(), fields=fields))
-    assert [(row["at"] and row["at"].replace(tzinfo=UTC), row["n"], row["tick"], row["unparsed"]) for row in rows] == [
+    assert [
+        (row["at"] and row["at"].replace(tzinfo=UTC), row["n"], row["tick"], row["unparsed"])
+        for row in rows
+    ] == [
         (AT, 1, "x", []),
         (None, 2, "y", []),
     ]
@@ -50,20 +63,32 @@ def test_spark_reads_types_that_it_does_not_know_as_text(tmp_path, spark):
     columns = {name.replace(" ", "_"): values for name, (values, _) in UNKNOWN.items()}
     pq.write_table(pa.table(columns), put(tmp_path, "events/2019-08-15.parquet", b""))
     (row,) = rows_of(spark, tmp_path, Landing("events", format=Parquet()))
-    assert row["unknown_fields"] == {name.replace(" ", "_"): text for name, (_, text) in UNKNOWN.items()}
+    assert row["unknown_fields"] == {
+        name.replace(" ", "_"): text for name, (_, text) in UNKNOWN.items()
+    }
 
 
 def test_columns_that_spark_takes_for_one_are_named(tmp_path):
-    pq.write_table(pa.table({"N": [1], "a": [2], "n": [3]}), put(tmp_path, "events/2019-08-15.parquet", b""))
+    pq.write_table(
+        pa.table({"N": [1], "a": [2], "n": [3]}), put(tmp_path, "events/2019-08-15.parquet", b"")
+    )
     refused = Landing("events", format=Parquet()).delivered(LandingArea(tmp_path), [day(0)])[day(0)]
     assert isinstance(refused, SourceError)
-    assert str(refused).endswith("events/2019-08-15.parquet has the columns N, n, which Spark takes for one")
+    assert str(refused).endswith(
+        "events/2019-08-15.parquet has the columns N, n, which Spark takes for one"
+    )
 
 
 @pytest.mark.parametrize("packed", ["gzip", "zstd"])
 def test_of_a_packed_file_that_is_cut_short_spark_reads_what_is_left(tmp_path, spark, packed):
-    lines = b"".join(b'{"n": %d, "more": "%s"}\n' % (n, bytes(str(n**9), "ascii")) for n in range(9000))
-    whole = gzip.compress(lines) if packed == "gzip" else bytes(pa.compress(lines, "zstd", asbytes=True))
+    lines = b"".join(
+        b'{"n": %d, "more": "%s"}\n' % (n, bytes(str(n**9), "ascii")) for n in range(9000)
+    )
+    whole = (
+        gzip.compress(lines)
+        if packed == "gzip"
+        else bytes(pa.compress(lines, "zstd", asbytes=True))
+    )
     name = f"events/2019-08-15.jsonl{'.gz' if packed == 'gzip' else '.zst'}"
     put(tmp_path, name, whole[: len(whole) // 2])
     source = Landing("events")
@@ -72,7 +97,9 @@ def test_of_a_packed_file_that_is_cut_short_spark_reads_what_is_left(tmp_path, s
     assert "cannot be read to its end" in delivery.doubts[name]
     read = [row["line"] for row in rows_of(spark, tmp_path, source)]
     assert 100 < len(read) == delivery.files[name] < 9000
-    assert [json.loads(line)["n"] for line in read[:-1]] == list(range(len(read) - 1))  # the last one may be half a line
+    assert [json.loads(line)["n"] for line in read[:-1]] == list(
+        range(len(read) - 1)
+    )  # the last one may be half a line
 
 
 def test_a_file_that_was_written_meanwhile_is_not_copied(tmp_path):

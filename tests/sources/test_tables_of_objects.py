@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from backfill_assets.plan.status import State, status_of
-from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.archives.loading import take_in
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.formats import Parquet
-from backfill_assets.sources.take_in import take_in
+from backfill_assets.sources.files.formats import Parquet
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day, days
 from tests.worlds.object_store import Bucket, area_at
@@ -27,17 +27,26 @@ def area(bucket: Bucket, tmp_path: Path) -> LandingArea:
 
 
 def test_an_archive_in_the_store_is_read_once_until_it_is_another(bucket, area, tmp_path):
-    lines = "".join(f"{json.dumps({'at': str(on), 'n': n})}\n" for n, on in enumerate(days(0, 1, 1)))
+    lines = "".join(
+        f"{json.dumps({'at': str(on), 'n': n})}\n" for n, on in enumerate(days(0, 1, 1))
+    )
     bucket.put("past/deep/all.jsonl.gz", gzip.compress(lines.encode()))
     bucket.put("past/notes.txt", b"x")
     archive = Archive("past", day="at")
     with bucket.counting() as requests:
         (taken,) = take_in(archive, area)
         assert list(take_in(archive, area)) == []
-    assert (taken.days, taken.rows, taken.bytes_read) == (days(0, 1), 3, len(gzip.compress(lines.encode())))
+    assert (taken.days, taken.rows, taken.bytes_read) == (
+        days(0, 1),
+        3,
+        len(gzip.compress(lines.encode())),
+    )
     assert requests["GET past/deep/all.jsonl.gz"] == 1
     assert archive.unmatched(area) == ["past/notes.txt"]
-    bucket.put("past/deep/all.jsonl.gz", gzip.compress(lines.encode().replace(b"2019-08-15", b"2019-08-14")))
+    bucket.put(
+        "past/deep/all.jsonl.gz",
+        gzip.compress(lines.encode().replace(b"2019-08-15", b"2019-08-14")),
+    )
     (taken,) = take_in(archive, area)
     assert taken.days == [date(2019, 8, 14), day(1)]
 
@@ -61,16 +70,30 @@ class Stored(World):
 
     def outdated(self) -> dict[date, str]:
         workspace = self.workspace
-        found = status_of(workspace, [self.table(REJECTED)], days(0, 1), latest=workspace.lake.latest({REJECTED: None}))
-        return {on: each.why for (_, on), each in found.partitions.items() if each.state != State.UP_TO_DATE}
+        found = status_of(
+            workspace,
+            [self.table(REJECTED)],
+            days(0, 1),
+            latest=workspace.lake.latest({REJECTED: None}),
+        )
+        return {
+            on: each.why
+            for (_, on), each in found.partitions.items()
+            if each.state != State.UP_TO_DATE
+        }
 
     def lines(self) -> list[tuple[date, str, str]]:
-        return [(row["arrival_day"], row["source_file"], row["line"]) for row in self.rows(REJECTED)]
+        return [
+            (row["arrival_day"], row["source_file"], row["line"]) for row in self.rows(REJECTED)
+        ]
 
 
-def test_objects_are_read_once_and_a_replaced_one_makes_its_day_outdated(world, bucket, area, tmp_path):
+def test_objects_are_read_once_and_a_replaced_one_makes_its_day_outdated(
+    world, bucket, area, tmp_path
+):
     """Two runs of the table of the lines that are no JSON."""
-    stored, lines = Stored(world.root, world.landing, world.spark, at=area), list[tuple[date, str, str]]()
+    stored = Stored(world.root, world.landing, world.spark, at=area)
+    lines = list[tuple[date, str, str]]()
     for n, on in enumerate(days(0, 1)):
         file = world.write(on, [f"line {n} {m}" for m in range(3)], "events.jsonl.gz")
         lines += [(on, str(file.relative_to(world.landing)), f"line {n} {m}") for m in range(3)]
@@ -91,7 +114,9 @@ def test_objects_are_read_once_and_a_replaced_one_makes_its_day_outdated(world, 
         assert later.run(days(0, 1), [REJECTED])[REJECTED].failed() == []
         failed = later.run(days(0, 1), [REJECTED], force=True)[REJECTED].failed()
     why = f"outage_events cannot be listed ({bucket.place}: http://127.0.0.1:9 does not answer)"
-    assert [build.message for build in failed] == [f"no source for {on}: {why}" for on in days(0, 1)]
+    assert [build.message for build in failed] == [
+        f"no source for {on}: {why}" for on in days(0, 1)
+    ]
     assert stored.lines() == lines
     built = stored.run(days(0, 1), [REJECTED])[REJECTED].built
     assert {build.day: build.outcome for build in built} == {day(1): "accepted"}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backfill_assets.lake.archived import archived
-from backfill_assets.sources.formats import JSON_LINES, AnyFormat, Csv, Parquet
-from backfill_assets.step.archives import sentence
+from backfill_assets.sources.archives.loads import archived
+from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat, Csv, Parquet
+from backfill_assets.step.sources import sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, expected, lines, parquet, rows
 
 
@@ -24,7 +24,11 @@ def archives(tmp_path: Path) -> ArchiveLake:
 def test_an_archive_is_read_once_for_all_its_days_and_not_again(archives):
     path = archives.put("2019.jsonl.gz", lines(*rows(*ARCHIVED_DAYS)))
     (first,) = archives.run().values()
-    assert (first.bytes_read, first.rows, list(first.days)) == (path.stat().st_size, 4, ARCHIVED_DAYS)
+    assert (first.bytes_read, first.rows, list(first.days)) == (
+        path.stat().st_size,
+        4,
+        ARCHIVED_DAYS,
+    )
     assert archives.held() == expected(*rows(*ARCHIVED_DAYS))
     assert (archives.run(), archives.version()) == ({}, 0)
 
@@ -38,9 +42,15 @@ def test_a_changed_archive_replaces_its_days_in_one_commit(archives):
     before = archives.version()
     assert set(archives.run()) == {"past/a.jsonl"}
     assert archives.version() == before + 1
-    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[2]), *rows(ARCHIVED_DAYS[1], b=1))
+    assert archives.held() == expected(
+        *rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[2]), *rows(ARCHIVED_DAYS[1], b=1)
+    )
     now = archived(str(archives.root / "lake/_archived/past")).days()
-    content = [file.path.rpartition("-")[2] for state in (files, now) for file in state[ARCHIVED_DAYS[0]]["past/a.jsonl"]]
+    content = [
+        file.path.rpartition("-")[2]
+        for state in (files, now)
+        for file in state[ARCHIVED_DAYS[0]]["past/a.jsonl"]
+    ]
     assert content[0] == content[1], "a day that is the same in both has the same hash"
 
 
@@ -56,14 +66,22 @@ def test_the_same_content_is_read_again_after_a_touch_and_commits_no_row(archive
 
 
 def test_a_full_refresh_reads_all_again_and_drops_what_is_gone(archives):
-    a, b = (archives.put(name, lines(*rows(at))) for name, at in (("a.jsonl", ARCHIVED_DAYS[0]), ("b.jsonl", ARCHIVED_DAYS[1])))
+    a, b = (
+        archives.put(name, lines(*rows(at)))
+        for name, at in (("a.jsonl", ARCHIVED_DAYS[0]), ("b.jsonl", ARCHIVED_DAYS[1]))
+    )
     archives.run()
     a.unlink()
     assert archives.run() == {}
-    assert set(archives.held()) == {ARCHIVED_DAYS[0], ARCHIVED_DAYS[1]}, "an archive that was moved away since stays in"
+    assert set(archives.held()) == {
+        ARCHIVED_DAYS[0],
+        ARCHIVED_DAYS[1],
+    }, "an archive that was moved away since stays in"
     taken = archives.run(full_refresh=True)
     assert taken["past/b.jsonl"].bytes_read == b.stat().st_size
-    assert sentence(taken["past/a.jsonl"]).startswith("past/a.jsonl is gone: 1 row of 1 day (2019-08-15) are dropped.")
+    assert sentence(taken["past/a.jsonl"]).startswith(
+        "past/a.jsonl is gone: 1 row of 1 day (2019-08-15) are dropped."
+    )
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
 
 
@@ -96,7 +114,9 @@ def test_loading_one_of_two_equal_archives_drops_no_row_of_the_other(archives):
     archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[1])))
     archives.run(only=["a.jsonl"])
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]), *rows(ARCHIVED_DAYS[1]))
-    assert set(archives.run(only=["c.jsonl"])) == {"past/c.jsonl"}, "its rows have the name of one that has others now"
+    assert set(archives.run(only=["c.jsonl"])) == {"past/c.jsonl"}, (
+        "its rows have the name of one that has others now"
+    )
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]), *rows(ARCHIVED_DAYS[1]))
     assert archives.run() == {}
     for name in ("b.jsonl", "c.jsonl"):
@@ -106,17 +126,25 @@ def test_loading_one_of_two_equal_archives_drops_no_row_of_the_other(archives):
 
 
 def test_after_any_order_of_changes_the_rows_are_those_of_the_archives(archives, seed):
-    """Each content once; of an archive that is gone, or was not taken in again, those that it had when it was."""
-    chance, names, seen = random.Random(seed), ["a.jsonl", "b.jsonl", "c.jsonl"], dict[str, int]()
+    """Each content once; of an archive that is gone, or was not taken in again, those that it had
+    when it was.
+    """
+    chance = random.Random(seed)
+    names = ["a.jsonl", "b.jsonl", "c.jsonl"]
+    seen = dict[str, int]()
     for _ in range(60):
-        name, content = chance.choice(names), chance.randrange(3)
+        name = chance.choice(names)
+        content = chance.randrange(3)
         if chance.random() < 0.6:
-            archives.put(name, lines(*rows(ARCHIVED_DAYS[content], ARCHIVED_DAYS[3], content=content)))
+            archives.put(
+                name, lines(*rows(ARCHIVED_DAYS[content], ARCHIVED_DAYS[3], content=content))
+            )
         asked = chance.sample(names, chance.randrange(1, 4))
         full = chance.random() < 0.2
         archives.run(only=[] if len(asked) == 3 else asked, full_refresh=full)
         lie = {
-            each.name: json.loads(each.read_text().splitlines()[0])["content"] for each in archives.area.root.rglob("*.jsonl")
+            each.name: json.loads(each.read_text().splitlines()[0])["content"]
+            for each in archives.area.root.rglob("*.jsonl")
         }
         seen |= {each: lie[each] for each in asked if each in lie}
         contents = {*seen.values()}
@@ -149,7 +177,9 @@ def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(archives):
     files = archived(str(archives.root / "lake/_archived/past")).days()
     os.utime(path.with_name("b.jsonl"), (1, 1))
     assert len(archives.run()) == 1
-    assert archived(str(archives.root / "lake/_archived/past")).days() == files, "its rows are in, by the name that it had"
+    assert archived(str(archives.root / "lake/_archived/past")).days() == files, (
+        "its rows are in, by the name that it had"
+    )
     assert archives.run() == {}
     archives.put("b.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[1])))
     archives.run()
@@ -170,14 +200,18 @@ def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(archives):
     ids=["a packed file cut off", "another data set", "a line without end", "no Parquet", "two columns of one name",
          "no column of the day", "a quote that nothing closes, where values may hold line feeds"],
 )  # fmt: skip
-def test_an_archive_that_cannot_be_read_leaves_what_is_in_and_holds_up_no_other(archives, name, content, problem):
+def test_an_archive_that_cannot_be_read_leaves_what_is_in_and_holds_up_no_other(
+    archives, name, content, problem
+):
     kind = name.removesuffix(".gz").rpartition(".")[2]
     good: list[str | bytes] = [lines(*rows(at)) for at in ARCHIVED_DAYS[:2]]
     form: AnyFormat = JSON_LINES
     if kind == "csv":
-        form, good = Csv(multiline=True), [f"at,n\n{at},1\n" for at in ARCHIVED_DAYS[:2]]
+        form = Csv(multiline=True)
+        good = [f"at,n\n{at},1\n" for at in ARCHIVED_DAYS[:2]]
     if kind == "parquet":
-        form, good = Parquet(), [parquet(pa.table({"at": [str(at)]})) for at in ARCHIVED_DAYS[:2]]
+        form = Parquet()
+        good = [parquet(pa.table({"at": [str(at)]})) for at in ARCHIVED_DAYS[:2]]
     archives.archive = replace(PAST, format=form)
     archives.put(name, good[0])
     archives.run()
@@ -186,4 +220,7 @@ def test_an_archive_that_cannot_be_read_leaves_what_is_in_and_holds_up_no_other(
     taken = archives.run()
     assert problem in taken[f"past/{name}"].problem
     assert not taken[f"past/{name}"].acceptable
-    assert {at: len(of_day) for at, of_day in archives.held().items()} == {ARCHIVED_DAYS[0]: 1, ARCHIVED_DAYS[1]: 1}
+    assert {at: len(of_day) for at, of_day in archives.held().items()} == {
+        ARCHIVED_DAYS[0]: 1,
+        ARCHIVED_DAYS[1]: 1,
+    }

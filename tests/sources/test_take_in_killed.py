@@ -1,4 +1,6 @@
-"""Runs that take archives in and are killed: the next goes on behind what was committed, and nothing is seen before."""
+"""Runs that take archives in and are killed: the next goes on behind what was committed, and
+nothing is seen before.
+"""
 
 import json
 import subprocess
@@ -10,9 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.lake.archived import archived
 from backfill_assets.lake.maintenance import look, maintain
-from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, Killed, KilledAfter, expected, lines, rows
+from backfill_assets.sources.archives.loads import archived
+from tests.worlds.archives import (
+    ARCHIVED_DAYS,
+    PAST,
+    ArchiveLake,
+    Killed,
+    KilledAfter,
+    expected,
+    lines,
+    rows,
+)
 
 pytestmark = pytest.mark.servers
 
@@ -48,7 +59,8 @@ ArchiveLake(Path(sys.argv[1]), replace(PAST, slice_bytes=20_000)).run()
 def test_a_process_that_is_killed_again_and_again_is_finished_by_the_same_command(archives):
     many = [row | {"text": "x" * 100, "row": n} for n in range(500) for row in rows(*ARCHIVED_DAYS)]
     archives.put("a.jsonl.gz", lines(*many))
-    folder, begun = str(archives.root / "lake/_archived/past"), 0
+    folder = str(archives.root / "lake/_archived/past")
+    begun = 0
     for _ in range(3):
         child = subprocess.Popen([sys.executable, "-c", PROGRAM, str(archives.root)])
         while child.poll() is None and archives.version() < begun + 2:

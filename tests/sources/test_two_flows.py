@@ -1,4 +1,6 @@
-"""A landing and archives as one source: the rows read are in the landing's columns, whatever an archive is written in."""
+"""A landing and archives as one source: the rows read are in the landing's columns, whatever an
+archive is written in.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from backfill_assets.errors import StillWritten
-from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.archives.loading import take_in
+from backfill_assets.sources.archives.two_flows import Precedence, TwoFlows
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.fields import field
-from backfill_assets.sources.formats import JSON_LINES, Csv, Parquet
-from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.files.fields import field
+from backfill_assets.sources.files.formats import JSON_LINES, Csv, Parquet
+from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.sources.take_in import take_in
-from backfill_assets.sources.two_flows import Precedence, TwoFlows
-from backfill_assets.step.delivered import delivered_for
+from backfill_assets.step.inputs import delivered_for
 from backfill_assets.step.sources import unread_lines
 from backfill_assets.tables.declaration import table
 from tests.worlds.deliveries import day, put
@@ -47,7 +49,11 @@ def test_rows_of_parquet_archives_are_read_as_the_csv_that_lands_is(area, spark)
         field("sick BIGINT", "Sick"),
         field("share DOUBLE", "Share"),
     ]
-    source = TwoFlows(Landing("cases", format=Csv(), fields=fields), Archive("past", day="Day", format=Parquet()), "both")
+    source = TwoFlows(
+        Landing("cases", format=Csv(), fields=fields),
+        Archive("past", day="Day", format=Parquet()),
+        "both",
+    )
     put(area.root, "cases/2019-08-15.csv", "Place,Seen,Sick,More\nA,2019-08-15 10:00:00,many,x\n")
     columns = {
         "Day": pa.array([day(0), day(1)], pa.date32()), "Town": ["A", None], "Sick": [3, None],
@@ -69,11 +75,15 @@ def test_rows_of_parquet_archives_are_read_as_the_csv_that_lands_is(area, spark)
 
 def test_a_required_column_may_be_empty_in_archives_as_in_what_lands(area, spark):
     fields = [field("place STRING", "Place", "Town", required=True), field("sick BIGINT", "Sick")]
-    source = TwoFlows(Landing("cases", format=Csv(), fields=fields), Archive("past", day="Day", format=Csv()))
+    source = TwoFlows(
+        Landing("cases", format=Csv(), fields=fields), Archive("past", day="Day", format=Csv())
+    )
     put(area.root, "cases/2019-08-15.csv", "Place,Sick\n,3\n")
     put(area.root, "past/old.csv", "Day,Town,Sick\n2019-08-16,,3\n2019-08-16,3\n")
     list(take_in(source.archive, area))
-    rows = source.read(area, spark, [day(0), day(1)]).select("arrival_day", "place", "sick", "malformed")
+    rows = source.read(area, spark, [day(0), day(1)]).select(
+        "arrival_day", "place", "sick", "malformed"
+    )
     assert sorted(map(tuple, rows.collect()), key=repr) == [
         (day(0), None, 3, None), (day(1), None, 3, None), (day(1), None, None, "2019-08-16,3"),
     ]  # fmt: skip
@@ -84,22 +94,30 @@ OLD = {Csv(): "Day,Sick\n2019-08-16,3\n", JSON_LINES: '{"Day": "2019-08-16", "Si
 
 @pytest.mark.parametrize("form", OLD, ids=["CSV", "JSON lines"])
 def test_a_required_column_that_a_loaded_archive_lacks_fails_its_days(area, form):
-    """What the landing delivers of other days stays, and so does a day that the archive is not asked for."""
-    sick, place = field("sick BIGINT", "Sick"), field("place STRING", "Place", "Town", required=True)
+    """What the landing delivers of other days stays, and so does a day that the archive is not
+    asked for.
+    """
+    sick = field("sick BIGINT", "Sick")
+    place = field("place STRING", "Place", "Town", required=True)
     source = TwoFlows(Landing("cases", fields=[sick]), Archive("past", day="Day", format=form))
     put(area.root, "cases/2019-08-15.jsonl", '{"Sick": 1, "Place": "A"}\n')
     put(area.root, f"past/old{form.endings[0]}", OLD[form])
     list(take_in(source.archives[0], area))
     assert isinstance(source.delivered(area, [day(1)])[day(1)], Delivery)
     stricter = replace(source, landing=replace(source.landing, fields=[sick, place]))
-    name, why = f"past/old{form.endings[0]}", "has no column Place, also called Town, which place needs"
-    raw = table("raw/a", partition_by="day", columns="day DATE", reads={"rows": stricter}, version="1")(lambda rows: rows)
+    name = f"past/old{form.endings[0]}"
+    why = "has no column Place, also called Town, which place needs"
+    raw = table(
+        "raw/a", partition_by="day", columns="day DATE", reads={"rows": stricter}, version="1"
+    )(lambda rows: rows)
     delivered = delivered_for(raw, [day(0), day(1)], area, {})
     assert isinstance(delivered[day(0)], Delivery)
     assert str(delivered[day(1)]).startswith(
         f"the source for 2019-08-16 cannot be used: {name} {why}. The day stays as it was."
     )
-    assert isinstance(delivered_for(raw, [day(1)], area, {}, name)[day(1)], Delivery), "accepted for a run"
+    assert isinstance(delivered_for(raw, [day(1)], area, {}, name)[day(1)], Delivery), (
+        "accepted for a run"
+    )
     assert stricter.described(area, day(1))[-1] == f"{name} {why}"
     (refused,) = take_in(stricter.archives[0], area, full_refresh=True)
     assert (refused.problem, refused.acceptable) == (f"{name} {why}", True)
@@ -116,7 +134,9 @@ def test_a_day_that_is_still_being_written_is_waited_for_although_archives_have_
     list(take_in(Archive("past", day="at"), area))
     waiting: dict[Precedence, bool] = {"landing": True, "both": True, "archive": False}
     for precedence, waits in waiting.items():
-        delivered = TwoFlows(landing, Archive("past", day="at"), precedence).delivered(area, [day(0)])[day(0)]
+        delivered = TwoFlows(landing, Archive("past", day="at"), precedence).delivered(
+            area, [day(0)]
+        )[day(0)]
         assert isinstance(delivered, StillWritten) == waits, precedence
 
 
@@ -128,19 +148,30 @@ def test_files_that_are_neither_deliveries_nor_archives_are_named(area):
     assert source.not_taken_in(area) == ["events/history/2018.jsonl"]
     apart = TwoFlows(Landing("events"), Archive("past", day="at"))
     put(area.root, "past/notes.txt")
-    assert apart.unmatched(area) == ["events/history/2018.jsonl", "events/history/notes.txt", "past/notes.txt"]
+    assert apart.unmatched(area) == [
+        "events/history/2018.jsonl",
+        "events/history/notes.txt",
+        "past/notes.txt",
+    ]
 
 
 def test_an_archive_modified_too_late_is_named_as_such_and_the_rows_that_are_in_stay(area):
     source = TwoFlows(Landing("events"), Archive("events", day="at", files="history/*"))
     put(area.root, "events/history/a.jsonl", '{"at": "2019-08-15"}\n')
     list(take_in(source.archive, area))
-    moved = replace(source, archive=replace(source.archive, modified_before=datetime(2020, 1, 1, tzinfo=UTC)))
+    moved = replace(
+        source, archive=replace(source.archive, modified_before=datetime(2020, 1, 1, tzinfo=UTC))
+    )
     list(take_in(moved.archive, area, full_refresh=True))
     assert moved.described(area, day(0)) == ["events/history/a.jsonl, lines of the day: 1"]
     assert (moved.unmatched(area), moved.not_taken_in(area)) == ([], [])
-    declare = table("raw/a", partition_by="day", columns="day DATE", reads={"rows": moved}, version="1")
-    said = "archives modified too late (`modified_before`); rows of them that are in stay: events/history/a.jsonl"
+    declare = table(
+        "raw/a", partition_by="day", columns="day DATE", reads={"rows": moved}, version="1"
+    )
+    said = (
+        "archives modified too late (`modified_before`); rows of them that are in stay:"
+        " events/history/a.jsonl"
+    )
     assert unread_lines([declare(lambda rows: rows)], area) == {"raw/a": said}
 
 
@@ -151,11 +182,17 @@ def test_archives_that_may_be_days_of_the_landing_are_refused():
 
 
 def test_anything_but_a_landing_and_archives_is_refused():
-    for given in ((Archive("past", day="at"), Landing("events")), (Landing("events"), Landing("past"))):
+    for given in (
+        (Archive("past", day="at"), Landing("events")),
+        (Landing("events"), Landing("past")),
+    ):
         with pytest.raises(ValueError, match=r"is not valid: it is not a (Landing|Archive)"):
             TwoFlows(*given)
 
 
 def test_any_other_precedence_is_refused():
-    with pytest.raises(ValueError, match="precedence='newest' is not valid: it should be 'landing', 'archive' or 'both'"):
+    with pytest.raises(
+        ValueError,
+        match="precedence='newest' is not valid: it should be 'landing', 'archive' or 'both'",
+    ):
         TwoFlows(Landing("events"), Archive("past", day="at"), "newest")  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""Answers that are wrong, refusals, and what was kept and changed since: named, not used, and other days are there."""
+"""Answers that are wrong, refusals, and what was kept and changed since: named, not used, and other
+days are there.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,11 +8,20 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.errors import Awaited, SourceError
-from backfill_assets.lake import locks
+from backfill_assets.lake import storage
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.ask import ask
-from backfill_assets.sources.asking import Refused
-from tests.worlds.weather import DAYS, PLACES, UNITS, area_of, delivered, expected, rows, service, value
+from backfill_assets.sources.http.client import Refused, ask
+from tests.worlds.weather import (
+    DAYS,
+    PLACES,
+    UNITS,
+    area_of,
+    delivered,
+    expected,
+    rows,
+    service,
+    value,
+)
 
 PLENTY = ((10**6, 60.0),)
 
@@ -23,22 +34,45 @@ def area(tmp_path, weather) -> LandingArea:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        pytest.param("not JSON", "the answer is wrong: Unterminated|the answer is wrong: Expecting", id="no JSON"),
+        pytest.param(
+            "not JSON",
+            "the answer is wrong: Unterminated|the answer is wrong: Expecting",
+            id="no JSON",
+        ),
         pytest.param("a place less", "it is about 1 places, asked were 2", id="a place less"),
-        pytest.param("another place", r"it is about another place than \(38.25, -121.25\)", id="another place"),
+        pytest.param(
+            "another place",
+            r"it is about another place than \(38.25, -121.25\)",
+            id="another place",
+        ),
         pytest.param("other units", "its units are {'temperature_2m_max': '°F'", id="other units"),
-        pytest.param("text for a number", "temperature_2m_max is not one number or null a day", id="text for a number"),
-        pytest.param("a value less", "temperature_2m_max is not one number or null a day", id="a value less"),
+        pytest.param(
+            "text for a number",
+            "temperature_2m_max is not one number or null a day",
+            id="text for a number",
+        ),
+        pytest.param(
+            "a value less", "temperature_2m_max is not one number or null a day", id="a value less"
+        ),
         pytest.param("no days", "it has not the form of one", id="an object of another form"),
-        pytest.param("no column", "the answer is wrong: TypeError: object of type", id="null for a column"),
-        pytest.param("400 digits", "the answer is wrong: OverflowError", id="a number that no double holds"),
-        pytest.param("no place", r"it is about another place than \(38.25, -121.25\)", id="NaN for a place"),
+        pytest.param(
+            "no column", "the answer is wrong: TypeError: object of type", id="null for a column"
+        ),
+        pytest.param(
+            "400 digits", "the answer is wrong: OverflowError", id="a number that no double holds"
+        ),
+        pytest.param(
+            "no place", r"it is about another place than \(38.25, -121.25\)", id="NaN for a place"
+        ),
         pytest.param("a day twice", "it has a day twice", id="a day twice"),
         pytest.param("too deep", "the answer is wrong: RecursionError", id="lists in lists"),
     ],
 )
-def test_a_wrong_answer_is_not_kept_and_named_and_other_days_are_there(weather, area, patience, fault, message):
-    source, twice = service(PLENTY, at_once=2), replace(patience, attempts=2)
+def test_a_wrong_answer_is_not_kept_and_named_and_other_days_are_there(
+    weather, area, patience, fault, message
+):
+    source = service(PLENTY, at_once=2)
+    twice = replace(patience, attempts=2)
     weather.faults += [fault] * 2
     why = ask(source, area, DAYS[:4], twice)
     assert {*why} == {*DAYS[:2]}
@@ -69,7 +103,9 @@ def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, 
         pytest.param(DAYS[:0], 4, id="none: it is not the days"),
     ],
 )
-def test_days_that_a_service_refuses_hold_up_no_others_of_their_request(weather, area, patience, has, asked):
+def test_days_that_a_service_refuses_hold_up_no_others_of_their_request(
+    weather, area, patience, has, asked
+):
     weather.has = has
     why = ask(service(PLENTY), area, DAYS[:14], patience)
     assert {*why} == {*DAYS[:14]} - {*has}
@@ -82,7 +118,9 @@ def test_a_changed_stored_answer_is_refused_and_fetched_again_once_deleted(weath
     (kept,) = Path(area.lake).rglob(f"{DAYS[0]}-*.json")
     for changed in (kept.read_text().replace("40.75", "40.5"), kept.read_text()[:-9], "[]"):
         kept.write_text(changed)
-        with pytest.raises(SourceError, match=f"{kept.name} was changed since it was kept. Delete it"):
+        with pytest.raises(
+            SourceError, match=f"{kept.name} was changed since it was kept. Delete it"
+        ):
             rows(service(PLENTY), area, DAYS[0])
     assert rows(service(PLENTY), area, DAYS[1]) == expected(DAYS[1])
     kept.unlink()
@@ -94,14 +132,24 @@ def test_places_on_a_fine_grid_get_their_own_answers(weather, area, patience):
     """Seven digits of a degree: 38.1875, -121.1875."""
     source = service(PLENTY, grid=0.0625)
     assert ask(source, area, DAYS[:1], patience) == {}
-    by_name = {name: (round(latitude * 16) / 16, round(longitude * 16) / 16) for name, (latitude, longitude) in PLACES.items()}
+    by_name = {
+        name: (round(latitude * 16) / 16, round(longitude * 16) / 16)
+        for name, (latitude, longitude) in PLACES.items()
+    }
     assert rows(source, area, DAYS[0]) == {
-        (name, *cell, *(value(variable, *cell, DAYS[0]) for variable in UNITS)) for name, cell in by_name.items()
+        (name, *cell, *(value(variable, *cell, DAYS[0]) for variable in UNITS))
+        for name, cell in by_name.items()
     }
 
 
-def test_days_wait_for_another_process_that_does_not_stop_asking(weather, area, patience, monkeypatch):
-    monkeypatch.setattr(locks, "TIMEOUT_S", 0.1)
-    with locks.writing(area.lake, "_answers/weather"):
+def test_days_wait_for_another_process_that_does_not_stop_asking(
+    weather, area, patience, monkeypatch
+):
+    monkeypatch.setattr(storage, "TIMEOUT_S", 0.1)
+    with storage.writing(area.lake, "_answers/weather"):
         why = ask(service(PLENTY), area, DAYS[:2], patience)
-    assert ({*why}, {type(error) for error in why.values()}, weather.log) == ({*DAYS[:2]}, {Awaited}, [])
+    assert ({*why}, {type(error) for error in why.values()}, weather.log) == (
+        {*DAYS[:2]},
+        {Awaited},
+        [],
+    )

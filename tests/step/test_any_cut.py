@@ -8,7 +8,18 @@ from pyspark.sql.functions import expr
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.raw import FIELDS
 from tests.worlds.deliveries import change, day, days
-from tests.worlds.outages import DAILY, EIGHT, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, assert_same
+from tests.worlds.outages import (
+    DAILY,
+    EIGHT,
+    FOUR,
+    HISTORY,
+    NAMES,
+    OUTAGES,
+    RAW,
+    REJECTED,
+    UPDATES,
+    assert_same,
+)
 
 
 def test_one_run_builds_every_day_of_every_table(eight):
@@ -31,7 +42,8 @@ CHUNKS = {UPDATES: 45, OUTAGES: 23, DAILY: 31, HISTORY: 23}
 
 
 def test_chunks_of_any_size_compute_the_same_rows_of_sixty_days(sixty, tmp_path):
-    cut, every = sixty.copied(tmp_path), sixty.calendar.days()
+    cut = sixty.copied(tmp_path)
+    every = sixty.calendar.days()
     for name, size in CHUNKS.items():
         for first in range(0, len(every), size):
             days = every[first : first + size]
@@ -51,7 +63,9 @@ def test_days_with_a_gap_leave_the_gap_alone(eight, tmp_path):
 def test_rebuilding_a_gappy_range_of_a_table_that_reads_itself_changes_nothing(eight, tmp_path):
     cut = eight.copied(tmp_path)
     again = cut.run(days(2, 3, 4, 6), [HISTORY], force=True)[HISTORY]
-    assert [(b.day, b.outcome) for b in again.built] == [(at, "unchanged") for at in days(2, 3, 4, 6)]
+    assert [(b.day, b.outcome) for b in again.built] == [
+        (at, "unchanged") for at in days(2, 3, 4, 6)
+    ]
     assert_same(eight, cut)
 
 
@@ -61,10 +75,16 @@ def test_a_day_that_comes_out_empty_is_emptied(world):
     world.run(days(0, 1, 2), table)
     before = world.rows(UPDATES, days(0, 2))
     nothing_on_the_16th = replace(
-        table, version="2", compute=lambda events: table.compute(events).where("arrival_day <> DATE'2019-08-16'")
+        table,
+        version="2",
+        compute=lambda events: table.compute(events).where("arrival_day <> DATE'2019-08-16'"),
     )
     built = world.run(days(0, 1, 2), nothing_on_the_16th)[UPDATES].built
-    assert [(b.outcome, b.rows > 0) for b in built] == [("unchanged", True), ("accepted", False), ("unchanged", True)]
+    assert [(b.outcome, b.rows > 0) for b in built] == [
+        ("unchanged", True),
+        ("accepted", False),
+        ("unchanged", True),
+    ]
     assert world.rows(UPDATES) == before
 
 
@@ -76,7 +96,9 @@ def test_a_failed_day_keeps_its_earlier_rows_and_its_neighbours_are_committed(wo
         world.write(at, [change(), change("2")], "events.jsonl.gz")
     world.write(day(1), ["this is no JSON"], "events.jsonl.gz")
     shorter = [f"{world.folder(at).relative_to(world.landing)}/events.jsonl.gz" for at in three]
-    world.run(three, [REJECTED, RAW], accept=",".join([*shorter, *FIELDS]))  # most of which these lines have not
+    world.run(
+        three, [REJECTED, RAW], accept=",".join([*shorter, *FIELDS])
+    )  # most of which these lines have not
     result = {b.day: b.outcome for b in world.lake.ledger.builds({RAW: None})[-3:]}
     assert result == {day(0): "accepted", day(1): "failed", day(2): "accepted"}
     assert world.rows(RAW, [day(1)]) == [row for row in good if row["arrival_day"] == day(1)]
@@ -85,7 +107,8 @@ def test_a_failed_day_keeps_its_earlier_rows_and_its_neighbours_are_committed(wo
 
 def test_no_total_is_committed_from_a_failed_day(eight, tmp_path):
     cut = eight.copied(tmp_path)
-    plain, before = cut.table(HISTORY), cut.rows(HISTORY)
+    plain = cut.table(HISTORY)
+    before = cut.rows(HISTORY)
     one_more_and_a_day_without_rows = replace(
         plain,
         version="2",
@@ -100,18 +123,30 @@ def test_no_total_is_committed_from_a_failed_day(eight, tmp_path):
     assert outcomes == dict.fromkeys(EIGHT[:5], "accepted") | dict.fromkeys(EIGHT[5:], "failed")
     assert result.failed()[1].message == "computed from 2019-08-20, which failed in this run"
     assert cut.rows(HISTORY, EIGHT[5:]) == [row for row in before if row["outage_day"] in EIGHT[5:]]
-    changed = [row | {"outages_total": row["outages_total"] + 1} for row in before if row["outage_day"] in EIGHT[:5]]
+    changed = [
+        row | {"outages_total": row["outages_total"] + 1}
+        for row in before
+        if row["outage_day"] in EIGHT[:5]
+    ]
     assert cut.rows(HISTORY, EIGHT[:5]) == sorted(changed, key=repr)
 
 
 def test_downstream_of_a_missing_day_the_others_go_on(world):
     five = days(0, 1, 2, 3, 4)
-    small = replace(world, calendar=Calendar(five[0], five[-1])).deliver([at for at in five if at != day(3)])
+    small = replace(world, calendar=Calendar(five[0], five[-1])).deliver(
+        [at for at in five if at != day(3)]
+    )
     result = small.run(five)
     (failed,) = result[REJECTED].failed()
-    assert failed.message.startswith(f"no source for 2019-08-18 in {small.landing}: no file in outage_events like ")
-    assert result[RAW].blocked == {day(3): f"needs {REJECTED} 2019-08-18, of which there is no accepted build"}
-    assert result[UPDATES].blocked == {day(3): f"needs {RAW} 2019-08-18, of which there is no accepted build"}
+    assert failed.message.startswith(
+        f"no source for 2019-08-18 in {small.landing}: no file in outage_events like "
+    )
+    assert result[RAW].blocked == {
+        day(3): f"needs {REJECTED} 2019-08-18, of which there is no accepted build"
+    }
+    assert result[UPDATES].blocked == {
+        day(3): f"needs {RAW} 2019-08-18, of which there is no accepted build"
+    }
     assert {name: sorted(small.fingerprints(name)) for name in (UPDATES, OUTAGES, DAILY)} == {
         UPDATES: days(0, 1, 2, 4), OUTAGES: days(0, 4), DAILY: days(0),
     }  # fmt: skip

@@ -1,4 +1,6 @@
-"""Which days are computed together once all of them together could not be. No Spark: a build is a function of days."""
+"""Which days are computed together once all of them together could not be. No Spark: a build is a
+function of days.
+"""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -9,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.record import Build
-from backfill_assets.step.apart import FAILED_FIRST, Apart
+from backfill_assets.lake.ledger import Build
+from backfill_assets.step.step import FAILED_FIRST, Apart
 from tests.worlds.chain import history, outages
 from tests.worlds.deliveries import days
 
@@ -18,7 +20,9 @@ THOUSAND = [date(2017, 1, 1) + timedelta(days=n) for n in range(1000)]
 
 
 def apart(table, every, *, raising=(), refused=()) -> tuple[Apart, list[int]]:
-    """What becomes of `every` day if some raise, and some are refused by a rule; and how many days each computation had."""
+    """What becomes of `every` day if some raise, and some are refused by a rule; and how many days
+    each computation had.
+    """
     sizes: list[int] = []
 
     def build(of: Sequence[date]) -> list[Build]:
@@ -29,7 +33,10 @@ def apart(table, every, *, raising=(), refused=()) -> tuple[Apart, list[int]]:
         for at in of:  # as a step judges what it computes together
             if at in refused or (table is history and at - timedelta(days=1) in failed):
                 failed.add(at)
-        return [Build(table.name, at, "failed" if at in failed else "accepted", "a run", "1") for at in of]
+        return [
+            Build(table.name, at, "failed" if at in failed else "accepted", "a run", "1")
+            for at in of
+        ]
 
     tried = Apart(table, build)
     tried.run(every)
@@ -40,7 +47,9 @@ def apart(table, every, *, raising=(), refused=()) -> tuple[Apart, list[int]]:
 def test_one_bad_day_of_a_thousand_costs_a_few_computations_and_no_other_day(bad):
     tried, sizes = apart(outages, THOUSAND, raising=[THOUSAND[bad]])
     assert tried.errors == {THOUSAND[bad]: f"ValueError: of {THOUSAND[bad]}"}
-    assert sorted(build.day for build in tried.built) == [at for at in THOUSAND if at != THOUSAND[bad]]
+    assert sorted(build.day for build in tried.built) == [
+        at for at in THOUSAND if at != THOUSAND[bad]
+    ]
     assert len(sizes) <= 3 + 2 * log2(1000)
 
 
@@ -57,8 +66,12 @@ def test_an_engine_that_is_gone_is_not_taken_for_a_bad_day():
         Apart(outages, build).run(days(0, 1, 2))
 
 
-@given(raising=st.sets(st.integers(0, 19)), refused=st.sets(st.integers(0, 19)), gap=st.integers(1, 18))
-def test_exactly_the_bad_days_fail_and_what_a_cumulative_table_computes_from_them(raising, refused, gap):
+@given(
+    raising=st.sets(st.integers(0, 19)), refused=st.sets(st.integers(0, 19)), gap=st.integers(1, 18)
+)
+def test_exactly_the_bad_days_fail_and_what_a_cumulative_table_computes_from_them(
+    raising, refused, gap
+):
     every = [n for n in range(20) if n != gap]
     for table in (outages, history):
         tried, sizes = apart(table, days(*every), raising=days(*raising), refused=days(*refused))
@@ -67,7 +80,9 @@ def test_exactly_the_bad_days_fail_and_what_a_cumulative_table_computes_from_the
             if n in raising | refused or (table is history and n - 1 in bad):
                 bad.add(n)
         if tried.built:
-            assert {build.day for build in tried.built if build.succeeded} == set(days(*every)) - set(days(*bad))
+            assert {build.day for build in tried.built if build.succeeded} == set(
+                days(*every)
+            ) - set(days(*bad))
             assert sorted([*tried.errors, *(build.day for build in tried.built)]) == days(*every)
             assert set(tried.errors) >= set(days(*(raising - {gap})))
         else:

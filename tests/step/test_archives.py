@@ -1,14 +1,16 @@
-"""The archives of several tables: each is taken in once, for all that read it, and none stops the others."""
+"""The archives of several tables: each is taken in once, for all that read it, and none stops the
+others.
+"""
 
 from dataclasses import replace
 
 import pytest
 
-from backfill_assets.sources.archive import Archive
-from backfill_assets.sources.fields import Field, field
-from backfill_assets.sources.landing import Landing
-from backfill_assets.sources.two_flows import TwoFlows
-from backfill_assets.step.archives import archives_of, take_in_named
+from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.archives.two_flows import TwoFlows
+from backfill_assets.sources.files.fields import Field, field
+from backfill_assets.sources.files.landing import Landing
+from backfill_assets.step.sources import archives_of, take_in_named
 from backfill_assets.tables.declaration import Table, table
 from tests.worlds.archives import DAYS, PAST, History
 from tests.worlds.outages import no_spark
@@ -16,7 +18,9 @@ from tests.worlds.outages import no_spark
 
 def reading(name: str, archive: Archive, *fields: Field) -> Table:
     source = TwoFlows(Landing(name, fields=fields), archive)
-    return table(f"raw/{name}", partition_by="day", columns="day DATE", reads={"rows": source}, version="1")(lambda rows: rows)
+    return table(
+        f"raw/{name}", partition_by="day", columns="day DATE", reads={"rows": source}, version="1"
+    )(lambda rows: rows)
 
 
 @pytest.fixture
@@ -29,14 +33,22 @@ def history(tmp_path) -> History:
 def test_a_folder_of_archives_that_cannot_be_listed_holds_up_no_other(history):
     root = history.workspace.area.root
     (root / "loop").symlink_to(root / "loop")
-    workspace = replace(history.workspace, tables=(reading("other", Archive("loop", day="at")), *history.workspace.tables))
+    workspace = replace(
+        history.workspace,
+        tables=(reading("other", Archive("loop", day="at")), *history.workspace.tables),
+    )
     results = list(take_in_named(workspace))
-    assert [(name, result.rows, bool(result.problem)) for name, result in results] == [("loop", 0, True), ("past", 2, False)]
+    assert [(name, result.rows, bool(result.problem)) for name, result in results] == [
+        ("loop", 0, True),
+        ("past", 2, False),
+    ]
     assert "loop cannot be listed" in results[0][1].problem
 
 
 def test_an_archive_that_two_tables_read_has_the_columns_that_either_requires(history):
-    either = [reading(name, PAST, field(f"{name} STRING", required=True)) for name in ("number", "cents")]
+    either = [
+        reading(name, PAST, field(f"{name} STRING", required=True)) for name in ("number", "cents")
+    ]
     assert [each.name for each in archives_of(either)["past"].fields] == ["number", "cents"]
     ((_, result),) = take_in_named(replace(history.workspace, tables=tuple(either)))
     assert result.problem == "past/2019.jsonl has no column number, which number needs"

@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.errors import NotDelivered, ServiceUnavailable, SourceError, StillWritten, UsageError
+from backfill_assets.errors import (
+    NotDelivered,
+    ServiceUnavailable,
+    SourceError,
+    StillWritten,
+    UsageError,
+)
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.delivered import delivered_for
+from backfill_assets.step.inputs import delivered_for
 from backfill_assets.step.sources import era_lines, unread_lines
 from tests.worlds.chain import Lines, raw
 from tests.worlds.deliveries import days
@@ -42,10 +48,21 @@ class Answering(Lines):
             SourceError,
             "the source lines (Answering) cannot be asked: KeyError: 'port'. Its days stay",
         ),
-        (UsageError("No such topic."), SourceError, "the source lines (Answering) cannot be asked: No such topic. Its days"),
+        (
+            UsageError("No such topic."),
+            SourceError,
+            "the source lines (Answering) cannot be asked: No such topic. Its days",
+        ),
         (ServiceUnavailable("install it"), StillWritten, "install it"),
         (NotDelivered("not there"), NotDelivered, "not there"),
-        (None, SourceError, "the source lines (Answering) cannot be asked: TypeError: 'NoneType' object is not iterable."),
+        (
+            None,
+            SourceError,
+            (
+                "the source lines (Answering) cannot be asked: TypeError: 'NoneType' object is not"
+                " iterable."
+            ),
+        ),
         ({}, SourceError, "the source lines says nothing of 2019-08-15"),
     ],
     ids=["any error", "one of ours", "what it needs is not there", "its own", "nothing", "no day"],
@@ -69,9 +86,13 @@ def test_what_is_said_of_the_sources_of_other_tables_stays_said():
     good = replace(raw, name="raw/good", reads={"lines": Good()})
     lines = unread_lines([broken, good], AREA)
     assert lines[good.name] == "files of no day, which are not read: lines/notes.txt"
-    assert lines[broken.name].startswith("the source lines (Answering) cannot be asked: KeyError: 'port'")
+    assert lines[broken.name].startswith(
+        "the source lines (Answering) cannot be asked: KeyError: 'port'"
+    )
     asked = {broken.name: days(0), good.name: days(0)}
-    assert list(era_lines([broken, good], asked)) == ["raw/good 2019-08-15: files have no n, null in their rows."]
+    assert list(era_lines([broken, good], asked)) == [
+        "raw/good 2019-08-15: files have no n, null in their rows."
+    ]
 
 
 def test_a_delivery_is_one():

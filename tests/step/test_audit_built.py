@@ -1,11 +1,13 @@
-"""Days judged as they stand by today's rules, on Spark: what is read are the rows of the table, as they lie there."""
+"""Days judged as they stand by today's rules, on Spark: what is read are the rows of the table, as
+they lie there.
+"""
 
 from dataclasses import replace
 
 from deltalake import DeltaTable
 from pyspark.sql.functions import lit
 
-from backfill_assets.lake.record import ROWS_DIFFER
+from backfill_assets.lake.ledger import ROWS_DIFFER
 from backfill_assets.plan.status import PartitionStatus, State, latest_builds, status_of
 from backfill_assets.quality.rules import rows_between
 from backfill_assets.step.audit_built import audit_built
@@ -30,14 +32,20 @@ def status(world: World, table: Table) -> list[PartitionStatus]:
 
 
 def test_a_stricter_rule_is_said_and_its_audit_names_the_days_and_leaves_their_rows(built):
-    """An audit changes nothing of what is accepted: neither the rows nor the builds that others read."""
+    """An audit changes nothing of what is accepted: neither the rows nor the builds that others
+    read.
+    """
     table = with_rule(built, OUTAGES, at_most=2)
     before = (built.versions(), built.files(), built.accepted(OUTAGES))
-    assert {s.why for s in status(built, table)} == {"accepted under earlier rules: `backfill audit` judges it by today's"}
+    assert {s.why for s in status(built, table)} == {
+        "accepted under earlier rules: `backfill audit` judges it by today's"
+    }
     rows = {at: len(built.rows(OUTAGES, [at])) for at in FOUR}
     result = audited(built, table)
     assert {b.day: b.message for b in result.failed()} == {
-        at: f"rows_between: {n} rows; at least 0, at most 2 promised" for at, n in rows.items() if n > 2
+        at: f"rows_between: {n} rows; at least 0, at most 2 promised"
+        for at, n in rows.items()
+        if n > 2
     }
     assert (built.versions(), built.files(), built.accepted(OUTAGES)) == before
     for at, known in zip(FOUR, status(built, table), strict=True):
@@ -47,7 +55,9 @@ def test_a_stricter_rule_is_said_and_its_audit_names_the_days_and_leaves_their_r
 
 
 def test_days_of_other_columns_are_not_said_to_have_been_changed_by_somebody(built):
-    """The table's schema is that of all its days together: only reading it shows what an audit makes of a day's rows."""
+    """The table's schema is that of all its days together: only reading it shows what an audit
+    makes of a day's rows.
+    """
     old = built.table(DAILY)
     wider = replace(
         old,
@@ -58,25 +68,39 @@ def test_days_of_other_columns_are_not_said_to_have_been_changed_by_somebody(bui
     built.run([day(3)], wider, run="with a column more")
     states = [s.state for s in status(built, wider)]
     assert [b.outcome for b in audited(built, wider).built] == ["audited"] * len(FOUR)
-    assert [s.state for s in status(built, wider)] == states == [*[State.CODE_CHANGED] * 3, State.UP_TO_DATE]
+    assert (
+        [s.state for s in status(built, wider)]
+        == states
+        == [*[State.CODE_CHANGED] * 3, State.UP_TO_DATE]
+    )
     narrower = replace(
-        old, version="3", columns=old.columns.rsplit(",", 1)[0], compute=lambda **read: old.compute(**read).drop("customers_7d")
+        old,
+        version="3",
+        columns=old.columns.rsplit(",", 1)[0],
+        compute=lambda **read: old.compute(**read).drop("customers_7d"),
     )
     built.run([day(3)], narrower, run="with a column less")
     assert [b.outcome for b in audited(built, narrower).built] == ["audited"] * len(FOUR)
-    by_hand = replace(narrower, version=old.version)  # a version kept by hand says nothing of the columns
+    by_hand = replace(
+        narrower, version=old.version
+    )  # a version kept by hand says nothing of the columns
     assert [b.outcome for b in audited(built, by_hand).built] == ["audited"] * len(FOUR)
 
 
 def test_days_that_pass_are_recorded_beside_what_is_accepted(built):
-    table, before = with_rule(built, OUTAGES, at_most=1000), built.accepted(OUTAGES)
+    table = with_rule(built, OUTAGES, at_most=1000)
+    before = built.accepted(OUTAGES)
     result = audited(built, table)
     assert [b.outcome for b in result.built] == ["audited"] * len(FOUR)
     assert {s.why for s in status(built, table)} == {""}
     assert built.accepted(OUTAGES) == before
     for at in FOUR:
         last = built.lake.ledger.builds({OUTAGES: [at]})[-1]
-        assert (last.run, last.rules, last.fingerprint) == ("the audit", table.rules_version, before[at].fingerprint)
+        assert (last.run, last.rules, last.fingerprint) == (
+            "the audit",
+            table.rules_version,
+            before[at].fingerprint,
+        )
         assert "rows_between" in {check["rule"] for check in last.checks}
 
 
@@ -92,27 +116,38 @@ def test_an_audit_of_rows_that_were_built_again_since_says_nothing_of_them(built
 
 
 def test_rows_that_somebody_changed_and_days_never_built_are_not_judged(built):
-    DeltaTable(built.lake.path(DAILY)).update({"customers": "customers + 1"}, predicate=f"outage_day = '{day(1)}'")
+    DeltaTable(built.lake.path(DAILY)).update(
+        {"customers": "customers + 1"}, predicate=f"outage_day = '{day(1)}'"
+    )
     later = replace(built, calendar=replace(built.calendar, fixed_last=day(4)))
-    result = audit_built(built.table(DAILY), [*FOUR, day(4)], StepRequest("r"), later.workspace, built.spark)
+    result = audit_built(
+        built.table(DAILY), [*FOUR, day(4)], StepRequest("r"), later.workspace, built.spark
+    )
     assert [b.day for b in result.built] == [at for at in FOUR if at != day(1)]
     assert result.blocked.keys() == {day(1), day(4)}
     assert "(UPDATE), not by this project" in result.blocked[day(1)]
 
 
 def test_a_file_that_was_changed_in_place_is_found_by_an_audit_and_written_again(built):
-    rows, table = built.rows(DAILY), built.table(DAILY)
+    rows = built.rows(DAILY)
+    table = built.table(DAILY)
     change_in_place(built, DAILY, day(1))
     (refused,) = audited(built, table).failed()
-    assert (refused.day, refused.message.startswith("the rows are not those that were accepted")) == (day(1), True)
+    assert (
+        refused.day,
+        refused.message.startswith("the rows are not those that were accepted"),
+    ) == (day(1), True)
     assert [s.state for s in status(built, table)].count(State.REWRITTEN) == 1
     built.run(FOUR, [DAILY], run="again")
     assert (built.rows(DAILY), {s.why for s in status(built, table)}) == (rows, {""})
 
 
 def test_an_audit_by_other_code_repeats_the_finding_until_the_day_is_rewritten(built):
-    """What it reads cannot be held against what the earlier code made, although the rows are the same."""
-    rows, edited = built.rows(DAILY), replace(built.table(DAILY), version="edited")
+    """What it reads cannot be held against what the earlier code made, although the rows are the
+    same.
+    """
+    rows = built.rows(DAILY)
+    edited = replace(built.table(DAILY), version="edited")
     change_in_place(built, DAILY, day(1))
     (found,) = audited(built, built.table(DAILY)).failed()
     (again,) = audited(built, edited).failed()
@@ -123,14 +158,19 @@ def test_an_audit_by_other_code_repeats_the_finding_until_the_day_is_rewritten(b
 
 
 def test_a_day_that_cannot_be_read_is_named_and_the_others_are_judged(built):
-    """One whose file is gone, and one whose file is damaged: Spark drops the work on all files for either."""
+    """One whose file is gone, and one whose file is damaged: Spark drops the work on all files for
+    either.
+    """
     table = built.table(DAILY)
     file_of(built, DAILY, day(1)).unlink()
     damaged = file_of(built, DAILY, day(2))
     damaged.write_bytes(b"x" * damaged.stat().st_size)
     result = audited(built, table)
     assert {b.day: b.message.partition(": its file ")[::2] for b in result.failed()} == {
-        day(1): (ROWS_DIFFER, f"{file_of(built, DAILY, day(1)).relative_to(built.lake.path(DAILY))} is missing"),
+        day(1): (
+            ROWS_DIFFER,
+            f"{file_of(built, DAILY, day(1)).relative_to(built.lake.path(DAILY))} is missing",
+        ),
         day(2): (ROWS_DIFFER, result.failed()[1].message.partition(": its file ")[2]),
     }
     assert "cannot be read" in result.failed()[1].message

@@ -1,4 +1,6 @@
-"""Deliveries whose files are missing, damaged or odd: the day fails by name, and its neighbours are committed."""
+"""Deliveries whose files are missing, damaged or odd: the day fails by name, and its neighbours are
+committed.
+"""
 
 import gzip
 import json
@@ -15,12 +17,12 @@ from tests.worlds.outages import RAW, REJECTED, World
 
 LANDED = [REJECTED, RAW]
 UNREADABLE = (
-    "the source for {{day}} cannot be used: {{file}} cannot be read to its end (Error -3 while decompressing data: "
-    "incorrect {what} check)"
+    "the source for {{day}} cannot be used: {{file}} cannot be read to its end (Error -3 while"
+    " decompressing data: incorrect {what} check)"
 )
 INCOMPLETE = (
-    "the source for {day} may be incomplete: NAME WHY. The day stays as it was. Deliver what is lacking, or accept it: "
-    "`backfill run --partitions {day} --accept NAME --reason 'why'`"
+    "the source for {day} may be incomplete: NAME WHY. The day stays as it was. Deliver what is"
+    " lacking, or accept it: `backfill run --partitions {day} --accept NAME --reason 'why'`"
 )
 
 
@@ -70,15 +72,21 @@ def zeros_behind_packed(path: Path) -> str:
 
 
 def a_line_too_long(path: Path) -> str:
-    path.write_bytes(path.read_bytes() + gzip.compress(json.dumps(change("1", cause=" " * 2**24)).encode()))
+    path.write_bytes(
+        path.read_bytes() + gzip.compress(json.dumps(change("1", cause=" " * 2**24)).encode())
+    )
     return (
-        "the source for {day} cannot be used: {file} has a line of 16777544 bytes, more than BACKFILL_MAX_LINE_BYTES=16777216"
+        "the source for {day} cannot be used: {file} has a line of 16777544 bytes, more than"
+        " BACKFILL_MAX_LINE_BYTES=16777216"
     )
 
 
 def a_link_to_itself(path: Path) -> str:
     path.with_name("more.jsonl").symlink_to("more.jsonl")
-    return "the source for {day} cannot be used: {more} cannot be read (Too many levels of symbolic links)"
+    return (
+        "the source for {day} cannot be used: {more} cannot be read (Too many levels of symbolic"
+        " links)"
+    )
 
 
 def a_name_of_other_bytes(path: Path) -> str:
@@ -88,7 +96,10 @@ def a_name_of_other_bytes(path: Path) -> str:
 
 def a_colon_in_the_name(path: Path) -> str:
     shutil.copy(path, path.with_name("T10:00.jsonl.gz"))
-    return "the source for {day} cannot be used: {colon} has a colon in its name, with which Spark cannot read it. Rename it"
+    return (
+        "the source for {day} cannot be used: {colon} has a colon in its name, with which Spark"
+        " cannot read it. Rename it"
+    )
 
 
 def one_empty_file_of_two(path: Path) -> str:
@@ -129,7 +140,9 @@ WAYS = {
 
 @dataclass
 class Spoiled:
-    """A day in each of these ways, built when it was good and run again, all in one run, when it was not."""
+    """A day in each of these ways, built when it was good and run again, all in one run, when it
+    was not.
+    """
 
     world: World
     messages: dict[str, str]
@@ -139,7 +152,8 @@ class Spoiled:
 
 @pytest.fixture(scope="module")
 def spoiled(tmp_path_factory, spark) -> Spoiled:
-    root, every = tmp_path_factory.mktemp("spoiled"), days(*range(len(WAYS)))
+    root = tmp_path_factory.mktemp("spoiled")
+    every = days(*range(len(WAYS)))
     world = World(root / "lake", root / "landing", lambda: spark)
     messages = {}
     for at in every:
@@ -150,24 +164,32 @@ def spoiled(tmp_path_factory, spark) -> Spoiled:
         path = world.folder(at) / "events.jsonl.gz"
         others = {"more": "more.jsonl", "bytes": "more\\xe9.jsonl.gz", "colon": "T10:00.jsonl.gz"}
         names = {"file": path.relative_to(world.landing)}
-        names |= {key: path.with_name(name).relative_to(world.landing) for key, name in others.items()}
+        names |= {
+            key: path.with_name(name).relative_to(world.landing) for key, name in others.items()
+        }
         messages[way] = spoil(path).format(day=at, landing=world.landing, **names)
     return Spoiled(world, messages, before, world.run(every, LANDED, run="second"))
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way not in ("a good delivery", "no folder or file")])
+@pytest.mark.parametrize(
+    "way", [way for way in WAYS if way not in ("a good delivery", "no folder or file")]
+)
 def test_a_bad_delivery_fails_its_day_and_its_earlier_version_stays(spoiled, way):
     at = day(list(WAYS).index(way))
     for name in LANDED:
         message = next(b.message for b in spoiled.results[name].failed() if b.day == at)
         assert message.startswith(spoiled.messages[way]), name
-    assert spoiled.world.rows(RAW, [at]) == [row for row in spoiled.before if row["arrival_day"] == at]
+    assert spoiled.world.rows(RAW, [at]) == [
+        row for row in spoiled.before if row["arrival_day"] == at
+    ]
 
 
 def test_a_day_whose_delivery_was_moved_away_stays_as_it_was_built(spoiled):
     at = day(list(WAYS).index("no folder or file"))
     assert [b.day for name in LANDED for b in spoiled.results[name].up_to_date] == [at, at]
-    assert spoiled.world.rows(RAW, [at]) == [row for row in spoiled.before if row["arrival_day"] == at]
+    assert spoiled.world.rows(RAW, [at]) == [
+        row for row in spoiled.before if row["arrival_day"] == at
+    ]
 
 
 def test_a_good_delivery_among_bad_ones_is_committed(spoiled):

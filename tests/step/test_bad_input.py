@@ -1,4 +1,6 @@
-"""What happens to each kind of bad line, value or row. The days beside it are committed; nothing bad replaces anything good."""
+"""What happens to each kind of bad line, value or row. The days beside it are committed; nothing
+bad replaces anything good.
+"""
 
 import gzip
 from dataclasses import replace
@@ -20,7 +22,11 @@ def small(tmp_path, spark) -> World:
     """Two days, each of forty changes of outages that began on the first."""
     made = World(tmp_path / "lake", tmp_path / "landing", lambda: spark, Calendar(day(0), day(1)))
     made.write(day(0), [change(str(n)) for n in range(40)], "events.jsonl.gz")
-    made.write(day(1), [change(str(n), _captured_at="2019-08-16T01:00:00Z", _op="U") for n in range(40)], "events.jsonl.gz")
+    made.write(
+        day(1),
+        [change(str(n), _captured_at="2019-08-16T01:00:00Z", _op="U") for n in range(40)],
+        "events.jsonl.gz",
+    )
     return made
 
 
@@ -30,9 +36,15 @@ def test_lines_that_are_no_changes_are_rejected_with_file_and_reason(small):
         "[1, 2]": "not an object",
         "null": "not an object",
         '{"_op": "I", "_captured_at": "2019-08-16T00:00:00Z"}': "no outageNumber",
-        '{"outageNumber": "1", "_op": "X", "_captured_at": "2019-08-16T00:00:00Z"}': "unknown _op X",
-        '{"outageNumber": "1", "_op": "I", "_captured_at": "12:30:00"}': "_captured_at is not a time",
-        '{"outageNumber": "1", "_op": "I", "_captured_at": "2019-08-16T00:00:00Z"} {"outageNumber": "2"}': "not JSON",
+        '{"outageNumber": "1", "_op": "X", "_captured_at": "2019-08-16T00:00:00Z"}': (
+            "unknown _op X"
+        ),
+        '{"outageNumber": "1", "_op": "I", "_captured_at": "12:30:00"}': (
+            "_captured_at is not a time"
+        ),
+        '{"outageNumber": "1", "_op": "I", "_captured_at": "2019-08-16T00:00:00Z"} {"outageNumber": "2"}': (
+            "not JSON"
+        ),
     }
     small.write(day(1), [*(change(str(n)) for n in range(200)), *bad], "more.jsonl")
     result = small.run(days(1), LANDED)
@@ -67,13 +79,17 @@ def test_a_value_that_cannot_be_read_is_null_and_counted(small):
     build = small.run(days(1), [*LANDED, UPDATES])[UPDATES].built[0]
     assert build.outcome == "accepted"
     assert (build.measures["unparsed_customers"], build.measures["unparsed_latitude"]) == (1, 0)
-    assert [(r["customers"], r["unparsed"]) for r in small.rows(UPDATES) if r["outage_number"] == "90"] == [
-        (None, ["customers"])
-    ]
+    assert [
+        (r["customers"], r["unparsed"]) for r in small.rows(UPDATES) if r["outage_number"] == "90"
+    ] == [(None, ["customers"])]
 
 
 def test_over_a_share_of_unreadable_values_the_day_fails_and_names_up_to_five_rows(small):
-    small.write(day(1), [change(str(n), estCustAffected="many", _op="U") for n in range(90, 99)], "more.jsonl")
+    small.write(
+        day(1),
+        [change(str(n), estCustAffected="many", _op="U") for n in range(90, 99)],
+        "more.jsonl",
+    )
     failed = small.run(days(0, 1), [*LANDED, UPDATES])[UPDATES].failed()
     assert [b.day for b in failed] == days(1)
     first, *rows = failed[0].message.split("\n      ")
@@ -84,8 +100,17 @@ def test_over_a_share_of_unreadable_values_the_day_fails_and_names_up_to_five_ro
 
 
 def test_impossible_event_times_are_kept_in_no_outage_day_counted_and_listed(small):
-    times = {"1987": "540000000", "future": "1600000000", "before the horizon": "1564500000", "none": None}
-    small.write(day(1), [change(name, outageStartTime=text, _op="U") for name, text in times.items()], "more.jsonl")
+    times = {
+        "1987": "540000000",
+        "future": "1600000000",
+        "before the horizon": "1564500000",
+        "none": None,
+    }
+    small.write(
+        day(1),
+        [change(name, outageStartTime=text, _op="U") for name, text in times.items()],
+        "more.jsonl",
+    )
     build = small.run(days(0, 1))[UPDATES].built[1]
     assert set(times) <= {row["outage_number"] for row in small.rows(UPDATES)}
     assert not set(times) & {row["outage_number"] for row in small.rows(OUTAGES)}
@@ -97,7 +122,11 @@ def test_numbers_that_are_no_times_are_unreadable(small):
     numbers = ["9223372036854775807", "-9223372036854775808"]
     small.write(day(1), [change(n, outageStartTime=n, _op="U") for n in numbers], "more.jsonl")
     build = small.run(days(1), [*LANDED, UPDATES])[UPDATES].built[0]
-    assert (build.outcome, build.measures["unparsed_started_at"], build.measures["unplaced"]) == ("accepted", 2, 2)
+    assert (build.outcome, build.measures["unparsed_started_at"], build.measures["unplaced"]) == (
+        "accepted",
+        2,
+        2,
+    )
 
 
 def test_a_file_delivered_twice_is_once_in_staging(small):
@@ -123,7 +152,9 @@ def test_a_file_may_have_any_name(small):
     for name in names:
         small.write(day(1), [change("90")], name)
     small.run(days(1), LANDED)
-    found = [row["source_file"].split("/")[-1] for row in small.rows(RAW) if row["outageNumber"] == "90"]
+    found = [
+        row["source_file"].split("/")[-1] for row in small.rows(RAW) if row["outageNumber"] == "90"
+    ]
     assert sorted(found) == sorted(names)
 
 
@@ -135,20 +166,32 @@ def test_an_upload_under_way_is_not_a_delivery_yet(small):
 
 def test_a_day_may_come_as_a_folder_or_an_archive_file_too(small):
     top = small.landing / "outage_events"
-    text = "".join(f"{line}\n" for line in ['{"outageNumber":"7","_op":"I","_captured_at":"2019-08-16T00:00:00Z"}'])
+    text = "".join(
+        f"{line}\n"
+        for line in ['{"outageNumber":"7","_op":"I","_captured_at":"2019-08-16T00:00:00Z"}']
+    )
     (top / "2019-08-16").mkdir()
     (top / "2019-08-16" / "a.ndjson").write_text(text)
     (top / "2019-08-16.json").write_text(text)
     small.run(days(1), LANDED)
     files = [r["source_file"] for r in small.rows(RAW) if r["outageNumber"] == "7"]
-    assert sorted(files) == ["outage_events/2019-08-16.json", "outage_events/2019-08-16/a.ndjson", f"{FILE}.gz"]
+    assert sorted(files) == [
+        "outage_events/2019-08-16.json",
+        "outage_events/2019-08-16/a.ndjson",
+        f"{FILE}.gz",
+    ]
 
 
 @pytest.mark.parametrize("write_mode", ["overwrite", "merge"])
 def test_rows_without_a_day_are_counted_and_fail_the_days_of_their_step(built, write_mode):
-    plain, before = built.table(UPDATES), built.rows(UPDATES)
+    plain = built.table(UPDATES)
+    before = built.rows(UPDATES)
     without = expr("CASE WHEN outage_number <> '100' THEN arrival_day END")
-    table = replace(plain, version="2", compute=lambda events: plain.compute(events).withColumn("arrival_day", without))
+    table = replace(
+        plain,
+        version="2",
+        compute=lambda events: plain.compute(events).withColumn("arrival_day", without),
+    )
     failed = built.run(days(1, 2), table, force=True, write_mode=write_mode)[UPDATES].failed()
     assert [b.day for b in failed] == days(1, 2)
     assert "row(s) have no day: arrival_day is null" in failed[0].message
@@ -157,8 +200,13 @@ def test_rows_without_a_day_are_counted_and_fail_the_days_of_their_step(built, w
 
 def test_a_day_outside_the_calendar_is_not_computed_from_part_of_its_inputs(built):
     """The calendar has become shorter since the run was launched."""
-    shorter, before = replace(built, calendar=Calendar(FOUR[0], FOUR[2])), built.rows(HISTORY)
+    shorter = replace(built, calendar=Calendar(FOUR[0], FOUR[2]))
+    before = built.rows(HISTORY)
     result = shorter.run(FOUR, [HISTORY], run="queued before", force=True)[HISTORY]
-    assert [(build.day, build.outcome) for build in result.built] == [(at, "unchanged") for at in FOUR[:3]]
-    assert result.blocked == {FOUR[3]: f"it is outside the calendar, which runs from {FOUR[0]} to {FOUR[2]}"}
+    assert [(build.day, build.outcome) for build in result.built] == [
+        (at, "unchanged") for at in FOUR[:3]
+    ]
+    assert result.blocked == {
+        FOUR[3]: f"it is outside the calendar, which runs from {FOUR[0]} to {FOUR[2]}"
+    }
     assert built.rows(HISTORY) == before

@@ -1,4 +1,6 @@
-"""What somebody did to a table by hand, or a disk lost, is found by comparing records and put right by a rebuild."""
+"""What somebody did to a table by hand, or a disk lost, is found by comparing records and put right
+by a rebuild.
+"""
 
 import os
 import shutil
@@ -10,12 +12,22 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.table_state import read_state
+from backfill_assets.lake.integrity import read_state
 from backfill_assets.plan.status import State, latest_builds, status_of
-from backfill_assets.reconcile.compare import Records, compare
-from backfill_assets.reconcile.disagreement import Kind
+from backfill_assets.reconcile.compare import Kind, Records, compare
 from tests.worlds.deliveries import arriving, day, days
-from tests.worlds.outages import DAILY, FOUR, HISTORY, NAMES, OUTAGES, UPDATES, World, change_in_place, file_of, only_some
+from tests.worlds.outages import (
+    DAILY,
+    FOUR,
+    HISTORY,
+    NAMES,
+    OUTAGES,
+    UPDATES,
+    World,
+    change_in_place,
+    file_of,
+    only_some,
+)
 
 
 def at_odds(world: World) -> dict:
@@ -39,10 +51,14 @@ def test_a_table_that_is_gone_is_found_and_written_again(built):
 
 def test_a_day_that_somebody_changed_is_found_and_written_again_and_the_others_left(built):
     rows = built.rows(DAILY)
-    DeltaTable(built.lake.path(DAILY)).update({"region": "'nowhere'"}, predicate=f"outage_day = '{day(1)}'")
+    DeltaTable(built.lake.path(DAILY)).update(
+        {"region": "'nowhere'"}, predicate=f"outage_day = '{day(1)}'"
+    )
     assert at_odds(built) == {(DAILY, Kind.FOREIGN_COMMIT): [day(1)]}
     results = built.run(FOUR, [DAILY], run="second", force=True)
-    assert {b.day: b.outcome for b in results[DAILY].built} == {at: "accepted" if at == day(1) else "unchanged" for at in FOUR}
+    assert {b.day: b.outcome for b in results[DAILY].built} == {
+        at: "accepted" if at == day(1) else "unchanged" for at in FOUR
+    }
     assert (at_odds(built), built.rows(DAILY)) == ({}, rows)
 
 
@@ -57,27 +73,42 @@ def overwritten_in_place(world: World, name: str, at: date) -> None:
 @pytest.mark.parametrize("change", [change_in_place, overwritten_in_place])
 def test_a_forced_day_is_right_afterwards_whatever_was_done_to_its_file(built, change):
     """Name, size and time of the file are as they were: no record shows that its rows are others."""
-    rows, file = built.rows(DAILY), file_of(built, DAILY, day(1))
+    rows = built.rows(DAILY)
+    file = file_of(built, DAILY, day(1))
     state = file.stat()
     change(built, DAILY, day(1))
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert built.run(FOUR, [DAILY], run="second")[DAILY].built == []
     forced = built.run(FOUR, [DAILY], run="third", force=True)[DAILY]
-    assert {b.day: b.outcome for b in forced.built} == {at: "accepted" if at == day(1) else "unchanged" for at in FOUR}
+    assert {b.day: b.outcome for b in forced.built} == {
+        at: "accepted" if at == day(1) else "unchanged" for at in FOUR
+    }
     assert (built.rows(DAILY), at_odds(built)) == (rows, {})
     assert built.run(FOUR, run="fourth")[HISTORY].built == []
 
 
 def test_nothing_is_computed_from_rows_that_somebody_changed(built):
-    """The days are blocked, and say by which commit; once the day is built again, without force, they come out as they were."""
+    """The days are blocked, and say by which commit; once the day is built again, without force,
+    they come out as they were.
+    """
     rows = built.rows(HISTORY)
     version = DeltaTable(built.lake.path(DAILY)).version() + 1
-    DeltaTable(built.lake.path(DAILY)).update({"customers": "customers + 100"}, predicate=f"outage_day = '{day(1)}'")
-    state = status_of(built.workspace, [built.table(DAILY)], FOUR, latest=latest_builds(built.workspace))
-    assert state.of(DAILY) == {State.UP_TO_DATE: [at for at in FOUR if at != day(1)], State.REWRITTEN: [day(1)]}
+    DeltaTable(built.lake.path(DAILY)).update(
+        {"customers": "customers + 100"}, predicate=f"outage_day = '{day(1)}'"
+    )
+    state = status_of(
+        built.workspace, [built.table(DAILY)], FOUR, latest=latest_builds(built.workspace)
+    )
+    assert state.of(DAILY) == {
+        State.UP_TO_DATE: [at for at in FOUR if at != day(1)],
+        State.REWRITTEN: [day(1)],
+    }
     refused = built.run([day(1), day(2)], [HISTORY], run="second", force=True)[HISTORY]
     assert f"rewritten by commit {version} (UPDATE), not by this project" in refused.blocked[day(1)]
-    assert (built.rows(HISTORY), [(b.day, b.outcome) for b in refused.built]) == (rows, [(day(2), "unchanged")])
+    assert (built.rows(HISTORY), [(b.day, b.outcome) for b in refused.built]) == (
+        rows,
+        [(day(2), "unchanged")],
+    )
     built.run(FOUR, [DAILY], run="third")
     again = built.run(FOUR, [HISTORY], run="fourth", force=True)[HISTORY]
     assert [b.outcome for b in again.built] == ["unchanged"] * len(FOUR)
@@ -93,37 +124,55 @@ def test_a_day_whose_rows_somebody_deleted_is_found_and_written_again(built):
 
 
 def test_rows_deleted_by_a_deletion_vector_are_noticed_and_written_again(built):
-    """Only Spark deletes by deletion vectors, which leave the file's name and its number of rows as they were."""
-    spark, path = built.spark(), built.lake.path(OUTAGES)
+    """Only Spark deletes by deletion vectors, which leave the file's name and its number of rows as
+    they were.
+    """
+    spark = built.spark()
+    path = built.lake.path(OUTAGES)
 
     def rows() -> list[str]:
         return sorted(map(str, spark.read.format("delta").load(path).collect()))
 
     before = rows()
-    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)").collect()
-    spark.sql(f"DELETE FROM delta.`{path}` WHERE outage_day = '{day(1)}' AND outage_number = '101'").collect()
+    spark.sql(
+        f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)"
+    ).collect()
+    spark.sql(
+        f"DELETE FROM delta.`{path}` WHERE outage_day = '{day(1)}' AND outage_number = '101'"
+    ).collect()
     assert len(rows()) == len(before) - 1
     assert at_odds(built) == {(OUTAGES, Kind.FOREIGN_COMMIT): [day(1)]}
     refused = built.run(FOUR, [DAILY], run="second", force=True)[DAILY]
     assert set(refused.blocked) == set(FOUR[1:])
-    assert "rewritten by commits 1 to 2 (SET TBLPROPERTIES, DELETE), not by this project" in refused.blocked[day(1)]
+    assert (
+        "rewritten by commits 1 to 2 (SET TBLPROPERTIES, DELETE), not by this project"
+        in refused.blocked[day(1)]
+    )
     assert [b.day for b in built.run(FOUR, [OUTAGES], run="third")[OUTAGES].built] == [day(1)]
     assert (at_odds(built), rows()) == ({}, before)
 
 
 def test_columns_that_spark_renamed_are_not_read_and_not_written(built):
     """Only Spark maps columns to other names than those in the files."""
-    rows, path = built.rows(HISTORY), built.lake.path(DAILY)
+    rows = built.rows(HISTORY)
+    path = built.lake.path(DAILY)
     spark = built.spark()
-    mapped = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"
+    mapped = (
+        "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2',"
+        " 'delta.minWriterVersion' = '5'"
+    )
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({mapped})").collect()
     for old, new in (("outages", "x"), ("customers", "outages"), ("x", "customers")):
         spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN {old} TO {new}").collect()
-    state = status_of(built.workspace, [built.table(DAILY)], FOUR, latest=latest_builds(built.workspace))
+    state = status_of(
+        built.workspace, [built.table(DAILY)], FOUR, latest=latest_builds(built.workspace)
+    )
     assert state.of(DAILY) == {State.REWRITTEN: FOUR}
     refused = built.run(FOUR, [HISTORY], run="second", force=True)[HISTORY]
     assert (set(refused.blocked), built.rows(HISTORY)) == (set(FOUR), rows)
-    with pytest.raises(UsageError, match=r"columns of other names than its files .*Nothing was committed"):
+    with pytest.raises(
+        UsageError, match=r"columns of other names than its files .*Nothing was committed"
+    ):
         built.run(FOUR, [DAILY], run="third")
 
 
@@ -132,42 +181,65 @@ def test_rows_of_a_day_that_was_never_accepted_are_not_read(world):
     for n in range(3):
         world.write(day(n), arriving(n, 1, began=0))
     world.run(days(0, 1, 2), NAMES[:4])
-    expected, updates = world.rows(OUTAGES, [day(0)]), world.arrow(UPDATES)
-    by_hand = updates.slice(0, 1).to_pylist()[0] | {"arrival_day": day(3), "outage_number": "by hand", "outage_day": day(0)}
-    write_deltalake(world.lake.path(UPDATES), pa.Table.from_pylist([by_hand], schema=updates.schema), mode="append")
+    expected = world.rows(OUTAGES, [day(0)])
+    updates = world.arrow(UPDATES)
+    by_hand = updates.slice(0, 1).to_pylist()[0] | {
+        "arrival_day": day(3),
+        "outage_number": "by hand",
+        "outage_day": day(0),
+    }
+    write_deltalake(
+        world.lake.path(UPDATES),
+        pa.Table.from_pylist([by_hand], schema=updates.schema),
+        mode="append",
+    )
     world.run([day(0)], [OUTAGES], run="second", force=True)
     assert world.rows(OUTAGES, [day(0)]) == expected
 
 
 def test_a_day_whose_file_is_lost_is_not_read_and_is_written_again_by_force(built):
-    """The log shows nothing of it, so that nobody knows before somebody reads the day, or builds it."""
-    rows, lost = built.rows(OUTAGES), file_of(built, OUTAGES, day(1))
+    """The log shows nothing of it, so that nobody knows before somebody reads the day, or builds
+    it.
+    """
+    rows = built.rows(OUTAGES)
+    lost = file_of(built, OUTAGES, day(1))
     lost.unlink()
     refused = built.run(FOUR, [DAILY], run="second", force=True)[DAILY]
     assert set(refused.blocked) == set(FOUR[1:])
-    assert refused.blocked[day(1)] == (
-        f"reads {OUTAGES} {day(1)}, which does not hold the rows that were accepted: its file "
-        f"{lost.relative_to(built.lake.path(OUTAGES))} is missing. Build it again: `backfill run --partitions {day(1)} "
-        f"--target {OUTAGES} --force`; if its source is gone, put it back: `backfill reconcile --restore`"
+    assert (
+        refused.blocked[day(1)]
+        == f"reads {OUTAGES} {day(1)}, which does not hold the rows that were accepted: its file"
+        f" {lost.relative_to(built.lake.path(OUTAGES))} is missing. Build it again: `backfill"
+        f" run --partitions {day(1)} --target {OUTAGES} --force`; if its source is gone, put it"
+        " back: `backfill reconcile --restore`"
     )
     again = built.run(FOUR, [OUTAGES], run="third", force=True)[OUTAGES]
-    assert {b.day: b.outcome for b in again.built} == {at: "accepted" if at == day(1) else "unchanged" for at in FOUR}
+    assert {b.day: b.outcome for b in again.built} == {
+        at: "accepted" if at == day(1) else "unchanged" for at in FOUR
+    }
     assert built.rows(OUTAGES) == rows
     assert built.run(FOUR, [DAILY], run="fourth", force=True)[DAILY].blocked == {}
 
 
 def test_rows_are_not_merged_into_a_day_whose_file_is_lost(built):
     file_of(built, OUTAGES, day(1)).unlink()
-    refused = built.run(days(1), only_some(built, "100", version="2"), run="second", write_mode="merge")[OUTAGES]
-    assert "is missing. Those rows would be kept: use write_mode overwrite" in refused.blocked[day(1)]
+    refused = built.run(
+        days(1), only_some(built, "100", version="2"), run="second", write_mode="merge"
+    )[OUTAGES]
+    assert (
+        "is missing. Those rows would be kept: use write_mode overwrite" in refused.blocked[day(1)]
+    )
 
 
 def test_a_file_that_is_lost_while_its_day_is_computed_is_written_again(built):
-    plain, rows = built.table(OUTAGES), built.rows(OUTAGES)
+    plain = built.table(OUTAGES)
+    rows = built.rows(OUTAGES)
 
     def compute(updates):
         file_of(built, OUTAGES, day(1)).unlink()
         return plain.compute(updates)
 
-    (build,) = built.run(days(1), replace(plain, compute=compute), run="second", force=True)[OUTAGES].built
+    (build,) = built.run(days(1), replace(plain, compute=compute), run="second", force=True)[
+        OUTAGES
+    ].built
     assert (build.outcome, built.rows(OUTAGES)) == ("accepted", rows)

@@ -1,4 +1,6 @@
-"""Deliveries that may lack rows: refused, unless whoever asks accepts the files by name. No Spark, but where it is said."""
+"""Deliveries that may lack rows: refused, unless whoever asks accepts the files by name. No Spark,
+but where it is said.
+"""
 
 from dataclasses import replace
 from datetime import date
@@ -7,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.history import latest
+from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.delivered import delivered_for, files_changed
+from backfill_assets.step.inputs import delivered_for, files_changed
 from tests.worlds.chain import Lines, raw
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import FOUR, RAW, REJECTED, World
@@ -35,24 +37,48 @@ def of(files: dict[str, int]) -> Delivery:
 
 
 def judged(
-    now: dict[str, int] | Delivery, before: dict[str, int] | None, accept: str = "", fingerprint: str = "before", hashes=()
+    now: dict[str, int] | Delivery,
+    before: dict[str, int] | None,
+    accept: str = "",
+    fingerprint: str = "before",
+    hashes=(),
 ):
     """What a delivery comes to, of a day that was accepted with the files of `before`."""
     table = replace(raw, reads={"lines": Delivering(now if isinstance(now, Delivery) else of(now))})
-    build = Build(raw.name, day(0), "accepted", "r", "1", delivered=fingerprint, files=before or {}, hashes=dict(hashes))
+    build = Build(
+        raw.name,
+        day(0),
+        "accepted",
+        "r",
+        "1",
+        delivered=fingerprint,
+        files=before or {},
+        hashes=dict(hashes),
+    )
     accepted = {} if before is None else {(raw.name, day(0)): build}
     return delivered_for(table, [day(0)], AREA, accepted, accept)[day(0)]
 
 
-def lacking(now: dict[str, int], before: dict[str, int] | None, accept: str = "", fingerprint: str = "before") -> list[str]:
+def lacking(
+    now: dict[str, int],
+    before: dict[str, int] | None,
+    accept: str = "",
+    fingerprint: str = "before",
+) -> list[str]:
     """The files that are refused, of a day that was accepted with those of `before`."""
     delivery = judged(now, before, accept, fingerprint)
     if not isinstance(delivery, SourceError):
         return []
-    names = str(delivery).removesuffix("`").partition("--accept ")[2].partition(" --reason")[0].strip("'")
-    assert [f"{n} has no lines" if n in now else f"{n} is not there any more" for n in names.split(",")] == str(
-        delivery
-    ).partition("incomplete: ")[2].partition(". ")[0].split("; ")
+    names = (
+        str(delivery)
+        .removesuffix("`")
+        .partition("--accept ")[2]
+        .partition(" --reason")[0]
+        .strip("'")
+    )
+    assert [
+        f"{n} has no lines" if n in now else f"{n} is not there any more" for n in names.split(",")
+    ] == str(delivery).partition("incomplete: ")[2].partition(". ")[0].split("; ")
     return names.split(",")
 
 
@@ -63,19 +89,41 @@ def lacking(now: dict[str, int], before: dict[str, int] | None, accept: str = ""
         pytest.param({"a": 1, "b": 0}, None, "", ["b"], id="a first delivery with an empty file"),
         pytest.param({"a": 1, "b": 1}, {"a": 1}, "", [], id="another file"),
         pytest.param({"a": 9}, {"a": 1}, "", [], id="other contents"),
-        pytest.param({"a": 1, "b": 0, "c": 0}, {"a": 1, "b": 1, "d": 1}, "", ["b", "c", "d"], id="every such file is named"),
-        pytest.param({"a": 1, "b": 0, "c": 0}, {"a": 1, "d": 1}, "b, d", ["c"], id="but those accepted"),
+        pytest.param(
+            {"a": 1, "b": 0, "c": 0},
+            {"a": 1, "b": 1, "d": 1},
+            "",
+            ["b", "c", "d"],
+            id="every such file is named",
+        ),
+        pytest.param(
+            {"a": 1, "b": 0, "c": 0}, {"a": 1, "d": 1}, "b, d", ["c"], id="but those accepted"
+        ),
         pytest.param({"a": 1, "b": 0}, {"a": 1, "c": 2}, "c,b", [], id="accepted, each"),
         pytest.param({"s/a": 0, "s/b": 0, "t": 0}, None, "s/*", ["t"], id="accepted by a pattern"),
         pytest.param({"s/a": 0, "[b]": 0}, None, "*/a,[b]", [], id="a pattern beside a name"),
-        pytest.param({"sa": 0, "s.": 0}, None, "s., s?, [s]a", ["sa"], id="only * stands for others"),
-        pytest.param({"a.gz": 2}, {"a": 2}, "", [], id="packed in place: as many lines under another name"),
+        pytest.param(
+            {"sa": 0, "s.": 0}, None, "s., s?, [s]a", ["sa"], id="only * stands for others"
+        ),
+        pytest.param(
+            {"a.gz": 2}, {"a": 2}, "", [], id="packed in place: as many lines under another name"
+        ),
         pytest.param({"b": 3}, {"a": 2, "c": 1}, "", [], id="two files that became one"),
-        pytest.param({"b": 2}, {"a": 2, "c": 1}, "", ["a", "c"], id="two files that became one with fewer lines"),
+        pytest.param(
+            {"b": 2},
+            {"a": 2, "c": 1},
+            "",
+            ["a", "c"],
+            id="two files that became one with fewer lines",
+        ),
         pytest.param({"a": 0}, {"a": 1}, "a", [], id="the only one accepted as empty"),
-        pytest.param({"a": 2, "b": 0}, {"a": 1, "b": 0}, "", [], id="one that was accepted as empty before"),
+        pytest.param(
+            {"a": 2, "b": 0}, {"a": 1, "b": 0}, "", [], id="one that was accepted as empty before"
+        ),
         pytest.param({"a": 0, "b": 0}, {"a": 1, "b": 0}, "", ["a"], id="and another one"),
-        pytest.param({"a": 1, "b": 0}, {"a": 1}, "ab,c.b,b/c", ["b"], id="a part of a name accepts nothing"),
+        pytest.param(
+            {"a": 1, "b": 0}, {"a": 1}, "ab,c.b,b/c", ["b"], id="a part of a name accepts nothing"
+        ),
     ],
 )
 def test_files_that_are_empty_or_gone_are_refused_by_name(now, before, accept, refused):
@@ -88,20 +136,31 @@ def test_files_that_are_empty_or_gone_are_refused_by_name(now, before, accept, r
         pytest.param({"a": 49}, {"a": 100}, "", ["a"], id="less than half the lines"),
         pytest.param({"a": 50}, {"a": 100}, "", [], id="half the lines"),
         pytest.param({"a": 49}, {"a": 100}, "a", [], id="less than half, accepted by name"),
-        pytest.param({"a": 1, "b": 99}, {"a": 90, "b": 10}, "", [], id="lines that moved to another file"),
-        pytest.param({"a": 1, "b": 10}, {"a": 90, "b": 10}, "", ["a"], id="the file that has fewer is named"),
+        pytest.param(
+            {"a": 1, "b": 99}, {"a": 90, "b": 10}, "", [], id="lines that moved to another file"
+        ),
+        pytest.param(
+            {"a": 1, "b": 10}, {"a": 90, "b": 10}, "", ["a"], id="the file that has fewer is named"
+        ),
         pytest.param({"a": 1}, None, "", [], id="a first delivery"),
     ],
 )
-def test_a_delivery_of_far_fewer_lines_than_the_one_before_is_refused_by_name(now, before, accept, refused):
+def test_a_delivery_of_far_fewer_lines_than_the_one_before_is_refused_by_name(
+    now, before, accept, refused
+):
     delivery = judged(now, before, accept)
     if not refused:
         assert isinstance(delivery, Delivery)
         return
-    counts = "; ".join(f"{n} has {now[n]:,} lines, and all files of the day had {sum(before.values()):,}" for n in refused)
-    assert str(delivery) == (
-        f"the source for {day(0)} may be incomplete: {counts}. The day stays as it was. Deliver what is lacking, or accept it: "
-        f"`backfill run --partitions {day(0)} --accept {','.join(refused)} --reason 'why'`"
+    counts = "; ".join(
+        f"{n} has {now[n]:,} lines, and all files of the day had {sum(before.values()):,}"
+        for n in refused
+    )
+    assert (
+        str(delivery)
+        == f"the source for {day(0)} may be incomplete: {counts}. The day stays as it was. Deliver"
+        f" what is lacking, or accept it: `backfill run --partitions {day(0)} --accept"
+        f" {','.join(refused)} --reason 'why'`"
     )
 
 
@@ -114,14 +173,20 @@ def test_a_delivery_of_far_fewer_lines_than_the_one_before_is_refused_by_name(no
         pytest.param("y", {"a": "x"}, "", True, id="with other contents than were accepted"),
     ],
 )
-def test_a_file_that_should_not_be_used_is_refused_until_it_is_accepted_as_it_is(content, before, accept, is_refused):
-    delivery = Delivery("now", {"a": 5, "b": 1}, hashes={"a": content, "b": "1"}, doubts={"a": "is cut off"})
+def test_a_file_that_should_not_be_used_is_refused_until_it_is_accepted_as_it_is(
+    content, before, accept, is_refused
+):
+    delivery = Delivery(
+        "now", {"a": 5, "b": 1}, hashes={"a": content, "b": "1"}, doubts={"a": "is cut off"}
+    )
     judgement = judged(delivery, dict.fromkeys(before, 5), accept, hashes=before)
     assert isinstance(judgement, SourceError) == is_refused
     if is_refused:
-        assert str(judgement) == (
-            f"the source for {day(0)} cannot be used: a is cut off. The day stays as it was. Mend it, or accept it: "
-            f"`backfill run --partitions {day(0)} --accept a --reason 'why'`"
+        assert (
+            str(judgement)
+            == f"the source for {day(0)} cannot be used: a is cut off. The day stays as it was."
+            f" Mend it, or accept it: `backfill run --partitions {day(0)} --accept a --reason"
+            " 'why'`"
         )
 
 
@@ -130,7 +195,8 @@ def test_a_delivery_that_was_accepted_as_it_is_stays_accepted():
 
 
 def test_a_name_with_commas_can_be_accepted():
-    now, name = {"a": 1, "b, c": 0}, "b, c"
+    now = {"a": 1, "b, c": 0}
+    name = "b, c"
     table = replace(raw, reads={"lines": Delivering(of(now))})
     assert isinstance(delivered_for(table, [day(0)], AREA, {}, f"d,{name}")[day(0)], Delivery)
     assert isinstance(delivered_for(table, [day(0)], AREA, {}, "b,c,d")[day(0)], Delivery)
@@ -138,15 +204,19 @@ def test_a_name_with_commas_can_be_accepted():
 
 
 def status_at(world: World, at: date) -> PartitionStatus:
-    table, lake = world.table(REJECTED), world.lake
-    return status_of(world.workspace, [table], [at], latest=latest(lake.ledger, {REJECTED: None})).partitions[REJECTED, at]
+    table = world.table(REJECTED)
+    lake = world.lake
+    return status_of(
+        world.workspace, [table], [at], latest=latest(lake.ledger, {REJECTED: None})
+    ).partitions[REJECTED, at]
 
 
 def test_a_day_that_lost_a_file_is_refused_until_that_is_accepted(built):
     """Two builds of a day, in Spark."""
     more = built.write(day(1), arriving(1, 7, 8, began=1), "more.jsonl")
     built.run(days(1), [REJECTED, RAW], run="two files")
-    before, name = built.rows(RAW), str(more.relative_to(built.landing))
+    before = built.rows(RAW)
+    name = str(more.relative_to(built.landing))
     more.unlink()
     why = f"{name} is not there any more"
 
@@ -159,8 +229,12 @@ def test_a_day_that_lost_a_file_is_refused_until_that_is_accepted(built):
     assert built.rows(RAW) == before
 
     accepted = built.run(FOUR, [REJECTED, RAW], accept=name)[RAW].built
-    assert [(b.day, b.outcome, b.rows, b.accept) for b in accepted] == [(day(1), "accepted", 3, name)]
-    assert list(built.accepted(RAW)[day(1)].files) == [str((built.folder(day(1)) / "events.jsonl").relative_to(built.landing))]
+    assert [(b.day, b.outcome, b.rows, b.accept) for b in accepted] == [
+        (day(1), "accepted", 3, name)
+    ]
+    assert list(built.accepted(RAW)[day(1)].files) == [
+        str((built.folder(day(1)) / "events.jsonl").relative_to(built.landing))
+    ]
     assert status_at(built, day(1)).state == State.UP_TO_DATE
 
 
@@ -192,7 +266,9 @@ def test_if_no_day_can_be_built_the_step_fails_and_each_day_is_recorded_once(bui
     recorded = len(built.lake.ledger.builds({REJECTED: None}))
     with pytest.raises(Exception, match="unreadable"):
         built.run(FOUR, failing_on(built, 0, 1, 2, 3))
-    assert [(b.day, b.outcome) for b in built.lake.ledger.builds({REJECTED: None})[recorded:]] == [(d, "failed") for d in FOUR]
+    assert [(b.day, b.outcome) for b in built.lake.ledger.builds({REJECTED: None})[recorded:]] == [
+        (d, "failed") for d in FOUR
+    ]
 
 
 @pytest.mark.parametrize(
@@ -200,10 +276,20 @@ def test_if_no_day_can_be_built_the_step_fails_and_each_day_is_recorded_once(bui
     [
         pytest.param({"a": 1}, {"a": 1, "b": 2}, "1 file(s) changed: b came", id="one more"),
         pytest.param({"a": 1, "b": 2}, {"a": 1}, "1 file(s) changed: b is gone", id="one less"),
-        pytest.param({"a": 1000}, {"a": 2}, "1 file(s) changed: a has 2 lines, and had 1,000", id="other lines"),
+        pytest.param(
+            {"a": 1000},
+            {"a": 2},
+            "1 file(s) changed: a has 2 lines, and had 1,000",
+            id="other lines",
+        ),
         pytest.param({"a": 1}, {"a": 1}, "", id="the same names and lines"),
         pytest.param({}, {"a": 1}, "", id="files that are not recorded"),
-        pytest.param({"a": 1}, dict.fromkeys("bcd", 1), "4 file(s) changed: b came, c came, d came and 1 more", id="many"),
+        pytest.param(
+            {"a": 1},
+            dict.fromkeys("bcd", 1),
+            "4 file(s) changed: b came, c came, d came and 1 more",
+            id="many",
+        ),
     ],
 )
 def test_what_changed_of_a_delivery_is_named(before, now, said):
@@ -214,8 +300,18 @@ def test_what_changed_of_a_delivery_is_named(before, now, said):
 @pytest.mark.parametrize(
     ("before", "now", "said"),
     [
-        pytest.param({"a": "x", "b": "y"}, {"a": "z", "b": "y"}, "1 file(s) changed: a has other contents", id="as many lines"),
-        pytest.param({"a": "x", "c": "y"}, {"a": "x", "b": "z"}, "", id="what came and went is said by the names"),
+        pytest.param(
+            {"a": "x", "b": "y"},
+            {"a": "z", "b": "y"},
+            "1 file(s) changed: a has other contents",
+            id="as many lines",
+        ),
+        pytest.param(
+            {"a": "x", "c": "y"},
+            {"a": "x", "b": "z"},
+            "",
+            id="what came and went is said by the names",
+        ),
         pytest.param({}, {"a": "x", "b": "y"}, "", id="a build of before hashes were recorded"),
     ],
 )

@@ -19,8 +19,15 @@ ON_DELETION_VECTORS = "SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)"
 
 def append(project: OneTable, orders: Mapping[date, list[int]]) -> None:
     rows = [(at, cents) for at, of_day in orders.items() for cents in of_day]
-    of_orders = pa.table({"ordered_on": pa.array([at for at, _ in rows], pa.date32()), "cents": [cents for _, cents in rows]})
-    write_deltalake(str(project.root / "orders"), of_orders, mode="append", partition_by=["ordered_on"])
+    of_orders = pa.table(
+        {
+            "ordered_on": pa.array([at for at, _ in rows], pa.date32()),
+            "cents": [cents for _, cents in rows],
+        }
+    )
+    write_deltalake(
+        str(project.root / "orders"), of_orders, mode="append", partition_by=["ordered_on"]
+    )
 
 
 def outcomes(project: OneTable) -> dict[date, str]:
@@ -30,9 +37,15 @@ def outcomes(project: OneTable) -> dict[date, str]:
 @pytest.fixture
 def project(tmp_path, spark) -> OneTable:
     """Two days, of two files each, that were built."""
-    columns, reads = "arrival_day DATE, cents BIGINT", {"rows": DeltaSource("orders", "ordered_on")}
+    columns = "arrival_day DATE, cents BIGINT"
+    reads = {"rows": DeltaSource("orders", "ordered_on")}
     declare = table(NAME, partition_by="arrival_day", columns=columns, reads=reads, version="1")
-    project = OneTable(tmp_path, declare(lambda rows: rows.drop("ordered_on")), lambda: spark, Calendar(day(0), day(1)))
+    project = OneTable(
+        tmp_path,
+        declare(lambda rows: rows.drop("ordered_on")),
+        lambda: spark,
+        Calendar(day(0), day(1)),
+    )
     append(project, {day(0): [1, 2, 3], day(1): [10]})
     append(project, {day(0): [4], day(1): [20]})
     assert outcomes(project) == dict.fromkeys(days(0, 1), "accepted")
@@ -50,9 +63,17 @@ def rows_of(orders: Mapping[date, list[int]]) -> list[tuple[date, int]]:
 
 
 def test_a_day_whose_rows_moved_to_other_files_is_built_again_and_unchanged(project):
-    assert DeltaTable(str(project.root / "orders")).optimize.compact([("ordered_on", "=", str(day(0)))])["numFilesRemoved"] == 2
+    assert (
+        DeltaTable(str(project.root / "orders")).optimize.compact(
+            [("ordered_on", "=", str(day(0)))]
+        )["numFilesRemoved"]
+        == 2
+    )
     assert project.outdated() == [day(0)]
-    assert project.status().partitions[NAME, day(0)].why == "1 file(s) changed: orders has other contents"
+    assert (
+        project.status().partitions[NAME, day(0)].why
+        == "1 file(s) changed: orders has other contents"
+    )
     assert outcomes(project) == {day(0): "unchanged"}
     assert project.outdated() == []
     assert project.rows() == rows_of({day(0): [1, 2, 3, 4], day(1): [10, 20]})
@@ -62,7 +83,8 @@ def test_deletion_vectors_of_a_source_change_only_their_days(project, sql):
     """By a deletion vector: the path, the size and the statistics of the file stay."""
     sql(f"ALTER TABLE {{}} {ON_DELETION_VECTORS}")
     sql("DELETE FROM {} WHERE cents = 2")
-    source, area = project.table.source(), project.workspace.area
+    source = project.table.source()
+    area = project.workspace.area
     assert project.outdated() == [day(0)]
     assert source.delivered(area, [day(0)])[day(0)].files == {"orders": 3}
     assert [line.rpartition(", ")[2] for line in source.described(area, day(0))[1:]] in (
@@ -81,7 +103,12 @@ def test_a_day_that_lost_most_of_its_rows_is_refused_until_somebody_accepts_it(p
     DeltaTable(str(project.root / "orders")).delete("cents < 4")
     assert outcomes(project) == {day(0): "failed"}
     refused = project.status().partitions[NAME, day(0)].why
-    assert refused.startswith(f"the source for {day(0)} may be incomplete: orders has 1 lines, and all files of the day had 4.")
+    assert refused.startswith(
+        f"the source for {day(0)} may be incomplete: orders has 1 lines, and all files of the day"
+        " had 4."
+    )
     assert "--accept orders --reason 'why'`" in refused
-    assert {build.day: build.outcome for build in project.run(accept="orders").built} == {day(0): "accepted"}
+    assert {build.day: build.outcome for build in project.run(accept="orders").built} == {
+        day(0): "accepted"
+    }
     assert project.rows() == rows_of({day(0): [4], day(1): [10, 20]})

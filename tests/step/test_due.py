@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.history import Latest
 from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.inputs import partitions_changed
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from backfill_assets.tables.windows import window
+from backfill_assets.tables.declaration import window
 from tests.worlds.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import workspace_of
@@ -18,13 +18,21 @@ from tests.worlds.tables import workspace_of
 
 def sorted_out(what, numbers, accepted, *, calendar=CALENDAR, rewritten=None, **options) -> Due:
     builds = Latest(accepted, accepted, rewritten or {})
-    return days_due(what, days(*numbers), workspace_of([raw, updates, outages, history], calendar), builds=builds, **options)
+    return days_due(
+        what,
+        days(*numbers),
+        workspace_of([raw, updates, outages, history], calendar),
+        builds=builds,
+        **options,
+    )
 
 
 def test_a_day_without_its_inputs_is_blocked_and_says_what_it_needs():
     due = sorted_out(outages, [3, 4], built(updates, 3, 4, 5))
     assert due.compute == days(3)
-    assert due.blocked == {day(4): "needs staging/u 2019-08-21, of which there is no accepted build"}
+    assert due.blocked == {
+        day(4): "needs staging/u 2019-08-21, of which there is no accepted build"
+    }
 
 
 def test_days_after_the_watermark_are_not_waited_for():
@@ -56,15 +64,22 @@ def test_a_day_that_is_up_to_date_stays_so_when_the_calendar_begins_earlier():
 def test_rows_written_before_the_first_day_of_a_table_block_nothing():
     late = replace(updates, first_day=day(4))
     reader = replace(outages, reads={"updates": window(late, first=-2, last=2)})
-    accepted, rewritten = built(late, 2, 3, 4, 5, 6), {(late.name, day(3)): "it was rewritten by commit 7 (DELETE)"}
+    accepted = built(late, 2, 3, 4, 5, 6)
+    rewritten = {(late.name, day(3)): "it was rewritten by commit 7 (DELETE)"}
     assert sorted_out(reader, [4], accepted, rewritten=rewritten).compute == days(4)
 
 
-@pytest.mark.parametrize(("skip", "blocked"), [(False, [8, 9]), (True, [])], ids=["by hand", "at night"])
+@pytest.mark.parametrize(
+    ("skip", "blocked"), [(False, [8, 9]), (True, [])], ids=["by hand", "at night"]
+)
 def test_a_step_is_blocked_on_days_not_due_and_the_nightly_run_omits_them(tmp_path, skip, blocked):
-    workspace = workspace_of([raw, updates, outages, history], Calendar(day(0), today=lambda: day(10)), str(tmp_path))
+    workspace = workspace_of(
+        [raw, updates, outages, history], Calendar(day(0), today=lambda: day(10)), str(tmp_path)
+    )
     request = StepRequest("r", skip_not_due=skip)
-    result = Step(outages, workspace, request, lambda: pytest.fail("nothing is computed")).run(days(8, 9))
+    result = Step(outages, workspace, request, lambda: pytest.fail("nothing is computed")).run(
+        days(8, 9)
+    )
     assert (list(result.blocked), result.built) == (days(*blocked), [])
 
 
@@ -74,7 +89,9 @@ def test_a_day_without_a_delivery_fails_and_the_others_are_computed():
 
 
 def test_a_day_built_from_the_same_inputs_and_code_is_up_to_date():
-    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"}))
+    accepted = up_to_date(
+        outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"})
+    )
     assert sorted_out(outages, [3], accepted).up_to_date == days(3)
 
 
@@ -97,21 +114,28 @@ def test_force_is_by_the_day():
 def test_a_failed_input_blocks_what_needs_it_although_an_earlier_build_is_accepted():
     accepted = up_to_date(outages, [3], built(updates, 3, 4, 5))
     due = sorted_out(outages, [3], accepted, failed={(updates.name, day(4))})
-    assert due.blocked == {day(3): "needs staging/u 2019-08-19, which failed in this plan, or needs what failed"}
+    assert due.blocked == {
+        day(3): "needs staging/u 2019-08-19, which failed in this plan, or needs what failed"
+    }
     assert sorted_out(outages, [3], accepted, failed={(updates.name, day(6))}).up_to_date == days(3)
 
 
 def test_a_rewritten_day_is_computed_before_anything_that_reads_it():
     accepted = up_to_date(outages, [3, 4], built(updates, 3, 4, 5, 6))
-    rewritten = {(updates.name, day(5)): "it was rewritten by commit 7 (UPDATE), not by this project"}
-    due = sorted_out(outages, [0, 3, 4], accepted | built(updates, 0, 1, 2), force=days(4), rewritten=rewritten)
+    rewritten = {
+        (updates.name, day(5)): "it was rewritten by commit 7 (UPDATE), not by this project"
+    }
+    due = sorted_out(
+        outages, [0, 3, 4], accepted | built(updates, 0, 1, 2), force=days(4), rewritten=rewritten
+    )
     assert (due.compute, due.up_to_date) == (days(0), days(3))
     assert due.blocked[day(4)].startswith(
-        "reads staging/u 2019-08-20, which does not hold the rows that were accepted: it was rewritten by commit 7 (UPDATE)"
+        "reads staging/u 2019-08-20, which does not hold the rows that were accepted: it was"
+        " rewritten by commit 7 (UPDATE)"
     )
     assert due.blocked[day(4)].endswith(
-        "`backfill run --partitions 2019-08-20 --target staging/u --force`; if its source is gone, put it back: "
-        "`backfill reconcile --restore`"
+        "`backfill run --partitions 2019-08-20 --target staging/u --force`; if its source is gone,"
+        " put it back: `backfill reconcile --restore`"
     )
     inputs = up_to_date(updates, [5], built(raw, 5))
     assert sorted_out(updates, [5], inputs, rewritten=rewritten).compute == days(5)
@@ -120,16 +144,32 @@ def test_a_rewritten_day_is_computed_before_anything_that_reads_it():
 def test_a_day_whose_delivery_was_moved_away_stays_as_it_was_built():
     accepted = up_to_date(raw, [9], {})
     assert sorted_out(raw, [9], accepted).up_to_date == days(9)
-    assert sorted_out(raw, [9], accepted, force=days(9)).unusable == {day(9): "no source for 2019-08-24"}
-    assert sorted_out(replace(raw, version="2"), [9], accepted).unusable == {day(9): "no source for 2019-08-24"}
+    assert sorted_out(raw, [9], accepted, force=days(9)).unusable == {
+        day(9): "no source for 2019-08-24"
+    }
+    assert sorted_out(replace(raw, version="2"), [9], accepted).unusable == {
+        day(9): "no source for 2019-08-24"
+    }
 
 
 @pytest.mark.parametrize(
     ("arrived", "fingerprints", "due_days"),
     [
-        pytest.param(5, {str(day(3)): "p", str(day(5)): "new"}, [5], id="a late row makes only the day it is about due"),
-        pytest.param(5, {str(day(3)): "new", str(day(5)): "p"}, [3], id="a row of an earlier event day"),
-        pytest.param(5, {str(day(3)): "p", str(day(5)): "p", "1987-01-01": "new"}, [], id="a row about no day at all"),
+        pytest.param(
+            5,
+            {str(day(3)): "p", str(day(5)): "new"},
+            [5],
+            id="a late row makes only the day it is about due",
+        ),
+        pytest.param(
+            5, {str(day(3)): "new", str(day(5)): "p"}, [3], id="a row of an earlier event day"
+        ),
+        pytest.param(
+            5,
+            {str(day(3)): "p", str(day(5)): "p", "1987-01-01": "new"},
+            [],
+            id="a row about no day at all",
+        ),
         pytest.param(5, {str(day(3)): "p"}, [5], id="the last row about a day is gone"),
         pytest.param(8, {str(day(3)): "p"}, [], id="a row that arrives after the horizon"),
     ],
@@ -163,14 +203,16 @@ def test_a_change_of_one_day_makes_every_later_day_of_a_table_that_reads_itself_
 
 
 def test_a_rule_compares_with_the_same_delivery_only():
-    """Of a table read from the same source: another delivery's rows would make the share right for rows that are gone."""
+    """Of a table read from the same source: another delivery's rows would make the share right for
+    rows that are gone.
+    """
     compared = replace(raw, name="raw/b", compared_with=[raw])
     older = built(raw, 3, delivered="an earlier delivery")
     assert sorted_out(compared, [3], older).blocked == {
-        day(
-            3
-        ): "a rule compares it with raw/a 2019-08-18, which was built from another delivery, or by other code. Build both: "
-        "`backfill run --partitions 2019-08-18 --target raw/a,raw/b`"
+        day(3): (
+            "a rule compares it with raw/a 2019-08-18, which was built from another delivery, or by"
+            " other code. Build both: `backfill run --partitions 2019-08-18 --target raw/a,raw/b`"
+        )
     }
     same = built(raw, 3, delivered="lines of 2019-08-18")
     assert sorted_out(compared, [3], same).compute == days(3)
@@ -180,7 +222,9 @@ def test_a_rule_compares_with_the_same_delivery_only():
 
 def test_rows_that_somebody_wrote_are_not_merged_with():
     accepted = up_to_date(updates, [3], built(raw, 3))
-    rewritten = {(updates.name, day(3)): "it was rewritten by commit 7 (UPDATE), not by this project"}
+    rewritten = {
+        (updates.name, day(3)): "it was rewritten by commit 7 (UPDATE), not by this project"
+    }
     due = sorted_out(updates, [3], accepted, rewritten=rewritten, write_mode="merge")
     assert due.blocked[day(3)].endswith("Those rows would be kept: use write_mode overwrite")
 
@@ -190,12 +234,20 @@ def test_days_before_the_first_day_of_an_input_are_not_waited_for():
     table = replace(outages, reads={"updates": window(late, first=-2, last=0)})
     due = sorted_out(table, [4, 5, 6], built(late, 5, day_fingerprints={str(day(5)): "p"}))
     assert due.compute == days(4, 5)
-    assert due.blocked == {day(6): "needs staging/u 2019-08-21, of which there is no accepted build"}
-    assert [due.inputs[day(n)].tables for n in (4, 5)] == [{"staging/u": {}}, {"staging/u": {"2019-08-20": "p"}}]
+    assert due.blocked == {
+        day(6): "needs staging/u 2019-08-21, of which there is no accepted build"
+    }
+    assert [due.inputs[day(n)].tables for n in (4, 5)] == [
+        {"staging/u": {}},
+        {"staging/u": {"2019-08-20": "p"}},
+    ]
 
 
 def test_an_input_that_came_in_went_or_is_another_has_changed():
     before = {"staging/u": {"2019-08-15": "a", "2019-08-16": "b", "2019-08-17": "c"}}
-    now = {"staging/u": {"2019-08-16": "x", "2019-08-17": "c", "2019-08-18": "new"}, "staging/v": {}}
+    now = {
+        "staging/u": {"2019-08-16": "x", "2019-08-17": "c", "2019-08-18": "new"},
+        "staging/v": {},
+    }
     assert partitions_changed(before, now) == [("staging/u", f"2019-08-{n}") for n in (15, 16, 18)]
     assert partitions_changed(before, before) == []

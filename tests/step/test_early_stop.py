@@ -1,4 +1,6 @@
-"""A correction of a table that reads itself: it is rebuilt from there on, until a day comes out as it was."""
+"""A correction of a table that reads itself: it is rebuilt from there on, until a day comes out as
+it was.
+"""
 
 import random
 from dataclasses import replace
@@ -10,13 +12,11 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.plan.read_remaining import remaining_reader
-from backfill_assets.plan.remaining import WorkState
+from backfill_assets.plan.remaining import WorkState, remaining_reader
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.quality.rule import Rule
-from backfill_assets.step.early_stop import early_stops
-from backfill_assets.step.request import StepRequest
+from backfill_assets.step.request import StepRequest, early_stops
 from backfill_assets.step.step import Step
 from tests.worlds.chain import built, history, outages
 from tests.worlds.deliveries import day, days
@@ -56,22 +56,35 @@ def moved(counts: Counts, since: date, until: date) -> Counts:
 
 def five_days(counts: Counts) -> list[date]:
     """Days of which the first and the last have a region in common, early on."""
-    return next(days(*range(n, n + 5)) for n in range(2, 10) if counts[day(n)].keys() & counts[day(n + 4)].keys())
+    return next(
+        days(*range(n, n + 5))
+        for n in range(2, 10)
+        if counts[day(n)].keys() & counts[day(n + 4)].keys()
+    )
 
 
 def test_a_correction_rebuilds_days_until_its_effect_ends(twenty, tmp_path):
-    world, five = twenty.copied(tmp_path), five_days(twenty.counts)
-    before, version, until = world.accepted(HISTORY), world.lake.version(HISTORY), five[-1]
+    world = twenty.copied(tmp_path)
+    five = five_days(twenty.counts)
+    before = world.accepted(HISTORY)
+    version = world.lake.version(HISTORY)
+    until = five[-1]
     corrected = world.correct(moved(world.counts, five[0], until))
-    result, left = corrected.build(TWENTY, "corrected"), [at for at in TWENTY if at > until]
-    assert [(b.day, b.outcome) for b in result.built] == [*((at, "accepted") for at in five[:4]), (until, "unchanged")]
+    result = corrected.build(TWENTY, "corrected")
+    left = [at for at in TWENTY if at > until]
+    assert [(b.day, b.outcome) for b in result.built] == [
+        *((at, "accepted") for at in five[:4]),
+        (until, "unchanged"),
+    ]
     assert [b.day for b in result.up_to_date] == [at for at in TWENTY if at not in five]
     assert list(map(str, result.early_stops())) == [
-        f"features/region_history: stopped early. {until} came out as it was, so that the {len(left)} day(s) computed from it, "
-        f"{left[0]}..{left[-1]}, were not rebuilt."
+        f"features/region_history: stopped early. {until} came out as it was, so that the"
+        f" {len(left)} day(s) computed from it, {left[0]}..{left[-1]}, were not rebuilt."
     ]
     assert corrected.held() == corrected.expected() != twenty.expected()
-    assert [b.day for b in corrected.lake.ledger.builds({HISTORY: None}) if b.run == "corrected"] == five
+    assert [
+        b.day for b in corrected.lake.ledger.builds({HISTORY: None}) if b.run == "corrected"
+    ] == five
     assert [at for at, build in corrected.accepted(HISTORY).items() if build == before[at]] == [
         at for at in TWENTY if at not in five
     ]
@@ -89,50 +102,74 @@ def test_a_correction_whose_effect_lasts_rebuilds_every_day_after_it(twenty, tmp
 
 
 @pytest.mark.parametrize("raises", [False, True], ids=["its audit", "its computation"])
-def test_days_after_one_that_fails_stay_as_they_are_and_are_not_called_failed(twenty, tmp_path, raises):
-    """Day 2 changes all days after it, of which day 6 fails. Of day 9 something else has changed as well: it fails with 6."""
+def test_days_after_one_that_fails_stay_as_they_are_and_are_not_called_failed(
+    twenty, tmp_path, raises
+):
+    """Day 2 changes all days after it, of which day 6 fails. Of day 9 something else has changed as
+    well: it fails with 6.
+    """
     world = twenty.copied(tmp_path)
-    before, corrected = (
-        world.accepted(HISTORY),
-        world.correct(plus(plus(plus(world.counts, day(2), 7), day(6), MANY), day(9), 7)),
-    )
+    before = world.accepted(HISTORY)
+    corrected = world.correct(plus(plus(plus(world.counts, day(2), 7), day(6), MANY), day(9), 7))
     table = corrected.table(HISTORY)
-    few = Rule("few", "Few customers.", lambda of: (of.measures["sum"] < MANY, "many", {}), measures=["sum"])
+    few = Rule(
+        "few",
+        "Few customers.",
+        lambda of: (of.measures["sum"] < MANY, "many", {}),
+        measures=["sum"],
+    )
 
     def compute(**read):
-        days_with, is_few = F.col("days_with_outages"), F.col("customers_total") < MANY
+        days_with = F.col("days_with_outages")
+        is_few = F.col("customers_total") < MANY
         many = F.raise_error(F.lit("too many")).cast("bigint")
-        return table.compute(**read).withColumn("days_with_outages", F.when(is_few, days_with).otherwise(many))
+        return table.compute(**read).withColumn(
+            "days_with_outages", F.when(is_few, days_with).otherwise(many)
+        )
 
     audited = replace(table, rules=(*table.rules, few), measures={"sum": "customers_total"})
     strict = replace(table, compute=compute) if raises else audited
     result = Step(strict, corrected.workspace, StepRequest("strict"), corrected.spark).run(TWENTY)
-    assert {b.day: b.outcome for b in result.built} == dict.fromkeys(days(2, 3, 4, 5), "accepted") | dict.fromkeys(
-        days(6, 9), "failed"
-    )
+    assert {b.day: b.outcome for b in result.built} == dict.fromkeys(
+        days(2, 3, 4, 5), "accepted"
+    ) | dict.fromkeys(days(6, 9), "failed")
     assert result.early_stops() == []
     kept = [at for at in TWENTY if at not in {b.day for b in result.built}]
     assert [b.day for b in result.up_to_date] == kept
-    assert {at: build for at, build in corrected.accepted(HISTORY).items() if at in kept} == {at: before[at] for at in kept}
+    assert {at: build for at, build in corrected.accepted(HISTORY).items() if at in kept} == {
+        at: before[at] for at in kept
+    }
 
 
-def test_forced_days_are_built_whatever_they_come_to_and_the_day_after_them_is_not(twenty, tmp_path):
+def test_forced_days_are_built_whatever_they_come_to_and_the_day_after_them_is_not(
+    twenty, tmp_path
+):
     world = twenty.copied(tmp_path)
     result = world.run(days(4, 5, 6, 7), [HISTORY], force=True)[HISTORY]
-    assert [(b.day, b.outcome) for b in result.built] == [(at, "unchanged") for at in days(4, 5, 6, 7)]
+    assert [(b.day, b.outcome) for b in result.built] == [
+        (at, "unchanged") for at in days(4, 5, 6, 7)
+    ]
     assert result.early_stops() == []
 
 
 def test_a_shadow_has_no_day_that_came_out_as_live_has_it_after_the_first(twenty, tmp_path):
-    world, five = twenty.copied(tmp_path), five_days(twenty.counts)
-    changed, since = world.put(moved(world.counts, five[0], five[-1])), TWENTY[TWENTY.index(five[0]) :]
+    world = twenty.copied(tmp_path)
+    five = five_days(twenty.counts)
+    changed = world.put(moved(world.counts, five[0], five[-1]))
+    since = TWENTY[TWENTY.index(five[0]) :]
     plan = shadow_plan_of(world, {daily.name: changed, HISTORY: since})
-    inside, request = workspace_of(plan, world.workspace), StepRequest("r", plan=plan.id, planned=plan.partitions().keys())
-    built, result = (Step(t, inside, request, world.spark).run(sorted(plan.days_of(t.name))) for t in world.tables)
+    inside = workspace_of(plan, world.workspace)
+    request = StepRequest("r", plan=plan.id, planned=plan.partitions().keys())
+    built, result = (
+        Step(t, inside, request, world.spark).run(sorted(plan.days_of(t.name)))
+        for t in world.tables
+    )
     assert ([b.day for b in built.built], [b.day for b in result.built]) == (changed, five)
-    ((stop,), left) = result.early_stops(), since[5:]
+    (stop,), left = result.early_stops(), since[5:]
     assert (stop.day, list(stop.left)) == (five[-1], left)
-    of_shadow = DeltaTable(inside.lake.path(HISTORY)).to_pyarrow_table()["outage_day"].unique().to_pylist()
+    of_shadow = (
+        DeltaTable(inside.lake.path(HISTORY)).to_pyarrow_table()["outage_day"].unique().to_pylist()
+    )
     assert sorted(of_shadow) == five
     remaining = remaining_reader(plan, world.workspace)({}, {})
     assert set(remaining.states.values()) == {WorkState.DONE}
@@ -147,7 +184,10 @@ def test_a_rebuild_that_is_killed_between_commit_and_ledger_goes_on_where_it_was
     assert corrected.lake.ledger.builds({HISTORY: TWENTY[11:12]})[-1].run == "a run"
     table = corrected.table(HISTORY)
     status = status_of(
-        corrected.workspace, [table], TWENTY, latest=corrected.lake.latest({t.name: None for t in corrected.tables})
+        corrected.workspace,
+        [table],
+        TWENTY,
+        latest=corrected.lake.latest({t.name: None for t in corrected.tables}),
     )
     # The next day was computed from another state than that which was committed.
     assert status.of(HISTORY) == {
@@ -163,20 +203,32 @@ def test_a_rebuild_that_is_killed_between_commit_and_ledger_goes_on_where_it_was
 
 
 def test_random_corrections_rebuild_the_right_days_and_agree_with_duckdb(twenty, tmp_path, seed):
-    world, chance = twenty.copied(tmp_path), random.Random(seed)
+    world = twenty.copied(tmp_path)
+    chance = random.Random(seed)
     for lasts in (False, True, chance.random() < 0.5):
-        counts, totals = world.counts, world.expected()
+        counts = world.counts
+        totals = world.expected()
         pairs = [(a, b) for a, b in combinations(TWENTY, 2) if counts[a].keys() & counts[b].keys()]
         for since, until in chance.sample(pairs, chance.randint(1, 2)):
             counts = plus(counts, since, 7) if lasts else moved(counts, since, until)
-        previous, world = world.counts, world.correct(counts)
+        previous = world.counts
+        world = world.correct(counts)
         cut = chance.randint(1, 20)
-        outcomes = {b.day: b.outcome for part in (TWENTY[:cut], TWENTY[cut:]) if part for b in world.build(part).built}
+        outcomes = {
+            b.day: b.outcome
+            for part in (TWENTY[:cut], TWENTY[cut:])
+            if part
+            for b in world.build(part).built
+        }
         expected = world.expected()
         changed = {at for at in TWENTY if expected[at] != totals[at]}
         delivered = {at for at in TWENTY if counts[at] != previous[at]}
-        read_a_change = {at for at in TWENTY if at in delivered or at - timedelta(days=1) in changed}
-        assert outcomes == {at: "accepted" if at in changed else "unchanged" for at in read_a_change}
+        read_a_change = {
+            at for at in TWENTY if at in delivered or at - timedelta(days=1) in changed
+        }
+        assert outcomes == {
+            at: "accepted" if at in changed else "unchanged" for at in read_a_change
+        }
         assert world.held() == expected
 
 

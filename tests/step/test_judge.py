@@ -1,17 +1,18 @@
-"""What a computed day comes to, and what is recorded of it. No Spark, no lake: values in, values out."""
+"""What a computed day comes to, and what is recorded of it. No Spark, no lake: values in, values
+out.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.rule import Verdict
+from backfill_assets.quality.rule import DayProfile, Verdict
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.audit import Audited
+from backfill_assets.step.commit import Judgement, judge_days, record
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import Inputs
-from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.request import StepRequest
 from tests.worlds.chain import built, history, outages
 from tests.worlds.deliveries import day, days
@@ -20,12 +21,18 @@ REFUSED = Verdict("has_rows", False, "no rows")
 
 
 def audited(number: int, *verdicts: Verdict, fingerprint: str = "new", **rows) -> Audited:
-    return Audited(DayProfile(day(number), rows=3, fingerprint=f"{fingerprint}{number}"), verdicts, **rows)
+    return Audited(
+        DayProfile(day(number), rows=3, fingerprint=f"{fingerprint}{number}"), verdicts, **rows
+    )
 
 
 def judgements(table, found: list[Audited], accepted=None, rewritten=()) -> list[Judgement]:
     at = [each.profile.day for each in found]
-    due = Due(compute=at, inputs={on: Inputs({"staging/o": {str(on): "o"}}) for on in at}, rewritten=rewritten)
+    due = Due(
+        compute=at,
+        inputs={on: Inputs({"staging/o": {str(on): "o"}}) for on in at},
+        rewritten=rewritten,
+    )
     return judge_days(table, due, {each.profile.day: each for each in found}, accepted or {})
 
 
@@ -36,12 +43,15 @@ def test_a_day_that_passes_is_accepted_and_one_that_a_rule_refuses_is_not():
 
 
 def test_the_message_of_a_failed_day_shows_the_rows_at_fault():
-    (refused,) = judgements(outages, [audited(1, REFUSED, failing_rows={"has_rows": ['{"n": 1}', '{"n": 2}']})])
+    (refused,) = judgements(
+        outages, [audited(1, REFUSED, failing_rows={"has_rows": ['{"n": 1}', '{"n": 2}']})]
+    )
     assert refused.message.splitlines() == ["has_rows: no rows", '      {"n": 1}', '      {"n": 2}']
 
 
 def test_an_equal_day_is_unchanged_and_written_only_if_the_table_lost_it():
-    same, before = [audited(1, fingerprint="f")], built(outages, 1, delta_version=3, rows=3)
+    same = [audited(1, fingerprint="f")]
+    before = built(outages, 1, delta_version=3, rows=3)
     (unchanged,) = judgements(outages, same, before)
     assert (unchanged.outcome, unchanged.same_as) == ("unchanged", before[outages.name, day(1)])
     (again,) = judgements(outages, same, before, rewritten=days(1))
@@ -51,17 +61,29 @@ def test_an_equal_day_is_unchanged_and_written_only_if_the_table_lost_it():
 @pytest.mark.parametrize(
     ("before", "mixed"),
     [
-        pytest.param({"inputs": {"staging/o": {str(day(1)): "o"}}}, False, id="of the same code and inputs"),
-        pytest.param({"inputs": {"staging/o": {str(day(1)): "of before"}}}, True, id="of another input"),
-        pytest.param({"inputs": {"staging/o": {str(day(1)): "o"}}, "mixed": True}, True, id="themselves mixed"),
+        pytest.param(
+            {"inputs": {"staging/o": {str(day(1)): "o"}}}, False, id="of the same code and inputs"
+        ),
+        pytest.param(
+            {"inputs": {"staging/o": {str(day(1)): "of before"}}}, True, id="of another input"
+        ),
+        pytest.param(
+            {"inputs": {"staging/o": {str(day(1)): "o"}}, "mixed": True},
+            True,
+            id="themselves mixed",
+        ),
         pytest.param({"inputs": {}, "rows": 0}, False, id="none"),
     ],
 )
 def test_a_day_that_keeps_rows_is_mixed_unless_they_are_of_the_same_code_and_inputs(before, mixed):
     due = Due(compute=days(1), inputs={day(1): Inputs({"staging/o": {str(day(1)): "o"}})})
-    accepted, profile = built(outages, 1, **{"rows": 3} | before), {day(1): audited(1)}
+    accepted = built(outages, 1, **{"rows": 3} | before)
+    profile = {day(1): audited(1)}
     (judgement,) = judge_days(outages, due, profile, accepted, kept=days(1))
-    assert record(judgement, outages, StepRequest("a run"), at=datetime(2019, 8, 15, tzinfo=UTC)).mixed == mixed
+    assert (
+        record(judgement, outages, StepRequest("a run"), at=datetime(2019, 8, 15, tzinfo=UTC)).mixed
+        == mixed
+    )
     (replaced,) = judge_days(outages, due, profile, accepted)
     assert not replaced.mixed
 
@@ -84,7 +106,10 @@ def test_a_day_computed_from_one_that_failed_fails_with_it(computed, failed):
 def test_a_cumulative_table_records_the_day_before_as_this_run_computed_it():
     first, second = judgements(history, [audited(1), audited(2)])
     assert first.inputs.tables == {"staging/o": {str(day(1)): "o"}}
-    assert second.inputs.tables == {"staging/o": {str(day(2)): "o"}, history.name: {str(day(1)): "new1"}}
+    assert second.inputs.tables == {
+        "staging/o": {str(day(2)): "o"},
+        history.name: {str(day(1)): "new1"},
+    }
 
 
 def test_a_build_is_recorded_with_its_figures_its_inputs_and_who_requested_it():
@@ -100,8 +125,15 @@ def test_a_build_is_recorded_with_its_figures_its_inputs_and_who_requested_it():
         3,
     )
     assert (build.run, build.plan, build.who, build.reason) == ("a run", "p", "ada", "why not")
-    assert (build.write_mode, build.input_versions, build.seconds, build.at) == ("merge", {"staging/u": 7}, 1.235, at)
-    assert [(check["rule"], check["passed"], check["rows"]) for check in build.checks] == [("has_rows", True, [])]
+    assert (build.write_mode, build.input_versions, build.seconds, build.at) == (
+        "merge",
+        {"staging/u": 7},
+        1.235,
+        at,
+    )
+    assert [(check["rule"], check["passed"], check["rows"]) for check in build.checks] == [
+        ("has_rows", True, [])
+    ]
 
 
 def test_a_build_is_recorded_with_the_files_beside_its_own_that_were_not_read():
@@ -146,8 +178,13 @@ def test_of_days_computed_in_case_the_day_before_came_out_different_are_judged(f
         for n in (1, 2, 3, 4)
         for partition, build in built(history, n).items()
     }
-    at = {each.profile.day: each for each in [*(audited(n, fingerprint="f") for n in (1, 2, 3, 4)), *found]}
+    at = {
+        each.profile.day: each
+        for each in [*(audited(n, fingerprint="f") for n in (1, 2, 3, 4)), *found]
+    }
     due = Due(compute=days(1, 2, 3, 4), in_case=set(days(2, 3, 4)))
     due.inputs = {on: Inputs(accepted[history.name, on].inputs) for on in due.compute}
     judged = judge_days(history, due, at, accepted)
-    assert {each.day: each.outcome for each in judged} == {day(n): outcome for n, outcome in outcomes.items()}
+    assert {each.day: each.outcome for each in judged} == {
+        day(n): outcome for n, outcome in outcomes.items()
+    }

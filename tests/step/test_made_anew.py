@@ -1,4 +1,6 @@
-"""Changes that a table cannot take in place: what plan, step and commit say is followed here, and leads out."""
+"""Changes that a table cannot take in place: what plan, step and commit say is followed here, and
+leads out.
+"""
 
 import shutil
 from collections.abc import Sequence
@@ -13,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets import SliceDays, same_day, table
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.column_changes import column_lines
+from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.plan import Chunk
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import latest_builds, status_of
 from backfill_assets.step.request import StepRequest
@@ -43,7 +45,13 @@ def numbers(column: str = "day", kind: str = "INT", **declared) -> Table:
 
 
 def copies(of: Table) -> Table:
-    @table("staging/n", partition_by="day", columns="day DATE, n INT", version="1", reads={"n": same_day(of)})
+    @table(
+        "staging/n",
+        partition_by="day",
+        columns="day DATE, n INT",
+        version="1",
+        reads={"n": same_day(of)},
+    )
     def declare(n):
         return n.withColumnRenamed(of.partition_by, "day")
 
@@ -54,13 +62,21 @@ class Lake:
     """Two tables on a lake, as they are declared now."""
 
     def __init__(self, root: Path, spark):
-        self.root, self.spark = root, spark
+        self.root = root
+        self.spark = spark
 
     def workspace(self, of: Table, calendar: Calendar) -> Workspace:
         return workspace_of([of, copies(of)], calendar, str(self.root))
 
-    def build(self, of: Table, days: Sequence[date] = FOUR, calendar: Calendar = CALENDAR, **request: Any) -> list[str]:
-        step = Step(of, self.workspace(of, calendar), StepRequest(**{"run": "a run"} | request), lambda: self.spark)
+    def build(
+        self, of: Table, days: Sequence[date] = FOUR, calendar: Calendar = CALENDAR, **request: Any
+    ) -> list[str]:
+        step = Step(
+            of,
+            self.workspace(of, calendar),
+            StepRequest(**{"run": "a run"} | request),
+            lambda: self.spark,
+        )
         return [build.outcome for build in step.run(days).built]
 
     def planned(self, of: Table, calendar: Calendar = CALENDAR, **options: Any) -> list[date]:
@@ -71,11 +87,20 @@ class Lake:
 
     def states(self, of: Table, calendar: Calendar = CALENDAR) -> dict[str, int]:
         of_workspace = self.workspace(of, calendar)
-        status = status_of(of_workspace, of_workspace.tables, calendar.days(), latest=latest_builds(of_workspace))
-        return {f"{name} {state}": len(of_state) for name in status.tables for state, of_state in status.of(name).items()}
+        status = status_of(
+            of_workspace, of_workspace.tables, calendar.days(), latest=latest_builds(of_workspace)
+        )
+        return {
+            f"{name} {state}": len(of_state)
+            for name in status.tables
+            for state, of_state in status.of(name).items()
+        }
 
     def rows(self, name: str = NAME) -> list[tuple]:
-        return sorted(tuple(row.values()) for row in DeltaTable(str(self.root / name)).to_pyarrow_table().to_pylist())
+        return sorted(
+            tuple(row.values())
+            for row in DeltaTable(str(self.root / name)).to_pyarrow_table().to_pylist()
+        )
 
 
 @pytest.fixture
@@ -88,9 +113,13 @@ def lake(tmp_path, spark) -> Lake:
 
 
 def test_a_table_with_another_partition_column_is_refused_before_computing(lake):
-    of, rows = numbers("arrival_day"), lake.rows()
+    of = numbers("arrival_day")
+    rows = lake.rows()
     step = Step(of, lake.workspace(of, CALENDAR), StepRequest(run="a run", force=True), no_spark)
-    with pytest.raises(UsageError, match=r"is partitioned by day, .* partition_by='arrival_day'\. Nothing was committed\."):
+    with pytest.raises(
+        UsageError,
+        match=r"is partitioned by day, .* partition_by='arrival_day'\. Nothing was committed\.",
+    ):
         step.run(FOUR)
     assert lake.rows() == rows
 
@@ -102,7 +131,9 @@ def test_nothing_is_read_from_a_table_that_is_partitioned_by_another_column(lake
 
 @pytest.mark.parametrize("moved", [True, False], ids=["moved away", "removed"])
 def test_once_its_folder_is_gone_a_table_is_partitioned_by_the_column_now_declared(lake, moved):
-    of, rows, folder = numbers("arrival_day"), lake.rows(), lake.root / NAME
+    of = numbers("arrival_day")
+    rows = lake.rows()
+    folder = lake.root / NAME
     with pytest.raises(UsageError, match="Move that folder away, or remove it"):
         lake.build(of, force=True)
     if moved:
@@ -127,12 +158,19 @@ narrow = pytest.mark.parametrize(("declared", "calendar", "advice"), NARROW.valu
 
 
 @narrow
-def test_a_new_type_is_refused_while_days_outside_the_calendar_exist(lake, declared, calendar, advice):
-    of, rows = numbers(kind="STRING", **declared), lake.rows()
-    workspace, all_days = lake.workspace(of, calendar), of.calendar_of(calendar).days()
+def test_a_new_type_is_refused_while_days_outside_the_calendar_exist(
+    lake, declared, calendar, advice
+):
+    of = numbers(kind="STRING", **declared)
+    rows = lake.rows()
+    workspace = lake.workspace(of, calendar)
+    all_days = of.calendar_of(calendar).days()
     *_, line = column_lines(workspace, [of], [Chunk(0, {NAME: all_days})])[NAME]
     assert advice in line
-    with pytest.raises(UsageError, match=r"does not replace 2019-08-1[58]\..* `backfill status --target raw/n` says"):
+    with pytest.raises(
+        UsageError,
+        match=r"does not replace 2019-08-1[58]\..* `backfill status --target raw/n` says",
+    ):
         lake.build(of, all_days, calendar, force=True)
     assert lake.rows() == rows
     assert line in column_lines(workspace, [of])[NAME]
@@ -146,7 +184,9 @@ def test_a_type_changes_once_the_calendar_has_every_day_of_the_table(lake):
 
 
 @narrow
-def test_a_type_changes_once_the_folder_with_days_outside_the_calendar_is_moved_away(lake, declared, calendar, advice):
+def test_a_type_changes_once_the_folder_with_days_outside_the_calendar_is_moved_away(
+    lake, declared, calendar, advice
+):
     of = numbers(kind="STRING", **declared)
     all_days = of.calendar_of(calendar).days()
     with pytest.raises(UsageError, match="another type"):

@@ -1,4 +1,6 @@
-"""One bad day stops no other: a day whose computation or whose rule raises fails by itself, and those computed from it."""
+"""One bad day stops no other: a day whose computation or whose rule raises fails by itself, and
+those computed from it.
+"""
 
 from dataclasses import replace
 
@@ -11,7 +13,7 @@ from pyspark.sql.functions import expr
 from backfill_assets.errors import InputsChanged, ServiceUnavailable
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.quality.rule import Rule
-from backfill_assets.step.errors_of_days import may_be_of_days
+from backfill_assets.step.errors import may_be_of_days
 from tests.worlds.deliveries import day, days
 from tests.worlds.outages import DAILY, FOUR, HISTORY, OUTAGES, World, assert_same
 
@@ -33,7 +35,8 @@ def dividing_by_zero(world: World, name: str, column: str, *bad: int):
 
 def failing(world: World, name: str, calls: list[int], *errors: Exception):
     """The table, whose first computations raise these errors; `calls` grows with each computation."""
-    plain, left = world.table(name), list(errors)
+    plain = world.table(name)
+    left = list(errors)
 
     def compute(**inputs):
         calls.append(1)
@@ -47,7 +50,9 @@ def failing(world: World, name: str, calls: list[int], *errors: Exception):
 def versions(world: World, name: str) -> list[str]:
     """The code version that each of the four days was accepted under; "1" for that of before."""
     mine = world.table(name).version
-    return [build.code_version.replace(mine, "1") for _, build in sorted(world.accepted(name).items())]
+    return [
+        build.code_version.replace(mine, "1") for _, build in sorted(world.accepted(name).items())
+    ]
 
 
 def test_a_day_whose_rows_cannot_be_computed_fails_and_the_others_are_committed(built):
@@ -57,7 +62,9 @@ def test_a_day_whose_rows_cannot_be_computed_fails_and_the_others_are_committed(
     assert result.failed()[0].message.startswith("ArithmeticException: [DIVIDE_BY_ZERO]")
     assert versions(built, OUTAGES) == ["2", "1", "2", "2"]
     assert built.rows(OUTAGES) == before
-    assert [latest_builds(built.workspace).last[OUTAGES, at].outcome for at in FOUR].count("failed") == 1
+    assert [latest_builds(built.workspace).last[OUTAGES, at].outcome for at in FOUR].count(
+        "failed"
+    ) == 1
 
 
 def test_a_day_whose_rule_raises_fails_with_the_error_and_others_are_committed(built):
@@ -75,12 +82,25 @@ def test_a_day_whose_rule_raises_fails_with_the_error_and_others_are_committed(b
 @pytest.mark.parametrize(
     ("offending", "raised"),
     [
-        pytest.param("outages_ < 0", "AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION]", id="a column that is misspelt"),
-        pytest.param("CAST(region AS INT) < 0", "NumberFormatException: [CAST_INVALID_INPUT]", id="a value it cannot look at"),
+        pytest.param(
+            "outages_ < 0",
+            "AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION]",
+            id="a column that is misspelt",
+        ),
+        pytest.param(
+            "CAST(region AS INT) < 0",
+            "NumberFormatException: [CAST_INVALID_INPUT]",
+            id="a value it cannot look at",
+        ),
     ],
 )
 def test_a_day_is_refused_even_if_its_bad_rows_cannot_be_shown(built, offending, raised):
-    not_that_day = Rule("by_hand", "Not.", lambda profile: (profile.day != day(1), "not that day", {}), offending=offending)
+    not_that_day = Rule(
+        "by_hand",
+        "Not.",
+        lambda profile: (profile.day != day(1), "not that day", {}),
+        offending=offending,
+    )
     result = built.run(FOUR, replace(built.table(DAILY), version="2", rules=[not_that_day]))[DAILY]
     (refused,) = result.failed()
     assert (refused.day, refused.message.splitlines()[0]) == (day(1), "by_hand: not that day")
@@ -91,11 +111,15 @@ def test_a_day_is_refused_even_if_its_bad_rows_cannot_be_shown(built, offending,
 
 def test_a_cumulative_table_is_built_up_to_the_day_that_fails(built):
     before = built.rows(HISTORY)
-    result = built.run(FOUR, dividing_by_zero(built, HISTORY, "outages_total", 1), run="mine")[HISTORY]
+    result = built.run(FOUR, dividing_by_zero(built, HISTORY, "outages_total", 1), run="mine")[
+        HISTORY
+    ]
     messages = {b.day: b.message for b in result.failed()}
     assert list(messages) == days(1, 2, 3)
     assert messages.pop(day(1)).startswith("ArithmeticException: [DIVIDE_BY_ZERO]")
-    assert list(messages.values()) == [f"computed from {day(n)}, which failed in this run" for n in (1, 2)]
+    assert list(messages.values()) == [
+        f"computed from {day(n)}, which failed in this run" for n in (1, 2)
+    ]
     assert versions(built, HISTORY) == ["2", "1", "1", "1"]
     assert built.rows(HISTORY) == before
 
@@ -114,7 +138,9 @@ def test_a_day_of_a_cumulative_table_fails_with_a_refused_day_before_it(
 
 
 def test_a_table_that_reads_itself_comes_to_the_same_day_by_day(once, built):
-    made = built.run(FOUR, failing(built, HISTORY, [], ArithmeticException("of all days together")), force=True)[HISTORY]
+    made = built.run(
+        FOUR, failing(built, HISTORY, [], ArithmeticException("of all days together")), force=True
+    )[HISTORY]
     assert [b.outcome for b in made.built] == ["unchanged"] * 4
     assert [b.inputs for b in made.built] == [once.accepted(HISTORY)[at].inputs for at in FOUR]
     assert_same(built, once, [HISTORY])
@@ -122,17 +148,24 @@ def test_a_table_that_reads_itself_comes_to_the_same_day_by_day(once, built):
 
 @pytest.mark.parametrize(
     ("name", "computed"),
-    [pytest.param(OUTAGES, 4, id="all days, then three"), pytest.param(HISTORY, 2, id="all days, then the first")],
+    [
+        pytest.param(OUTAGES, 4, id="all days, then three"),
+        pytest.param(HISTORY, 2, id="all days, then the first"),
+    ],
 )
 def test_a_table_of_which_no_day_can_be_computed_is_given_up_soon(built, name, computed):
     calls: list[int] = []
     with pytest.raises(ValueError, match="of every day"):
         built.run(FOUR, failing(built, name, calls, *[ValueError("of every day")] * 9))
     assert len(calls) == computed
-    assert {b.message for b in built.lake.ledger.builds({name: FOUR}) if not b.succeeded} == {"ValueError: of every day"}
+    assert {b.message for b in built.lake.ledger.builds({name: FOUR}) if not b.succeeded} == {
+        "ValueError: of every day"
+    }
 
 
-@pytest.mark.parametrize("error", [NameError("colunm"), AnalysisException("no such column")], ids=["Python's", "Spark's"])
+@pytest.mark.parametrize(
+    "error", [NameError("colunm"), AnalysisException("no such column")], ids=["Python's", "Spark's"]
+)
 def test_an_error_of_code_is_not_tried_day_by_day(built, error):
     calls: list[int] = []
     with pytest.raises(type(error)):
@@ -148,19 +181,43 @@ class Unavailable:
 @pytest.mark.parametrize(
     ("error", "of_days"),
     [
-        pytest.param(ArithmeticException("[DIVIDE_BY_ZERO] Division by zero."), True, id="a row that cannot be computed"),
-        pytest.param(TypeError("'NoneType' object is not subscriptable"), True, id="a day without rows"),
-        pytest.param(SparkConnectGrpcException("Job aborted due to stage failure"), True, id="a file that is damaged"),
-        pytest.param(AnalysisOnServer("gone", errorClass=LOST_FILE), True, id="a file that is gone"),
-        pytest.param(AnalysisOnServer("[UNRESOLVED_COLUMN]"), False, id="a column that is not there"),
-        pytest.param(NameError("name 'colunm' is not defined"), False, id="a name that is misspelt"),
+        pytest.param(
+            ArithmeticException("[DIVIDE_BY_ZERO] Division by zero."),
+            True,
+            id="a row that cannot be computed",
+        ),
+        pytest.param(
+            TypeError("'NoneType' object is not subscriptable"), True, id="a day without rows"
+        ),
+        pytest.param(
+            SparkConnectGrpcException("Job aborted due to stage failure"),
+            True,
+            id="a file that is damaged",
+        ),
+        pytest.param(
+            AnalysisOnServer("gone", errorClass=LOST_FILE), True, id="a file that is gone"
+        ),
+        pytest.param(
+            AnalysisOnServer("[UNRESOLVED_COLUMN]"), False, id="a column that is not there"
+        ),
+        pytest.param(
+            NameError("name 'colunm' is not defined"), False, id="a name that is misspelt"
+        ),
         pytest.param(InputsChanged("built again"), False, id="an input built again"),
         pytest.param(ServiceUnavailable("no engine"), False, id="no engine to start with"),
-        pytest.param(SparkConnectGrpcException("refused", grpc_status_code=Unavailable), False, id="an engine that is gone"),
         pytest.param(
-            SparkConnectGrpcException("new", errorClass="INVALID_HANDLE.SESSION_CHANGED"), False, id="an engine started anew"
+            SparkConnectGrpcException("refused", grpc_status_code=Unavailable),
+            False,
+            id="an engine that is gone",
         ),
-        pytest.param(RuntimeError("java.io.IOException: No space left on device"), False, id="a full disk"),
+        pytest.param(
+            SparkConnectGrpcException("new", errorClass="INVALID_HANDLE.SESSION_CHANGED"),
+            False,
+            id="an engine started anew",
+        ),
+        pytest.param(
+            RuntimeError("java.io.IOException: No space left on device"), False, id="a full disk"
+        ),
     ],
 )
 def test_an_error_that_every_day_would_raise_is_told_from_one_of_some_day(error, of_days):

@@ -1,5 +1,6 @@
-"""A PostgreSQL table's way into raw, on a real server: only what changed is built, and what cannot be read leaves days as they
-were."""
+"""A PostgreSQL table's way into raw, on a real server: only what changed is built, and what cannot
+be read leaves days as they were.
+"""
 
 import io
 import signal
@@ -14,11 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.latest import latest
+from backfill_assets.lake.history import latest
 from backfill_assets.plan.status import State
-from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.rule import Judged, Rule
-from backfill_assets.sources.postgres import PostgresTable
+from backfill_assets.quality.rule import DayProfile, Judged, Rule
+from backfill_assets.sources.postgres.source import PostgresTable
 from backfill_assets.tables.declaration import Table, table
 from tests.worlds.deliveries import day, days
 from tests.worlds.projects import OneTable, Rows
@@ -39,7 +39,14 @@ EXPECTED = """
 
 
 def raw(source: PostgresTable, rules: Sequence[Rule] = ()) -> Table:
-    declare = table(NAME, partition_by="arrival_day", columns=COLUMNS, reads={"rows": source}, rules=rules, version="1")
+    declare = table(
+        NAME,
+        partition_by="arrival_day",
+        columns=COLUMNS,
+        reads={"rows": source},
+        rules=rules,
+        version="1",
+    )
     return declare(lambda rows: rows.drop("received_on"))
 
 
@@ -51,15 +58,26 @@ def password(postgres, monkeypatch):
 @pytest.fixture
 def sample(postgres) -> Rows:
     """The rows of four days of the sample, which are in the database too."""
-    parts = ", ".join(f"regexp_extract(filename, '{part}=(\\d+)', 1)::INT AS {part[0]}" for part in ("year", "month", "day"))
-    files = [str(path) for at in FOUR for path in (SAMPLE / "outage_events").glob(f"year={at:%Y/month=%m/day=%d}/*")]
+    parts = ", ".join(
+        f"regexp_extract(filename, '{part}=(\\d+)', 1)::INT AS {part[0]}"
+        for part in ("year", "month", "day")
+    )
+    files = [
+        str(path)
+        for at in FOUR
+        for path in (SAMPLE / "outage_events").glob(f"year={at:%Y/month=%m/day=%d}/*")
+    ]
     with duckdb.connect() as database:
         rows = database.execute(EXPECTED.format(parts, files)).fetchall()
     postgres.execute(
         "DROP TABLE IF EXISTS updates CASCADE",
-        "CREATE TABLE updates (received_on date, outage bigint, seen_at timestamp, cause text, customers int)",
+        "CREATE TABLE updates (received_on date, outage bigint, seen_at timestamp, cause text,"
+        " customers int)",
     )
-    with postgres.connected() as connection, connection.cursor().copy("COPY updates FROM STDIN") as copy:
+    with (
+        postgres.connected() as connection,
+        connection.cursor().copy("COPY updates FROM STDIN") as copy,
+    ):
         for row in rows:
             copy.write_row(row)
     return sorted(rows, key=repr)
@@ -67,31 +85,41 @@ def sample(postgres) -> Rows:
 
 @pytest.fixture
 def project(postgres, sample, tmp_path, spark) -> OneTable:
-    source = PostgresTable("updates", "received_on", postgres.url, time_zone="UTC", password_env="READER_PASSWORD")
+    source = PostgresTable(
+        "updates", "received_on", postgres.url, time_zone="UTC", password_env="READER_PASSWORD"
+    )
     return OneTable(tmp_path, raw(source), lambda: spark, Calendar(FOUR[0], FOUR[-1]))
 
 
 def test_days_are_built_from_the_database_and_only_a_changed_one_again(project, postgres, sample):
-    assert [build.rows for build in project.run().built] == [sum(row[0] == at for row in sample) for at in FOUR]
+    assert [build.rows for build in project.run().built] == [
+        sum(row[0] == at for row in sample) for at in FOUR
+    ]
     assert project.rows() == sample
     assert project.outdated() == []
     chosen = next(row for row in sample if row[0] == FOUR[1])
     postgres.execute(
-        f"UPDATE updates SET cause = 'squirrel' WHERE ctid = (SELECT ctid FROM updates WHERE received_on = '{FOUR[1]}' "
-        f"AND outage = {chosen[1]} AND seen_at = '{chosen[2]}' LIMIT 1)"
+        "UPDATE updates SET cause = 'squirrel' WHERE ctid = (SELECT ctid FROM updates WHERE"
+        f" received_on = '{FOUR[1]}' AND outage = {chosen[1]} AND seen_at = '{chosen[2]}' LIMIT 1)"
     )
     assert project.outdated() == [FOUR[1]]
-    assert project.status().partitions[NAME, FOUR[1]].why == "1 file(s) changed: updates has other contents"
+    assert (
+        project.status().partitions[NAME, FOUR[1]].why
+        == "1 file(s) changed: updates has other contents"
+    )
     assert {build.day for build in project.run().built} == {FOUR[1]}
     assert project.rows() == sorted(
-        [*(row for row in sample if row is not chosen), (*chosen[:3], "squirrel", chosen[4])], key=repr
+        [*(row for row in sample if row is not chosen), (*chosen[:3], "squirrel", chosen[4])],
+        key=repr,
     )
     postgres.execute(f"DELETE FROM updates WHERE received_on = '{FOUR[2]}' AND outage % 10 > 1")
     why = project.status().partitions[NAME, FOUR[2]].why
     assert why.startswith(f"the source for {FOUR[2]} may be incomplete: updates has ")
 
 
-def test_a_change_between_looking_and_reading_is_built_with_the_state_that_it_made(project, postgres, sample, spark):
+def test_a_change_between_looking_and_reading_is_built_with_the_state_that_it_made(
+    project, postgres, sample, spark
+):
     asked = list[int]()
 
     def change_once() -> SparkSession:
@@ -102,12 +130,17 @@ def test_a_change_between_looking_and_reading_is_built_with_the_state_that_it_ma
 
     assert not replace(project, spark=change_once).run().failed()
     assert len(asked) == 2, "the step started anew"
-    assert project.rows() == sorted(((*r[:4], -1) if r[0] == FOUR[0] else r for r in sample), key=repr)
+    assert project.rows() == sorted(
+        ((*r[:4], -1) if r[0] == FOUR[0] else r for r in sample), key=repr
+    )
     assert project.outdated() == []
 
 
-def test_a_change_that_is_taken_back_before_the_commit_does_not_come_in(project, postgres, sample, spark):
-    asked, judged = list[int](), list[int]()
+def test_a_change_that_is_taken_back_before_the_commit_does_not_come_in(
+    project, postgres, sample, spark
+):
+    asked = list[int]()
+    judged = list[int]()
 
     def change_once() -> SparkSession:
         if not asked:
@@ -133,12 +166,15 @@ def slowly(postgres) -> PostgresTable:
     """Two rows a day of forty, each of which takes a while to read."""
     postgres.execute(
         "DROP TABLE IF EXISTS updates CASCADE",
-        f"CREATE TABLE updates AS SELECT date '{day(0)}' + n % 40 AS received_on, n::bigint AS outage, "
-        "timestamp '2019-08-15' AS seen_at, 'x' AS cause, 1 AS customers FROM generate_series(1, 80) n",
-        # Not volatile, so that it is not called where nobody asks for what it returns, as no look does.
+        f"CREATE TABLE updates AS SELECT date '{day(0)}' + n % 40 AS received_on, n::bigint AS"
+        " outage, timestamp '2019-08-15' AS seen_at, 'x' AS cause, 1 AS customers FROM"
+        " generate_series(1, 80) n",
+        # Not volatile, so that it is not called where nobody asks for what it returns, as no look
+        # does.
         "CREATE OR REPLACE FUNCTION slow(bigint) RETURNS bigint STABLE LANGUAGE plpgsql AS "
         "'BEGIN PERFORM pg_sleep(0.03); RETURN $1; END'",
-        "CREATE VIEW slowly AS SELECT received_on, slow(outage) AS outage, seen_at, cause, customers FROM updates",
+        "CREATE VIEW slowly AS SELECT received_on, slow(outage) AS outage, seen_at, cause,"
+        " customers FROM updates",
     )
     return PostgresTable(
         "updates", "received_on", postgres.url, table="slowly", time_zone="UTC", changed_at="customers",
@@ -148,13 +184,16 @@ def slowly(postgres) -> PostgresTable:
 
 def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, spark):
     postgres.execute("ALTER ROLE reader CONNECTION LIMIT 4")
-    project, done = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(39))), threading.Event()
+    project = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(39)))
+    done = threading.Event()
 
     def most_at_once() -> int:
         most = 0
         with postgres.connected() as connection:
             while not done.is_set():
-                rows = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader'").fetchall()
+                rows = connection.execute(
+                    "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader'"
+                ).fetchall()
                 most = max(most, rows[0][0])
         return most
 
@@ -167,7 +206,8 @@ def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, 
     before = len(postgres.statements(READS))
     try:
         with ThreadPoolExecutor() as threads:
-            most, whys = threads.submit(most_at_once), threads.submit(looks)
+            most = threads.submit(most_at_once)
+            whys = threads.submit(looks)
             try:
                 result = project.run()
             finally:
@@ -180,12 +220,18 @@ def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, 
     assert len(postgres.statements(READS)) - before == 2
 
 
-def test_a_server_that_dies_while_days_are_read_fails_them_and_changes_nothing(slowly, postgres, tmp_path, spark):
+def test_a_server_that_dies_while_days_are_read_fails_them_and_changes_nothing(
+    slowly, postgres, tmp_path, spark
+):
     project = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(3)))
     assert len(project.run().built) == 4
-    before, rows = project.workspace.lake.version(NAME), project.rows()
+    before = project.workspace.lake.version(NAME)
+    rows = project.rows()
     postgres.execute("UPDATE updates SET customers = 2, outage = -outage")
-    reading = f"SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%{READS}%' AND usename = 'reader'"
+    reading = (
+        f"SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%{READS}%'"
+        " AND usename = 'reader'"
+    )
     try:
         with ThreadPoolExecutor() as threads:
             run = threads.submit(project.run)
@@ -193,9 +239,13 @@ def test_a_server_that_dies_while_days_are_read_fails_them_and_changes_nothing(s
                 assert not run.done()
             postgres.stop(signal.SIGQUIT)
             failed = run.result().failed()
-        assert [("cannot be asked: " in build.message, build.day) for build in failed] == [(True, at) for at in FOUR]
+        assert [("cannot be asked: " in build.message, build.day) for build in failed] == [
+            (True, at) for at in FOUR
+        ]
         status = project.status().partitions.values()
-        assert {(each.state, "cannot be asked: " in each.why) for each in status} == {(State.UP_TO_DATE, True)}
+        assert {(each.state, "cannot be asked: " in each.why) for each in status} == {
+            (State.UP_TO_DATE, True)
+        }
     finally:
         postgres.start()
     last = latest(project.workspace.lake.ledger, {NAME: None}).last
@@ -207,7 +257,11 @@ def test_a_server_that_dies_while_days_are_read_fails_them_and_changes_nothing(s
 
 def test_no_password_is_in_what_is_recorded_or_logged(project, postgres, spark):
     project.run()
-    written = [path for path in [*project.root.rglob("*"), *(SUITE / "engine").rglob("*")] if path.is_file()]
+    written = [
+        path
+        for path in [*project.root.rglob("*"), *(SUITE / "engine").rglob("*")]
+        if path.is_file()
+    ]
     assert len(written) > 10
     assert [path for path in written if postgres.password.encode() in path.read_bytes()] == []
     shown = io.StringIO()

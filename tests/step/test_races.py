@@ -7,14 +7,24 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import Conflict
-from backfill_assets.lake.commits import read_commits
+from backfill_assets.lake.delta import read_commits
+from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.store import Lake
 from backfill_assets.quality.rules import types_as_declared, unique_key
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from tests.worlds.deliveries import arriving, day, days
-from tests.worlds.outages import FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, only_some
+from tests.worlds.outages import (
+    FOUR,
+    HISTORY,
+    NAMES,
+    OUTAGES,
+    RAW,
+    REJECTED,
+    UPDATES,
+    World,
+    only_some,
+)
 
 
 def meanwhile(world: World, other):
@@ -38,7 +48,10 @@ def test_the_last_writer_of_a_day_is_the_one_whose_rows_and_record_stand(built):
 
 def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
     mine = meanwhile(built, only_some(built, "100", "101", version="2"))
-    changed = "staging/outages, 2019-08-16 to 2019-08-16, changed while this run was computing: another writer committed it"
+    changed = (
+        "staging/outages, 2019-08-16 to 2019-08-16, changed while this run was computing: another"
+        " writer committed it"
+    )
     with pytest.raises(Conflict, match=changed):
         built.run(days(1), mine, run="mine", force=True, write_mode="merge")
     assert len(built.rows(OUTAGES, days(1))) == 2
@@ -46,30 +59,48 @@ def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
 
 def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(built):
     mine = only_some(built, "103", version=built.table(OUTAGES).version)
-    inner, by_hand = mine.compute, "outage_number = '102'"
+    inner = mine.compute
+    by_hand = "outage_number = '102'"
 
     def compute(updates):
-        DeltaTable(built.lake.path(OUTAGES)).update({"customers": "999999"}, predicate=f"outage_day = '{day(1)}' AND {by_hand}")
+        DeltaTable(built.lake.path(OUTAGES)).update(
+            {"customers": "999999"}, predicate=f"outage_day = '{day(1)}' AND {by_hand}"
+        )
         return inner(updates)
 
-    before, rules = built.accepted(OUTAGES), [types_as_declared(), unique_key()]
-    with pytest.raises(Conflict, match=r"it was rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"):
-        built.run(days(1), replace(mine, compute=compute, rules=rules), run="mine", force=True, write_mode="merge")
+    before = built.accepted(OUTAGES)
+    rules = [types_as_declared(), unique_key()]
+    with pytest.raises(
+        Conflict,
+        match=r"it was rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing",
+    ):
+        built.run(
+            days(1),
+            replace(mine, compute=compute, rules=rules),
+            run="mine",
+            force=True,
+            write_mode="merge",
+        )
     assert (built.accepted(OUTAGES), len(built.rows(OUTAGES, days(1)))) == (before, 3)
-    refused = built.run(days(1), replace(mine, rules=rules), run="mine", force=True, write_mode="merge")[OUTAGES]
+    refused = built.run(
+        days(1), replace(mine, rules=rules), run="mine", force=True, write_mode="merge"
+    )[OUTAGES]
     assert refused.blocked[day(1)].endswith("Those rows would be kept: use write_mode overwrite")
 
 
 @dataclass(frozen=True)
 class LedgerReadLate(Ledger):
-    """A ledger at the reading of which, once, somebody changes a row by hand: after the step has looked at the table under its
-    lock, right before it commits."""
+    """A ledger at the reading of which, once, somebody changes a row by hand: after the step has
+    looked at the table under its lock, right before it commits.
+    """
 
     late: list[str] = field(default_factory=list)
 
     def next_time(self, table: str) -> datetime:
         while self.late:
-            DeltaTable(self.late.pop()).update({"customers": "999999"}, predicate="outage_number = '102'")
+            DeltaTable(self.late.pop()).update(
+                {"customers": "999999"}, predicate="outage_number = '102'"
+            )
         return super().next_time(table)
 
 
@@ -83,11 +114,15 @@ class LakeChangedLate(Lake):
 
 
 def test_rows_changed_by_hand_right_before_the_commit_are_not_recorded_as_ours(built):
-    """Whoever takes no lock may commit at any time: our commit holds only at the version that was looked at."""
+    """Whoever takes no lock may commit at any time: our commit holds only at the version that was
+    looked at.
+    """
     lake = LakeChangedLate(str(built.root), [built.lake.path(OUTAGES)])
     mine = replace(only_some(built, "103", version="2"), rules=[types_as_declared(), unique_key()])
     request = StepRequest("mine", force=True, write_mode="merge")
-    with pytest.raises(Conflict, match=r"rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"):
+    with pytest.raises(
+        Conflict, match=r"rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"
+    ):
         Step(mine, replace(built.workspace, lake=lake), request, built.spark).run(days(1))
     assert lake.late == []
     assert {build.run for build in built.accepted(OUTAGES).values()} == {"first"}
@@ -115,7 +150,9 @@ def during_the_first(table, act, calls: list[int]):
 
 @dataclass(frozen=True)
 class Busy(Lake):
-    """A lake in which someone else rebuilds the updates right after their version has first been looked up."""
+    """A lake in which someone else rebuilds the updates right after their version has first been
+    looked up.
+    """
 
     world: World
     met: list[str] = field(default_factory=list)
@@ -142,7 +179,9 @@ def test_rows_of_a_stale_input_never_replace_corrected_rows(built):
         built.run(FOUR, [REJECTED, RAW, UPDATES, OUTAGES], run="the other")
 
     calls: list[int] = []
-    built.run(days(1), during_the_first(built.table(OUTAGES), correct, calls), run="mine", force=True)
+    built.run(
+        days(1), during_the_first(built.table(OUTAGES), correct, calls), run="mine", force=True
+    )
     assert (len(calls), len(built.rows(OUTAGES, days(1)))) == (2, 4)
     assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
 
@@ -172,7 +211,11 @@ def test_rows_of_stale_days_of_the_table_itself_never_replace_corrected_rows(bui
     calls: list[int] = []
     mine = during_the_first(built.table(HISTORY), correct, calls)
     (build,) = built.run(days(3), mine, run="mine", force=True)[HISTORY].built
-    assert (len(calls), build.outcome, build.inputs) == (2, "unchanged", built.accepted(HISTORY)[day(3)].inputs)
+    assert (len(calls), build.outcome, build.inputs) == (
+        2,
+        "unchanged",
+        built.accepted(HISTORY)[day(3)].inputs,
+    )
     assert built.run(FOUR, [HISTORY])[HISTORY].built == []
 
 
@@ -180,14 +223,16 @@ def test_source_files_that_change_while_they_are_read_are_read_again(built):
     def deliver() -> None:
         built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
 
-    plain, calls = built.table(RAW), list[int]()
+    plain = built.table(RAW)
+    calls = list[int]()
     alone = replace(plain, compared_with=(), rules=plain.rules[:2])
     built.run(days(1), during_the_first(alone, deliver, calls), run="mine", force=True)
     assert (len(calls), len(built.rows(RAW, days(1)))) == (2, 4)
 
 
 def test_an_input_that_never_comes_to_rest_is_a_conflict_and_nothing_is_written(built):
-    plain, before = built.table(OUTAGES), built.rows(OUTAGES)
+    plain = built.table(OUTAGES)
+    before = built.rows(OUTAGES)
 
     def compute(updates):
         built.write(day(1), arriving(1, *range(len(calls) + 4), began=1))
@@ -196,13 +241,17 @@ def test_an_input_that_never_comes_to_rest_is_a_conflict_and_nothing_is_written(
         return plain.compute(updates)
 
     calls: list[int] = []
-    with pytest.raises(Conflict, match=r"staging/outage_updates 2019-08-16 was built again while staging/outages 2019-08-16"):
+    with pytest.raises(
+        Conflict,
+        match=r"staging/outage_updates 2019-08-16 was built again while staging/outages 2019-08-16",
+    ):
         built.run(days(1), replace(plain, compute=compute), run="mine", force=True)
     assert (len(calls), built.rows(OUTAGES)) == (3, before)
 
 
 def test_a_commit_of_a_dead_writer_is_recorded_before_a_later_one(built):
-    other, plain = only_some(built, "100", "101", version="2"), built.table(OUTAGES)
+    other = only_some(built, "100", "101", version="2")
+    plain = built.table(OUTAGES)
 
     def compute(updates):
         built.run(days(1), other, run="the other", force=True)
@@ -216,9 +265,12 @@ def test_a_commit_of_a_dead_writer_is_recorded_before_a_later_one(built):
 
 
 def test_a_file_that_is_rewritten_while_it_is_read_is_read_again(built):
-    """In the middle of such a write, Spark reads a part of the file; before and after it, its contents are the same."""
+    """In the middle of such a write, Spark reads a part of the file; before and after it, its
+    contents are the same.
+    """
     file = built.write(day(1), [*arriving(1, 0, 1, 2, began=1), *arriving(1, 3, began=1)])
-    whole, calls = file.read_bytes(), []
+    whole = file.read_bytes()
+    calls = []
     plain = built.table(RAW)
 
     def compute(lines):

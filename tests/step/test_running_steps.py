@@ -1,4 +1,6 @@
-"""A step is seen at its days while it computes them, by `backfill status` too, and no longer once it is over."""
+"""A step is seen at its days while it computes them, by `backfill status` too, and no longer once
+it is over.
+"""
 
 import json
 from dataclasses import replace
@@ -7,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
-from backfill_assets.lake.paths import Paths
-from backfill_assets.lake.running_steps import running_steps
+from backfill_assets.lake.running import running_steps
+from backfill_assets.lake.storage import Paths
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import FOUR, OUTAGES, RAW, REJECTED, UPDATES
 
@@ -16,13 +18,20 @@ from tests.worlds.outages import FOUR, OUTAGES, RAW, REJECTED, UPDATES
 @pytest.fixture
 def looking(built):
     """The table, during whose computation `backfill status` is asked, and its answers."""
-    plain, answers = built.table(OUTAGES), []
+    plain = built.table(OUTAGES)
+    answers = []
     env = {"BACKFILL_HOME": str(built.root.parent), "BACKFILL_LAST_DAY": str(FOUR[-1])}
 
     def look(updates):
         done = CliRunner().invoke(app, ["status", "--target", OUTAGES, "--json"], env=env)
         partitions = json.loads(done.stdout)["tables"][OUTAGES]
-        answers.append({at: partition["why"] for at, partition in partitions.items() if partition["state"] == "running"})
+        answers.append(
+            {
+                at: partition["why"]
+                for at, partition in partitions.items()
+                if partition["state"] == "running"
+            }
+        )
         return plain.compute(updates)
 
     return replace(plain, compute=look), answers
@@ -45,7 +54,9 @@ def test_a_step_that_fails_is_not_seen_after(built, looking):
     table, answers = looking
     with pytest.raises(RuntimeError, match="the engine died"):
         built.run(days(1, 2), replace(table, compute=fail), run="mine", force=True)
-    assert answers == [{str(at): "run mine" for at in days(1, 2)}] * 3  # both days together, then each by itself
+    assert (
+        answers == [{str(at): "run mine" for at in days(1, 2)}] * 3
+    )  # both days together, then each by itself
     assert running_steps(str(built.root)) == {}
 
 

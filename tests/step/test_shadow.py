@@ -1,11 +1,12 @@
-"""Steps in the shadow of a plan: the rows that the same steps give in live, and live as it was. With Spark: rows are read from
-two tables as one."""
+"""Steps in the shadow of a plan: the rows that the same steps give in live, and live as it was.
+With Spark: rows are read from two tables as one.
+"""
 
 from datetime import UTC, datetime
 
 import pytest
 
-from backfill_assets.lake.slice import Slice
+from backfill_assets.lake.slices import Slice
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans
@@ -44,7 +45,9 @@ def in_live(built: World, tmp_path) -> World:
 def test_a_shadow_has_the_rows_that_live_would_have_and_publishing_copies_them(built, in_live):
     before = {name: built.arrow(name) for name in NAMES}
     correct(built)
-    plan = shadow_plan_of(built, {name: FOUR[1:] if name.startswith("features/") else CORRECTED for name in NAMES})
+    plan = shadow_plan_of(
+        built, {name: FOUR[1:] if name.startswith("features/") else CORRECTED for name in NAMES}
+    )
     build_in_shadow(built, plan, NAMES)
     for name in NAMES:  # live is as it was
         assert built.arrow(name).equals(before[name]), name
@@ -52,12 +55,16 @@ def test_a_shadow_has_the_rows_that_live_would_have_and_publishing_copies_them(b
     assert (state.unbuilt, state.conflicts) == ({}, {})
     inside = workspace_of(plan, built.workspace).lake.latest(dict.fromkeys(NAMES)).accepted
     assert {p: b.fingerprint for p, b in inside.items()} == {
-        (name, at): fingerprint for name in NAMES for at, fingerprint in in_live.fingerprints(name).items()
+        (name, at): fingerprint
+        for name in NAMES
+        for at, fingerprint in in_live.fingerprints(name).items()
     }
     plans = Plans(str(built.root))
     plans.keep(plan)
     plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
-    Publication(plan, built.workspace, "ada").publish("stable", lambda: datetime.now(UTC), lambda state: None)
+    Publication(plan, built.workspace, "ada").publish(
+        "stable", lambda: datetime.now(UTC), lambda state: None
+    )
     assert_same(built, in_live)
 
 
@@ -65,15 +72,22 @@ def test_a_shadow_builds_what_live_would_build_and_leaves_the_rest_to_live(built
     correct(built)
     plan = shadow_plan_of(built, dict.fromkeys(NAMES, FOUR))
     build_in_shadow(built, plan, NAMES)
-    of_run = {(b.table, b.day) for b in in_live.workspace.lake.ledger.builds(dict.fromkeys(NAMES)) if b.run == "in live"}
+    of_run = {
+        (b.table, b.day)
+        for b in in_live.workspace.lake.ledger.builds(dict.fromkeys(NAMES))
+        if b.run == "in live"
+    }
     state = state_of(plan, built.workspace)
     assert (set(state.builds), state.unbuilt) == (of_run, {})
     assert 0 < len(of_run) < len(NAMES) * len(FOUR)
     shadow = workspace_of(plan, built.workspace)
     for name in NAMES:
         wanted = Slice(name, built.table(name).partition_by, tuple(FOUR), shadow.lake.version(name))
-        rows, expected = shadow.lake.arrow(wanted), in_live.arrow(name)
-        assert sorted(map(str, rows.select(expected.column_names).to_pylist())) == sorted(map(str, expected.to_pylist())), name
+        rows = shadow.lake.arrow(wanted)
+        expected = in_live.arrow(name)
+        assert sorted(map(str, rows.select(expected.column_names).to_pylist())) == sorted(
+            map(str, expected.to_pylist())
+        ), name
 
 
 def test_days_outside_the_plan_are_read_from_the_base_of_the_shadow(built, in_live):
@@ -82,7 +96,9 @@ def test_days_outside_the_plan_are_read_from_the_base_of_the_shadow(built, in_li
     built.run(FOUR, run="a night", only=NAMES[:4])
     build_in_shadow(built, plan, [DAILY])
     inside = workspace_of(plan, built.workspace).lake.latest({DAILY: FOUR}).accepted
-    assert {at: build.fingerprint for (_, at), build in inside.items()} == built.fingerprints(DAILY)  # of what was before
+    assert {at: build.fingerprint for (_, at), build in inside.items()} == built.fingerprints(
+        DAILY
+    )  # of what was before
     assert built.fingerprints(OUTAGES) == in_live.fingerprints(OUTAGES)  # live went on
     state = state_of(plan, built.workspace)
     assert (set(state.unbuilt), {at for _, at in state.conflicts}) == (set(), set(FOUR[1:]))

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
-from backfill_assets.step.failed import failed_partitions
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.step.due import failed_partitions, snapshot
 from backfill_assets.step.request import StepRequest
-from backfill_assets.step.snapshot import snapshot
 from tests.worlds.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import write_days
@@ -16,12 +14,18 @@ from tests.worlds.tables import workspace_of
 
 
 def test_an_ancestor_that_is_up_to_date_again_blocks_nothing(tmp_path):
-    """Its own inputs are not inputs of the step: without their builds it would look as if they had changed, for ever."""
+    """Its own inputs are not inputs of the step: without their builds it would look as if they had
+    changed, for ever.
+    """
     workspace = workspace_of([raw, updates, outages, history], CALENDAR, str(tmp_path))
-    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, 6, 7, day_fingerprints={str(day(3)): "p"}))
+    accepted = up_to_date(
+        outages, [3], built(updates, 3, 4, 5, 6, 7, day_fingerprints={str(day(3)): "p"})
+    )
     failed = replace(accepted[outages.name, day(3)], outcome="failed", plan="p")
     Ledger(str(tmp_path)).append(list(accepted.values()))
-    Ledger(str(tmp_path)).append([replace(failed, at=Ledger(str(tmp_path)).next_time(outages.name))])
+    Ledger(str(tmp_path)).append(
+        [replace(failed, at=Ledger(str(tmp_path)).next_time(outages.name))]
+    )
     request = StepRequest("r", plan="p", planned={(outages.name, day(3)), (history.name, day(3))})
     start = snapshot(history, [day(3)], request, workspace)
     builds = start.builds
@@ -38,4 +42,6 @@ def test_rows_that_no_build_has_accepted_are_not_kept(tmp_path, write_mode, foun
     workspace = workspace_of([raw, updates, outages], CALENDAR, str(tmp_path))
     start = snapshot(outages, days(3, 4, 5), StepRequest("r", write_mode=write_mode), workspace)
     assert start.version == 1
-    assert start.builds.rewritten == {(outages.name, day(n)): "it has rows that no build has accepted" for n in found}
+    assert start.builds.rewritten == {
+        (outages.name, day(n)): "it has rows that no build has accepted" for n in found
+    }

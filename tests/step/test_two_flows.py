@@ -1,4 +1,6 @@
-"""Archives and a landing that end in one table: each day holds what both delivered of it, as it was declared."""
+"""Archives and a landing that end in one table: each day holds what both delivered of it, as it was
+declared.
+"""
 
 import random
 import threading
@@ -7,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.step.judge import OVERLAP
+from backfill_assets.step.commit import OVERLAP
 from backfill_assets.step.sources import unread_lines
 from tests.worlds.archives import DAYS, PAST, History, Killed, KilledAfter
 
-RAW, SALES = "raw/orders", "staging/sales"
+RAW = "raw/orders"
+SALES = "staging/sales"
 
 
 @pytest.fixture
@@ -29,7 +32,9 @@ def sales(history: History) -> list[tuple]:
 
 
 @pytest.mark.parametrize("precedence", ["landing", "archive", "both"])
-def test_a_day_that_both_have_gets_the_rows_that_precedence_says_and_it_is_reported(history, precedence):
+def test_a_day_that_both_have_gets_the_rows_that_precedence_says_and_it_is_reported(
+    history, precedence
+):
     history.precedence = precedence
     history.take_in()
     result = history.run()
@@ -46,17 +51,27 @@ def test_a_day_that_both_have_gets_the_rows_that_precedence_says_and_it_is_repor
 
 def test_days_are_outdated_once_an_archive_is_in_and_where_it_changed_them(history):
     history.run()
-    assert {build.day for build in history.run()[RAW].built} <= {*DAYS[:2]}, "those that nothing was delivered for"
-    assert "past/2019.jsonl.gz" in unread_lines(history.workspace.tables, history.workspace.area)[RAW]
+    assert {build.day for build in history.run()[RAW].built} <= {*DAYS[:2]}, (
+        "those that nothing was delivered for"
+    )
+    assert (
+        "past/2019.jsonl.gz" in unread_lines(history.workspace.tables, history.workspace.area)[RAW]
+    )
     history.take_in()
     assert unread_lines(history.workspace.tables, history.workspace.area) == {}
     assert {build.day for build in history.run()[RAW].built} == {*DAYS[:2]}
     assert sales(history) == history.expected()
-    history.file_away("2019.jsonl.gz", {DAYS[0]: (100, 200, 300), DAYS[1]: (5, 6, 7), DAYS[2]: (1,)})
+    history.file_away(
+        "2019.jsonl.gz", {DAYS[0]: (100, 200, 300), DAYS[1]: (5, 6, 7), DAYS[2]: (1,)}
+    )
     history.take_in()
-    assert history.outdated() == [DAYS[1]], "the first day is the same in both, the third is the landing's"
+    assert history.outdated() == [DAYS[1]], (
+        "the first day is the same in both, the third is the landing's"
+    )
     assert {build.day for build in history.run()[RAW].built} == {DAYS[1]}
-    assert sales(history) == [row if row[0] != DAYS[1] else (DAYS[1], 3, 18) for row in history.expected()]
+    assert sales(history) == [
+        row if row[0] != DAYS[1] else (DAYS[1], 3, 18) for row in history.expected()
+    ]
 
 
 def test_nothing_is_computed_and_nothing_read_when_nothing_changed(history):
@@ -75,7 +90,9 @@ def test_a_full_refresh_of_the_same_archives_makes_no_day_outdated(history):
     history.take_in()
     history.run()
     (again,) = history.take_in(full_refresh=True).values()
-    assert again.bytes_read == (history.workspace.area.root / "past" / "2019.jsonl.gz").stat().st_size
+    assert (
+        again.bytes_read == (history.workspace.area.root / "past" / "2019.jsonl.gz").stat().st_size
+    )
     assert history.outdated() == []
     history.spark = no_engine
     assert not any(result.built for result in history.run().values())
@@ -87,7 +104,9 @@ def test_which_of_two_archives_was_taken_in_last_changes_no_day_that_both_have(h
     history.take_in()
     history.run()
     assert sales(history) == history.expected()
-    history.file_away("2019.jsonl.gz", dict.fromkeys(DAYS[:3], (100, 200, 300)) | {DAYS[3]: (1, 2, 3)})
+    history.file_away(
+        "2019.jsonl.gz", dict.fromkeys(DAYS[:3], (100, 200, 300)) | {DAYS[3]: (1, 2, 3)}
+    )
     history.take_in()
     assert history.outdated() == [DAYS[3]]
 
@@ -106,7 +125,10 @@ def test_a_day_gone_from_the_landing_is_read_from_an_archive_with_as_many_rows(h
     history.take_in()
     for at in DAYS[2:4]:
         (history.workspace.area.root / "orders" / f"{at}.jsonl").unlink()
-    assert [build.outcome for build in history.run(DAYS[2:4])[RAW].built] == ["accepted", "accepted"]
+    assert [build.outcome for build in history.run(DAYS[2:4])[RAW].built] == [
+        "accepted",
+        "accepted",
+    ]
     assert sales(history) == [row for row in history.expected() if row[0] >= DAYS[2]]
 
 
@@ -144,15 +166,21 @@ def test_no_day_has_rows_of_an_archive_that_is_half_in(history):
 
 @pytest.mark.parametrize("precedence", ["landing", "both"])
 def test_both_flows_at_once_lose_nothing_and_double_nothing(tmp_path, spark, precedence, seed):
-    """Archives are taken in, changed and taken in again while days land, are corrected and are built; then all that is outdated
-    is built once more. The tables equal those of a lake that has seen only the last state, and DuckDB's."""
-    chance, history = random.Random(seed), History(tmp_path / "one", lambda: spark, precedence)
-    stop, errors = threading.Event(), list[BaseException]()
+    """Archives are taken in, changed and taken in again while days land, are corrected and are
+    built; then all that is outdated is built once more. The tables equal those of a lake that has
+    seen only the last state, and DuckDB's.
+    """
+    chance = random.Random(seed)
+    history = History(tmp_path / "one", lambda: spark, precedence)
+    stop = threading.Event()
+    errors = list[BaseException]()
 
     def archives() -> None:
         try:
             for n in range(6):
-                filed = {at: [chance.randrange(1000) for _ in range(5)] for at in chance.sample(DAYS, 5)}
+                filed = {
+                    at: [chance.randrange(1000) for _ in range(5)] for at in chance.sample(DAYS, 5)
+                }
                 history.file_away(f"{n % 2}.jsonl.gz", filed)
                 history.take_in()
         except BaseException as error:
@@ -178,11 +206,15 @@ def test_both_flows_at_once_lose_nothing_and_double_nothing(tmp_path, spark, pre
     fresh.run()
     columns = ("arrival_day", "source_file", "number", "cents")
     days = {row[0] for row in fresh.rows(RAW, *columns)}
-    assert [row for row in history.rows(RAW, *columns) if row[0] in days] == fresh.rows(RAW, *columns)
+    assert [row for row in history.rows(RAW, *columns) if row[0] in days] == fresh.rows(
+        RAW, *columns
+    )
     assert sales(fresh) == fresh.expected()
 
 
 def everything(history: History) -> str:
     """Every file, to be accepted where it has fewer lines or is gone from a day."""
     root = history.workspace.area.root
-    return ",".join(path.relative_to(root).as_posix() for path in sorted(Path(root).rglob("*.jsonl*")))
+    return ",".join(
+        path.relative_to(root).as_posix() for path in sorted(Path(root).rglob("*.jsonl*"))
+    )

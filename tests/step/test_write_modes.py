@@ -8,14 +8,26 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.quality.rules import rows_between
 from tests.worlds.deliveries import arriving, day, days
-from tests.worlds.outages import FOUR, HISTORY, OUTAGES, RAW, REJECTED, UPDATES, assert_same, no_spark, only_some
+from tests.worlds.outages import (
+    FOUR,
+    HISTORY,
+    OUTAGES,
+    RAW,
+    REJECTED,
+    UPDATES,
+    assert_same,
+    no_spark,
+    only_some,
+)
 
 
 def test_merge_updates_and_inserts_by_key_and_keeps_the_other_rows(built):
     before = {row["outage_number"]: row["customers"] for row in built.rows(OUTAGES)}
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
     built.run(days(1), [REJECTED, RAW, UPDATES])
-    build = built.run(days(1), only_some(built, "100", "103", version="2"), write_mode="merge")[OUTAGES].built[0]
+    build = built.run(days(1), only_some(built, "100", "103", version="2"), write_mode="merge")[
+        OUTAGES
+    ].built[0]
     after = {row["outage_number"]: row["customers"] for row in built.rows(OUTAGES)}
     assert after == before | {"100": 7, "103": 7}
     assert (build.outcome, build.rows) == ("accepted", 4)
@@ -24,13 +36,18 @@ def test_merge_updates_and_inserts_by_key_and_keeps_the_other_rows(built):
 def test_late_rows_that_are_merged_give_the_day_that_they_give_overwritten(once, tmp_path):
     worlds = {mode: once.copied(tmp_path / mode) for mode in ("merge", "overwrite")}
     for mode, world in worlds.items():
-        world.write(day(3), [*arriving(3, 0, 1, 2, began=3), *arriving(3, 1, 7, began=0, estCustAffected="9")])
+        world.write(
+            day(3),
+            [*arriving(3, 0, 1, 2, began=3), *arriving(3, 1, 7, began=0, estCustAffected="9")],
+        )
         world.run(days(3), [REJECTED, RAW, UPDATES])
         (build,) = world.run(days(0), [OUTAGES], write_mode=mode)[OUTAGES].built
         assert (build.outcome, build.rows) == ("accepted", 4)
         assert not world.run(days(0), [OUTAGES])[OUTAGES].built
     assert_same(worlds["merge"], worlds["overwrite"])
-    seen = {row["outage_number"]: row["customers"] for row in worlds["merge"].rows(OUTAGES, days(0))}
+    seen = {
+        row["outage_number"]: row["customers"] for row in worlds["merge"].rows(OUTAGES, days(0))
+    }
     assert seen == {"0": 5, "1": 9, "2": 5, "7": 9}
 
 
@@ -49,13 +66,16 @@ def test_merge_takes_null_keys_for_equal_in_the_table_and_in_the_record(world):
     table = replace(world.table(UPDATES), key=("arrival_day", "crew_expected_at"), rules=())
     world.run(days(0), [REJECTED, RAW])
     world.run(days(0), table)
-    build = world.run(days(0), table, run="second", write_mode="merge", force=True)[UPDATES].built[0]
+    build = world.run(days(0), table, run="second", write_mode="merge", force=True)[UPDATES].built[
+        0
+    ]
     assert [row["crew_expected_at"] for row in world.rows(UPDATES)] == [None]
     assert (build.outcome, build.rows) == ("unchanged", 1)
 
 
 def test_merge_into_a_table_of_other_columns_is_refused_and_says_what_to_do(built):
-    plain, before = built.table(OUTAGES), built.rows(OUTAGES)
+    plain = built.table(OUTAGES)
+    before = built.rows(OUTAGES)
     table = replace(
         plain,
         version="2",
@@ -82,9 +102,14 @@ def test_a_write_mode_that_a_table_cannot_have_is_refused(once, write_mode, why)
 
 
 def test_a_table_that_reads_itself_keeps_no_rows(once):
-    """Its next day would be computed from the rows that were kept in one cut into runs, and without them in another."""
+    """Its next day would be computed from the rows that were kept in one cut into runs, and without
+    them in another.
+    """
     nothing_read = replace(once, root=once.root / "none", spark=no_spark)
-    with pytest.raises(UsageError, match=rf"{HISTORY} reads itself: with rows that merge keeps.*Nothing was written"):
+    with pytest.raises(
+        UsageError,
+        match=rf"{HISTORY} reads itself: with rows that merge keeps.*Nothing was written",
+    ):
         nothing_read.run(days(1), [HISTORY], write_mode="merge", force=True)
 
 
@@ -92,8 +117,15 @@ def test_a_merge_of_no_rows_is_recorded(built):
     longer = replace(built, calendar=Calendar(FOUR[0], day(4)))
     longer.write(day(4), arriving(4, 0, began=4))
     longer.run(days(4), [REJECTED, RAW])
-    plain, before = built.table(UPDATES), built.rows(UPDATES)
-    nothing = replace(plain, version="2", rules=(), compute=lambda events: plain.compute(events).where("false"))
+    plain = built.table(UPDATES)
+    before = built.rows(UPDATES)
+    nothing = replace(
+        plain, version="2", rules=(), compute=lambda events: plain.compute(events).where("false")
+    )
     (build,) = longer.run(days(4), nothing, write_mode="merge")[UPDATES].built
-    assert (build.outcome, build.rows, build.delta_version) == ("accepted", 0, built.lake.version(UPDATES))
+    assert (build.outcome, build.rows, build.delta_version) == (
+        "accepted",
+        0,
+        built.lake.version(UPDATES),
+    )
     assert built.rows(UPDATES) == before

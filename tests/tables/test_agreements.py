@@ -1,4 +1,6 @@
-"""The version of a reconciliation or a consumer: another one whenever it may decide otherwise, and only then."""
+"""The version of a reconciliation or a consumer: another one whenever it may decide otherwise, and
+only then.
+"""
 
 from functools import partial
 
@@ -51,7 +53,14 @@ def outages(read, days):
 def test_a_value_that_a_function_was_made_with_is_in_the_version():
     versions = [
         agreed(check).version
-        for check in (gap_of_one, gap_of_a_thousand, partial(rows, at_least=1), partial(rows, at_least=2), Rows(1), Rows(2))
+        for check in (
+            gap_of_one,
+            gap_of_a_thousand,
+            partial(rows, at_least=1),
+            partial(rows, at_least=2),
+            Rows(1),
+            Rows(2),
+        )
     ]
     versions += [agreed(bounded(1)).version, agreed(bounded(2)).version]
     versions += [consumed(customers).version, consumed(outages).version]

@@ -12,8 +12,7 @@ import pytest
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.tables.code_version.source import plain
 from backfill_assets.tables.code_version.version import code_version, definitions_used
-from backfill_assets.tables.declaration import table
-from backfill_assets.tables.windows import SliceDays
+from backfill_assets.tables.declaration import SliceDays, table
 from tests.worlds.projects import EditedProject
 
 
@@ -54,14 +53,22 @@ CHANGES = {
     "a constant under a with": ("registry", "WITHIN = [len]", "WITHIN = [max]"),
     "a function imported inside it": ("late", "return 70", "return 71"),
     "a module passed as a value": ("whole", "return 80", "return 81"),
-    "what one function imports under a name that another imports too": ("late", "return 71", "return 72"),
+    "what one function imports under a name that another imports too": (
+        "late",
+        "return 71",
+        "return 72",
+    ),
     "what is imported over a function of the file": ("late", "return 73", "return 74"),
     "a function given to one that adds it to a registry": ("registry", "return 90", "return 91"),
     "a function added to a registry two calls deep": ("registry", "return 92", "return 93"),
     "a class that registers itself": ("registry", "return 94", "return 95"),
     "an attribute set by setattr": ("registry", '"low", 1', '"low", 2'),
     "a global that a function sets": ("registry", "LATER = object", "LATER = type"),
-    "a decorator of the project's own that is called table": ("registry", "lambda: 96", "lambda: 97"),
+    "a decorator of the project's own that is called table": (
+        "registry",
+        "lambda: 96",
+        "lambda: 97",
+    ),
 }
 NO_CHANGES = {
     "a comment": ("features", "A reason.", "Another."),
@@ -69,9 +76,17 @@ NO_CHANGES = {
     "the docstring of its module": ("features", "What models read.", "More."),
     "an annotation": ("features", "rows: int", "rows: float"),
     "the annotation of a variable": ("deeper", "kept: list =", "kept: set ="),
-    "layout": ("features", "helper(F.lit(WEEK)) + whole(rows)", "helper(F.lit(WEEK))+whole( rows )"),
+    "layout": (
+        "features",
+        "helper(F.lit(WEEK)) + whole(rows)",
+        "helper(F.lit(WEEK))+whole( rows )",
+    ),
     "what @table promises of it": ("features", 'pool="spark"', 'pool="external"'),
-    "a function nobody calls": ("deeper", "def unused(row):\n    return row", "def unused(row):\n    return None"),
+    "a function nobody calls": (
+        "deeper",
+        "def unused(row):\n    return row",
+        "def unused(row):\n    return None",
+    ),
     "a function that a parameter hides": ("features", "return OTHER", "return WEEK"),
     "a constant nobody uses": ("features", "OTHER = 8", "OTHER = 9"),
 }
@@ -106,12 +121,19 @@ def test_a_name_that_is_not_at_the_top_of_its_file_needs_a_version_by_hand(proje
     ("old", "new"),
     [
         pytest.param("return OTHER", "return ELSEWHERE", id="a name that is defined nowhere"),
-        pytest.param("from .registry import LIMITS, STEPS,", "from .registry import *\nfrom .registry import", id="import *"),
+        pytest.param(
+            "from .registry import LIMITS, STEPS,",
+            "from .registry import *\nfrom .registry import",
+            id="import *",
+        ),
     ],
 )
 def test_a_name_that_cannot_be_followed_needs_a_version_by_hand(project, old, new):
     project.edit("features", "a(rows: int, helper=None)", "a(rows: int, other=None)")
-    with pytest.raises(ValueError, match=r"features:\w+ uses \w+, which is not defined at the top of .*version by hand"):
+    with pytest.raises(
+        ValueError,
+        match=r"features:\w+ uses \w+, which is not defined at the top of .*version by hand",
+    ):
         project.edit("features", old, new)
 
 
@@ -166,10 +188,19 @@ def test_every_table_has_a_version_of_its_own():
 
 
 def test_features_follow_the_transforms_they_are_made_of():
-    found = {name.rpartition(":")[2] for name in definitions_used("backfill_assets.datasets.outages.features", "region_daily")}
+    found = {
+        name.rpartition(":")[2]
+        for name in definitions_used("backfill_assets.datasets.outages.features", "region_daily")
+    }
     assert found == {"region_daily", "by_region", "with_week", "_share", "CAUSES", "WEEK"}
 
 
 def test_a_version_given_by_hand_holds():
-    made = table("raw/a", version="7", partition_by="arrival_day", columns="arrival_day DATE", reads={"days": SliceDays()})
+    made = table(
+        "raw/a",
+        version="7",
+        partition_by="arrival_day",
+        columns="arrival_day DATE",
+        reads={"days": SliceDays()},
+    )
     assert made(lambda days: days).version == "7"

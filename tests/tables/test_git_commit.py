@@ -5,14 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from backfill_assets.orchestration.run import git_commit
 from backfill_assets.project import load
-from backfill_assets.tables.git_commit import git_commit
 from tests.worlds.projects import written
 
 
 def git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=ada", "-c", "user.email=ada@example.com")
-    done = subprocess.run(["git", "-C", str(folder), *identity, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", "-C", str(folder), *identity, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.strip()
 
 

@@ -1,4 +1,6 @@
-"""Sources of one's own: what they do not say is as `Source` has it, and all that they are made of counts."""
+"""Sources of one's own: what they do not say is as `Source` has it, and all that they are made of
+counts.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,13 +12,12 @@ import pytest
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SourceError
 from backfill_assets.plan.source_changes import source_changes
-from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.archives.archive import Archive
+from backfill_assets.sources.archives.two_flows import TwoFlows
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.protocol import HORIZON, Delivery, Source
-from backfill_assets.sources.two_flows import TwoFlows
-from backfill_assets.step.archives import archives_of
-from backfill_assets.step.sources import era_lines, unread_lines
+from backfill_assets.step.sources import archives_of, era_lines, unread_lines
 from backfill_assets.tables.declaration import Table, table
 from tests.worlds.deliveries import day
 from tests.worlds.tables import workspace_of
@@ -24,14 +25,18 @@ from tests.worlds.tables import workspace_of
 
 @dataclass(frozen=True)
 class Filtered(Source):
-    """A landing of which some rows are left out, with fields of its own that bundled sources have too."""
+    """A landing of which some rows are left out, with fields of its own that bundled sources have
+    too.
+    """
 
     name: str
     landing: Landing
     archive: str
     least: int = 1
 
-    def delivered(self, area: LandingArea, days: Sequence[date]) -> Mapping[date, Delivery | SourceError]:
+    def delivered(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> Mapping[date, Delivery | SourceError]:
         return self.landing.delivered(area, days)
 
     def described(self, area: LandingArea, day: date) -> list[str]:
@@ -67,15 +72,24 @@ def reading(source: Any, name: str = "raw/orders") -> Table:
 
 
 def test_what_a_source_does_not_say_is_as_it_is_by_itself(tmp_path):
-    own, area = reading(ORDERS), LandingArea(tmp_path)
-    assert (ORDERS.horizon, workspace_of([own], Calendar(day(0), day(1))).packages, archives_of([own])) == (HORIZON, (), {})
+    own = reading(ORDERS)
+    area = LandingArea(tmp_path)
+    assert (
+        ORDERS.horizon,
+        workspace_of([own], Calendar(day(0), day(1))).packages,
+        archives_of([own]),
+    ) == (HORIZON, (), {})
     assert (unread_lines([own], area), [*era_lines([own], {own.name: [day(0)]})]) == ({}, [])
 
 
 def test_what_it_says_comes_before():
     own = Saying("orders", Landing("orders"), "ftp://old")
-    declared = table("raw/orders", partition_by="day", columns="day DATE", reads={"rows": own}, version="1")(orders)
-    assert workspace_of([declared], Calendar(day(0), day(1))).packages == ("org.example:reader:1.0",)
+    declared = table(
+        "raw/orders", partition_by="day", columns="day DATE", reads={"rows": own}, version="1"
+    )(orders)
+    assert workspace_of([declared], Calendar(day(0), day(1))).packages == (
+        "org.example:reader:1.0",
+    )
     assert archives_of([declared]) == {"past": Archive("past", day="at")}
 
 
@@ -87,7 +101,9 @@ def test_code_settings_and_parts_of_a_source_are_in_the_code_version():
     ]
     assert len({reading(source).version for source in (ORDERS, *others)}) == 4
     waited_for = replace(ORDERS, landing=Landing("orders", settled=60))
-    assert reading(waited_for).version == reading(ORDERS).version, "how a delivery is waited for decides on no row"
+    assert reading(waited_for).version == reading(ORDERS).version, (
+        "how a delivery is waited for decides on no row"
+    )
 
 
 def test_what_archives_are_added_to_a_landing_is_no_part_of_it():
@@ -104,8 +120,17 @@ class Ducks:
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        (Ducks(), "raw/orders reads .*Ducks.*, which is no source: its class extends backfill_assets.Source"),
-        (Saying("a", Landing("a"), "", horizon="a week"), "raw/orders: Saying is a source whose horizon is no whole number"),
+        (
+            Ducks(),
+            (
+                "raw/orders reads .*Ducks.*, which is no source: its class extends"
+                " backfill_assets.Source"
+            ),
+        ),
+        (
+            Saying("a", Landing("a"), "", horizon="a week"),
+            "raw/orders: Saying is a source whose horizon is no whole number",
+        ),
         (Saying("a", Landing("a"), "", packages="g:a:1"), "packages are no tuple of texts"),
         (Saying("a", Landing("a"), "", archives="ftp://old"), "archives are no tuple of Archive"),
         (Saying(b"a", Landing("a"), ""), "name is no text"),  # type: ignore[arg-type]
@@ -127,7 +152,12 @@ def test_a_source_lacks_no_method():
 
 def test_tables_whose_sources_share_a_name_are_looked_at_within_their_own_horizons(tmp_path):
     calendar = Calendar(date(2019, 1, 1), date(2019, 12, 31))
-    a, b = (reading(Landing("orders", horizon=horizon), f"raw/{name}") for name, horizon in (("a", 2), ("b", 60)))
+    a, b = (
+        reading(Landing("orders", horizon=horizon), f"raw/{name}")
+        for name, horizon in (("a", 2), ("b", 60))
+    )
     for tables in ([a, b], [b, a]):
         found = source_changes(workspace_of(tables, calendar, str(tmp_path)))
-        assert {each.since for each in found} == {calendar.last - timedelta(days=n) for n in (2, 60)}
+        assert {each.since for each in found} == {
+            calendar.last - timedelta(days=n) for n in (2, 60)
+        }

@@ -13,11 +13,17 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.quality.rule import Rule
-from backfill_assets.quality.rules import has_rows, no_nulls, rejected_at_most, rows_between, rows_within, unique_key
+from backfill_assets.quality.rules import (
+    has_rows,
+    no_nulls,
+    rejected_at_most,
+    rows_between,
+    rows_within,
+    unique_key,
+)
 from backfill_assets.tables.code_version.rules import refuse_unseen, rules_version, signature
 from backfill_assets.tables.code_version.source import parsed
-from backfill_assets.tables.declaration import table
-from backfill_assets.tables.windows import SliceDays
+from backfill_assets.tables.declaration import SliceDays, table
 
 
 class Size(Enum):
@@ -29,7 +35,8 @@ class Between:
     """A judge that is an object."""
 
     def __init__(self, low, high):
-        self.low, self.high = low, high
+        self.low = low
+        self.high = high
 
     def __call__(self, day):
         return self.low <= day.rows <= self.high, "", {}
@@ -65,7 +72,14 @@ def test_another_judgement_is_another_rule_whatever_its_promise_says():
         return Rule("few", "Few rows.", lambda day: (day.rows <= bound, "", {}))
 
     at_least = Rule("few", "Few rows.", lambda day: (day.rows >= 5, "", {}))
-    rules = [bounded(5), bounded(6), at_least, rejected_at_most(0.05, "raw/a"), rejected_at_most(0.05, "raw/b"), unique_key()]
+    rules = [
+        bounded(5),
+        bounded(6),
+        at_least,
+        rejected_at_most(0.05, "raw/a"),
+        rejected_at_most(0.05, "raw/b"),
+        unique_key(),
+    ]
     assert len({signature(rule) for rule in rules}) == len(rules)
     assert signature(bounded(5)) == signature(bounded(5))
     assert signature(rows_between(at_least=1)) != signature(rows_between(at_least=1).as_warning())
@@ -81,12 +95,32 @@ def test_another_judgement_is_another_rule_whatever_its_promise_says():
         pytest.param(lambda: few(range(3)), lambda: few(range(4)), id="a range"),
         pytest.param(lambda: few(Size.SMALL), lambda: few(Size.LARGE), id="a member of an Enum"),
         pytest.param(lambda: few(operator.le), lambda: few(operator.lt), id="a built-in function"),
-        pytest.param(lambda: few(larger(1)), lambda: few(larger(2)), id="a function made with another value"),
-        pytest.param(lambda: few(larger, limited, larger), lambda: few(larger, limited, limited), id="a function again"),
-        pytest.param(lambda: few(rows_between(at_least=1)), lambda: few(rows_between(at_least=2)), id="a rule"),
-        pytest.param(lambda: few(Between(1, 2)), lambda: few(Between(1, 3)), id="an object of its project"),
-        pytest.param(lambda: judging(Between(1, 2)), lambda: judging(Between(1, 3)), id="a judge that is an object"),
-        pytest.param(lambda: judging(Between(1, 2).judged), lambda: judging(Between(1, 3).judged), id="a method of it"),
+        pytest.param(
+            lambda: few(larger(1)), lambda: few(larger(2)), id="a function made with another value"
+        ),
+        pytest.param(
+            lambda: few(larger, limited, larger),
+            lambda: few(larger, limited, limited),
+            id="a function again",
+        ),
+        pytest.param(
+            lambda: few(rows_between(at_least=1)),
+            lambda: few(rows_between(at_least=2)),
+            id="a rule",
+        ),
+        pytest.param(
+            lambda: few(Between(1, 2)), lambda: few(Between(1, 3)), id="an object of its project"
+        ),
+        pytest.param(
+            lambda: judging(Between(1, 2)),
+            lambda: judging(Between(1, 3)),
+            id="a judge that is an object",
+        ),
+        pytest.param(
+            lambda: judging(Between(1, 2).judged),
+            lambda: judging(Between(1, 3).judged),
+            id="a method of it",
+        ),
         pytest.param(
             lambda: judging(functools.partial(limited, 5)),
             lambda: judging(functools.partial(limited, 1)),
@@ -106,11 +140,16 @@ def test_a_set_reads_the_same_in_every_process():
 
 @pytest.fixture
 def market(tmp_path, monkeypatch):
-    """Write the module `market`, whose RULE judges as `judge` does, and the module `limits` beside it; the rule's signature."""
+    """Write the module `market`, whose RULE judges as `judge` does, and the module `limits` beside
+    it; the rule's signature.
+    """
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def written(text: str, limits: str = "") -> Rule:
-        for name, each in (("market", f"from backfill_assets.quality.rule import Rule\n{text}"), ("limits", limits)):
+        for name, each in (
+            ("market", f"from backfill_assets.quality.rule import Rule\n{text}"),
+            ("limits", limits),
+        ):
             Path(tmp_path / f"{name}.py").write_text(each)
             monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.invalidate_caches()
@@ -124,7 +163,10 @@ def market(tmp_path, monkeypatch):
 
 RULE = 'RULE = Rule("few", "Few rows.", lambda day: (day.rows <= {}, "", {{}}))\n'
 BY_FUNCTION = f"def high():\n    return LIMIT\n{RULE.format('high()')}LIMIT = 5\n"
-LATE = 'def judge(day):\n    from limits import HIGH\n    return day.rows < HIGH, "", {}\nRULE = Rule("few", "Few.", judge)\n'
+LATE = (
+    'def judge(day):\n    from limits import HIGH\n    return day.rows < HIGH, "", {}\nRULE ='
+    ' Rule("few", "Few.", judge)\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +176,11 @@ LATE = 'def judge(day):\n    from limits import HIGH\n    return day.rows < HIGH
         pytest.param(f"LIMIT = [5]\n{RULE.format('LIMIT[0]')}", "", "[5]", "[6]", id="a list"),
         pytest.param(BY_FUNCTION, "", "= 5", "= 6", id="a constant that a function below uses"),
         pytest.param(
-            f"import limits\n{RULE.format('limits.HIGH')}", "HIGH = 5\n", "= 5", "= 6", id="one of a module beside it"
+            f"import limits\n{RULE.format('limits.HIGH')}",
+            "HIGH = 5\n",
+            "= 5",
+            "= 6",
+            id="one of a module beside it",
         ),
         pytest.param(LATE, "HIGH = 5\n", "= 5", "= 6", id="one imported by the judge"),
     ],
@@ -148,19 +194,35 @@ def test_what_a_judge_uses_of_its_project_is_in_its_signature(market, text, limi
 @pytest.mark.parametrize(
     ("text", "reader"),
     [
-        pytest.param(f"import os\n{RULE.format('int(os.environ[`K`])')}", r"os\.environ", id="an environment variable"),
-        pytest.param(f"import os\nK = os.environ\n{RULE.format('int(K[`K`])')}", r"os\.environ", id="one in a constant"),
-        pytest.param(f"from pathlib import Path\n{RULE.format('len(Path(`K`).read_text())')}", "read_text", id="a file"),
+        pytest.param(
+            f"import os\n{RULE.format('int(os.environ[`K`])')}",
+            r"os\.environ",
+            id="an environment variable",
+        ),
+        pytest.param(
+            f"import os\nK = os.environ\n{RULE.format('int(K[`K`])')}",
+            r"os\.environ",
+            id="one in a constant",
+        ),
+        pytest.param(
+            f"from pathlib import Path\n{RULE.format('len(Path(`K`).read_text())')}",
+            "read_text",
+            id="a file",
+        ),
         pytest.param(f"{RULE.format('len(open(`K`).read())')}", "open", id="an opened file"),
     ],
 )
 def test_a_judge_that_reads_what_no_version_sees_is_refused(market, text, reader):
-    with pytest.raises(ValueError, match=rf"the rule few .* uses {reader}, .* version by hand: version="):
+    with pytest.raises(
+        ValueError, match=rf"the rule few .* uses {reader}, .* version by hand: version="
+    ):
         refuse_unseen([market(text.replace("`", "'"))])
 
 
 @pytest.mark.parametrize(
-    "value", [object(), defaultdict(int), {1: {object()}}], ids=["an object", "a defaultdict", "one within"]
+    "value",
+    [object(), defaultdict(int), {1: {object()}}],
+    ids=["an object", "a defaultdict", "one within"],
 )
 def test_a_value_without_a_text_is_refused_unless_the_table_has_its_version_by_hand(value):
     def declared(version: str):
@@ -173,14 +235,22 @@ def test_a_value_without_a_text_is_refused_unless_the_table_has_its_version_by_h
             rules=[few(value)],
         )
 
-    with pytest.raises(ValueError, match=r"the rule few .* is no plain data.* version by hand: version="):
+    with pytest.raises(
+        ValueError, match=r"the rule few .* is no plain data.* version by hand: version="
+    ):
         declared("")(lambda x: x)
     assert declared("1")(lambda x: x).rules_version
 
 
 def test_the_rules_of_this_package_have_the_versions_they_had():
     """Otherwise every day of every lake would count as accepted under earlier rules."""
-    rules = [has_rows(), no_nulls("a", "b"), rows_within(0.5, 2.0), rejected_at_most(0.05, "raw/a").as_warning(), unique_key()]
+    rules = [
+        has_rows(),
+        no_nulls("a", "b"),
+        rows_within(0.5, 2.0),
+        rejected_at_most(0.05, "raw/a").as_warning(),
+        unique_key(),
+    ]
     assert rules_version(rules) == "ee9af6266b70"
 
 

@@ -4,17 +4,15 @@ import pytest
 
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import UsageError
-from backfill_assets.tables.target import tables_named
+from backfill_assets.tables.graph import tables_named
 
 RAW = ["raw/rejected_lines", "raw/outage_events"]
-UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY, LATE = (
-    "staging/outage_updates",
-    "staging/outages",
-    "features/region_daily",
-    "features/region_daily_v2",
-    "features/region_history",
-    "features/late_arrivals",
-)
+UPDATES = "staging/outage_updates"
+OUTAGES = "staging/outages"
+DAILY = "features/region_daily"
+DAILY_V2 = "features/region_daily_v2"
+HISTORY = "features/region_history"
+LATE = "features/late_arrivals"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +24,9 @@ UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY, LATE = (
         pytest.param("group:features", [DAILY, DAILY_V2, HISTORY, LATE], id="a layer"),
         pytest.param('key:"staging/out*"', [UPDATES, OUTAGES], id="as Dagster has it"),
         pytest.param(f"+{OUTAGES}", [*RAW, UPDATES, OUTAGES], id="with what is upstream"),
-        pytest.param(f"{OUTAGES}+", [OUTAGES, DAILY, DAILY_V2, HISTORY], id="with what is downstream"),
+        pytest.param(
+            f"{OUTAGES}+", [OUTAGES, DAILY, DAILY_V2, HISTORY], id="with what is downstream"
+        ),
         pytest.param(f"+{DAILY}+", [*RAW, UPDATES, OUTAGES, DAILY, HISTORY], id="with both"),
         pytest.param(f"+group:staging,{HISTORY}", [*RAW, UPDATES, OUTAGES, HISTORY], id="several"),
     ],
@@ -35,13 +35,22 @@ def test_a_target_names_tables(target, names):
     assert [table.name for table in tables_named(target, TABLES)] == names
 
 
-@pytest.mark.parametrize("target", ["raw", "raw/outage", "group:raw/*", f"{RAW[0]},none*", "++raw/*", "tag:x", "2+raw/*", "+"])
+@pytest.mark.parametrize(
+    "target",
+    ["raw", "raw/outage", "group:raw/*", f"{RAW[0]},none*", "++raw/*", "tag:x", "2+raw/*", "+"],
+)
 def test_what_names_no_table_is_refused_with_the_tables_and_what_works(target):
-    with pytest.raises(UsageError, match=r"There is no table .*Nothing was done. The tables are raw/.* Patterns work too: raw"):
+    with pytest.raises(
+        UsageError,
+        match=r"There is no table .*Nothing was done. The tables are raw/.* Patterns work too: raw",
+    ):
         tables_named(target, TABLES)
 
 
 @pytest.mark.parametrize("typed", ["raw/outage_event", "+raw/outage_evnets", "outage_events+"])
 def test_the_table_that_was_meant_is_asked_for(typed):
-    with pytest.raises(UsageError, match=r"There is no table .*\. Did you mean raw/outage_events\? Nothing was done\."):
+    with pytest.raises(
+        UsageError,
+        match=r"There is no table .*\. Did you mean raw/outage_events\? Nothing was done\.",
+    ):
         tables_named(typed, TABLES)

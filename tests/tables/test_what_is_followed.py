@@ -20,7 +20,11 @@ def test_a_module_beside_the_project_s_module_is_followed(folder):
 
 
 def test_a_module_beside_the_project_s_package_is_followed(folder):
-    before = version(folder, shop__tables="from rates import of\ndef t(x):\n    return of(x)\n", rates="of = len\n")
+    before = version(
+        folder,
+        shop__tables="from rates import of\ndef t(x):\n    return of(x)\n",
+        rates="of = len\n",
+    )
     assert version(folder, rates="of = max\n") != before
 
 
@@ -35,23 +39,87 @@ def test_modules_of_installed_packages_are_other_projects(folder):
 @pytest.mark.parametrize(
     ("text", "old", "new"),
     [
-        pytest.param("WEEK = 7\nclass K:\n    WEEK = WEEK + 1\n", "WEEK = 7", "WEEK = 8", id="a name of a class read first"),
-        pytest.param("K = {'a': 1, 'b': 2}\ndel K['a']\n", "del K['a']", "del K['b']", id="an item deleted"),
-        pytest.param("K = len\ndel K.a\n", "del K.a", "del K.b", id="an attribute deleted"),
-        pytest.param("K = [1]\nL = K\nL.append(2)\n", "append(2)", "append(3)", id="a method called by another name"),
-        pytest.param("K = {}\nL = M = K\nM['a'] = 2\n", "= 2", "= 3", id="an item set by another name"),
-        pytest.param("K = {}\nL = K\nM = L\ndel M['a']\n", "['a']", "['b']", id="an item deleted by the name of a name"),
-        pytest.param("K = []\nL = K\nK = L\nL.append(2)\n", "append(2)", "append(3)", id="two names for each other"),
-        pytest.param("class K: pass\nfor c in [K]: c.a = 2\n", "= 2", "= 3", id="an attribute set in a loop"),
-        pytest.param("class K: pass\nfor n, c in zip([1], [K]): c.a = 2\n", "= 2", "= 3", id="in a loop over two lists"),
-        pytest.param("class K: pass\ndef f(c=K): c.a = 2\nf()\n", "= 2", "= 3", id="set by the name of a parameter"),
-        pytest.param("class K: pass\ndef f(*, c=K): c.a = 2\nf()\n", "= 2", "= 3", id="of one that is only named"),
-        pytest.param("class K: pass\ndef f():\n    for c in (K,): c.a = 2\nf()\n", "= 2", "= 3", id="in a loop of a function"),
-        pytest.param("class K: pass\ndef g(c): c.a = 2\ndef f(): g(K)\nf()\n", "= 2", "= 3", id="given on by a function"),
-        pytest.param("class K: pass\ndef f(): setattr(K, 'a', 2)\nf()\n", "2)", "3)", id="setattr in a function"),
-        pytest.param("K = {}\nclass T:\n    def go(self): K['a'] = 2\nT().go()\n", "= 2", "= 3", id="a method called"),
         pytest.param(
-            "K = {}\nclass T:\n    def go(self): K['a'] = 2\nT.go(0)\n", "= 2", "= 3", id="a method of a class called"
+            "WEEK = 7\nclass K:\n    WEEK = WEEK + 1\n",
+            "WEEK = 7",
+            "WEEK = 8",
+            id="a name of a class read first",
+        ),
+        pytest.param(
+            "K = {'a': 1, 'b': 2}\ndel K['a']\n", "del K['a']", "del K['b']", id="an item deleted"
+        ),
+        pytest.param("K = len\ndel K.a\n", "del K.a", "del K.b", id="an attribute deleted"),
+        pytest.param(
+            "K = [1]\nL = K\nL.append(2)\n",
+            "append(2)",
+            "append(3)",
+            id="a method called by another name",
+        ),
+        pytest.param(
+            "K = {}\nL = M = K\nM['a'] = 2\n", "= 2", "= 3", id="an item set by another name"
+        ),
+        pytest.param(
+            "K = {}\nL = K\nM = L\ndel M['a']\n",
+            "['a']",
+            "['b']",
+            id="an item deleted by the name of a name",
+        ),
+        pytest.param(
+            "K = []\nL = K\nK = L\nL.append(2)\n",
+            "append(2)",
+            "append(3)",
+            id="two names for each other",
+        ),
+        pytest.param(
+            "class K: pass\nfor c in [K]: c.a = 2\n", "= 2", "= 3", id="an attribute set in a loop"
+        ),
+        pytest.param(
+            "class K: pass\nfor n, c in zip([1], [K]): c.a = 2\n",
+            "= 2",
+            "= 3",
+            id="in a loop over two lists",
+        ),
+        pytest.param(
+            "class K: pass\ndef f(c=K): c.a = 2\nf()\n",
+            "= 2",
+            "= 3",
+            id="set by the name of a parameter",
+        ),
+        pytest.param(
+            "class K: pass\ndef f(*, c=K): c.a = 2\nf()\n",
+            "= 2",
+            "= 3",
+            id="of one that is only named",
+        ),
+        pytest.param(
+            "class K: pass\ndef f():\n    for c in (K,): c.a = 2\nf()\n",
+            "= 2",
+            "= 3",
+            id="in a loop of a function",
+        ),
+        pytest.param(
+            "class K: pass\ndef g(c): c.a = 2\ndef f(): g(K)\nf()\n",
+            "= 2",
+            "= 3",
+            id="given on by a function",
+        ),
+        pytest.param(
+            "class K: pass\ndef f(): setattr(K, 'a', 2)\nf()\n",
+            "2)",
+            "3)",
+            id="setattr in a function",
+        ),
+        pytest.param(
+            "K = {}\nclass T:\n    def go(self): K['a'] = 2\nT().go()\n",
+            "= 2",
+            "= 3",
+            id="a method called",
+        ),
+        pytest.param(
+            "K = {}\nclass T:\n    def go(self): K['a'] = 2\nT.go(0)\n",
+            "= 2",
+            "= 3",
+            id="a method of a class called",
         ),
         pytest.param(
             "K = {}\nclass T:\n    def go(self, n): K['a'] = n\nX = T()\nX.go(2)\n",
@@ -60,28 +128,35 @@ def test_modules_of_installed_packages_are_other_projects(folder):
             id="of a made object called",
         ),
         pytest.param(
-            "K = {}\nclass T:\n    def go(self): K['a'] = 2\nclass U(T): pass\nU().go()\n", "= 2", "= 3", id="an inherited one"
+            "K = {}\nclass T:\n    def go(self): K['a'] = 2\nclass U(T): pass\nU().go()\n",
+            "= 2",
+            "= 3",
+            id="an inherited one",
         ),
         pytest.param(
-            "K = []\nclass T:\n    def __call__(self, f): K.append(f)\nadd = T()\n@add\ndef f():\n    return 2\n",
+            "K = []\nclass T:\n    def __call__(self, f): K.append(f)\nadd = T()\n@add\ndef f():\n "
+            "   return 2\n",
             "2",
             "3",
             id="a function added to a registry by an object",
         ),
         pytest.param(
-            "K = []\nclass T:\n    def __init_subclass__(cls): K.append(cls)\nclass U(T):\n    a = 2\n",
+            "K = []\nclass T:\n    def __init_subclass__(cls): K.append(cls)\nclass U(T):\n    a"
+            " = 2\n",
             "= 2",
             "= 3",
             id="a class added to a registry by the one that it extends",
         ),
         pytest.param(
-            "K = []\nclass T:\n    def __init_subclass__(cls): K.append(cls)\nclass U(T): pass\nclass V(U):\n    a = 2\n",
+            "K = []\nclass T:\n    def __init_subclass__(cls): K.append(cls)\nclass U(T):"
+            " pass\nclass V(U):\n    a = 2\n",
             "= 2",
             "= 3",
             id="by the one that this one extends",
         ),
         pytest.param(
-            "K = []\nclass T(type):\n    def __init__(cls, *_): K.append(cls)\nclass U(metaclass=T):\n    a = 2\n",
+            "K = []\nclass T(type):\n    def __init__(cls, *_): K.append(cls)\nclass"
+            " U(metaclass=T):\n    a = 2\n",
             "= 2",
             "= 3",
             id="a class added to a registry by its metaclass",
@@ -102,12 +177,23 @@ def test_another_name_for_a_constant_leaves_its_version(folder):
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("try:\n    from .fast import f\nexcept ImportError:\n    from .slow import f\n", id="a function"),
-        pytest.param("try:\n    from .fast import f\nexcept ImportError:\n    from .slow import f as f\n", id="renamed"),
         pytest.param(
-            "try:\n    from . import fast as slow\nexcept ImportError:\n    from . import slow\nf = slow.f\n", id="a module"
+            "try:\n    from .fast import f\nexcept ImportError:\n    from .slow import f\n",
+            id="a function",
         ),
-        pytest.param("try:\n    from fast_rates import f\nexcept ImportError:\n    from .slow import f\n", id="one beside it"),
+        pytest.param(
+            "try:\n    from .fast import f\nexcept ImportError:\n    from .slow import f as f\n",
+            id="renamed",
+        ),
+        pytest.param(
+            "try:\n    from . import fast as slow\nexcept ImportError:\n    from . import slow\nf ="
+            " slow.f\n",
+            id="a module",
+        ),
+        pytest.param(
+            "try:\n    from fast_rates import f\nexcept ImportError:\n    from .slow import f\n",
+            id="one beside it",
+        ),
     ],
 )
 def test_of_two_imports_the_module_that_is_there_counts(folder, text):
@@ -130,7 +216,9 @@ RULES = []
 def raw(days):
     return days
 """
-COLUMNS, MEASURES, OWN_RULES = ("a STRING", "a INT"), ('"n": "1"', '"n": "2"'), ("RULES = []", "RULES = [len]")
+COLUMNS = ("a STRING", "a INT")
+MEASURES = ('"n": "1"', '"n": "2"')
+OWN_RULES = ("RULES = []", "RULES = [len]")
 
 
 @pytest.mark.parametrize(
@@ -139,16 +227,24 @@ COLUMNS, MEASURES, OWN_RULES = ("a STRING", "a INT"), ('"n": "1"', '"n": "2"'), 
         pytest.param("raw.columns", COLUMNS, True, id="the columns, where they are used"),
         pytest.param("raw.measures['n']", MEASURES, True, id="a measure, where it is used"),
         pytest.param("len(raw.rules)", OWN_RULES, True, id="what an argument uses"),
-        pytest.param("str(raw)", COLUMNS, True, id="everything, where the table is used as a value"),
+        pytest.param(
+            "str(raw)", COLUMNS, True, id="everything, where the table is used as a value"
+        ),
         pytest.param("raw.columns", MEASURES, False, id="not an argument that is not used"),
         pytest.param("raw(x)", COLUMNS, False, id="nothing, where the table is called"),
     ],
 )
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in the same file", "in another module"])
-def test_what_is_declared_of_another_table_counts_where_it_is_used(folder, returned, changed, counts, elsewhere):
+def test_what_is_declared_of_another_table_counts_where_it_is_used(
+    folder, returned, changed, counts, elsewhere
+):
     def of(raw: str) -> str:
         t = f"def t(x):\n    return {returned}\n"
-        return version(folder, shop=f"from rates import raw\n{t}", rates=raw) if elsewhere else version(folder, shop=raw + t)
+        return (
+            version(folder, shop=f"from rates import raw\n{t}", rates=raw)
+            if elsewhere
+            else version(folder, shop=raw + t)
+        )
 
     before = of(RAW)
     assert (of(RAW.replace(*changed)) != before) == counts

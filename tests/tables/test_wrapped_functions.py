@@ -1,4 +1,6 @@
-"""A table's function that others wrap: what its version follows, and what is refused because it could not be seen."""
+"""A table's function that others wrap: what its version follows, and what is refused because it
+could not be seen.
+"""
 
 import importlib
 import sys
@@ -51,18 +53,24 @@ def loaded(folder: Path, text: str, monkeypatch):
     [
         pytest.param("a = declared(times(1)(plain))\n", id="a function"),
         pytest.param(
-            "@times(2)\ndef twice(days):\n    return days\na = declared(times(1)(twice))\n", id="one that is decorated"
+            "@times(2)\ndef twice(days):\n    return days\na = declared(times(1)(twice))\n",
+            id="one that is decorated",
         ),
         pytest.param("a = declared(functools.lru_cache(plain))\n", id="by another package"),
     ],
 )
 def test_a_function_wrapped_by_hand_is_refused(folder, monkeypatch, text):
-    with pytest.raises(ValueError, match=r"wrapping:\w+ is wrapped by a function outside its definition.*version by hand"):
+    with pytest.raises(
+        ValueError,
+        match=r"wrapping:\w+ is wrapped by a function outside its definition.*version by hand",
+    ):
         loaded(folder, text, monkeypatch)
 
 
 def test_a_callable_without_a_name_is_refused(folder, monkeypatch):
-    with pytest.raises(ValueError, match=r"is no function with a name at the top of a file; .*version by hand"):
+    with pytest.raises(
+        ValueError, match=r"is no function with a name at the top of a file; .*version by hand"
+    ):
         loaded(folder, "a = declared(functools.partial(plain))\n", monkeypatch)
 
 

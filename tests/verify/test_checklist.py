@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.verify.checklist import Acceptance, Line, Outcome, Result, Verdict, contents, read
-from backfill_assets.verify.checklist_text import ending_lines
-from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.checklist import (
+    Acceptance,
+    Line,
+    Outcome,
+    Result,
+    Verdict,
+    contents,
+    read,
+)
+from backfill_assets.verify.text import ending_lines
+from backfill_assets.verify.verify import Verdicts
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAY = date(2019, 9, 1)
@@ -22,7 +30,15 @@ NONE = Line("keys raw/e", Outcome.SKIPPED, "declares no key", "raw/e")
 
 
 def verdict(*lines: Line, at: datetime = NOON, **fields) -> Verdict:
-    return Verdict("p1", lines, {"live staging/o": 4, "shadow staging/o": 1}, {"staging/o": "c1"}, at, "ada", **fields)
+    return Verdict(
+        "p1",
+        lines,
+        {"live staging/o": 4, "shadow staging/o": 1},
+        {"staging/o": "c1"},
+        at,
+        "ada",
+        **fields,
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,7 +46,9 @@ def verdict(*lines: Line, at: datetime = NOON, **fields) -> Verdict:
     [
         pytest.param([BUILT, NONE], [], Result.PASSED, id="all passed or skipped"),
         pytest.param([BUILT, DRIFT], [], Result.NEEDS_A_DECISION, id="one to be decided"),
-        pytest.param([BUILT, DRIFT, ROWS], [DRIFT], Result.NEEDS_A_DECISION, id="one of two decided"),
+        pytest.param(
+            [BUILT, DRIFT, ROWS], [DRIFT], Result.NEEDS_A_DECISION, id="one of two decided"
+        ),
         pytest.param([BUILT, DRIFT, ROWS], [DRIFT, ROWS], Result.PASSED, id="both decided"),
         pytest.param([KEYS, DRIFT], [DRIFT], Result.FAILED, id="what failed stays failed"),
     ],
@@ -40,7 +58,9 @@ def test_the_result_is_the_worst_of_the_lines_that_nobody_accepted(lines, accept
     for line in accepted:
         found = found.accept(line.name, who="ben", reason="the new rule counts twice", at=NOON)
     assert (found.result, found.passed) == (result, result == Result.PASSED)
-    assert found.accepted == {line.name: Acceptance("ben", "the new rule counts twice", NOON) for line in accepted}
+    assert found.accepted == {
+        line.name: Acceptance("ben", "the new rule counts twice", NOON) for line in accepted
+    }
     assert found.lines == tuple(lines)
 
 
@@ -56,22 +76,35 @@ def test_a_pattern_that_matches_only_lines_without_a_decision_is_refused():
 
 def test_what_was_accepted_is_counted_as_that():
     found = verdict(BUILT, DRIFT, ROWS).accept(ROWS.name, who="ben", reason="meant", at=NOON)
-    assert next(ending_lines(found)).startswith("Plan p1: needs a decision (1 passed, 1 decision, 1 accepted).")
+    assert next(ending_lines(found)).startswith(
+        "Plan p1: needs a decision (1 passed, 1 decision, 1 accepted)."
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "reason", "why"),
     [
         pytest.param("drift", "fine", "has no line 'drift'", id="no such line"),
-        pytest.param(KEYS.name, "fine", "what fails is mended, not accepted", id="a line that failed"),
-        pytest.param(BUILT.name, "fine", "needs no decision: it is passed", id="a line that passed"),
-        pytest.param(ROWS.name, "fine", "needs no decision: it is accepted", id="a line that is accepted"),
+        pytest.param(
+            KEYS.name, "fine", "what fails is mended, not accepted", id="a line that failed"
+        ),
+        pytest.param(
+            BUILT.name, "fine", "needs no decision: it is passed", id="a line that passed"
+        ),
+        pytest.param(
+            ROWS.name, "fine", "needs no decision: it is accepted", id="a line that is accepted"
+        ),
         pytest.param(DRIFT.name, " ", "A reason is missing", id="no reason"),
     ],
 )
 def test_what_cannot_be_accepted_is_refused(name, reason, why):
-    found = verdict(BUILT, DRIFT, ROWS, KEYS).accept(ROWS.name, who="ada", reason="as meant", at=NOON)
-    with pytest.raises(UsageError, match=rf"{why}.*Nothing was accepted. Lines that need a decision: {DRIFT.name}\."):
+    found = verdict(BUILT, DRIFT, ROWS, KEYS).accept(
+        ROWS.name, who="ada", reason="as meant", at=NOON
+    )
+    with pytest.raises(
+        UsageError,
+        match=rf"{why}.*Nothing was accepted. Lines that need a decision: {DRIFT.name}\.",
+    ):
         found.accept(name, who="ada", reason=reason, at=NOON)
 
 
@@ -84,15 +117,21 @@ def test_a_checklist_without_lines_or_with_two_of_one_name_is_none():
 @pytest.mark.parametrize(
     ("versions", "code", "said"),
     [
-        pytest.param({"live staging/o": 5}, {}, r"live staging/o \(seen 4, now 5\)", id="live was written"),
+        pytest.param(
+            {"live staging/o": 5}, {}, r"live staging/o \(seen 4, now 5\)", id="live was written"
+        ),
         pytest.param({"live raw/e": 0}, {}, r"live raw/e \(seen none, now 0\)", id="a table came"),
-        pytest.param({}, {"staging/o": "c2"}, r"staging/o \(seen c1, now c2\)", id="the code changed"),
+        pytest.param(
+            {}, {"staging/o": "c2"}, r"staging/o \(seen c1, now c2\)", id="the code changed"
+        ),
     ],
 )
 def test_a_verdict_is_about_the_versions_it_saw_and_no_others(versions, code, said):
     seen = verdict(BUILT)
     seen.refuse_other_versions(dict(seen.versions_seen), dict(seen.code))
-    with pytest.raises(Guarded, match=f"{said}.*Nothing was written. Type `backfill verify p1` again"):
+    with pytest.raises(
+        Guarded, match=f"{said}.*Nothing was written. Type `backfill verify p1` again"
+    ):
         seen.refuse_other_versions({**seen.versions_seen, **versions}, {**seen.code, **code})
 
 
@@ -105,7 +144,14 @@ def test_what_was_accepted_stays_so_on_the_same_versions_only():
     assert verdict(worse).with_acceptances_of(earlier).result == Result.FAILED
 
 
-LINES = st.builds(Line, st.text(), st.sampled_from(Outcome), st.text(), st.text(), st.lists(st.dates(), max_size=3).map(tuple))
+LINES = st.builds(
+    Line,
+    st.text(),
+    st.sampled_from(Outcome),
+    st.text(),
+    st.text(),
+    st.lists(st.dates(), max_size=3).map(tuple),
+)
 
 
 @given(st.lists(LINES, min_size=1, max_size=4, unique_by=lambda line: line.name), st.text())
@@ -118,7 +164,8 @@ def test_a_verdict_is_read_as_it_was_written(lines, reason):
 def test_every_verdict_is_kept_and_the_newest_counts_whatever_the_clocks_say(tmp_path):
     verdicts = Verdicts(str(tmp_path))
     assert (verdicts.newest("p1"), verdicts.all("p1")) == (None, [])
-    first, second = verdict(KEYS), verdict(BUILT, at=datetime(2025, 12, 31, tzinfo=UTC))
+    first = verdict(KEYS)
+    second = verdict(BUILT, at=datetime(2025, 12, 31, tzinfo=UTC))
     verdicts.keep(first)
     verdicts.keep(second)
     assert (verdicts.all("p1"), verdicts.newest("p1")) == ([first, second], second)
@@ -139,11 +186,16 @@ def test_lines_are_accepted_in_the_lake_all_or_none(tmp_path):
     assert [each.result for each in verdicts.all("p1")] == [Result.NEEDS_A_DECISION, Result.PASSED]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"format": 99}', contents(replace(verdict(BUILT), plan="p2"))])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"format": 99}', contents(replace(verdict(BUILT), plan="p2"))]
+)
 def test_a_file_that_is_no_verdict_of_the_plan_is_named(tmp_path, text):
     verdicts = Verdicts(str(tmp_path))
     verdicts.keep(verdict(BUILT))
     (file,) = (tmp_path / "_verdicts" / "p1").iterdir()
     file.write_text(text)
-    with pytest.raises(UsageError, match=rf"{file.name} cannot be read as a verdict on plan p1.*`backfill verify p1` again"):
+    with pytest.raises(
+        UsageError,
+        match=rf"{file.name} cannot be read as a verdict on plan p1.*`backfill verify p1` again",
+    ):
         verdicts.newest("p1")

@@ -8,7 +8,7 @@ import pytest
 from backfill_assets import Reconciled, consumer, definitions, reconciliation
 from backfill_assets.tables.agreements import refuse_unusable
 from backfill_assets.verify.checklist import Line, Outcome
-from backfill_assets.verify.checks_of_project import SideReader, consumers, reconciliations
+from backfill_assets.verify.checks import SideReader, consumers, reconciliations
 from tests.worlds.deliveries import day, days
 from tests.worlds.rows import TABLE, accepted_build, reader, rows_of_days
 
@@ -16,7 +16,9 @@ READ = reader(o=rows_of_days([0, 1, 2], n=[1, 2, 3]), p=rows_of_days([0], n=[1])
 
 
 def reconciled(function) -> Line:
-    (line,) = reconciliations([reconciliation(tables=[TABLE], name="sums")(function)], {TABLE: [day(0)]}, READ)
+    (line,) = reconciliations(
+        [reconciliation(tables=[TABLE], name="sums")(function)], {TABLE: [day(0)]}, READ
+    )
     assert line.name == "reconciliation sums"
     return line
 
@@ -26,10 +28,17 @@ def test_a_reconciliation_gets_the_days_that_were_rebuilt_of_any_of_its_tables()
     def equal_sums(read, days):
         """Both have the same sum."""
         sums = [sum(read(table, days, ["n"])["n"].to_pylist()) for table in (TABLE, "staging/p")]
-        return Reconciled(f"{sums[0]} and {sums[1]} on {len(days)} days", [] if sums[0] == sums[1] else ["they differ"])
+        return Reconciled(
+            f"{sums[0]} and {sums[1]} on {len(days)} days",
+            [] if sums[0] == sums[1] else ["they differ"],
+        )
 
-    found = reconciliations([equal_sums], {TABLE: [day(2)], "staging/p": [day(0)], "raw/q": [day(1)]}, READ)
-    assert found == [Line("reconciliation equal_sums", Outcome.FAILED, "4 and 1 on 2 days; they differ")]
+    found = reconciliations(
+        [equal_sums], {TABLE: [day(2)], "staging/p": [day(0)], "raw/q": [day(1)]}, READ
+    )
+    assert found == [
+        Line("reconciliation equal_sums", Outcome.FAILED, "4 and 1 on 2 days; they differ")
+    ]
     (same,) = reconciliations([equal_sums], {TABLE: [day(0)]}, READ)
     assert (same.outcome, same.figures) == (Outcome.PASSED, "1 and 1 on 1 days")
     assert reconciliations([equal_sums], {"raw/q": [day(1)], TABLE: []}, READ) == []
@@ -42,7 +51,10 @@ def test_of_many_problems_the_first_are_shown_and_the_others_counted():
 
 
 def test_a_reconciliation_that_raises_or_returns_nonsense_fails():
-    assert reconciled(lambda read, days: read("staging/none", days)).figures == "it raised KeyError: 'staging/none'"
+    assert (
+        reconciled(lambda read, days: read("staging/none", days)).figures
+        == "it raised KeyError: 'staging/none'"
+    )
     line = reconciled(lambda read, days: [])
     assert (line.outcome, line.figures) == (
         Outcome.FAILED,
@@ -53,12 +65,34 @@ def test_a_reconciliation_that_raises_or_returns_nonsense_fails():
 @pytest.mark.parametrize(
     ("query", "outcome", "figures"),
     [
-        pytest.param(lambda read, days: read(TABLE, days), "passed", "it runs, and returns 2 row(s)", id="a table"),
-        pytest.param(lambda read, days: read(TABLE, days).to_pandas(), "passed", "it runs, and returns 2 row(s)", id="a frame"),
+        pytest.param(
+            lambda read, days: read(TABLE, days),
+            "passed",
+            "it runs, and returns 2 row(s)",
+            id="a table",
+        ),
+        pytest.param(
+            lambda read, days: read(TABLE, days).to_pandas(),
+            "passed",
+            "it runs, and returns 2 row(s)",
+            id="a frame",
+        ),
         pytest.param(lambda read, days: 7, "passed", "it runs", id="a value"),
-        pytest.param(lambda read, days: read(TABLE, []), "failed", "it runs, and returns nothing", id="no rows"),
-        pytest.param(lambda read, days: None, "failed", "it runs, and returns nothing", id="nothing"),
-        pytest.param(lambda read, days: 1 / 0, "failed", "it raised ZeroDivisionError: division by zero", id="an error"),
+        pytest.param(
+            lambda read, days: read(TABLE, []),
+            "failed",
+            "it runs, and returns nothing",
+            id="no rows",
+        ),
+        pytest.param(
+            lambda read, days: None, "failed", "it runs, and returns nothing", id="nothing"
+        ),
+        pytest.param(
+            lambda read, days: 1 / 0,
+            "failed",
+            "it raised ZeroDivisionError: division by zero",
+            id="an error",
+        ),
     ],
 )
 def test_a_consumer_must_run_and_return_rows(query, outcome, figures):
@@ -74,7 +108,10 @@ def test_a_consumer_that_may_be_empty_passes_without_rows():
 
 def test_a_reader_counts_the_lines_that_builds_know_of():
     known = accepted_build(0, delivered="d", files={"a": 2, "b": 3})
-    side = SideReader(lambda name, days, columns: pa.table({}), {(TABLE, day(0)): known, (TABLE, day(1)): accepted_build(1)})
+    side = SideReader(
+        lambda name, days, columns: pa.table({}),
+        {(TABLE, day(0)): known, (TABLE, day(1)): accepted_build(1)},
+    )
     assert side.lines(TABLE, days(0, 1, 2)) == {day(0): 5}
 
 
@@ -91,9 +128,21 @@ def of_table(read, days):
 @pytest.mark.parametrize(
     ("declared", "why"),
     [
-        pytest.param([of_gone], "of_gone reads raw/gone, which is not among the tables", id="a table that there is not"),
-        pytest.param([lambda read, days: 1], "is declared by @reconciliation(tables=[...])", id="a plain function"),
-        pytest.param([of_table, consumer(tables=[TABLE], name="of_table")(print)], "are named of_table", id="two of a name"),
+        pytest.param(
+            [of_gone],
+            "of_gone reads raw/gone, which is not among the tables",
+            id="a table that there is not",
+        ),
+        pytest.param(
+            [lambda read, days: 1],
+            "is declared by @reconciliation(tables=[...])",
+            id="a plain function",
+        ),
+        pytest.param(
+            [of_table, consumer(tables=[TABLE], name="of_table")(print)],
+            "are named of_table",
+            id="two of a name",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_when_it_is_declared(declared, why):

@@ -5,91 +5,144 @@ import pytest
 
 from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.verify.checklist import Outcome
-from backfill_assets.verify.checks_of_rows import drift_of_columns, unique_keys
+from backfill_assets.verify.rows import drift_of_columns, unique_keys
 from tests.worlds.deliveries import day, days
 from tests.worlds.rows import TABLE, reader, rows_of_days
 
 
 def test_a_key_that_stands_twice_in_a_day_is_named_and_on_two_days_it_is_two():
-    read = reader(o=rows_of_days([0, 1, 1, 1, 2, 2], id=["a", "a", "a", "b", None, None], n=[1, 1, 2, 3, 4, 5]))
+    read = reader(
+        o=rows_of_days(
+            [0, 1, 1, 1, 2, 2], id=["a", "a", "a", "b", None, None], n=[1, 1, 2, 3, 4, 5]
+        )
+    )
     line = unique_keys(TABLE, ["id"], "day", days(0, 1, 2), read)
     assert (line.outcome, list(line.days)) == (Outcome.FAILED, days(1, 2))
     assert line.figures.startswith("6 rows; 2 keys more than once; ")
     assert f"{day(1)} a: 2 rows" in line.figures
     assert unique_keys(TABLE, ["id"], "day", [day(0)], read).outcome == Outcome.PASSED
-    assert unique_keys(TABLE, ["day", "id", "n"], "day", days(0, 1, 2), read).figures == "6 rows; 0 keys more than once"
+    assert (
+        unique_keys(TABLE, ["day", "id", "n"], "day", days(0, 1, 2), read).figures
+        == "6 rows; 0 keys more than once"
+    )
 
 
 def test_keys_of_many_days_are_counted_in_parts_with_the_same_result():
     numbers = [n for n in range(80) for _ in range(2)]
     read = reader(o=rows_of_days(numbers, id=[n % 2 for n in range(160)]))
-    assert unique_keys(TABLE, ["id"], "day", days(*range(80)), read).figures == "160 rows; 0 keys more than once"
+    assert (
+        unique_keys(TABLE, ["id"], "day", days(*range(80)), read).figures
+        == "160 rows; 0 keys more than once"
+    )
     line = unique_keys(TABLE, ["day"], "day", days(*range(80)), read)
     assert list(line.days) == days(*range(80))
 
 
 def test_without_a_key_or_without_days_nothing_is_counted():
     assert unique_keys(TABLE, [], "day", [day(0)], reader()).outcome == Outcome.SKIPPED
-    assert unique_keys(TABLE, ["id"], "day", [], reader()).figures == "0 rows; 0 keys more than once"
+    assert (
+        unique_keys(TABLE, ["id"], "day", [], reader()).figures == "0 rows; 0 keys more than once"
+    )
 
 
-LIVE = rows_of_days([0] * 10 + [1] * 10, n=list(range(20)), c=["x", "y"] * 10, same=[1] * 20, gone=["z"] * 20)
-NOW = rows_of_days([0] * 10 + [1] * 10, n=[n + 4 for n in range(20)], c=["x"] * 20, same=[1] * 20, new=["z"] * 20)
+LIVE = rows_of_days(
+    [0] * 10 + [1] * 10, n=list(range(20)), c=["x", "y"] * 10, same=[1] * 20, gone=["z"] * 20
+)
+NOW = rows_of_days(
+    [0] * 10 + [1] * 10, n=[n + 4 for n in range(20)], c=["x"] * 20, same=[1] * 20, new=["z"] * 20
+)
 
 
 @pytest.mark.parametrize(
     ("thresholds", "outcomes"),
     [
         pytest.param({}, {"n": "decision", "c": "decision"}, id="by default a person decides"),
-        pytest.param({"n": DriftThresholds(warn=1)}, {"c": "decision"}, id="a column of its own threshold"),
+        pytest.param(
+            {"n": DriftThresholds(warn=1)}, {"c": "decision"}, id="a column of its own threshold"
+        ),
         pytest.param({"*": DriftThresholds(warn=9)}, {}, id="all columns of another threshold"),
         pytest.param(
-            {"*": DriftThresholds(warn=9), "c": DriftThresholds(0.1, fail=0.25)}, {"c": "failed"}, id="one that may fail"
+            {"*": DriftThresholds(warn=9), "c": DriftThresholds(0.1, fail=0.25)},
+            {"c": "failed"},
+            id="one that may fail",
         ),
     ],
 )
 def test_a_column_that_moved_beyond_its_threshold_has_a_line_of_its_own(thresholds, outcomes):
     columns = ["n", "c", "same", "gone", "new"]
-    first, *beyond = drift_of_columns(TABLE, columns, days(0, 1), reader(o=LIVE), reader(o=NOW), thresholds, day="day")
-    assert {line.name: line.outcome.value for line in beyond} == {f"drift {TABLE}.{c}": o for c, o in outcomes.items()}
+    first, *beyond = drift_of_columns(
+        TABLE, columns, days(0, 1), reader(o=LIVE), reader(o=NOW), thresholds, day="day"
+    )
+    assert {line.name: line.outcome.value for line in beyond} == {
+        f"drift {TABLE}.{c}": o for c, o in outcomes.items()
+    }
     assert first.outcome == Outcome.PASSED
-    assert first.figures.startswith("3 columns over 2 changed day(s); the largest is c: stability index ")
-    assert "not compared: gone (the rebuild has no such column), new (live has no such column)" in first.figures
+    assert first.figures.startswith(
+        "3 columns over 2 changed day(s); the largest is c: stability index "
+    )
+    assert (
+        "not compared: gone (the rebuild has no such column), new (live has no such column)"
+        in first.figures
+    )
 
 
 def test_the_figures_of_a_line_are_those_of_the_days_asked_for():
     # Of day 0, n is 0 to 9 in live and 4 to 13 now: 4 of 10 values are above all of live's.
     _, line = drift_of_columns(
-        TABLE, ["n"], [day(0)], reader(o=LIVE), reader(o=NOW), {"n": DriftThresholds(0.1, fail=9)}, day="day"
+        TABLE,
+        ["n"],
+        [day(0)],
+        reader(o=LIVE),
+        reader(o=NOW),
+        {"n": DriftThresholds(0.1, fail=9)},
+        day="day",
     )
-    assert "Kolmogorov-Smirnov 0.400; needs a decision beyond 0.1, and fails beyond 9" in line.figures
+    assert (
+        "Kolmogorov-Smirnov 0.400; needs a decision beyond 0.1, and fails beyond 9" in line.figures
+    )
 
 
 def test_a_day_that_is_wrong_is_not_watered_down_by_thirty_that_are_right():
     numbers = [n for n in range(31) for _ in range(100)]
     live = rows_of_days(numbers, n=[k % 100 for k in range(3100)], c=["x", "y"] * 1550)
-    now = rows_of_days(numbers, n=[k % 100 + 10_000 * (n == 7) for k, n in enumerate(numbers)], c=["x", "y"] * 1550)
-    first, line = drift_of_columns(TABLE, ["n", "c"], days(*range(31)), reader(o=live), reader(o=now), day="day")
+    now = rows_of_days(
+        numbers, n=[k % 100 + 10_000 * (n == 7) for k, n in enumerate(numbers)], c=["x", "y"] * 1550
+    )
+    first, line = drift_of_columns(
+        TABLE, ["n", "c"], days(*range(31)), reader(o=live), reader(o=now), day="day"
+    )
     assert first.figures.endswith("1 beyond their threshold")
-    assert (line.name, line.outcome, list(line.days)) == (f"drift {TABLE}.n", Outcome.DECISION, [day(7)])
+    assert (line.name, line.outcome, list(line.days)) == (
+        f"drift {TABLE}.n",
+        Outcome.DECISION,
+        [day(7)],
+    )
     assert f"; 1 day(s) by themselves, {day(7)} farthest: stability index 4." in line.figures
     failing = {"n": DriftThresholds(0.1, fail=2)}
-    _, line = drift_of_columns(TABLE, ["n"], days(*range(31)), reader(o=live), reader(o=now), failing, day="day")
+    _, line = drift_of_columns(
+        TABLE, ["n"], days(*range(31)), reader(o=live), reader(o=now), failing, day="day"
+    )
     assert (line.outcome, list(line.days)) == (Outcome.FAILED, [day(7)])
 
 
 @pytest.mark.parametrize("column", ["mostly zeros", "keys"])
 def test_a_wrong_day_is_seen_in_columns_of_few_values_and_in_keys(column):
-    random, numbers, wrong = np.random.default_rng(1), np.repeat(np.arange(31), 500), 7
+    random = np.random.default_rng(1)
+    numbers = np.repeat(np.arange(31), 500)
+    wrong = 7
     if column == "keys":
         values = np.array([f"{n:05d}" for n in range(len(numbers))])
         now = np.where(numbers == wrong, "unknown", values)
     else:
         values = random.gamma(2, 3, len(numbers)) * (random.random(len(numbers)) < 0.3)
         now = np.where((numbers == wrong) & (values == 0), -999, values)
-    live, rebuilt = (reader(o=rows_of_days(numbers.tolist(), n=side.tolist())) for side in (values, now))
+    live, rebuilt = (
+        reader(o=rows_of_days(numbers.tolist(), n=side.tolist())) for side in (values, now)
+    )
     first, *beyond = drift_of_columns(TABLE, ["n"], days(*range(31)), live, rebuilt, day="day")
-    assert [(line.outcome, list(line.days)) for line in beyond] == [(Outcome.DECISION, [day(wrong)])]
+    assert [(line.outcome, list(line.days)) for line in beyond] == [
+        (Outcome.DECISION, [day(wrong)])
+    ]
     assert first.figures.startswith("1 columns over 31 changed day(s)")
 
 
@@ -98,10 +151,14 @@ def test_days_of_so_few_rows_that_even_a_wrong_one_is_not_seen_are_counted(rows_
     numbers = [n for n in range(31) for _ in range(rows_a_day)]
     values = [1.0 + (37 * row) % len(numbers) for row in range(len(numbers))]
     wrong = [-value if n == 10 else value + 0.001 for n, value in zip(numbers, values, strict=True)]
-    live, now = reader(o=rows_of_days(numbers, n=values)), reader(o=rows_of_days(numbers, n=wrong))
+    live = reader(o=rows_of_days(numbers, n=values))
+    now = reader(o=rows_of_days(numbers, n=wrong))
     first, *beyond = drift_of_columns(TABLE, ["n"], days(*range(31)), live, now, day="day")
     assert [line.days for line in beyond] == ([(day(10),)] if seen else [])
-    said = "; 31 day(s) have too few rows to be judged by themselves: `backfill diff` shows what changed"
+    said = (
+        "; 31 day(s) have too few rows to be judged by themselves: `backfill diff` shows what"
+        " changed"
+    )
     assert (said in first.figures) is not seen
 
 
@@ -109,22 +166,35 @@ def test_few_rows_that_differ_by_chance_need_no_decision():
     random = np.random.default_rng(3)
     numbers = [n for n in range(31) for _ in range(20)]
     live, now = [
-        rows_of_days(numbers, n=random.normal(size=620).tolist(), c=random.choice(["x", "y", "z"], 620).tolist())
+        rows_of_days(
+            numbers,
+            n=random.normal(size=620).tolist(),
+            c=random.choice(["x", "y", "z"], 620).tolist(),
+        )
         for _ in range(2)
     ]
-    lines = drift_of_columns(TABLE, ["n", "c"], days(*range(31)), reader(o=live), reader(o=now), day="day")
+    lines = drift_of_columns(
+        TABLE, ["n", "c"], days(*range(31)), reader(o=live), reader(o=now), day="day"
+    )
     assert [line.outcome for line in lines] == [Outcome.PASSED]
 
 
 def test_keys_may_be_structs_and_lists():
-    read = reader(o=rows_of_days([0, 0, 0], id=[{"a": 1, "b": [1]}, {"a": 1, "b": [2]}, {"a": 1, "b": [1]}]))
+    read = reader(
+        o=rows_of_days([0, 0, 0], id=[{"a": 1, "b": [1]}, {"a": 1, "b": [2]}, {"a": 1, "b": [1]}])
+    )
     line = unique_keys(TABLE, ["id"], "day", [day(0)], read)
     assert (line.outcome, list(line.days)) == (Outcome.FAILED, [day(0)])
     assert line.figures.startswith("3 rows; 1 keys more than once; ")
 
 
 def test_equal_sides_and_days_that_live_does_not_have_need_no_decision():
-    (same,) = drift_of_columns(TABLE, ["n", "c"], days(0, 1), reader(o=LIVE), reader(o=LIVE), day="day")
-    assert (same.outcome, same.figures) == (Outcome.PASSED, "2 columns over 2 changed day(s); all distributed as in live")
+    (same,) = drift_of_columns(
+        TABLE, ["n", "c"], days(0, 1), reader(o=LIVE), reader(o=LIVE), day="day"
+    )
+    assert (same.outcome, same.figures) == (
+        Outcome.PASSED,
+        "2 columns over 2 changed day(s); all distributed as in live",
+    )
     (none,) = drift_of_columns(TABLE, ["n", "c"], [], reader(o=LIVE), reader(o=LIVE), day="day")
     assert none.outcome == Outcome.SKIPPED

@@ -1,4 +1,6 @@
-"""Days outside of a plan: each change that a day of live can have undergone since a rebuild was begun, on real Delta tables."""
+"""Days outside of a plan: each change that a day of live can have undergone since a rebuild was
+begun, on real Delta tables.
+"""
 
 from pathlib import Path
 
@@ -6,9 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.lake.latest import latest
+from backfill_assets.lake.history import latest
+from backfill_assets.verify.builds import TableDays, outside_days, table_days
 from backfill_assets.verify.checklist import Line, Outcome
-from backfill_assets.verify.outside_days import TableDays, outside_days, table_days
 from tests.worlds.small_lake import DAYS, A, SmallLake
 
 PLANNED = [DAYS[1]]
@@ -26,7 +28,11 @@ def seen(lake: SmallLake) -> TableDays:
     """Live as it is now."""
     store = lake.workspace.lake
     accepted = latest(store.ledger, {A.name: None}).accepted
-    return table_days(store.path(A.name), store.version(A.name), {day: build for (_, day), build in accepted.items()})
+    return table_days(
+        store.path(A.name),
+        store.version(A.name),
+        {day: build for (_, day), build in accepted.items()},
+    )
 
 
 def check(opened: TableDays, lake: SmallLake, in_shadow=PLANNED) -> Line:
@@ -77,16 +83,23 @@ def test_what_somebody_else_had_done_before_is_not_the_rebuilds_doing(lake):
 
 def test_files_that_were_compacted_hold_the_same_rows(lake):
     opened = seen(lake)
-    DeltaTable(str(lake.root / A.name)).optimize.z_order(["n"], partition_filters=[("day", "=", str(DAYS[0]))])
+    DeltaTable(str(lake.root / A.name)).optimize.z_order(
+        ["n"], partition_filters=[("day", "=", str(DAYS[0]))]
+    )
     line = check(opened, lake)
-    assert (line.outcome, line.figures) == (Outcome.PASSED, f"1 the same rows in other files: {DAYS[0]}; 1 identical")
+    assert (line.outcome, line.figures) == (
+        Outcome.PASSED,
+        f"1 the same rows in other files: {DAYS[0]}; 1 identical",
+    )
 
 
 def test_rows_that_no_build_accepted_fail(lake):
     opened = seen(lake)
     table = DeltaTable(str(lake.root / A.name))
     rows = table.to_pyarrow_table()
-    more = rows.slice(0, 1).set_column(rows.column_names.index("day"), "day", pa.array([DAYS[3]], pa.date32()))
+    more = rows.slice(0, 1).set_column(
+        rows.column_names.index("day"), "day", pa.array([DAYS[3]], pa.date32())
+    )
     write_deltalake(table, more, mode="append")
     line = check(opened, lake)
     assert (line.outcome, line.days) == (Outcome.FAILED, (DAYS[3],))

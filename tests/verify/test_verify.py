@@ -1,5 +1,6 @@
-"""Verifying a shadow: what the checklist says of it, which versions the verdict is about, and what it then lets be published.
-No Spark."""
+"""Verifying a shadow: what the checklist says of it, which versions the verdict is about, and what
+it then lets be published. No Spark.
+"""
 
 from dataclasses import replace
 
@@ -11,9 +12,7 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.tables.agreements import Reconciled, reconciliation
 from backfill_assets.verify.checklist import Line, Outcome, Result, Verdict
-from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verified import verified
-from backfill_assets.verify.verify import verify
+from backfill_assets.verify.verify import Verdicts, verified, verify
 from backfill_assets.workspace import Workspace
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
@@ -48,11 +47,16 @@ def line(verdict: Verdict, name: str) -> Line:
 def test_a_rebuild_that_holds_what_live_holds_passes_and_says_so_of_every_table(lake):
     plan = rebuilt(lake, 10)
     verdict = verdict_of(plan, lake.workspace)
-    assert verdict.result == Result.PASSED, [each for each in verdict.lines if each.outcome != Outcome.PASSED]
+    assert verdict.result == Result.PASSED, [
+        each for each in verdict.lines if each.outcome != Outcome.PASSED
+    ]
     for table in (A.name, B.name):
         assert line(verdict, f"days built {table}").figures == "2 of 2 days built"
         assert line(verdict, f"days outside the plan {table}").figures == "2 identical"
-        assert line(verdict, f"rows changed {table}").figures == "rows: 0 added, 0 removed, 0 changed, 20 unchanged"
+        assert (
+            line(verdict, f"rows changed {table}").figures
+            == "rows: 0 added, 0 removed, 0 changed, 20 unchanged"
+        )
     assert Verdicts(str(lake.root)).newest(plan.id) == verdict
 
 
@@ -62,7 +66,10 @@ def test_a_verdict_is_about_the_shadow_and_live_as_the_shadow_reads_it(lake):
     assert {name: version for name, version in seen.items() if not name.startswith("rows of ")} == {
         f"shadow {A.name}": 0, f"shadow {B.name}": 0, f"live {A.name}": 0, f"live {B.name}": 0,
     }  # fmt: skip
-    assert [name for name in seen if name.startswith("rows of ")] == [f"rows of shadow {A.name}", f"rows of shadow {B.name}"]
+    assert [name for name in seen if name.startswith("rows of ")] == [
+        f"rows of shadow {A.name}",
+        f"rows of shadow {B.name}",
+    ]
 
 
 def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
@@ -70,15 +77,25 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.NEEDS_A_DECISION
     assert f"{D1} 30 rows, 10 in live" in line(verdict, f"row counts {A.name}").figures
-    assert line(verdict, f"rows changed {A.name}").figures.startswith("rows: 30 added, 10 removed, 0 changed, 10 unchanged")
+    assert line(verdict, f"rows changed {A.name}").figures.startswith(
+        "rows: 30 added, 10 removed, 0 changed, 10 unchanged"
+    )
     publication = Publication(plan, lake.workspace, "ada")
     with pytest.raises(Guarded, match="needs a decision"):
         publication.publish("stable", lambda: NOW, verified(plan, lake.workspace))
     verdicts = Verdicts(str(lake.root))
     with pytest.raises(UsageError, match=r"has no line 'nulls \*'. Nothing was accepted"):
         verdicts.accept(plan.id, ["row counts *", "nulls *"], who="bo", reason="a slip", at=NOW)
-    verdicts.accept(plan.id, ["row counts *", f"drift {A.name}.n", "drift raw/b*"], who="bo", reason="it finds more", at=NOW)
-    assert verdict_of(plan, lake.workspace).result == Result.PASSED  # what was accepted stays so on the same versions
+    verdicts.accept(
+        plan.id,
+        ["row counts *", f"drift {A.name}.n", "drift raw/b*"],
+        who="bo",
+        reason="it finds more",
+        at=NOW,
+    )
+    assert (
+        verdict_of(plan, lake.workspace).result == Result.PASSED
+    )  # what was accepted stays so on the same versions
     publication.publish("stable", lambda: NOW, verified(plan, lake.workspace))
     assert lake.values()[D1] == 30
 
@@ -88,7 +105,10 @@ def test_days_that_are_not_built_fail_it(lake):
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.FAILED
     forced = "not built yet, which the plan forces"
-    assert line(verdict, f"days built {B.name}").figures == f"0 of 2 days built; {D1} {forced}; {D2} {forced}"
+    assert (
+        line(verdict, f"days built {B.name}").figures
+        == f"0 of 2 days built; {D1} {forced}; {D2} {forced}"
+    )
 
 
 def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_not(lake):
@@ -97,14 +117,24 @@ def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_no
         lake.write({D3: 11}, table=table)
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.PASSED
-    assert line(verdict, f"days outside the plan {A.name}").figures == f"1 identical; 1 built since by others: {D3}"
+    assert (
+        line(verdict, f"days outside the plan {A.name}").figures
+        == f"1 identical; 1 built since by others: {D3}"
+    )
     lake.write({D1: 12})
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.FAILED
-    assert f"raw/a {D1}: built in live by run" in line(verdict, "live since the shadow was opened").figures
+    assert (
+        f"raw/a {D1}: built in live by run"
+        in line(verdict, "live since the shadow was opened").figures
+    )
 
 
-@pytest.mark.parametrize(("problems", "result"), [((), Result.PASSED), (("n differs",), Result.FAILED)], ids=["agrees", "not"])
+@pytest.mark.parametrize(
+    ("problems", "result"),
+    [((), Result.PASSED), (("n differs",), Result.FAILED)],
+    ids=["agrees", "not"],
+)
 def test_a_reconciliation_reads_the_tables_as_they_would_be_published(lake, problems, result):
     plan = rebuilt(lake, 10)
     read_rows = []

@@ -16,15 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets import Archive, Landing, TwoFlows, field, rules, same_day, table
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.archived import archived
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.lake import Lake
 from backfill_assets.plan.status import State, Status, latest_builds, status_of
 from backfill_assets.settings import read_settings
-from backfill_assets.sources.archive_lines import Line, Reading
+from backfill_assets.sources.archives.loading import LoadResult, take_in
+from backfill_assets.sources.archives.loads import archived
+from backfill_assets.sources.archives.reading import Line, Reading
+from backfill_assets.sources.archives.two_flows import Precedence
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.load_slice import LoadResult
-from backfill_assets.sources.take_in import take_in
-from backfill_assets.sources.two_flows import Precedence
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
@@ -61,7 +60,9 @@ class ArchiveLake:
         return {each.name: each for each in take_in(self.archive, self.area, **given)}
 
     def held(self) -> dict[date, list[str]]:
-        """The lines of each day, read without the code under test but for which files are of which day."""
+        """The lines of each day, read without the code under test but for which files are of which
+        day.
+        """
         folder = self.root / "lake" / "_archived" / "past"
         return {
             at: sorted(
@@ -105,7 +106,9 @@ def parquet(table: pa.Table) -> bytes:
 
 
 DAYS = days(*range(6))
-ORDERS = Landing("orders", fields=[field("number STRING", "order", "order_no"), field("cents BIGINT")])
+ORDERS = Landing(
+    "orders", fields=[field("number STRING", "order", "order_no"), field("cents BIGINT")]
+)
 
 
 def tables_of(precedence: Precedence, archive: Archive = PAST) -> list[Table]:
@@ -130,7 +133,11 @@ def tables_of(precedence: Precedence, archive: Archive = PAST) -> list[Table]:
     )
     def sales(orders: DataFrame) -> DataFrame:
         """One row per day."""
-        return orders.groupBy("arrival_day").agg({"number": "count", "cents": "sum"}).toDF("arrival_day", "orders", "cents")
+        return (
+            orders.groupBy("arrival_day")
+            .agg({"number": "count", "cents": "sum"})
+            .toDF("arrival_day", "orders", "cents")
+        )
 
     return [orders, sales]
 
@@ -146,20 +153,33 @@ class History:
 
     @property
     def workspace(self) -> Workspace:
-        lake, landing = str(self.root / "lake"), self.root / "landing"
+        lake = str(self.root / "lake")
+        landing = self.root / "landing"
         tables = tuple(tables_of(self.precedence, self.archive))
         area = LandingArea(landing, lake=lake)
-        return Workspace(read_settings(lake=lake, landing=landing), tables, Calendar(DAYS[0], DAYS[-1]), Lake(lake), area)
+        return Workspace(
+            read_settings(lake=lake, landing=landing),
+            tables,
+            Calendar(DAYS[0], DAYS[-1]),
+            Lake(lake),
+            area,
+        )
 
     def land(self, at: date, *cents: int) -> Path:
         """Deliver a day's orders of so many cents each."""
         rows = [{"order": f"{at}/{n}", "cents": each} for n, each in enumerate(cents)]
         return put(self.workspace.area.root, f"orders/{at}.jsonl", _lines(rows))
 
-    def file_away(self, name: str, cents: Mapping[date, Iterable[int]], column: str = "order_no") -> Path:
-        """Put an archive there, of so many cents for each order of each day; its columns have the names of an earlier time."""
+    def file_away(
+        self, name: str, cents: Mapping[date, Iterable[int]], column: str = "order_no"
+    ) -> Path:
+        """Put an archive there, of so many cents for each order of each day; its columns have the
+        names of an earlier time.
+        """
         rows = [
-            {"at": f"{at}T10:00:00Z", column: f"{at}/{n}", "cents": c} for at, of in cents.items() for n, c in enumerate(of)
+            {"at": f"{at}T10:00:00Z", column: f"{at}/{n}", "cents": c}
+            for at, of in cents.items()
+            for n, c in enumerate(of)
         ]
         return put(self.workspace.area.root, f"past/{name}", _lines(rows))
 
@@ -167,8 +187,12 @@ class History:
         return {each.name: each for each in take_in(self.archive, self.workspace.area, **given)}
 
     def run(self, at: Iterable[date] = DAYS, **request: Any) -> dict[str, StepResult]:
-        workspace, asked = self.workspace, StepRequest(**({"run": "a run"} | request))
-        return {each.name: Step(each, workspace, asked, self.spark).run(list(at)) for each in workspace.tables}
+        workspace = self.workspace
+        asked = StepRequest(**({"run": "a run"} | request))
+        return {
+            each.name: Step(each, workspace, asked, self.spark).run(list(at))
+            for each in workspace.tables
+        }
 
     def status(self) -> Status:
         workspace = self.workspace
@@ -184,10 +208,11 @@ class History:
 
     def expected(self) -> list[tuple[date, int, int]]:
         """`staging/sales` as DuckDB makes it of the files that lie there."""
-        root, both = self.workspace.area.root, self.precedence == "both"
+        root = self.workspace.area.root
+        both = self.precedence == "both"
         first, second = ("landed", "filed") if self.precedence == "landing" else ("filed", "landed")
         landed = (
-            f"SELECT regexp_extract(filename, '([^/]*).jsonl$', 1)::DATE AS day, cents "
+            "SELECT regexp_extract(filename, '([^/]*).jsonl$', 1)::DATE AS day, cents "
             f"FROM read_json('{root}/orders/*.jsonl', filename=true)"
         )
         columns = "{'at': 'VARCHAR', 'cents': 'BIGINT'}"
@@ -195,8 +220,9 @@ class History:
         kept = "" if both else f"WHERE day NOT IN (SELECT day FROM {first})"
         with duckdb.connect() as database:
             return database.execute(
-                f"WITH landed AS ({landed}), filed AS ({filed}), taken AS (FROM {first} UNION ALL (FROM {second} {kept})) "
-                "SELECT day, count(*), sum(cents)::BIGINT FROM taken GROUP BY day ORDER BY day"
+                f"WITH landed AS ({landed}), filed AS ({filed}), taken AS (FROM {first} UNION ALL"
+                f" (FROM {second} {kept})) SELECT day, count(*), sum(cents)::BIGINT FROM taken"
+                " GROUP BY day ORDER BY day"
             ).fetchall()
 
 

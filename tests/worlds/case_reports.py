@@ -1,9 +1,11 @@
-"""The case reports on a lake of a test's own, their publications played again, and what DuckDB makes of the same files.
+"""The case reports on a lake of a test's own, their publications played again, and what DuckDB
+makes of the same files.
 
     python -m tests.worlds.case_reports DATA [--seed 7]
 
-plays all publications of the folder DATA, one a step, on a Spark of its own. With a seed, those of one day of publication
-arrive in any order."""
+plays all publications of the folder DATA, one a step, on a Spark of its own. With a seed, those of
+one day of publication arrive in any order.
+"""
 
 import argparse
 import gzip
@@ -28,8 +30,8 @@ from pyspark.sql import SparkSession
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.case_reports.sample import Version, versions
 from backfill_assets.datasets.case_reports.tables import FIRST_DAY, LAST_DAY, NAMES, TABLES
-from backfill_assets.lake.session import start
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.spark.session import start
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
@@ -64,12 +66,16 @@ class Reports:
     def workspace(self) -> Workspace:
         lake = str(self.root / "lake")
         settings = read_settings(lake=lake, landing=self.landing)
-        return Workspace(settings, self.tables, self.calendar, Lake(lake), LandingArea(self.landing, lake=lake))
+        return Workspace(
+            settings, self.tables, self.calendar, Lake(lake), LandingArea(self.landing, lake=lake)
+        )
 
     def states(self, *tables: str) -> dict[str, dict[State, list[date]]]:
         """The days of these tables by their state."""
         workspace = self.workspace
-        status = status_of(workspace, workspace.tables, workspace.calendar.days(), latest=latest_builds(workspace))
+        status = status_of(
+            workspace, workspace.tables, workspace.calendar.days(), latest=latest_builds(workspace)
+        )
         return {name: status.of(name) for name in tables or workspace.names}
 
     def due(self, *tables: str) -> dict[str, list[date]]:
@@ -79,7 +85,11 @@ class Reports:
         status = status_of(workspace, workspace.tables, days, latest=latest_builds(workspace))
         there = {day for day in days if not status.partitions[RAW, day].undelivered}
         return {
-            name: [day for day in days if day in there and status.partitions[name, day].state != State.UP_TO_DATE]
+            name: [
+                day
+                for day in days
+                if day in there and status.partitions[name, day].state != State.UP_TO_DATE
+            ]
             for name in tables or workspace.names
         }
 
@@ -88,7 +98,9 @@ class Reports:
         changed = {}
         for table in self.tables:
             days = self.due(table.name)[table.name]
-            step = Step(table, self.workspace, StepRequest(**({"run": "a run"} | request)), self.spark)
+            step = Step(
+                table, self.workspace, StepRequest(**({"run": "a run"} | request)), self.spark
+            )
             built = step.run(days).built if days else ()
             changed[table.name] = [build.day for build in built if build.outcome == "accepted"]
         return changed
@@ -98,12 +110,17 @@ class Reports:
         if not DeltaTable.is_deltatable(self.workspace.lake.path(name)):
             return {}
         of_day: dict[date, set[str]] = {}
-        for file in pa.table(DeltaTable(self.workspace.lake.path(name)).get_add_actions(flatten=True)).to_pylist():
+        for file in pa.table(
+            DeltaTable(self.workspace.lake.path(name)).get_add_actions(flatten=True)
+        ).to_pylist():
             of_day.setdefault(file["partition.report_day"], set()).add(file["path"])
         return of_day
 
     def fingerprints(self, name: str) -> dict[date, str]:
-        return {day: build.fingerprint for (_, day), build in self.workspace.lake.latest({name: None}).accepted.items()}
+        return {
+            day: build.fingerprint
+            for (_, day), build in self.workspace.lake.latest({name: None}).accepted.items()
+        }
 
     def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
         """These columns of a table, read without the code under test, in order."""
@@ -111,7 +128,8 @@ class Reports:
 
     def every_row(self, name: str) -> list[tuple[Any, ...]]:
         return rows_of(
-            self.workspace.lake.path(name), [each.name for each in DeltaTable(self.workspace.lake.path(name)).schema().fields]
+            self.workspace.lake.path(name),
+            [each.name for each in DeltaTable(self.workspace.lake.path(name)).schema().fields],
         )
 
 
@@ -121,36 +139,50 @@ def rows_of(folder: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def oracle(files: Sequence[Path], first: date, last: date) -> duckdb.DuckDBPyConnection:
-    """`staging` and `features` as DuckDB makes them of these files, each of which is named for its day."""
+    """`staging` and `features` as DuckDB makes them of these files, each of which is named for its
+    day.
+    """
     database = duckdb.connect()
     database.execute("CREATE TABLE cells (report_day DATE, country VARCHAR, province VARCHAR, admin2 VARCHAR, updated VARCHAR, "
                      "confirmed BIGINT, deaths BIGINT, recovered BIGINT)")  # fmt: skip
     for file in files:
         month, day, year = map(int, file.name[:10].split("-"))
-        reader = f"read_csv('{file}', header=true, all_varchar=true, delim=',', quote='\"', escape='\"')"
-        has = {row[0] for row in database.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()}
-        first_of = lambda *names, has=has: next((f'"{name}"' for name in names if name in has), "NULL")  # noqa: E731
-        database.execute(
-            f"INSERT INTO cells SELECT DATE '{year}-{month:02}-{day:02}', {first_of('Country_Region', 'Country/Region')}, "
-            f"{first_of('Province_State', 'Province/State')}, {first_of('Admin2')}, {first_of('Last_Update', 'Last Update')}, "
-            f'TRY_CAST("Confirmed" AS BIGINT), TRY_CAST("Deaths" AS BIGINT), TRY_CAST("Recovered" AS BIGINT) FROM {reader}'
+        reader = (
+            f"read_csv('{file}', header=true, all_varchar=true, delim=',', quote='\"', escape='\"')"
         )
-    names = "CASE trim(country) " + " ".join(f"WHEN '{name}' THEN '{now}'" for name, now in NAMES.items())
+        has = {row[0] for row in database.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()}
+
+        def first_of(*names: str, has: set[str] = has) -> str:
+            return next((f'"{name}"' for name in names if name in has), "NULL")
+
+        database.execute(
+            f"INSERT INTO cells SELECT DATE '{year}-{month:02}-{day:02}',"
+            f" {first_of('Country_Region', 'Country/Region')},"
+            f" {first_of('Province_State', 'Province/State')}, {first_of('Admin2')},"
+            f' {first_of("Last_Update", "Last Update")}, TRY_CAST("Confirmed" AS BIGINT),'
+            f' TRY_CAST("Deaths" AS BIGINT), TRY_CAST("Recovered" AS BIGINT) FROM {reader}'
+        )
+    names = "CASE trim(country) " + " ".join(
+        f"WHEN '{name}' THEN '{now}'" for name, now in NAMES.items()
+    )
     database.execute(
         f"CREATE TABLE staging AS SELECT report_day, {names} ELSE trim(country) END AS country, "
         "coalesce(trim(province), '') AS province, coalesce(trim(admin2), '') AS admin2, "
-        + ", ".join(f"max(coalesce({count}, 0)) AS {count}" for count in ("confirmed", "deaths", "recovered"))
-        + " "
-        f"FROM cells WHERE report_day BETWEEN DATE '{first}' AND DATE '{last}' GROUP BY ALL"
+        + ", ".join(
+            f"max(coalesce({count}, 0)) AS {count}"
+            for count in ("confirmed", "deaths", "recovered")
+        )
+        + f" FROM cells WHERE report_day BETWEEN DATE '{first}' AND DATE '{last}' GROUP BY ALL"
     )
     database.execute(
-        "CREATE TABLE features AS WITH daily AS (SELECT report_day, country, sum(confirmed)::BIGINT AS confirmed "
-        "FROM staging GROUP BY ALL) SELECT d.report_day, d.country, d.confirmed, d.confirmed - b.confirmed AS new_cases, "
-        "d.confirmed < b.confirmed AS fell, (d.confirmed - w.confirmed) / 7 AS mean_new_cases_7d FROM daily d "
-        "LEFT JOIN daily w ON w.country = d.country AND w.report_day = d.report_day - 7 "
-        "LEFT JOIN (SELECT country, report_day, confirmed FROM daily) b ON b.country = d.country AND b.report_day = ("
-        "SELECT max(e.report_day) FROM daily e WHERE e.country = d.country AND e.report_day < d.report_day "
-        "AND e.report_day >= d.report_day - 7)"
+        "CREATE TABLE features AS WITH daily AS (SELECT report_day, country, sum(confirmed)::BIGINT"
+        " AS confirmed FROM staging GROUP BY ALL) SELECT d.report_day, d.country, d.confirmed,"
+        " d.confirmed - b.confirmed AS new_cases, d.confirmed < b.confirmed AS fell, (d.confirmed -"
+        " w.confirmed) / 7 AS mean_new_cases_7d FROM daily d LEFT JOIN daily w ON w.country ="
+        " d.country AND w.report_day = d.report_day - 7 LEFT JOIN (SELECT country, report_day,"
+        " confirmed FROM daily) b ON b.country = d.country AND b.report_day = (SELECT"
+        " max(e.report_day) FROM daily e WHERE e.country = d.country AND e.report_day <"
+        " d.report_day AND e.report_day >= d.report_day - 7)"
     )
     return database
 
@@ -167,9 +199,14 @@ def published_on(version: Version) -> date:
     return version.published_at.date()
 
 
-def shuffled(order: Sequence[Version], seed: int, together: Callable[[Version], object] = published_on) -> list[Version]:
-    """The versions of one day of publication in any order, but those of one file in theirs: the last one stands."""
-    chance, played = random.Random(seed), list[Version]()
+def shuffled(
+    order: Sequence[Version], seed: int, together: Callable[[Version], object] = published_on
+) -> list[Version]:
+    """The versions of one day of publication in any order, but those of one file in theirs: the
+    last one stands.
+    """
+    chance = random.Random(seed)
+    played = list[Version]()
     for _, group in groupby(order, key=together):
         of_day = list(group)
         by_file = {version.day: [v for v in of_day if v.day == version.day] for version in of_day}
@@ -179,9 +216,11 @@ def shuffled(order: Sequence[Version], seed: int, together: Callable[[Version], 
 
 @dataclass(frozen=True)
 class Played:
-    """One step. `named`: the days that status called due before it; `other_bytes`: those whose files hold other bytes than when
-    they were built last, `other_lines` those that do not hold the same lines in another order. By table, the days that the step
-    recorded as `rebuilt`, those with `other_files` in the Delta log, and those with `other_rows`, as DuckDB makes them."""
+    """One step. `named`: the days that status called due before it; `other_bytes`: those whose
+    files hold other bytes than when they were built last, `other_lines` those that do not hold the
+    same lines in another order. By table, the days that the step recorded as `rebuilt`, those with
+    `other_files` in the Delta log, and those with `other_rows`, as DuckDB makes them.
+    """
 
     named: Days
     other_bytes: Days
@@ -194,16 +233,22 @@ class Played:
         """What status named or the step rebuilt and should not have, or the other way round."""
         if self.named != self.other_bytes:
             yield f"status named {self.named}, and other bytes have {self.other_bytes}"
-        # Of 2020-04-12 all lines are others once, and hold the same: their times are written in another way.
+        # Of 2020-04-12 all lines are others once, and hold the same: their times are written in
+        # another way.
         if not set(self.other_rows[STAGING]) <= set(self.rebuilt[RAW]) <= set(self.other_lines):
             yield f"{RAW}: other lines {self.other_lines}, rebuilt {self.rebuilt[RAW]}"
         if self.other_files != self.rebuilt:
             yield f"other files in the log: {self.other_files}, rebuilt: {self.rebuilt}"
         # `updated_at` of staging is not compared: a day may have changed in it alone.
         if not set(self.other_rows[STAGING]) <= set(self.rebuilt[STAGING]) <= set(self.named):
-            yield f"{STAGING}: other rows {self.other_rows[STAGING]}, rebuilt {self.rebuilt[STAGING]}"
+            yield (
+                f"{STAGING}: other rows {self.other_rows[STAGING]}, rebuilt {self.rebuilt[STAGING]}"
+            )
         if self.other_rows[FEATURES] != self.rebuilt[FEATURES]:
-            yield f"{FEATURES}: other rows {self.other_rows[FEATURES]}, rebuilt {self.rebuilt[FEATURES]}"
+            yield (
+                f"{FEATURES}: other rows {self.other_rows[FEATURES]}, rebuilt"
+                f" {self.rebuilt[FEATURES]}"
+            )
 
 
 @dataclass
@@ -215,15 +260,20 @@ class Replay:
     rows: dict[str, dict[date, list]] = field(default_factory=lambda: {STAGING: {}, FEATURES: {}})
 
     def play(self, arriving: Sequence[Version], build: Callable[[], None] = lambda: None) -> Played:
-        """Deliver these versions, one after the other, and build what is due: by `build`, and what that leaves."""
+        """Deliver these versions, one after the other, and build what is due: by `build`, and what
+        that leaves.
+        """
         reports = self.reports
         for version in arriving:
             version.deliver(reports.landing)
-        named, texts, files = reports.due(RAW)[RAW], self._texts(), self._files()
+        named = reports.due(RAW)[RAW]
+        texts = self._texts()
+        files = self._files()
         before = {name: reports.fingerprints(name) for name in files}
         build()
         reports.run()
-        rows, now = self._rows(), {name: reports.fingerprints(name) for name in files}
+        rows = self._rows()
+        now = {name: reports.fingerprints(name) for name in files}
         step = Played(
             named,
             _other(self.texts, texts),
@@ -232,7 +282,8 @@ class Replay:
             {name: _other(files[name], of_days) for name, of_days in self._files().items()},
             {name: _other(self.rows[name], rows[name]) for name in rows},
         )
-        self.texts, self.rows = texts, rows
+        self.texts = texts
+        self.rows = rows
         return step
 
     def landed(self) -> list[Path]:
@@ -242,20 +293,34 @@ class Replay:
         return {name: self.reports.files(name) for name in (RAW, STAGING, FEATURES)}
 
     def _texts(self) -> dict[date, bytes]:
-        paths = {day: self.reports.landing / f"case_reports/{day:%m-%d-%Y}.csv.gz" for day in self.reports.calendar.days()}
-        return {day: gzip.decompress(path.read_bytes()) for day, path in paths.items() if path.exists()}
+        paths = {
+            day: self.reports.landing / f"case_reports/{day:%m-%d-%Y}.csv.gz"
+            for day in self.reports.calendar.days()
+        }
+        return {
+            day: gzip.decompress(path.read_bytes()) for day, path in paths.items() if path.exists()
+        }
 
     def _rows(self) -> dict[str, dict[date, list]]:
-        """The rows of each day, as DuckDB makes them of the files; of features, where no day of the week lacks."""
-        calendar, made = self.reports.calendar, dict[str, dict[date, list]]()
+        """The rows of each day, as DuckDB makes them of the files; of features, where no day of the
+        week lacks.
+        """
+        calendar = self.reports.calendar
+        made = dict[str, dict[date, list]]()
         with oracle(self.landed(), calendar.first, calendar.last) as database:
             for name, table in {STAGING: "staging", FEATURES: "features"}.items():
                 made[name] = {}
                 for row in database.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall():
                     made[name].setdefault(row[0], []).append(row)
         there = made[STAGING].keys()
-        complete = {day for day in there if there >= {*calendar.clip(day - timedelta(days=n) for n in range(8))}}
-        return made | {FEATURES: {day: rows for day, rows in made[FEATURES].items() if day in complete}}
+        complete = {
+            day
+            for day in there
+            if there >= {*calendar.clip(day - timedelta(days=n) for n in range(8))}
+        }
+        return made | {
+            FEATURES: {day: rows for day, rows in made[FEATURES].items() if day in complete}
+        }
 
 
 def _other(before: Mapping[date, object], now: Mapping[date, object]) -> list[date]:
@@ -263,12 +328,15 @@ def _other(before: Mapping[date, object], now: Mapping[date, object]) -> list[da
 
 
 def _lines(texts: Mapping[date, bytes]) -> dict[date, list[bytes]]:
-    return {day: sorted(text.removeprefix(b"\xef\xbb\xbf").splitlines()) for day, text in texts.items()}
+    return {
+        day: sorted(text.removeprefix(b"\xef\xbb\xbf").splitlines()) for day, text in texts.items()
+    }
 
 
 def differences(reports: Reports, files: Sequence[Path]) -> list[str]:
     """The tables whose rows are not those that DuckDB makes of `files`."""
-    first, last = reports.calendar.first, reports.calendar.last
+    first = reports.calendar.first
+    last = reports.calendar.last
     with oracle(files, first, last) as database:
         different = []
         for name, table in {STAGING: "staging", FEATURES: "features"}.items():
@@ -281,34 +349,48 @@ def differences(reports: Reports, files: Sequence[Path]) -> list[str]:
 
 
 def other_than_built_once(
-    reports: Reports, to: Path, files: Sequence[Path], names: Sequence[str] = (RAW, STAGING, FEATURES)
+    reports: Reports,
+    to: Path,
+    files: Sequence[Path],
+    names: Sequence[str] = (RAW, STAGING, FEATURES),
 ) -> list[str]:
-    """The tables with other rows or fingerprints than a new lake gets that is built in one run from `files`, which land."""
+    """The tables with other rows or fingerprints than a new lake gets that is built in one run from
+    `files`, which land.
+    """
     fresh = Reports(to, reports.calendar, reports.spark)
     (fresh.landing / "case_reports").mkdir(parents=True)
     for file in files:
-        name, text = file.name.removesuffix(".gz"), file.read_bytes()
+        name = file.name.removesuffix(".gz")
+        text = file.read_bytes()
         text = text if file.name.endswith(".gz") else gzip.compress(text)
         (fresh.landing / "case_reports" / f"{name}.gz").write_bytes(text)
     fresh.run()
     return [
         name
         for name in names
-        if fresh.fingerprints(name) != reports.fingerprints(name) or fresh.every_row(name) != reports.every_row(name)
+        if fresh.fingerprints(name) != reports.fingerprints(name)
+        or fresh.every_row(name) != reports.every_row(name)
     ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path, help="the folder with `versions` and `final`")
-    parser.add_argument("--seed", type=int, help="shuffle the versions that were published on one day")
+    parser.add_argument(
+        "--seed", type=int, help="shuffle the versions that were published on one day"
+    )
     given = parser.parse_args()
     order = list(versions(given.data / "versions"))
     order = order if given.seed is None else shuffled(order, given.seed)
     with tempfile.TemporaryDirectory(prefix="replay") as folder:
         spark = start(read_settings(spark_remote="", home=folder, spark_conf=SMALL))
         reports = Reports(Path(folder, "reports"), Calendar(FIRST_DAY, LAST_DAY), lambda: spark)
-        replay, began, faults, rebuilt = Replay(reports), time.monotonic(), 0, Counter[str]()
+        replay = Replay(reports)
+        began = time.monotonic()
+        faults = 0
+        rebuilt = Counter[str]()
         for number, version in enumerate(order, 1):
             step = replay.play([version])
             rebuilt.update({name: len(days) for name, days in step.rebuilt.items()})
@@ -318,7 +400,10 @@ def main() -> None:
             if number % 20 == 0:
                 print(f"{number} published states, {time.monotonic() - began:.0f} s")
         final = sorted((given.data / "final").iterdir())
-        print(f"{len(order)} published states in {time.monotonic() - began:.0f} s; days rebuilt: {dict(rebuilt)}")
+        print(
+            f"{len(order)} published states in {time.monotonic() - began:.0f} s; days rebuilt:"
+            f" {dict(rebuilt)}"
+        )
         print(f"steps that were wrong: {faults}")
         print(f"other than DuckDB makes of final/: {differences(reports, final) or 'none'}")
         once = other_than_built_once(reports, Path(folder, "new"), final)

@@ -1,4 +1,6 @@
-"""Four tables of the shapes of ours (delivered, by parts, looking ahead, reading itself), and records of them. No Spark."""
+"""Four tables of the shapes of ours (delivered, by parts, looking ahead, reading itself), and
+records of them. No Spark.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,11 +9,10 @@ from typing import Any
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.ledger import Build
 from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.step.inputs import tables_read
-from backfill_assets.tables.declaration import table
-from backfill_assets.tables.windows import itself, same_day, window
+from backfill_assets.tables.declaration import itself, same_day, table, window
 from tests.worlds.deliveries import day
 
 CALENDAR = Calendar(day(0), day(9))
@@ -23,7 +24,10 @@ class Lines(Source):
     name = "lines"
 
     def delivered(self, area: Any, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
-        return {at: NotDelivered(f"no source for {at}") if at == day(9) else Delivery(f"lines of {at}") for at in days}
+        return {
+            at: NotDelivered(f"no source for {at}") if at == day(9) else Delivery(f"lines of {at}")
+            for at in days
+        }
 
     def described(self, area: Any, day: date) -> list[str]:
         return [f"lines of {day}"]
@@ -34,7 +38,13 @@ class Lines(Source):
     def read(self, area: Any, spark: Any, days: Any) -> Any: ...
 
 
-@table("raw/a", partition_by="arrival_day", columns="arrival_day DATE", reads={"lines": Lines()}, version="1")
+@table(
+    "raw/a",
+    partition_by="arrival_day",
+    columns="arrival_day DATE",
+    reads={"lines": Lines()},
+    version="1",
+)
 def raw(lines): ...
 
 
@@ -61,7 +71,10 @@ def history(before, outages): ...
 
 def built(what, *numbers, **figures):
     return {
-        (what.name, day(n)): Build(what.name, day(n), "accepted", "r", "1", fingerprint=f"f{n}", **figures) for n in numbers
+        (what.name, day(n)): Build(
+            what.name, day(n), "accepted", "r", "1", fingerprint=f"f{n}", **figures
+        )
+        for n in numbers
     }
 
 

@@ -31,13 +31,11 @@ from dagster._core.test_utils import create_run_for_test
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.code_location import definitions_of
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import plan_jobs
-from backfill_assets.orchestration.release_sensor import (
-    release_sensor,
-)
-from backfill_assets.orchestration.spark import SparkResource
+from backfill_assets.orchestration.release_sensor import release_sensor
+from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.plan.store import Plans
 from backfill_assets.servers.home import EVENT_BATCH_SIZE
 from backfill_assets.settings import Settings
@@ -50,12 +48,18 @@ from tests.worlds.tables import table, workspace_of
 from tests.worlds.webservers import Launch, Server
 
 # As `backfill up` has it: written one by one, a run's events take longer than the run.
-EVENT_LOG = {"module": "backfill_assets.orchestration.event_log", "class": "BatchingSqliteEventLogStorage"}
-START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+EVENT_LOG = {
+    "module": "backfill_assets.orchestration.local.event_log",
+    "class": "BatchingSqliteEventLogStorage",
+}
+START = "dagster/asset_partition_range_start"
+END = "dagster/asset_partition_range_end"
 
 
 def sharing(session: SparkSession, errors: list[BaseException]) -> SparkResource:
-    """A Spark resource that raises `errors`, one at each attempt, and then yields this process's session."""
+    """A Spark resource that raises `errors`, one at each attempt, and then yields this process's
+    session.
+    """
 
     class Shared(SparkResource):
         def _init_session(self, conf: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -83,22 +87,33 @@ class CodeLocation:
         run = self.instance.create_run_for_job(job, tags=days | dict(tags or {}), run_config=config)
         return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
 
-    def run_assets(self, names: Sequence[str], days: Sequence[date], tags: Mapping[str, str] | None = None) -> Any:
-        """A run of these assets on the days from the first to the last, as it is launched over GraphQL."""
+    def run_assets(
+        self, names: Sequence[str], days: Sequence[date], tags: Mapping[str, str] | None = None
+    ) -> Any:
+        """A run of these assets on the days from the first to the last, as it is launched over
+        GraphQL.
+        """
         keys = {AssetKey(name.split("/")) for name in names}
         job = self.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=keys)
         run = self.instance.create_run_for_job(
-            job, tags={START: str(days[0]), END: str(days[-1])} | dict(tags or {}), asset_selection=frozenset(keys)
+            job,
+            tags={START: str(days[0]), END: str(days[-1])} | dict(tags or {}),
+            asset_selection=frozenset(keys),
         )
         return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
 
     def again(self, failed: Any) -> Any:
         """Re-execute from failure, as the webserver does."""
-        job, parent = self.defs.resolve_job_def("rebuild"), self.instance.get_run_by_id(failed.run_id)
+        job = self.defs.resolve_job_def("rebuild")
+        parent = self.instance.get_run_by_id(failed.run_id)
         assert parent
         steps, known = KnownExecutionState.build_resume_retry_reexecution(self.instance, parent)
         plan = create_execution_plan(
-            job, parent.run_config, step_keys_to_execute=steps, known_state=known, instance_ref=self.instance.get_ref()
+            job,
+            parent.run_config,
+            step_keys_to_execute=steps,
+            known_state=known,
+            instance_ref=self.instance.get_ref(),
         )
         run = self.instance.create_run_for_job(
             job, execution_plan=plan, run_config=parent.run_config, tags=dict(parent.tags),
@@ -110,7 +125,11 @@ class CodeLocation:
         return self.instance.get_materialized_partitions(AssetKey(name.split("/")))
 
     def failures(self, result: Any) -> dict[str, str]:
-        errors = {e.step_key: e.event_specific_data.error for e in result.all_events if e.event_type_value == "STEP_FAILURE"}
+        errors = {
+            e.step_key: e.event_specific_data.error
+            for e in result.all_events
+            if e.event_type_value == "STEP_FAILURE"
+        }
         return {str(step).replace("__", "/"): error.message for step, error in errors.items()}
 
 
@@ -126,7 +145,9 @@ def delivered(root: Path, session: SparkSession, *errors: BaseException) -> Iter
 
 @contextmanager
 def copied_location(location: CodeLocation, root: Path) -> Iterator[CodeLocation]:
-    """Lake, landing area and Dagster's records of a code location at which nothing is at work, once more, to be changed."""
+    """Lake, landing area and Dagster's records of a code location at which nothing is at work, once
+    more, to be changed.
+    """
     shutil.copytree(location.world.root.parent, root, dirs_exist_ok=True)
     with opened_location(_world(root, location.world.spark())) as copy:
         yield copy
@@ -152,7 +173,9 @@ RAW = ["raw/rejected_lines", "raw/outage_events"]
 
 
 class Recording(Server):
-    """The webserver in miniature, whose builds are recorded in the ledger, where the job reads them."""
+    """The webserver in miniature, whose builds are recorded in the ledger, where the job reads
+    them.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -164,21 +187,31 @@ class Recording(Server):
 
     def _build(self, launch: Launch, tables: Iterable[Table]) -> None:
         super()._build(launch, tables)
-        self.workspace.lake.ledger.append([build for build in self.record.last.values() if build.run == launch.id])
+        self.workspace.lake.ledger.append(
+            [build for build in self.record.last.values() if build.run == launch.id]
+        )
 
 
 @dataclass
 class Office:
-    """Both jobs on a lake without tables, with the sample as its landing area. `sleep` replaces waiting."""
+    """Both jobs on a lake without tables, with the sample as its landing area. `sleep` replaces
+    waiting.
+    """
 
     workspace: Workspace
     instance: DagsterInstance
     server: Server
     sleep: Callable[[float], None] = field(default=lambda _: None)
 
-    def launch(self, job: str, run_tags: dict[str, str] | None = None, again: Any = None, **config: Any) -> Any:
-        """A run of a job with this configuration; `again` is a run to re-execute, with its configuration and tags."""
-        definition = Definitions(jobs=plan_jobs(self.workspace, self._dagster, lambda s: self.sleep(s))).resolve_job_def(job)
+    def launch(
+        self, job: str, run_tags: dict[str, str] | None = None, again: Any = None, **config: Any
+    ) -> Any:
+        """A run of a job with this configuration; `again` is a run to re-execute, with its
+        configuration and tags.
+        """
+        definition = Definitions(
+            jobs=plan_jobs(self.workspace, self._dagster, lambda s: self.sleep(s))
+        ).resolve_job_def(job)
         (step,) = definition.nodes
         parent = self.instance.get_run_by_id(again.run_id) if again else None
         run = self.instance.create_run_for_job(
@@ -211,14 +244,22 @@ class Office:
 
     def log(self, result: Any) -> str:
         """The lines that the job logged, without Dagster's own events."""
-        return "\n".join(e.user_message for e in self.instance.all_logs(result.run_id) if not e.is_dagster_event)
+        return "\n".join(
+            e.user_message for e in self.instance.all_logs(result.run_id) if not e.is_dagster_event
+        )
 
 
 def metadata(result: Any) -> dict[str, Any]:
     """The metadata of a run's step, whether it succeeded or failed, by label."""
-    (event,) = [e for e in result.all_events if e.event_type_value in ("STEP_OUTPUT", "STEP_FAILURE")]
+    (event,) = [
+        e for e in result.all_events if e.event_type_value in ("STEP_OUTPUT", "STEP_FAILURE")
+    ]
     data = event.event_specific_data
-    values = data.user_failure_data.metadata if event.event_type_value == "STEP_FAILURE" else data.metadata
+    values = (
+        data.user_failure_data.metadata
+        if event.event_type_value == "STEP_FAILURE"
+        else data.metadata
+    )
     return {label: value.value for label, value in values.items()}
 
 
@@ -231,11 +272,16 @@ def failure(result: Any) -> str:
 
 
 def executed(job: JobDefinition, config: dict[str, Any]) -> tuple[Any, DagsterInstance]:
-    """A run of a job of one op with this configuration, launched by ada, in this process; and the instance that has it."""
-    instance, definition = DagsterInstance.ephemeral(), Definitions(jobs=[job]).resolve_job_def(job.name)
+    """A run of a job of one op with this configuration, launched by ada, in this process; and the
+    instance that has it.
+    """
+    instance = DagsterInstance.ephemeral()
+    definition = Definitions(jobs=[job]).resolve_job_def(job.name)
     (step,) = definition.nodes
     run_config = {"ops": {step.name: {"config": config}}}
-    run = definition.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"})
+    run = definition.execute_in_process(
+        run_config, instance=instance, raise_on_error=False, tags={"user": "ada"}
+    )
     return run, instance
 
 
@@ -261,8 +307,17 @@ class Ticks:
     def run(self, status: DagsterRunStatus) -> str:
         """A run of what was asked last, which ended so; its id as messages have it."""
         assert self.asked
-        run = create_run_for_test(self.instance, job_name="run_plan", status=DagsterRunStatus.STARTED, tags=self.asked.tags)
-        (self.instance.report_run_canceled if status == DagsterRunStatus.CANCELED else self.instance.report_run_failed)(run)
+        run = create_run_for_test(
+            self.instance,
+            job_name="run_plan",
+            status=DagsterRunStatus.STARTED,
+            tags=self.asked.tags,
+        )
+        (
+            self.instance.report_run_canceled
+            if status == DagsterRunStatus.CANCELED
+            else self.instance.report_run_failed
+        )(run)
         return run.run_id[:8]
 
 
@@ -275,7 +330,9 @@ class Ticking(BuiltLake):
 
     @property
     def workspace(self) -> Workspace:
-        return workspace_of([table(A), replace(table(B), version=self.code)], self.calendar, str(self.root))
+        return workspace_of(
+            [table(A), replace(table(B), version=self.code)], self.calendar, str(self.root)
+        )
 
     def tick(self) -> SensorResult:
         context = build_sensor_context(instance=self.instance, cursor=self.cursor)

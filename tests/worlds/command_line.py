@@ -1,4 +1,5 @@
-"""`backfill` as tests type it: in this process, by its main function, or on a terminal where somebody answers.
+"""`backfill` as tests type it: in this process, by its main function, or on a terminal where
+somebody answers.
 
 No servers: an address at which nobody answers stands for one that is down.
 """
@@ -22,18 +23,21 @@ from backfill_assets.cli.app import app, main
 from backfill_assets.datasets.outages.raw import rejected_lines
 from backfill_assets.datasets.outages.sample import SAMPLE
 from backfill_assets.errors import BackfillError
-from backfill_assets.lake.record import Build
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
+from backfill_assets.lake.ledger import Build
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.delivered import deliveries
+from backfill_assets.step.inputs import deliveries
 from tests.worlds.deliveries import day
 from tests.worlds.small_lake import SmallLake
 
-CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-13", "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
+CALENDAR = {
+    "BACKFILL_FIRST_DAY": "2019-08-15",
+    "BACKFILL_LAST_DAY": "2019-10-13",
+    "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9",
+}
 REJECTED = "raw/rejected_lines"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = date(2019, 9, 3)
@@ -52,13 +56,19 @@ def refused(*arguments: str, home: Path, landing: Path = SAMPLE.parent) -> tuple
 
 
 def planned(home: Path, *flags: str) -> str:
-    done = backfill("plan", "--partitions", str(DAY), "--target", REJECTED, *flags, "--json", home=home)
+    done = backfill(
+        "plan", "--partitions", str(DAY), "--target", REJECTED, *flags, "--json", home=home
+    )
     return str(json.loads(done.stdout)["id"])
 
 
 def kept(home: Path, table: str, version: str) -> str:
-    """A plan of one day of one table, as if it had been made when that was called so and had that code."""
-    plan = Plan({table: version}, {table: {str(DAY): "missing"}}, [Chunk(0, {table: [DAY]})], PlanOptions())
+    """A plan of one day of one table, as if it had been made when that was called so and had that
+    code.
+    """
+    plan = Plan(
+        {table: version}, {table: {str(DAY): "missing"}}, [Chunk(0, {table: [DAY]})], PlanOptions()
+    )
     Plans(str(home / "lake")).keep(plan)
     return plan.id
 
@@ -67,7 +77,16 @@ def build_of(code_version: str = rejected_lines.version, plan: str = "") -> Buil
     """The accepted build of the one day, from the sample's file."""
     delivered = deliveries(rejected_lines, [DAY], LandingArea(SAMPLE.parent))[DAY]
     assert isinstance(delivered, Delivery)
-    return Build(REJECTED, DAY, "accepted", "r", code_version, delivered=delivered.fingerprint, plan=plan, at=NOW)
+    return Build(
+        REJECTED,
+        DAY,
+        "accepted",
+        "r",
+        code_version,
+        delivered=delivered.fingerprint,
+        plan=plan,
+        at=NOW,
+    )
 
 
 def replace_minute(at: datetime) -> datetime:
@@ -81,7 +100,9 @@ class Done(NamedTuple):
 
 
 def backfill_main(*arguments: str, home: Path, **settings: str) -> Done:
-    """`backfill` with these settings and no others, in this process: a new one would import for most of a second."""
+    """`backfill` with these settings and no others, in this process: a new one would import for
+    most of a second.
+    """
     with (
         pytest.MonkeyPatch.context() as patch,
         redirect_stdout(StringIO()) as out,
@@ -97,10 +118,25 @@ def backfill_main(*arguments: str, home: Path, **settings: str) -> Done:
     return Done(end.value.code, out.getvalue(), errors.getvalue())
 
 
-def on_a_terminal(answer: str, *arguments: str, home: Path, columns: str = "150") -> tuple[int, str]:
-    """The exit code of `backfill`, and what it prints on a terminal, where `answer` is typed when it asks."""
-    env = os.environ | CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(SAMPLE.parent), "COLUMNS": columns}
-    command, (terminal, its) = [sys.executable, "-m", "backfill_assets.cli", *arguments], pty.openpty()
+def on_a_terminal(
+    answer: str, *arguments: str, home: Path, columns: str = "150"
+) -> tuple[int, str]:
+    """The exit code of `backfill`, and what it prints on a terminal, where `answer` is typed when
+    it asks.
+    """
+    env = (
+        os.environ
+        | CALENDAR
+        | {
+            "BACKFILL_HOME": str(home),
+            "BACKFILL_LANDING": str(SAMPLE.parent),
+            "COLUMNS": columns,
+        }
+    )
+    command, (terminal, its) = (
+        [sys.executable, "-m", "backfill_assets.cli", *arguments],
+        pty.openpty(),
+    )
     with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env) as process:
         os.close(its)
         printed = ""
@@ -114,7 +150,8 @@ def on_a_terminal(answer: str, *arguments: str, home: Path, columns: str = "150"
     return process.returncode, printed
 
 
-FIRST, SECOND = day(0), day(1)
+FIRST = day(0)
+SECOND = day(1)
 
 
 def two_days(home: Path) -> SmallLake:

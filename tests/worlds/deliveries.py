@@ -1,4 +1,6 @@
-"""Deliveries: the days of the sample by number, changes as the source spells them, files, and histories in any order."""
+"""Deliveries: the days of the sample by number, changes as the source spells them, files, and
+histories in any order.
+"""
 
 import gzip
 import json
@@ -37,7 +39,10 @@ def arriving(at: int, *numbers: int, began: int, **fields):
     """Changes that arrive on one day, of outages that began on another."""
     epoch = 1565827200 + began * 86400 + 3600
     seen = f"{day(at)}T20:00:00Z"
-    return [change(str(100 * began + n), outageStartTime=str(epoch), _captured_at=seen, **fields) for n in numbers]
+    return [
+        change(str(100 * began + n), outageStartTime=str(epoch), _captured_at=seen, **fields)
+        for n in numbers
+    ]
 
 
 LINE = '{"outageNumber": "1"}\n'
@@ -59,7 +64,9 @@ NAMES = ("a.jsonl.gz", "b.jsonl.gz")
 
 @dataclass(frozen=True)
 class Row:
-    """A change of an outage that began so many days before it arrived, `minute` minutes into that day."""
+    """A change of an outage that began so many days before it arrived, `minute` minutes into that
+    day.
+    """
 
     began_before: int
     outage: int
@@ -68,15 +75,23 @@ class Row:
 
     def line(self, arrival: int) -> str:
         began = arrival - self.began_before
-        epoch, customers = 1565827200 + began * 86400, str(1 + self.minute)
+        epoch = 1565827200 + began * 86400
+        customers = str(1 + self.minute)
         at = f"{day(arrival)}T10:{self.minute:02}:00Z"
-        named = change(f"{began}/{self.outage}", outageStartTime=str(epoch), estCustAffected=customers, _captured_at=at)
+        named = change(
+            f"{began}/{self.outage}",
+            outageStartTime=str(epoch),
+            estCustAffected=customers,
+            _captured_at=at,
+        )
         return json.dumps(named | {"_op": self.change})
 
 
 @dataclass(frozen=True)
 class Published:
-    """A file of an arrival day, with these rows in this order. One of the same name takes its place."""
+    """A file of an arrival day, with these rows in this order. One of the same name takes its
+    place.
+    """
 
     arrival: int
     name: str
@@ -91,11 +106,15 @@ class Published:
 
     def deliver(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / self.name).write_bytes(gzip.compress("".join(f"{line}\n" for line in self.lines()).encode(), mtime=0))
+        (folder / self.name).write_bytes(
+            gzip.compress("".join(f"{line}\n" for line in self.lines()).encode(), mtime=0)
+        )
 
 
 def rows() -> st.SearchStrategy[Row]:
-    return st.builds(Row, st.integers(0, 3), st.integers(0, 2), st.integers(0, 3), st.sampled_from("IUD"))
+    return st.builds(
+        Row, st.integers(0, 3), st.integers(0, 2), st.integers(0, 3), st.sampled_from("IUD")
+    )
 
 
 def publications() -> st.SearchStrategy[Published]:
@@ -116,14 +135,22 @@ def histories() -> st.SearchStrategy[Sequence[Sequence[Published]]]:
 
 
 def random_history(seed: int, batches: int, files: int) -> list[list[Published]]:
-    """One such history, of so many batches of so many files of up to a dozen rows: for tests of which an example takes long."""
+    """One such history, of so many batches of so many files of up to a dozen rows: for tests of
+    which an example takes long.
+    """
     chance = random.Random(seed)
 
     def row() -> Row:
-        return Row(chance.randint(0, 3), chance.randint(0, 2), chance.randint(0, 3), chance.choice("IUD"))
+        return Row(
+            chance.randint(0, 3), chance.randint(0, 2), chance.randint(0, 3), chance.choice("IUD")
+        )
 
     def file() -> Published:
-        return Published(chance.randrange(4), chance.choice(NAMES), tuple(row() for _ in range(chance.randint(1, 12))))
+        return Published(
+            chance.randrange(4),
+            chance.choice(NAMES),
+            tuple(row() for _ in range(chance.randint(1, 12))),
+        )
 
     return with_every_day([[file() for _ in range(files)] for _ in range(batches)])
 

@@ -1,4 +1,6 @@
-"""The README and the guides, with the code blocks and the commands in them, and the commands that there are."""
+"""The README and the guides, with the code blocks and the commands in them, and the commands that
+there are.
+"""
 
 import re
 import shlex

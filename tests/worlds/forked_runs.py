@@ -14,12 +14,15 @@ from dagster._core.launcher import LaunchRunContext
 from dagster._core.utils import make_new_run_id
 
 from backfill_assets.dagster_client.tags import PROCESS
-from backfill_assets.orchestration import run_starter
-from backfill_assets.orchestration.run_launcher import process_of
+from backfill_assets.orchestration.local import run_starter
+from backfill_assets.orchestration.local.run_launcher import process_of
 from backfill_assets.servers.child import Child, stop
 from tests.worlds.station import eventually
 
-LAUNCHER = {"module": "backfill_assets.orchestration.run_launcher", "class": "ForkingRunLauncher"}
+LAUNCHER = {
+    "module": "backfill_assets.orchestration.local.run_launcher",
+    "class": "ForkingRunLauncher",
+}
 TIMEOUT_S = 120.0
 
 WRITES = """
@@ -69,7 +72,11 @@ def run_starter_in(folder: Path, patience: float = run_starter.PATIENCE_S) -> It
     starter = Child("run-starter", command, dict(os.environ), folder / "starter.log", folder)
     starter.start()
     try:
-        eventually(lambda: (folder / "starter").exists() or not starter.alive, what="the run starter", patience=TIMEOUT_S)
+        eventually(
+            lambda: (folder / "starter").exists() or not starter.alive,
+            what="the run starter",
+            patience=TIMEOUT_S,
+        )
         assert starter.alive, starter.log_tail(20)
         yield starter
     finally:
@@ -94,7 +101,9 @@ class Launches:
     def create(self) -> DagsterRun:
         """A new run, not launched."""
         job = ReconstructableJob.for_file(str(self.folder / "job.py"), "build")
-        return self.instance.create_run_for_job(job.get_definition(), job_code_origin=job.get_python_origin())
+        return self.instance.create_run_for_job(
+            job.get_definition(), job_code_origin=job.get_python_origin()
+        )
 
     def launch(self) -> str:
         """The id of a new run, launched."""
@@ -102,12 +111,19 @@ class Launches:
         self.instance.run_launcher.launch_run(LaunchRunContext(run, workspace=None))
         return run.run_id
 
-    def record(self, status: DagsterRunStatus, pid: int, tags: Mapping[str, str] | None = None) -> str:
-        """The id of a run that is recorded with this status in a process `pid` of another start, or with these `tags`."""
+    def record(
+        self, status: DagsterRunStatus, pid: int, tags: Mapping[str, str] | None = None
+    ) -> str:
+        """The id of a run that is recorded with this status in a process `pid` of another start, or
+        with these `tags`.
+        """
         self.declare(WRITES, "")
-        job, run_id = ReconstructableJob.for_file(str(self.folder / "job.py"), "build"), make_new_run_id()
+        job = ReconstructableJob.for_file(str(self.folder / "job.py"), "build")
+        run_id = make_new_run_id()
         given = {PROCESS: f"{run_id} {pid} 0.00"} if tags is None else tags
-        self.instance.create_run_for_job(job.get_definition(), run_id=run_id, status=status, tags=given)
+        self.instance.create_run_for_job(
+            job.get_definition(), run_id=run_id, status=status, tags=given
+        )
         return run_id
 
     def launch_waiting(self, source: str = WAITS) -> DagsterRun:
@@ -125,7 +141,9 @@ class Launches:
 
     def ended(self, run_id: str) -> DagsterRun:
         """The run, as soon as it is over."""
-        eventually(lambda: self.run(run_id).is_finished, what=f"run {run_id} over", patience=TIMEOUT_S)
+        eventually(
+            lambda: self.run(run_id).is_finished, what=f"run {run_id} over", patience=TIMEOUT_S
+        )
         return self.run(run_id)
 
     def gone(self, run: DagsterRun) -> None:
@@ -136,6 +154,8 @@ class Launches:
 @contextmanager
 def launches_in(folder: Path) -> Iterator[Launches]:
     """Launches on an instance of its own in `folder`."""
-    (folder / "dagster.yaml").write_text(json.dumps({"run_launcher": LAUNCHER, "telemetry": {"enabled": False}}))
+    (folder / "dagster.yaml").write_text(
+        json.dumps({"run_launcher": LAUNCHER, "telemetry": {"enabled": False}})
+    )
     with DagsterInstance.from_config(str(folder)) as instance:
         yield Launches(folder, instance)

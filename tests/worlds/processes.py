@@ -1,6 +1,9 @@
-"""What tests do in Python processes of their own: Spark sessions, writers of one table, and a killed build.
+"""What tests do in Python processes of their own: Spark sessions, writers of one table, and a
+killed build.
 
-`python -m tests.worlds.processes NAME [ARGUMENT ...]` calls the function of this name and prints what it returns."""
+`python -m tests.worlds.processes NAME [ARGUMENT ...]` calls the function of this name and prints
+what it returns.
+"""
 
 import json
 import os
@@ -25,15 +28,13 @@ from pyspark.sql.types import DateType, LongType, StructField, StructType
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.files import data_file_of
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.session import start
-from backfill_assets.lake.slice import DataFile
-from backfill_assets.lake.store import Lake
-from backfill_assets.orchestration.spark import spark_resource
+from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.data_files import data_file_of
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.slices import DataFile
+from backfill_assets.lake.spark.session import start
+from backfill_assets.orchestration.run import spark_resource
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest
@@ -54,7 +55,9 @@ def in_a_process(name: str, *arguments: str) -> Any:
     command = [sys.executable, "-m", "tests.worlds.processes", name, *arguments]
     # What PySpark noted of this process's own session must not decide which kind the other one has.
     env = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
-    done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -67,7 +70,9 @@ def three_days(root: str, spark: SparkSession) -> World:
     fewer = replace(
         outages,
         version="2",
-        compute=lambda updates: outages.compute(updates).where("customers > 9").withColumn("customers", lit(9)),
+        compute=lambda updates: (
+            outages.compute(updates).where("customers > 9").withColumn("customers", lit(9))
+        ),
     )
     world.run(THREE[:1], fewer, write_mode="merge")
     return world
@@ -80,7 +85,10 @@ def settings_of_one_plan() -> dict[str, Any]:
     first: Any = start(settings)
     other: Any = SparkSession.builder.remote(remote).create()
     mine = spark_resource(settings)
-    runtime = {"spark.sql.shuffle.partitions": "7", "spark.databricks.delta.snapshotPartitions": "3"}
+    runtime = {
+        "spark.sql.shuffle.partitions": "7",
+        "spark.databricks.delta.snapshotPartitions": "3",
+    }
     of_all = {name: first.conf.get(name) for name in runtime}
     session: Any = mine.session(runtime | {"spark.driver.memory": SMALL["spark.driver.memory"]})
     held = {name: session.conf.get(name) for name in runtime}
@@ -105,17 +113,27 @@ def settings_of_one_plan() -> dict[str, Any]:
 
 
 def driver_of_its_own(root: str) -> dict[str, Any]:
-    """A run with a driver of its own: what it is started with, what it may change, what it may not, and three days by it."""
+    """A run with a driver of its own: what it is started with, what it may change, what it may not,
+    and three days by it.
+    """
     settings = read_settings(spark_master="local[2]")
     with pytest.raises(UsageError, match="'many'"):
-        spark_resource(settings).session({"spark.sql.shuffle.partitions": "many", "spark.driver.memory": "1g"})
+        spark_resource(settings).session(
+            {"spark.sql.shuffle.partitions": "many", "spark.driver.memory": "1g"}
+        )
     SparkContext.getOrCreate().stop()  # a run would have ended with that
     resource = spark_resource(settings)
-    wanted = {"spark.driver.memory": "1g", "spark.executor.instances": "3", "spark.sql.shuffle.partitions": "7"}
+    wanted = {
+        "spark.driver.memory": "1g",
+        "spark.executor.instances": "3",
+        "spark.sql.shuffle.partitions": "7",
+    }
     session: Any = resource.session(wanted)
     held = {name: session.conf.get(name) for name in wanted}
     megabytes = session._jvm.java.lang.Runtime.getRuntime().maxMemory() // 2**20
-    changed = resource.session(wanted | {"spark.sql.shuffle.partitions": "8"}).conf.get("spark.sql.shuffle.partitions")
+    changed = resource.session(wanted | {"spark.sql.shuffle.partitions": "8"}).conf.get(
+        "spark.sql.shuffle.partitions"
+    )
     refusals = []
     for wrong in ({"spark.driver.memory": "3g"}, {"spark.sql.shuffle.partitions": "many"}):
         with pytest.raises(UsageError) as refused:
@@ -124,7 +142,14 @@ def driver_of_its_own(root: str) -> dict[str, Any]:
     three_days(root, session)
     session.stop()
     kind = type(session).__module__
-    return {"kind": kind, "wanted": wanted, "held": held, "megabytes": megabytes, "changed": changed, "refusals": refusals}
+    return {
+        "kind": kind,
+        "wanted": wanted,
+        "held": held,
+        "megabytes": megabytes,
+        "changed": changed,
+        "refusals": refusals,
+    }
 
 
 WRITERS = 3
@@ -141,7 +166,9 @@ COLUMNS = StructType([StructField("arrival_day", DateType()), StructField("numbe
 )
 def numbers(days):
     """A row a day, whose number is the day's."""
-    return days.selectExpr("arrival_day", f"CAST(datediff(arrival_day, DATE'{FIRST}') AS BIGINT) AS number")
+    return days.selectExpr(
+        "arrival_day", f"CAST(datediff(arrival_day, DATE'{FIRST}') AS BIGINT) AS number"
+    )
 
 
 def days_of(kind: str, writer: int) -> list[date]:
@@ -151,7 +178,8 @@ def days_of(kind: str, writer: int) -> list[date]:
 
 def acts(root: str, number: str) -> None:
     """Commit the writer's days one by one, without Spark."""
-    folder, writer = f"{root}/{numbers.name}", int(number)
+    folder = f"{root}/{numbers.name}"
+    writer = int(number)
     for at in days_of("acts", writer):
         builds = [Build(numbers.name, at, "accepted", f"writer {writer}", "1", rows=1)]
         commit = FileCommit(folder, "arrival_day", [written(folder, at)], COLUMNS.json())
@@ -168,8 +196,11 @@ def written(folder: str, at: date) -> DataFile:
 
 
 def steps(root: str, number: str) -> None:
-    """Compute, audit and commit the writer's days, a step each, as one client of the engine among several."""
-    settings, writer = read_settings(spark_remote=connect()), int(number)
+    """Compute, audit and commit the writer's days, a step each, as one client of the engine among
+    several.
+    """
+    settings = read_settings(spark_remote=connect())
+    writer = int(number)
     spark = start(settings)
     calendar = Calendar(day(0), day(WRITERS * COMMITS["steps"] - 1))
     workspace = Workspace(settings, (numbers,), calendar, Lake(root), LandingArea(Path(root)))
@@ -181,19 +212,27 @@ def steps(root: str, number: str) -> None:
 def all_at_once(kind: str, root: Path) -> None:
     """Let every writer of a kind write, at the same time, until all have ended well."""
     command = [sys.executable, "-m", "tests.worlds.processes", kind, str(root)]
-    writers = [subprocess.Popen([*command, str(n)], cwd=PROJECT, stderr=subprocess.PIPE, text=True) for n in range(WRITERS)]
+    writers = [
+        subprocess.Popen([*command, str(n)], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+        for n in range(WRITERS)
+    ]
     errors = [writer.communicate(timeout=600)[1] for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * WRITERS, errors
 
 
-# Where a build is killed: "commit", when the files of a table are written and not committed; "record", when they are, and the
-# ledger knows nothing of it. Found by what the interpreter calls; the process ends by SIGKILL, so that nothing is tidied up.
-POINTS: dict[str, CodeType] = {"commit": FileCommit.__call__.__code__, "record": Ledger.append.__code__}
+# Where a build is killed: "commit", when the files of a table are written and not committed;
+# "record", when they are, and the ledger knows nothing of it. Found by what the interpreter calls;
+# the process ends by SIGKILL, so that nothing is tidied up.
+POINTS: dict[str, CodeType] = {
+    "commit": FileCommit.__call__.__code__,
+    "record": Ledger.append.__code__,
+}
 
 
 def killed_at_point(reports: Reports, table: str, point: str) -> None:
     """Run what is due in a process of its own, until it comes to this point of this table's step."""
-    first, last = reports.calendar.first, reports.calendar.last
+    first = reports.calendar.first
+    last = reports.calendar.last
     command = [sys.executable, "-m", "tests.worlds.processes", "killed_build"]
     command += [str(reports.root), str(first), str(last), table, point]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -219,5 +258,6 @@ def killed_build(root: str, first: str, last: str, table: str, point: str) -> No
 
 if __name__ == "__main__":
     print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])), flush=True)
-    # A Connect session that is closed while Python takes itself apart waits for ever for threads that have ended.
+    # A Connect session that is closed while Python takes itself apart waits for ever for threads
+    # that have ended.
     os._exit(0)

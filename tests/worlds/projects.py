@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.store import Lake
+from backfill_assets.lake.history import latest
+from backfill_assets.lake.lake import Lake
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
@@ -50,7 +50,9 @@ defs = backfill_assets.definitions(tables=[files, marks], first_day=date(2019, 6
 
 
 def written(root: Path, name: str, *changes: tuple[str, str]) -> Path:
-    """A folder with the module `name` and a pyproject.toml that names it; of each change, the first text becomes the second."""
+    """A folder with the module `name` and a pyproject.toml that names it; of each change, the first
+    text becomes the second.
+    """
     folder = root / f"{name} folder"
     folder.mkdir(parents=True)
     module = MODULE
@@ -64,7 +66,9 @@ def written(root: Path, name: str, *changes: tuple[str, str]) -> Path:
 
 def opened(folder: Path, **given: Any) -> Workspace:
     """The workspace of a folder, with nothing taken from the environment that the tests run in."""
-    return open_workspace(folder, **{"home": ".backfill", "lake": "", "landing": "", "last_day": "", **given})
+    return open_workspace(
+        folder, **{"home": ".backfill", "lake": "", "landing": "", "last_day": "", **given}
+    )
 
 
 def deliver(workspace: Workspace, *days: str) -> None:
@@ -82,7 +86,9 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class OneTable:
-    """One table, in a lake of a test's own. `spark` is asked for after days were looked at, and before they are read."""
+    """One table, in a lake of a test's own. `spark` is asked for after days were looked at, and
+    before they are read.
+    """
 
     root: Path
     table: Table
@@ -96,7 +102,9 @@ class OneTable:
         return Workspace(settings, (self.table,), self.calendar, Lake(settings.lake), area)
 
     def run(self, **request: Any) -> StepResult:
-        return Step(self.table, self.workspace, StepRequest(run="a run", **request), self.spark).run(self.calendar.days())
+        return Step(
+            self.table, self.workspace, StepRequest(run="a run", **request), self.spark
+        ).run(self.calendar.days())
 
     def status(self) -> Status:
         newest = latest(self.workspace.lake.ledger, {self.table.name: None})
@@ -108,8 +116,12 @@ class OneTable:
     def rows(self) -> Rows:
         """What the lake holds, in order; times without their zone."""
         rows: pa.Table = DeltaTable(self.workspace.lake.path(self.table.name)).to_pyarrow_table()
-        values = rows.select([column.split()[0] for column in self.table.columns.split(", ")]).to_pydict()
-        return sorted(zip(*(map(_without_zone, each) for each in values.values()), strict=True), key=repr)
+        values = rows.select(
+            [column.split()[0] for column in self.table.columns.split(", ")]
+        ).to_pydict()
+        return sorted(
+            zip(*(map(_without_zone, each) for each in values.values()), strict=True), key=repr
+        )
 
 
 def _without_zone(value: Any) -> Any:
@@ -128,7 +140,9 @@ def searched_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def version(folder: Path, **texts: str) -> str:
-    """The version of `t` of the module `shop`; a text with a name like `shop__k` is of the module `k` of the package `shop`."""
+    """The version of `t` of the module `shop`; a text with a name like `shop__k` is of the module
+    `k` of the package `shop`.
+    """
     for name, text in texts.items():
         path = folder.joinpath(*name.split("__")).with_suffix(".py")
         if "__" in name:
@@ -299,11 +313,18 @@ class EditedProject:
     """A package of three modules on disk, edited by replacing text."""
 
     def __init__(self, root: Path):
-        self.name, self.root = f"project{next(NUMBERS)}", root
+        self.name = f"project{next(NUMBERS)}"
+        self.root = root
         numbers = {"imported": 70, "one": 71, "two": 0, "three": 73}
         late = "".join(f"def {name}():\n    return {n}\n" for name, n in numbers.items())
         whole = "def f():\n    return 80\n"
-        modules = {"__init__": "", "features": FEATURES, "deeper": DEEPER, "words": WORDS, "registry": REGISTRY}
+        modules = {
+            "__init__": "",
+            "features": FEATURES,
+            "deeper": DEEPER,
+            "words": WORDS,
+            "registry": REGISTRY,
+        }
         for module, text in (modules | {"late": late, "whole": whole}).items():
             path = root / self.name / f"{module}.py"
             path.parent.mkdir(exist_ok=True)

@@ -1,4 +1,6 @@
-"""Lakes whose builds and releases are written by hand with the deltalake library, as steps leave them. No Spark."""
+"""Lakes whose builds and releases are written by hand with the deltalake library, as steps leave
+them. No Spark.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,14 +14,12 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.staging import outage_updates, outages
 from backfill_assets.errors import Conflict
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import commit_metadata
-from backfill_assets.lake.release import Release, TableVersion
-from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.rewritten import data_files
-from backfill_assets.lake.store import Lake
-from backfill_assets.plan.history import start
+from backfill_assets.lake.history import commit_metadata
+from backfill_assets.lake.integrity import data_files
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.releases import Release, Releases, TableVersion
+from backfill_assets.plan.lifecycle import start
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
@@ -35,7 +35,12 @@ NOON = datetime(2019, 10, 14, 12, tzinfo=UTC)
 
 
 def build(number: int = 0, minutes: int = 0, **fields: Any) -> Build:
-    known: dict[str, Any] = {"run": "r", "code_version": "1", "outcome": "accepted", "at": NOON + timedelta(minutes=minutes)}
+    known: dict[str, Any] = {
+        "run": "r",
+        "code_version": "1",
+        "outcome": "accepted",
+        "at": NOON + timedelta(minutes=minutes),
+    }
     return Build(TABLE, day(number), **known | fields)
 
 
@@ -52,21 +57,28 @@ def commit(lake: Path, *builds: Build, metadata: str | None = None) -> None:
     """A commit of one row to the table, with the builds' metadata or another."""
     text = commit_metadata(builds) if metadata is None else metadata
     properties = CommitProperties(custom_metadata={"userMetadata": text})
-    write_deltalake(str(lake / TABLE), pa.table({"a": [1]}), mode="append", commit_properties=properties)
+    write_deltalake(
+        str(lake / TABLE), pa.table({"a": [1]}), mode="append", commit_properties=properties
+    )
 
 
 def days_of(builds: Sequence[Build]) -> list[Any]:
     return [each.day for each in builds]
 
 
-def write_days(root: Path, *builds: Build, ours: bool = True, columns: Sequence[str] = ("outage_day", "n")) -> None:
-    """Replace each build's day by as many rows as it has, in one commit with their metadata, or without any.
+def write_days(
+    root: Path, *builds: Build, ours: bool = True, columns: Sequence[str] = ("outage_day", "n")
+) -> None:
+    """Replace each build's day by as many rows as it has, in one commit with their metadata, or
+    without any.
 
     The first of `columns` is the day, the others are texts.
     """
     rows, (partition_by, *texts) = [(b.day, str(n)) for b in builds for n in range(b.rows)], columns
-    days, numbers = pa.array([at for at, _ in rows], pa.date32()), pa.array([n for _, n in rows], pa.string())
-    path, exists = root / builds[0].table, (root / builds[0].table / "_delta_log").exists()
+    days = pa.array([at for at, _ in rows], pa.date32())
+    numbers = pa.array([n for _, n in rows], pa.string())
+    path = root / builds[0].table
+    exists = (root / builds[0].table / "_delta_log").exists()
     metadata = {"userMetadata": commit_metadata(builds)} if ours else {}
     write_deltalake(
         str(path),
@@ -78,21 +90,34 @@ def write_days(root: Path, *builds: Build, ours: bool = True, columns: Sequence[
     )
 
 
-RELEASED_TABLE, RELEASED_COLUMN = "staging/o", "outage_day"
+RELEASED_TABLE = "staging/o"
+RELEASED_COLUMN = "outage_day"
 
 
 def table_versions(version: int, name: str = RELEASED_TABLE) -> dict[str, TableVersion]:
     return {name: TableVersion(name, version)}
 
 
-def add_release(releases: Releases, version: int, after: Release | None = None, who: str = "ada") -> Release:
-    return releases.add(after or releases.newest(), table_versions(version), kind="live", who=who, reason=f"version {version}")
+def add_release(
+    releases: Releases, version: int, after: Release | None = None, who: str = "ada"
+) -> Release:
+    return releases.add(
+        after or releases.newest(),
+        table_versions(version),
+        kind="live",
+        who=who,
+        reason=f"version {version}",
+    )
 
 
-def release_many(root: str, who: str, times: int, start: Callable[[], object] = lambda: None) -> int:
+def release_many(
+    root: str, who: str, times: int, start: Callable[[], object] = lambda: None
+) -> int:
     """Add `times` releases among others who do so too; how often somebody else came first."""
     start()
-    releases, conflicts, added = Releases(root), 0, 0
+    releases = Releases(root)
+    conflicts = 0
+    added = 0
     while added < times:
         try:
             add_release(releases, added, releases.newest(), who)
@@ -103,21 +128,29 @@ def release_many(root: str, who: str, times: int, start: Callable[[], object] = 
 
 
 def write_rows(root: Path, rows: dict[date, list[str]], name: str = RELEASED_TABLE) -> None:
-    """Replace these days of a table by rows of these texts, in one commit; its folder and log are made by the first."""
+    """Replace these days of a table by rows of these texts, in one commit; its folder and log are
+    made by the first.
+    """
     path = root / name
     made = (path / "_delta_log").exists()
     flat = [(at, n) for at, of_day in rows.items() for n in of_day]
     table = pa.table(
-        {RELEASED_COLUMN: pa.array([at for at, _ in flat], pa.date32()), "n": pa.array([n for _, n in flat], pa.string())}
+        {
+            RELEASED_COLUMN: pa.array([at for at, _ in flat], pa.date32()),
+            "n": pa.array([n for _, n in flat], pa.string()),
+        }
     )
     where = " OR ".join(f"{RELEASED_COLUMN} = '{at}'" for at in rows) if made else None
-    write_deltalake(str(path), table, partition_by=[RELEASED_COLUMN], mode="overwrite", predicate=where)
+    write_deltalake(
+        str(path), table, partition_by=[RELEASED_COLUMN], mode="overwrite", predicate=where
+    )
 
 
 THREE_DAYS = {day(n): [f"{n}a", f"{n}b"] for n in range(3)}
 
 
-A, B = "raw/a", "staging/b"
+A = "raw/a"
+B = "staging/b"
 
 
 @dataclass
@@ -137,23 +170,34 @@ class BuiltLake:
 
     def build(self, name: str, *numbers: int, rows: int = 1, **fields: Any) -> None:
         """Commit and record these days of a table."""
-        builds = [Build(name, day(n), "accepted", "r", "1", rows=rows, fingerprint="f", **fields) for n in numbers]
+        builds = [
+            Build(name, day(n), "accepted", "r", "1", rows=rows, fingerprint="f", **fields)
+            for n in numbers
+        ]
         write_days(self.root, *builds)
         files = data_files(DeltaTable(str(self.root / name)), [b.day for b in builds])
-        version, now = Lake(str(self.root)).version(name), datetime.now(UTC)
-        built = [replace(b, delta_version=version, data_files=files.get(b.day, ""), at=now) for b in builds]
+        version = Lake(str(self.root)).version(name)
+        now = datetime.now(UTC)
+        built = [
+            replace(b, delta_version=version, data_files=files.get(b.day, ""), at=now)
+            for b in builds
+        ]
         Ledger(str(self.root)).append(built)
 
     def fail(self, name: str, *numbers: int, **fields: Any) -> None:
         known = {"message": "no_nulls_n: 3 rows", "code_version": "1", **fields}
-        Ledger(str(self.root)).append([Build(name, day(n), "failed", "r", **known) for n in numbers])
+        Ledger(str(self.root)).append(
+            [Build(name, day(n), "failed", "r", **known) for n in numbers]
+        )
 
     def rewrite(self, name: str, number: int, rows: int = 2) -> None:
         """Somebody else writes other rows to a day."""
         write_days(self.root, Build(name, day(number), "accepted", "", "", rows=rows), ours=False)
 
     def start_plan(self, name: str, numbers: Iterable[int]) -> str:
-        plan = Plan({name: "1"}, {name: {str(day(n)): "missing" for n in numbers}}, [], PlanOptions())
+        plan = Plan(
+            {name: "1"}, {name: {str(day(n)): "missing" for n in numbers}}, [], PlanOptions()
+        )
         plans = Plans(str(self.root))
         plans.keep(plan)
         start(plan, plans, datetime.now(UTC), "ada")
@@ -198,12 +242,23 @@ class LateLake:
         """Build these days of outages from what has arrived."""
         for n in numbers:
             inputs = tables_read(outages, day(n), self.accepted, Calendar(day(0), day(59)))
-            made = Build(outages.name, day(n), "accepted", "r", outages.version, at=MORNING, rows=1, fingerprint=f"o{n}")
+            made = Build(
+                outages.name,
+                day(n),
+                "accepted",
+                "r",
+                outages.version,
+                at=MORNING,
+                rows=1,
+                fingerprint=f"o{n}",
+            )
             made.inputs = inputs
             self._add(outages, made)
 
     def fail(self, number: int) -> None:
-        Ledger(str(self.root)).append([Build(outages.name, day(number), "failed", "r", outages.version, message="no")])
+        Ledger(str(self.root)).append(
+            [Build(outages.name, day(number), "failed", "r", outages.version, message="no")]
+        )
 
     def _add(self, table: Table, build: Build) -> None:
         write_days(self.root, build, columns=(table.partition_by, "n"))
@@ -212,8 +267,9 @@ class LateLake:
 
 
 def late_lake(root: Path) -> LateLake:
-    """Twenty arrival days, outages of the first eighteen built; then one row about day 3 and two about day 14 arrived late, and
-    three about day 1 arrived too late for any day."""
+    """Twenty arrival days, outages of the first eighteen built; then one row about day 3 and two
+    about day 14 arrived late, and three about day 1 arrived too late for any day.
+    """
     lake = LateLake(root)
     for n in range(20):
         lake.arrive(n, {n: 9, **({n - 1: 2} if n else {})})

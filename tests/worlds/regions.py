@@ -1,4 +1,6 @@
-"""A project of two tables: what each region had on a day, as delivered, and `features/region_history`, which reads itself."""
+"""A project of two tables: what each region had on a day, as delivered, and
+`features/region_history`, which reads itself.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,7 @@ from backfill_assets import field as column
 from backfill_assets.datasets.outages.features import region_daily, region_history
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.columns import types_of
-from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.windows import SliceDays, itself, same_day
+from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day
 from tests.worlds.outages import HISTORY, World
 
 FIELDS = ("region", "outages", "customers")
@@ -34,8 +35,16 @@ SQL = """
 
 
 def _daily(rows):
-    missing = {name: kind for name, kind in types_of(region_daily.columns).items() if name not in ("outage_day", *FIELDS)}
-    return rows.selectExpr("arrival_day AS outage_day", *FIELDS, *[f"CAST(null AS {t}) AS {n}" for n, t in missing.items()])
+    missing = {
+        name: kind
+        for name, kind in types_of(region_daily.columns).items()
+        if name not in ("outage_day", *FIELDS)
+    }
+    return rows.selectExpr(
+        "arrival_day AS outage_day",
+        *FIELDS,
+        *[f"CAST(null AS {t}) AS {n}" for n, t in missing.items()],
+    )
 
 
 daily = replace(
@@ -45,7 +54,9 @@ daily = replace(
     rules=(),
     version="as delivered",
 )
-history = replace(region_history, reads={"days": SliceDays(), "before": itself(), "daily": same_day(daily)})
+history = replace(
+    region_history, reads={"days": SliceDays(), "before": itself(), "daily": same_day(daily)}
+)
 
 # Outages and customers by day and region.
 Counts = dict[date, dict[str, tuple[int, int]]]
@@ -57,7 +68,9 @@ def random_counts(chance: random.Random, days: Sequence[date]) -> Counts:
     return {
         at: {
             name: (chance.randint(1, 9), chance.randint(0, 500))
-            for name in chance.sample(REGIONS[: 4 if n > len(days) // 2 else 3], k=chance.randint(1, 3))
+            for name in chance.sample(
+                REGIONS[: 4 if n > len(days) // 2 else 3], k=chance.randint(1, 3)
+            )
         }
         for n, at in enumerate(days)
     }
@@ -83,7 +96,10 @@ class Regions(World):
         (folder := self.landing / "regions").mkdir(parents=True, exist_ok=True)
         changed = [at for at in counts if counts[at] != self.counts.get(at)]
         for at in changed:
-            lines = [{"region": name, "outages": n, "customers": of} for name, (n, of) in counts[at].items()]
+            lines = [
+                {"region": name, "outages": n, "customers": of}
+                for name, (n, of) in counts[at].items()
+            ]
             (folder / f"{at}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         return changed
 

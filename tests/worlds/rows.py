@@ -1,4 +1,6 @@
-"""Rows in memory: every kind of value that a hash could confuse, and tables as a `Reader` for checks."""
+"""Rows in memory: every kind of value that a hash could confuse, and tables as a `Reader` for
+checks.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import date, timedelta
@@ -7,16 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from backfill_assets.lake.record import Build
-from backfill_assets.verify.checks_of_project import SideReader
+from backfill_assets.lake.ledger import Build
+from backfill_assets.verify.checks import SideReader
 from tests.worlds.deliveries import day
 
 Row = tuple[Any, ...]
 Values = tuple[Any, ...]
 
 COLUMNS = (
-    "day DATE, about STRING, s STRING, t STRING, n BIGINT, m MAP<STRING, STRING>, a ARRAY<STRING>, "
-    "o STRUCT<q: STRING, r: STRING>, deep ARRAY<MAP<STRING, STRING>>, wide MAP<STRING, STRUCT<q: STRING, r: STRING>>"
+    "day DATE, about STRING, s STRING, t STRING, n BIGINT, m MAP<STRING, STRING>, a ARRAY<STRING>,"
+    " o STRUCT<q: STRING, r: STRING>, deep ARRAY<MAP<STRING, STRING>>, wide MAP<STRING, STRUCT<q:"
+    " STRING, r: STRING>>"
 )
 TEXTS = (None, "", "a")
 MAPS: Values = (
@@ -42,14 +45,25 @@ DEEP: Values = (
     [{"b": "y", "a": "x"}],
     [{"a": "x"}, {"b": "y"}],
 )
-WIDE: Values = (None, {}, {"a": None}, {"a": (None, None)}, {"a": ("", None)}, {"a": (None, "")}, {"a": ("x", "y"), "b": None})
+WIDE: Values = (
+    None,
+    {},
+    {"a": None},
+    {"a": (None, None)},
+    {"a": ("", None)},
+    {"a": (None, "")},
+    {"a": ("x", "y"), "b": None},
+)
 PLAIN: Row = ("p", "a", None, 0, {"a": "x"}, ["a"], ("a", "a"), [], {})
 
 # Every pair of two texts and a number; every other kind of value, beside each of the texts.
 ROWS: list[Row] = [
     *[("p", s, t, n, *PLAIN[4:]) for s, t, n in product(TEXTS, TEXTS, (None, 0, 1))],
     *[(*PLAIN[:2], t, 0, m, a, *PLAIN[6:]) for t, m, a in product(TEXTS, MAPS, LISTS)],
-    *[("p", "a", None, 0, m, ["a"], o, deep, {}) for m, o, deep in product(MAPS[:3], STRUCTS, DEEP)],
+    *[
+        ("p", "a", None, 0, m, ["a"], o, deep, {})
+        for m, o, deep in product(MAPS[:3], STRUCTS, DEEP)
+    ],
     *[(*PLAIN[:7], deep, wide) for deep, wide in product(DEEP, WIDE)],
 ]
 
@@ -60,7 +74,9 @@ def hashed_day(number: int) -> date:
 
 def frame(spark: Any, days: Sequence[Sequence[Row]]) -> Any:
     """A day each of these lists of rows."""
-    return spark.createDataFrame([(hashed_day(n), *row) for n, rows in enumerate(days) for row in rows], COLUMNS)
+    return spark.createDataFrame(
+        [(hashed_day(n), *row) for n, rows in enumerate(days) for row in rows], COLUMNS
+    )
 
 
 def value(cell: Any) -> Hashable:
@@ -95,7 +111,9 @@ def reader(**tables: pa.Table) -> SideReader:
 
     def read(name: str, days: Sequence[date], columns: Sequence[str] | None) -> pa.Table:
         table = named[name]
-        chosen = table.filter(pa.array([at in set(days) for at in table["day"].to_pylist()], pa.bool_()))
+        chosen = table.filter(
+            pa.array([at in set(days) for at in table["day"].to_pylist()], pa.bool_())
+        )
         return chosen.select([c for c in columns or table.column_names if c in table.column_names])
 
     return SideReader(read, {})

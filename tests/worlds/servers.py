@@ -1,4 +1,6 @@
-"""Real servers: `backfill up` and `backfill demo` in processes of their own, and a month of days on them."""
+"""Real servers: `backfill up` and `backfill demo` in processes of their own, and a month of days on
+them.
+"""
 
 import gzip
 import json
@@ -23,7 +25,7 @@ from backfill_assets.calendar import between
 from backfill_assets.cli.story import Command, Story
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import SAMPLE
-from backfill_assets.lake.engine import TOKEN_VARIABLE
+from backfill_assets.lake.spark.engine import TOKEN_VARIABLE
 from backfill_assets.servers.child import free_port
 from backfill_assets.servers.home import prepare, servers_record
 from backfill_assets.settings import read_settings
@@ -37,13 +39,20 @@ SMALL = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": JVM}
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def environment(home: Path, last: date, project: Path = PROJECT, *, own_engine: bool = True) -> dict[str, str]:
+def environment(
+    home: Path, last: date, project: Path = PROJECT, *, own_engine: bool = True
+) -> dict[str, str]:
     """The process's own, with none of the settings the other tests run by.
 
-    Without an engine of their own, servers use the one of the test session: those that are about something else start sooner.
+    Without an engine of their own, servers use the one of the test session: those that are about
+    something else start sooner.
     """
     given = {"BACKFILL_SPARK_JARS"}
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(("BACKFILL_", "DAGSTER_", "GRPC_", "SPARK_")) or k in given}
+    ours = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("BACKFILL_", "DAGSTER_", "GRPC_", "SPARK_")) or k in given
+    }
     engine = {"BACKFILL_SPARK_CONF": json.dumps(SMALL)}
     if not own_engine:
         engine = {"BACKFILL_SPARK_REMOTE": connect(), TOKEN_VARIABLE: os.environ[TOKEN_VARIABLE]}
@@ -63,8 +72,13 @@ def environment(home: Path, last: date, project: Path = PROJECT, *, own_engine: 
 
 def environment_alone() -> dict[str, str]:
     """For a project in a folder of its own: the test session's engine, and no other setting."""
-    kept, env = ("BACKFILL_SPARK_REMOTE", "BACKFILL_SPARK_JARS"), environment(Path(), FIRST, own_engine=False)
-    return {name: value for name, value in env.items() if name in kept or not name.startswith("BACKFILL_")}
+    kept = ("BACKFILL_SPARK_REMOTE", "BACKFILL_SPARK_JARS")
+    env = environment(Path(), FIRST, own_engine=False)
+    return {
+        name: value
+        for name, value in env.items()
+        if name in kept or not name.startswith("BACKFILL_")
+    }
 
 
 @dataclass
@@ -81,8 +95,14 @@ class Up:
         log_file = self.home / "up.log"
         command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(self.port)]
         with log_file.open("wb") as log:
-            up = self.process = subprocess.Popen(command, env=self.env, cwd=self.project, stdout=log, stderr=log)
-        eventually(lambda: up.poll() is not None or "Ctrl-C" in log_file.read_text(), what="servers ready", patience=300)
+            up = self.process = subprocess.Popen(
+                command, env=self.env, cwd=self.project, stdout=log, stderr=log
+            )
+        eventually(
+            lambda: up.poll() is not None or "Ctrl-C" in log_file.read_text(),
+            what="servers ready",
+            patience=300,
+        )
         assert up.poll() is None, log_file.read_text()
 
     def end(self, stop: Callable[[], object] | None = None) -> None:
@@ -91,28 +111,40 @@ class Up:
         family = psutil.Process(self.process.pid).children(recursive=True)
         (stop or self.process.terminate)()
         assert (self.process.wait(timeout=90), servers_record(self.home)) == (0, None)
-        assert [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE] == []
+        assert [
+            each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE
+        ] == []
 
 
 @contextmanager
-def station_on(home: Path, last: date, project: Path = PROJECT, *, own_engine: bool = True) -> Iterator[Station]:
+def station_on(
+    home: Path, last: date, project: Path = PROJECT, *, own_engine: bool = True
+) -> Iterator[Station]:
     """Servers on a new lake, whose landing area has the sample's days from the first to `last`."""
     deliver(home / "landing", between(FIRST, last))
-    with servers_of(home, environment(home, last, project, own_engine=own_engine), project) as station:
+    with servers_of(
+        home, environment(home, last, project, own_engine=own_engine), project
+    ) as station:
         yield station
 
 
 @contextmanager
 def servers_of(home: Path, env: Mapping[str, str], project: Path = PROJECT) -> Iterator[Station]:
-    """Servers on a home without Dagster's folder yet; its lake and landing area may be there already."""
+    """Servers on a home without Dagster's folder yet; its lake and landing area may be there
+    already.
+    """
     with_databases(home)
     up = Up(home, project, env)
     try:
         up.start()
-        yield Station(Dagster(f"http://127.0.0.1:{up.port}"), home, home / "landing", project, env, up)
+        yield Station(
+            Dagster(f"http://127.0.0.1:{up.port}"), home, home / "landing", project, env, up
+        )
         up.end()
     finally:
-        if up.process and up.process.poll() is None:  # a test failed: its own children must not outlive it either
+        if (
+            up.process and up.process.poll() is None
+        ):  # a test failed: its own children must not outlive it either
             up.process.terminate()
             up.process.wait(timeout=90)
 
@@ -127,7 +159,9 @@ def project_copy(folder: Path) -> Path:
 
 
 def with_databases(home: Path) -> None:
-    """Dagster's folder of a home as the first `backfill up` makes it; that takes a process of three seconds, once a session."""
+    """Dagster's folder of a home as the first `backfill up` makes it; that takes a process of three
+    seconds, once a session.
+    """
 
     def make(folder: Path) -> None:
         prepare(read_settings(home=folder, landing=folder / "landing"))
@@ -144,7 +178,9 @@ def deliver(landing: Path, days: Iterable[date]) -> None:
 
 @dataclass(frozen=True)
 class Demo:
-    """What `backfill demo` left in its home, printed, and ended with, the token of the engine it used, and how long it took."""
+    """What `backfill demo` left in its home, printed, and ended with, the token of the engine it
+    used, and how long it took.
+    """
 
     home: Path
     code: int
@@ -153,19 +189,41 @@ class Demo:
     seconds: float
 
     def outcome(self) -> dict[str, tuple[str, ...]]:
-        """Of each table in the printed outcome: days, changed, unchanged, up to date, failed, blocked, not run, rows."""
-        lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in self.printed.splitlines()]
+        """Of each table in the printed outcome: days, changed, unchanged, up to date, failed,
+        blocked, not run, rows.
+        """
+        lines = [
+            [cell.strip() for cell in line.strip("│").split("│")]
+            for line in self.printed.splitlines()
+        ]
         return {line[0]: tuple(line[1:9]) for line in lines if line[0] in NAMES}
 
 
 def demo(home: Path, *, own_engine: bool = True) -> Demo:
     calendar = ("BACKFILL_FIRST_DAY", "BACKFILL_LAST_DAY")
-    env = {name: value for name, value in environment(home, FIRST, own_engine=own_engine).items() if name not in calendar}
+    env = {
+        name: value
+        for name, value in environment(home, FIRST, own_engine=own_engine).items()
+        if name not in calendar
+    }
     began = time.monotonic()
-    command, token = [sys.executable, "-m", "backfill_assets.cli", "demo", "--port", str(free_port()), "--exit"], ""
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "backfill_assets.cli",
+        "demo",
+        "--port",
+        str(free_port()),
+        "--exit",
+    ]
+    token = ""
+    with subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         try:
-            eventually(lambda: process.poll() is not None or token_of(home), what="the engine started")
+            eventually(
+                lambda: process.poll() is not None or token_of(home), what="the engine started"
+            )
             token = token_of(home)
             printed, _ = process.communicate(timeout=TIMEOUT_S)
         except (AssertionError, subprocess.TimeoutExpired):
@@ -175,15 +233,23 @@ def demo(home: Path, *, own_engine: bool = True) -> Demo:
 
 
 def token_of(home: Path) -> str:
-    """The token in the environment of the processes that start runs on this home; empty as long as there are none."""
+    """The token in the environment of the processes that start runs on this home; empty as long as
+    there are none.
+    """
     record = servers_record(home)
     with suppress(psutil.Error):
-        return psutil.Process(record.children["run-starter"].pid).environ().get(TOKEN_VARIABLE, "") if record else ""
+        return (
+            psutil.Process(record.children["run-starter"].pid).environ().get(TOKEN_VARIABLE, "")
+            if record
+            else ""
+        )
     return ""
 
 
 def files_with(home: Path, secret: str) -> list[Path]:
-    """The files of a home that hold these characters: logs, Dagster's databases, tables, plans, records."""
+    """The files of a home that hold these characters: logs, Dagster's databases, tables, plans,
+    records.
+    """
     files = [path for path in home.rglob("*") if path.is_file()]
     kinds = {"run-starter.log", "servers.lock", "runs.db", "dagster.yaml"}
     assert kinds <= {path.name for path in files}
@@ -196,7 +262,9 @@ def demo_once() -> Demo:
 
     def give(folder: Path) -> None:
         first = demo(folder / "home")
-        (folder / "demo.json").write_text(json.dumps([first.code, first.printed, first.token, first.seconds]))
+        (folder / "demo.json").write_text(
+            json.dumps([first.code, first.printed, first.token, first.seconds])
+        )
 
     folder = made_once("demo", give)
     return Demo(folder / "home", *json.loads((folder / "demo.json").read_text()))
@@ -212,9 +280,24 @@ class Played(NamedTuple):
 
 
 def play(story: Story, folder: Path) -> Played:
-    command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--story", story.name, "--port", str(free_port()), "--exit"]
+    command = [
+        sys.executable,
+        "-m",
+        "backfill_assets.cli",
+        "demo",
+        "--story",
+        story.name,
+        "--port",
+        str(free_port()),
+        "--exit",
+    ]
     with subprocess.Popen(
-        command, cwd=folder, env=environment_alone(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=folder,
+        env=environment_alone(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
         try:
             printed, _ = process.communicate(timeout=TIMEOUT_S)
@@ -235,18 +318,36 @@ RAW = ("raw/outage_events", "raw/rejected_lines", "staging/outage_updates")
 
 
 BY_ARRIVAL = (*RAW, "features/late_arrivals")
-TABLES = (*BY_ARRIVAL, "staging/outages", "features/region_daily", "features/region_daily_v2", "features/region_history")
+TABLES = (
+    *BY_ARRIVAL,
+    "staging/outages",
+    "features/region_daily",
+    "features/region_daily_v2",
+    "features/region_history",
+)
 COLUMN = {table: "arrival_day" if table in BY_ARRIVAL else "outage_day" for table in TABLES}
 
 
 def file_of(station: Station, day: date) -> Path:
-    return station.landing / "outage_events" / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}" / "events.jsonl.gz"
+    return (
+        station.landing
+        / "outage_events"
+        / f"year={day:%Y}"
+        / f"month={day:%m}"
+        / f"day={day:%d}"
+        / "events.jsonl.gz"
+    )
 
 
 def hold_what_the_oracle_says(station: Station) -> None:
     with oracle_of(station.landing, FIRST, LAST) as oracle:
         for name in OF_ORACLE:
-            assert differences(oracle, name, DeltaTable(station.lake.path(name)).to_pyarrow_table())[:3] == []
+            assert (
+                differences(oracle, name, DeltaTable(station.lake.path(name)).to_pyarrow_table())[
+                    :3
+                ]
+                == []
+            )
 
 
 @dataclass(frozen=True)
@@ -263,7 +364,9 @@ def contents_of(station: Station) -> dict[str, Contents]:
         table = DeltaTable(station.lake.path(name))
         live = pa.table(table.get_add_actions(flatten=True))
         files: dict[date, set[str]] = {day: set() for day in MONTH}
-        for path, day in zip(live["path"].to_pylist(), live[f"partition.{COLUMN[name]}"].to_pylist(), strict=True):
+        for path, day in zip(
+            live["path"].to_pylist(), live[f"partition.{COLUMN[name]}"].to_pylist(), strict=True
+        ):
             files[day].add(path)
         contents[name] = Contents(table.to_pyarrow_table(), files)
     return contents
@@ -276,10 +379,18 @@ def redeliver(station: Station, day: date) -> None:
 
 
 def outdated(station: Station) -> dict[str, list[str]]:
-    """The days of each table that `backfill status` calls outdated; the same ones are those that Dagster shows as stale."""
+    """The days of each table that `backfill status` calls outdated; the same ones are those that
+    Dagster shows as stale.
+    """
     days = {}
     for table, of_table in station.asked_json("status")["tables"].items():
-        days[table] = [day for day, partition in of_table.items() if partition["state"].startswith("outdated")]
-        shown = station.ask(questions.STALE, table={"path": table.split("/")}, days=list(of_table))["staleStatusByPartition"]
-        assert [day for day, status in zip(of_table, shown, strict=True) if status != "FRESH"] == days[table]
+        days[table] = [
+            day for day, partition in of_table.items() if partition["state"].startswith("outdated")
+        ]
+        shown = station.ask(questions.STALE, table={"path": table.split("/")}, days=list(of_table))[
+            "staleStatusByPartition"
+        ]
+        assert [
+            day for day, status in zip(of_table, shown, strict=True) if status != "FRESH"
+        ] == days[table]
     return {table: of_table for table, of_table in days.items() if of_table}

@@ -1,6 +1,9 @@
-"""A lake of two small tables that plans and nights write, release, publish and roll back, by `deltalake` alone.
+"""A lake of two small tables that plans and nights write, release, publish and roll back, by
+`deltalake` alone.
 
-The value of a day is its rows: as many as the value says, each with it. So rows tell what was written."""
+The value of a day is its rows: as many as the value says, each with it. So rows tell what was
+written.
+"""
 
 import hashlib
 import json
@@ -21,37 +24,28 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.delta_table import open_table
-from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.files import write_table
-from backfill_assets.lake.maintenance import Maintenance, maintain
-from backfill_assets.lake.paths import files_in
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.release import STABLE
+from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.data_files import write_table
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.maintenance import MANY_FILES, Maintenance, TableUpkeep, maintain
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.slice import files_of
-from backfill_assets.lake.upkeep import MANY_FILES, TableUpkeep
-from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan
+from backfill_assets.lake.releases import STABLE, Releases
+from backfill_assets.lake.slices import files_of
+from backfill_assets.lake.storage import files_in
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.shadow import workspace_of as workspace_of_plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.conflicts import ShadowState
-from backfill_assets.publish.decision import Decision, Kind
 from backfill_assets.publish.live import live_tables
-from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.published import Published
+from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import Released, release_live
-from backfill_assets.publish.rollback import roll_back
-from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.windows import SliceDays, same_day
+from backfill_assets.publish.rollback import Decision, Kind, roll_back
+from backfill_assets.tables.declaration import SliceDays, Table, same_day
 from backfill_assets.verify.checklist import Verdict
-from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verified import verified
-from backfill_assets.verify.verify import verify
+from backfill_assets.verify.verify import Verdicts, verified, verify
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
 from tests.worlds.tables import workspace_of
@@ -70,13 +64,18 @@ NUMBER = ("n", "long")
 def columns(day_column: str, *texts: str, number: tuple[str, str] = NUMBER) -> str:
     """The columns of a table, as Spark says them: the number, the day, and texts."""
     types = {number[0]: number[1], day_column: "date", **dict.fromkeys(texts, "string")}
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in types.items()
+    ]
     return json.dumps({"type": "struct", "fields": fields})
 
 
 @dataclass
 class SmallLake:
-    """A lake at `root`, a folder or the address of an object store; `column` is the day of its tables."""
+    """A lake at `root`, a folder or the address of an object store; `column` is the day of its
+    tables.
+    """
 
     root: Path
     column: str = "day"
@@ -96,18 +95,30 @@ class SmallLake:
         return plan
 
     def shadow_plan(
-        self, days: Mapping[str, list[date]], reason: str = "", workspace: Workspace | None = None, *, force: bool = True
+        self,
+        days: Mapping[str, list[date]],
+        reason: str = "",
+        workspace: Workspace | None = None,
+        *,
+        force: bool = True,
     ) -> Plan:
-        """A plan of these days into a shadow, which is open and has no days yet; it was started, and has ended.
+        """A plan of these days into a shadow, which is open and has no days yet; it was started,
+        and has ended.
 
         Without `force`, days that live has of the same code and inputs are not built.
         """
         reasons = {table: {str(at): "code changed" for at in of} for table, of in days.items()}
         code = (
-            dict.fromkeys(days, "1") | {name: of for name, of in workspace.code.items() if name in days} if workspace else None
+            dict.fromkeys(days, "1")
+            | {name: of for name, of in workspace.code.items() if name in days}
+            if workspace
+            else None
         )
         plan = Plan(
-            code or dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason, into="shadow", force=force)
+            code or dict.fromkeys(days, "1"),
+            reasons,
+            [Chunk(0, days)],
+            PlanOptions(reason=reason, into="shadow", force=force),
         )
         self.plans.keep(plan)
         self.plans.note(plan.id, "started", NOW, who="ada")
@@ -130,36 +141,53 @@ class SmallLake:
         into: Plan | None = None,
         number: tuple[str, str] = NUMBER,
     ) -> list[Build]:
-        """Write days in one commit, by a plan or by a night; one whose value is the same is recorded as unchanged.
+        """Write days in one commit, by a plan or by a night; one whose value is the same is
+        recorded as unchanged.
 
-        With `into`, they are written to the shadow of that plan. Days of B are recorded with the fingerprints of A's.
+        With `into`, they are written to the shadow of that plan. Days of B are recorded with the
+        fingerprints of A's.
         """
         self.runs["run"] += 1
         lake = workspace_of_plan(into, self.workspace).lake if into else self.workspace.lake
         plan, code = (into.id, into.code[table]) if into else (plan, code)
-        now, folder = {} if into else self.values(table), lake.path(table)
+        now = {} if into else self.values(table)
+        folder = lake.path(table)
         rows = [(value, at) for at, value in values.items() for _ in range(value)]
-        numbers = pa.array([v for v, _ in rows], pa.int64()).cast(pa.int64() if number[1] == "long" else pa.string())
+        numbers = pa.array([v for v, _ in rows], pa.int64()).cast(
+            pa.int64() if number[1] == "long" else pa.string()
+        )
         data = {number[0]: numbers, self.column: pa.array([at for _, at in rows], pa.date32())}
         data |= {more: pa.array([f"{v}" for v, _ in rows], pa.string())} if more else {}
         files = write_table(pa.table(data), folder, self.column)
 
         def decide() -> list[Build]:
             ledger = lake.ledger
-            at, known, run = (
-                ledger.next_time(table),
-                lake.latest({table: None, A.name: None}).accepted,
-                f"run{self.runs['run']}",
-            )
+            at = ledger.next_time(table)
+            known = lake.latest({table: None, A.name: None}).accepted
+            run = f"run{self.runs['run']}"
             builds = []
             for of, value in values.items():
                 # An unchanged build names the commit of its rows.
                 same = known.get((table, of)) if now.get(of) == value else None
-                there: dict[str, Any] = {"delta_version": same.delta_version, "data_files": same.data_files} if same else {}
+                there: dict[str, Any] = (
+                    {"delta_version": same.delta_version, "data_files": same.data_files}
+                    if same
+                    else {}
+                )
                 read = known.get((A.name, of)) if table == B.name else None
                 there["inputs"] = {A.name: {str(of): read.fingerprint}} if read else {}
                 there["outcome"] = "unchanged" if same else "accepted"
-                made = Build(table, of, "accepted", run, code, fingerprint=f"{value}{more}", rows=value, plan=plan, at=at)
+                made = Build(
+                    table,
+                    of,
+                    "accepted",
+                    run,
+                    code,
+                    fingerprint=f"{value}{more}",
+                    rows=value,
+                    plan=plan,
+                    at=at,
+                )
                 builds.append(replace(made, **there))
             return builds
 
@@ -168,17 +196,26 @@ class SmallLake:
         for file in files:
             if file.day not in accepted:  # as a step does with files that it does not commit
                 files_in(folder).delete_file(unquote(file.path))
-        commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else []), number=number))
+        commit = FileCommit(
+            folder,
+            self.column,
+            kept,
+            columns(self.column, *([more] if more else []), number=number),
+        )
         return commit_and_record(lake.root, table, decide, commit)
 
     def fail(self, *days: date, table: str = A.name, message: str = "no rows") -> None:
         """Days that a run of live could not build."""
         ledger = self.workspace.lake.ledger
         at = ledger.next_time(table)
-        ledger.append([Build(table, of, "failed", "a run", "1", message=message, at=at) for of in days])
+        ledger.append(
+            [Build(table, of, "failed", "a run", "1", message=message, at=at) for of in days]
+        )
 
     def values(self, table: str = A.name) -> dict[date, int]:
-        """The value of every day that has rows, read from the table; a day with rows of two values fails."""
+        """The value of every day that has rows, read from the table; a day with rows of two values
+        fails.
+        """
         written = open_table(f"{self.root}/{table}")
         if written is None:
             return {}
@@ -196,10 +233,14 @@ class SmallLake:
         return listed
 
     def roll_back(self, plan: Plan, *, force: bool = False) -> dict[tuple[str, date], Kind]:
-        return {partition: each.kind for partition, each in self.decisions(plan, force=force).items()}
+        return {
+            partition: each.kind for partition, each in self.decisions(plan, force=force).items()
+        }
 
     def decisions(self, plan: Plan, *, force: bool = False) -> dict[tuple[str, date], Decision]:
-        decisions, _ = roll_back(plan, self.workspace, who="ada", now=lambda: NOW, reason="a wrong rule", force=force)
+        decisions, _ = roll_back(
+            plan, self.workspace, who="ada", now=lambda: NOW, reason="a wrong rule", force=force
+        )
         return decisions
 
 
@@ -213,14 +254,19 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_when(reached: Callable[[], object]) -> Iterator[list[str]]:
-    """Kill what runs in the block at the first call or return of a function that writes, at which this holds.
+    """Kill what runs in the block at the first call or return of a function that writes, at which
+    this holds.
 
     The name of the function is in the list that is yielded, which stays empty if it never holds.
     """
     killed: list[str] = []
 
     def at(frame: FrameType, event: str, _: object) -> None:
-        if event in ("call", "return") and frame.f_code.co_name in WRITING and "backfill_assets" in frame.f_code.co_filename:
+        if (
+            event in ("call", "return")
+            and frame.f_code.co_name in WRITING
+            and "backfill_assets" in frame.f_code.co_filename
+        ):
             sys.setprofile(None)
             if reached():
                 killed.append(frame.f_code.co_name)
@@ -236,7 +282,9 @@ def killed_when(reached: Callable[[], object]) -> Iterator[list[str]]:
 
 
 def killed_at(number: int) -> AbstractContextManager[list[str]]:
-    """Kill what runs in the block at the call or the return of that number, of the functions that write."""
+    """Kill what runs in the block at the call or the return of that number, of the functions that
+    write.
+    """
     numbers = count()
     return killed_when(lambda: next(numbers) == number)
 
@@ -245,7 +293,9 @@ RELEASED = dict(zip(DAYS, [1, 2, 3, 4], strict=True))
 
 
 def released_lake(root: Path | str) -> SmallLake:
-    """Four days of A and B in the lake at `<root>/lake`, all of them released; the value of a day of B is that of A."""
+    """Four days of A and B in the lake at `<root>/lake`, all of them released; the value of a day
+    of B is that of A.
+    """
     lake = SmallLake(f"{root}/lake" if isinstance(root, str) else root / "lake")  # type: ignore[arg-type]
     for table in (A.name, B.name):
         lake.write(RELEASED, table=table)
@@ -257,8 +307,12 @@ def approved(state: ShadowState) -> None:
     """Nobody objects."""
 
 
-def publish(lake: SmallLake, plan: Plan, channel: str = "stable", reason: str = "a new rule", **options) -> Published:
-    return Publication(plan, lake.workspace, "ada", reason).publish(channel, lambda: NOW, approved, **options)
+def publish(
+    lake: SmallLake, plan: Plan, channel: str = "stable", reason: str = "a new rule", **options
+) -> Published:
+    return Publication(plan, lake.workspace, "ada", reason).publish(
+        channel, lambda: NOW, approved, **options
+    )
 
 
 def half_published(lake: SmallLake, values: dict[date, int]) -> Plan:
@@ -306,7 +360,9 @@ def ten_rows(root: Path) -> SmallLake:
     return lake
 
 
-def rebuilt_in_shadow(lake: SmallLake, values: dict[date, int], of: tuple[str, ...] = (A.name, B.name)) -> Plan:
+def rebuilt_in_shadow(
+    lake: SmallLake, values: dict[date, int], of: tuple[str, ...] = (A.name, B.name)
+) -> Plan:
     """A plan of these days of both tables, or of one, built in its shadow."""
     plan = lake.shadow_plan({name: list(values) for name in of}, reason=str(values))
     for table in of:
@@ -323,7 +379,11 @@ def verdict_of(plan: Plan, workspace: Workspace) -> Verdict:
 
 
 def publish_verified(
-    lake: SmallLake, plan: Plan, workspace: Workspace | None = None, act=None, channel: str = "stable"
+    lake: SmallLake,
+    plan: Plan,
+    workspace: Workspace | None = None,
+    act=None,
+    channel: str = "stable",
 ) -> Published:
     """Publish what was verified; `act` happens between the look at the shadow and the first commit."""
     workspace = workspace or lake.workspace
@@ -371,7 +431,9 @@ def release_live_now(lake: SmallLake, *channels: str) -> int:
     releases = Releases(str(lake.root))
     newest = releases.newest()
     tables = live_tables(lake.workspace, newest)
-    return releases.add(newest, tables, kind="live", who="ada", reason="r", channels=channels or (STABLE,)).number
+    return releases.add(
+        newest, tables, kind="live", who="ada", reason="r", channels=channels or (STABLE,)
+    ).number
 
 
 def values_of_release(lake: SmallLake, number: int) -> dict[date, int]:
@@ -385,20 +447,36 @@ def values_of_release(lake: SmallLake, number: int) -> dict[date, int]:
 
 def write_in_many_files(lake: SmallLake, at: date, count: int = MANY_FILES + 1) -> None:
     """Write a day of A, of the value `count`, by a night whose build has a file a row."""
-    folder, ledger = str(lake.root / A.name), lake.workspace.lake.ledger
+    folder = str(lake.root / A.name)
+    ledger = lake.workspace.lake.ledger
     row = pa.table({"n": pa.array([count], pa.int64()), "day": pa.array([at], pa.date32())})
     files = [file for _ in range(count) for file in write_table(row, folder, "day")]
 
     def decide() -> list[Build]:
         when = ledger.next_time(A.name)
-        return [Build(A.name, at, "accepted", f"run{when}", "1", fingerprint=f"{count}", rows=count, at=when)]
+        return [
+            Build(
+                A.name,
+                at,
+                "accepted",
+                f"run{when}",
+                "1",
+                fingerprint=f"{count}",
+                rows=count,
+                at=when,
+            )
+        ]
 
-    commit_and_record(str(lake.root), A.name, decide, FileCommit(folder, "day", files, columns("day")))
+    commit_and_record(
+        str(lake.root), A.name, decide, FileCommit(folder, "day", files, columns("day"))
+    )
 
 
 def contents(root: Path) -> dict[str, str]:
     """Everything in a folder, folders too, with a hash of what is in a file."""
     return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        str(path.relative_to(root)): (
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        )
         for path in root.rglob("*")
     }

@@ -16,10 +16,9 @@ from playwright.sync_api import Locator, Page, sync_playwright
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import as_day, between, consecutive
-from backfill_assets.dagster_client.client import Dagster, payload
-from backfill_assets.dagster_client.launched import Launched
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.store import Lake
+from backfill_assets.dagster_client.client import Dagster, Launched, payload
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import Build
 from tests.worlds import questions
 
 FIRST = date(2019, 8, 15)
@@ -30,7 +29,9 @@ def eventually(look: Callable[[], Any], *, what: str, patience: float = TIMEOUT_
     """The first true answer of `look`."""
     again = retry_if_result(lambda found: not found)
     try:
-        return Retrying(stop=stop_after_delay(patience), wait=wait_fixed(0.5), retry=again, reraise=True)(look)
+        return Retrying(
+            stop=stop_after_delay(patience), wait=wait_fixed(0.5), retry=again, reraise=True
+        )(look)
     except Exception as error:
         raise AssertionError(f"not within {patience} s: {what}") from error
 
@@ -58,7 +59,14 @@ class Station:
         """`backfill` with these arguments, as a user types it, at work."""
         command = [sys.executable, "-m", "backfill_assets.cli", *arguments]
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, env=self.env, cwd=self.project, text=True, stdout=pipe, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            command,
+            env=self.env,
+            cwd=self.project,
+            text=True,
+            stdout=pipe,
+            stderr=subprocess.STDOUT,
+        )
 
     def backfill(self, *arguments: str, code: int = 0) -> str:
         """What `backfill` prints, once it has ended with `code`."""
@@ -77,7 +85,14 @@ class Station:
         """The status that what was launched ends with."""
 
         def over() -> Launched | None:
-            return next((each for each in self.dagster.launched() if each.id == launched.id and each.is_over), None)
+            return next(
+                (
+                    each
+                    for each in self.dagster.launched()
+                    if each.id == launched.id and each.is_over
+                ),
+                None,
+            )
 
         return str(eventually(over, what=f"{launched} over").status)
 
@@ -93,11 +108,16 @@ class Station:
         return self.dagster.launched({"backfill/plan": plan_id})[::-1]
 
     def process_of(self, launched: Launched) -> int:
-        """The process of the run that was launched, or of a backfill's, as soon as a step of it is at work."""
+        """The process of the run that was launched, or of a backfill's, as soon as a step of it is
+        at work.
+        """
 
         def started_process() -> int:
             for run in self.dagster.runs(launched):
-                said = [event.get("message", "") for event in self.ask(questions.MESSAGES, run=run["runId"])["events"]]
+                said = [
+                    event.get("message", "")
+                    for event in self.ask(questions.MESSAGES, run=run["runId"])["events"]
+                ]
                 pids = [int(m[1]) for text in said if (m := re.search(r"\(pid: (\d+)\)", text))]
                 if pids and any(text.startswith("Started execution of step") for text in said):
                     return pids[-1]
@@ -108,7 +128,11 @@ class Station:
     def materialized(self, table: str) -> str:
         """The days of `table` that Dagster calls materialized, as spans."""
         ranges = self.ask(questions.DAYS, table=key(table))["assetPartitionStatuses"]["ranges"]
-        good = [between(as_day(r["startKey"]), as_day(r["endKey"])) for r in ranges if r["status"] == "MATERIALIZED"]
+        good = [
+            between(as_day(r["startKey"]), as_day(r["endKey"]))
+            for r in ranges
+            if r["status"] == "MATERIALIZED"
+        ]
         return spans(day for stretch in good for day in stretch)
 
     def verdicts(self, table: str, check: str) -> dict[str, bool]:
@@ -141,13 +165,16 @@ def key(table: str) -> dict[str, list[str]]:
     return {"path": table.split("/")}
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 # Without the background services that it would look for on the network.
 ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-# A page waits this long for what it is asked to find: a run of a few days takes some seconds on a busy machine.
+# A page waits this long for what it is asked to find: a run of a few days takes some seconds on a
+# busy machine.
 PATIENCE_MS = 60_000
 
 

@@ -1,7 +1,7 @@
 """The environment of every test process, and what all processes of a test session share.
 
-All processes inherit SUITE_FOLDER from the first, which alone removes it at the end. They share one Spark Connect engine, and
-lakes that are built once.
+All processes inherit SUITE_FOLDER from the first, which alone removes it at the end. They share one
+Spark Connect engine, and lakes that are built once.
 """
 
 import compileall
@@ -18,41 +18,54 @@ import psutil
 from filelock import FileLock
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from backfill_assets.lake.engine import Engine, engine_command
+from backfill_assets.lake.spark.engine import Engine, engine_command
 from backfill_assets.servers.child import free_port, is_taken, process_tree, wait_or_kill
 from backfill_assets.settings import read_settings
-from backfill_assets.sources.postgres import DRIVER
+from backfill_assets.sources.postgres.source import DRIVER
 
 PACKAGE = Path(__file__).resolve().parents[2] / "backfill_assets"
 SAMPLE = PACKAGE / "sample"
-# An engine of a test lives for minutes. Java's second compiler takes more processor time than its code saves in them: with the
-# first alone, whose code needs as much room as both have else, steps on new engines took a quarter less. One collector that
-# stops the work, for two busy cores, in a heap that need not grow to be of use: a quarter of the collections, half their time.
-JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn512m -XX:MetaspaceSize=256m"
+# An engine of a test lives for minutes. Java's second compiler takes more processor time than its
+# code saves in them: with the first alone, whose code needs as much room as both have else, steps
+# on new engines took a quarter less. One collector that stops the work, for two busy cores, in a
+# heap that need not grow to be of use: a quarter of the collections, half their time.
+JVM = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn512m"
+    " -XX:MetaspaceSize=256m"
+)
 SMALL = {
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": JVM,
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # A few rows a step: generating, compiling and planning code for them takes longer than computing them.
+    # A few rows a step: generating, compiling and planning code for them takes longer than
+    # computing them.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
 FIRST_PROCESS = "SUITE_FOLDER" not in os.environ
-SUITE = Path(os.environ.setdefault("SUITE_FOLDER", tempfile.mkdtemp(prefix="backfill-tests-") if FIRST_PROCESS else ""))
+SUITE = Path(
+    os.environ.setdefault(
+        "SUITE_FOLDER", tempfile.mkdtemp(prefix="backfill-tests-") if FIRST_PROCESS else ""
+    )
+)
 
 if FIRST_PROCESS and sys.dont_write_bytecode:
-    # Where Python may not keep what it compiles, the hundreds of processes that tests start would each compile this package.
+    # Where Python may not keep what it compiles, the hundreds of processes that tests start would
+    # each compile this package.
     compileall.compile_dir(PACKAGE, quiet=1)
 
 # Nothing here has to outlive a power cut, and a busy disk takes longer to write than a test to run.
 os.fsync = lambda fd: None
-for name in [name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"]:
+for name in [
+    name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"
+]:
     del os.environ[name]
 os.environ |= {
-    # Test processes talk to the engine by gRPC and start servers, as no process of the product does. gRPC 1.85, which prepares
-    # each fork for going on with its connections, now and then aborts the child before it has begun (grpc/grpc issue 43055).
+    # Test processes talk to the engine by gRPC and start servers, as no process of the product
+    # does. gRPC 1.85, which prepares each fork for going on with its connections, now and then
+    # aborts the child before it has begun (grpc/grpc issue 43055).
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     "BACKFILL_HOME": tempfile.mkdtemp(prefix="home-", dir=SUITE),
     "BACKFILL_LANDING": str(SAMPLE),
@@ -67,8 +80,11 @@ PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", DRIVER)
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:
-    """The folder that `make` has filled, in this process or another of the session; whoever needs it first makes it."""
-    folder, done = SUITE / name, SUITE / f"{name}.done"
+    """The folder that `make` has filled, in this process or another of the session; whoever needs
+    it first makes it.
+    """
+    folder = SUITE / name
+    done = SUITE / f"{name}.done"
     with FileLock(SUITE / f"{name}.lock"):
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -87,16 +103,28 @@ def connect() -> str:
 
 
 def _start_engine(folder: Path) -> None:
-    # The first Spark on a machine fetches Delta's jars, into a cache that is made for one process at a time.
+    # The first Spark on a machine fetches Delta's jars, into a cache that is made for one process
+    # at a time.
     made = Engine(free_port())
     command = engine_command(read_settings(), made, folder, PACKAGES)
     log = folder / "engine.log"
     with log.open("wb") as out:
         server = subprocess.Popen(
-            command, env=os.environ | made.environment(), cwd=folder, stdout=out, stderr=out, start_new_session=True
+            command,
+            env=os.environ | made.environment(),
+            cwd=folder,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
-    (folder / "engine.json").write_text(json.dumps({"pid": server.pid, "port": made.port, "token": made.token}))
-    answered = Retrying(stop=stop_after_delay(START_TIMEOUT_S), wait=wait_fixed(0.2), retry=retry_if_result(lambda up: not up))
+    (folder / "engine.json").write_text(
+        json.dumps({"pid": server.pid, "port": made.port, "token": made.token})
+    )
+    answered = Retrying(
+        stop=stop_after_delay(START_TIMEOUT_S),
+        wait=wait_fixed(0.2),
+        retry=retry_if_result(lambda up: not up),
+    )
     try:
         answered(lambda: is_taken(made.port) or server.poll() is not None)
         assert server.poll() is None, log.read_text()

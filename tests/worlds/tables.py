@@ -1,4 +1,6 @@
-"""Tables without a lake: random graphs, tables of the shapes of ours, and records of their days. No Spark."""
+"""Tables without a lake: random graphs, tables of the shapes of ours, and records of their days. No
+Spark.
+"""
 
 from collections.abc import Iterable
 from datetime import date
@@ -8,14 +10,13 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.lake.store import Lake
-from backfill_assets.plan.selector import Selector
+from backfill_assets.lake.lake import Lake
+from backfill_assets.plan.request import Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.declaration import SliceDays, Table, Window
 from backfill_assets.tables.graph import Graph
-from backfill_assets.tables.windows import SliceDays, Window
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
 
@@ -26,12 +27,18 @@ def _settings() -> Settings:
 
 
 def workspace_of(tables: Iterable[Table], calendar: Calendar, lake: str = "/no/lake") -> Workspace:
-    return Workspace(_settings(), tuple(tables), calendar, Lake(lake), LandingArea(Path("/no/landing")))
+    return Workspace(
+        _settings(), tuple(tables), calendar, Lake(lake), LandingArea(Path("/no/landing"))
+    )
 
 
 LENGTH = 8
 CALENDAR = Calendar(day(0), day(LENGTH - 1))
-STATES = [state for state in State if state not in (State.UP_TO_DATE, State.RUNNING, State.ON_REQUEST, State.BEFORE)]
+STATES = [
+    state
+    for state in State
+    if state not in (State.UP_TO_DATE, State.RUNNING, State.ON_REQUEST, State.BEFORE)
+]
 
 
 @st.composite
@@ -47,14 +54,20 @@ def graphs(draw) -> Graph:
     tables: list[Table] = []
     for number in range(draw(st.integers(1, 5))):
         reads: dict[str, Window | SliceDays] = {"days": SliceDays()}
-        for other in draw(st.lists(st.sampled_from(tables), max_size=2, unique_by=lambda t: t.name)) if tables else []:
+        for other in (
+            draw(st.lists(st.sampled_from(tables), max_size=2, unique_by=lambda t: t.name))
+            if tables
+            else []
+        ):
             reads[other.name] = draw(windows(other))
         if draw(st.booleans()):
             back = draw(st.integers(1, 2))
             reads["before"] = Window(None, -back, -back, -back)
         name = f"layer/t{number}"
         first_day = draw(st.sampled_from([None, None, day(0), day(2)]))
-        tables.append(Table(name, lambda: None, "day", "day DATE", reads, (), "1", first_day=first_day))
+        tables.append(
+            Table(name, lambda: None, "day", "day DATE", reads, (), "1", first_day=first_day)
+        )
     return Graph(tables, CALENDAR)
 
 
@@ -68,9 +81,13 @@ def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
                 partitions[table.name, at] = PartitionStatus(State.BEFORE)
                 continue
             state = draw(st.sampled_from([State.UP_TO_DATE, State.UP_TO_DATE, *STATES]))
-            stands = state not in (State.MISSING, State.NOT_DUE) and (state != State.FAILED or draw(st.booleans()))
+            stands = state not in (State.MISSING, State.NOT_DUE) and (
+                state != State.FAILED or draw(st.booleans())
+            )
             undelivered = not stands and draw(st.integers(0, 5)) == 0
-            partitions[table.name, at] = PartitionStatus(state, "no source" if undelivered else "", stands, undelivered)
+            partitions[table.name, at] = PartitionStatus(
+                state, "no source" if undelivered else "", stands, undelivered
+            )
     return partitions
 
 
@@ -82,13 +99,27 @@ def selectors(draw, graph: Graph) -> Selector:
     since = draw(st.sampled_from([date.min, *CALENDAR.days()]))
     force, upstream, downstream = (draw(st.booleans()) for _ in range(3))
     left = draw(st.sets(st.sampled_from(CALENDAR.days()), max_size=3))
-    return Selector(names, [at for at in days if at not in left], frozenset(only), force, upstream, downstream, since, left)
+    return Selector(
+        names,
+        [at for at in days if at not in left],
+        frozenset(only),
+        force,
+        upstream,
+        downstream,
+        since,
+        left,
+    )
 
 
 def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool = False) -> bool:
     """Whether `partition` reads `other` (or cannot be built without it), by the window's own words."""
-    table, other_table = (next(t for t in graph.tables if t.name == name) for name in (partition[0], other[0]))
-    if any(t.first_day and at < t.first_day for t, (_, at) in ((table, partition), (other_table, other))):
+    table, other_table = (
+        next(t for t in graph.tables if t.name == name) for name in (partition[0], other[0])
+    )
+    if any(
+        t.first_day and at < t.first_day
+        for t, (_, at) in ((table, partition), (other_table, other))
+    ):
         return False
     for input_table, w in table.windows():
         if input_table.name == other[0]:
@@ -101,7 +132,9 @@ def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool 
 def waits(graph: Graph, name: str, other: str) -> bool:
     """Whether a table waits for some day of `other`, by the window's own words."""
     (table,) = (each for each in graph.tables if each.name == name)
-    return any(w.wait_for >= w.first for input_table, w in table.windows() if input_table.name == other)
+    return any(
+        w.wait_for >= w.first for input_table, w in table.windows() if input_table.name == other
+    )
 
 
 def every(graph: Graph) -> list[tuple[str, date]]:

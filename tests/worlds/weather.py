@@ -1,8 +1,10 @@
 """A weather service on a port of this machine, and what is kept of its answers.
 
-The service answers as Open-Meteo's archive does, counts its requests, and misbehaves on demand. Its values follow from the
-place and the day. `python -m tests.worlds.weather LAKE URL UNITS SECONDS WAY DAY...` asks for days in a process of its own: the
-way `ask` is that of a step; `requests` sends one after the other without the lock that lets one process ask at a time."""
+The service answers as Open-Meteo's archive does, counts its requests, and misbehaves on demand. Its
+values follow from the place and the day. `python -m tests.worlds.weather LAKE URL UNITS SECONDS WAY
+DAY...` asks for days in a process of its own: the way `ask` is that of a step; `requests` sends one
+after the other without the lock that lets one process ask at a time.
+"""
 
 import json
 import sys
@@ -19,12 +21,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from backfill_assets.calendar import as_day, between
-from backfill_assets.sources.answers import Answers
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.ask import ask
-from backfill_assets.sources.asking import Asking, Patience
-from backfill_assets.sources.budget import Moment
-from backfill_assets.sources.open_meteo import OpenMeteo
+from backfill_assets.sources.http.budget import Moment
+from backfill_assets.sources.http.client import Asking, Patience, ask
+from backfill_assets.sources.http.open_meteo import OpenMeteo
+from backfill_assets.sources.http.source import Answers
 from backfill_assets.sources.protocol import Delivery
 
 UNITS = {"temperature_2m_max": "°C", "precipitation_sum": "mm"}
@@ -37,10 +38,11 @@ def value(name: str, latitude: float, longitude: float, day: date) -> float:
 
 @dataclass
 class WeatherService:
-    """`faults` are what goes wrong with the next requests, one each. `newest`: later days are null. `has`: requests for other
-    days are refused; of all, if not given. `delayed`: the most seconds
-    that a request is on its way before it is counted. `log` has the time and the places of every request, `asked` its query;
-    `held` is the first day of the one that is not answered before `release`.
+    """`faults` are what goes wrong with the next requests, one each. `newest`: later days are null.
+    `has`: requests for other days are refused; of all, if not given. `delayed`: the most seconds
+    that a request is on its way before it is counted. `log` has the time and the places of every
+    request, `asked` its query; `held` is the first day of the one that is not answered before
+    `release`.
     """
 
     faults: list[str] = field(default_factory=list)
@@ -71,21 +73,31 @@ class WeatherService:
             return within
 
     def may_ask(self, query: dict[str, str]) -> bool:
-        return self.has is None or {*between(as_day(query["start_date"]), as_day(query["end_date"]))} <= {*self.has}
+        return self.has is None or {
+            *between(as_day(query["start_date"]), as_day(query["end_date"]))
+        } <= {*self.has}
 
     def most(self, seconds: float) -> int:
         """The most places that were asked for in any span of so many seconds."""
-        return max(sum(places for at, places in self.log if end - seconds < at <= end) for end, _ in self.log)
+        return max(
+            sum(places for at, places in self.log if end - seconds < at <= end)
+            for end, _ in self.log
+        )
 
     def days(self) -> list[tuple[str, str]]:
         """The first and the last day of each request, in order."""
         return [(query["start_date"], query["end_date"]) for query in self.asked]
 
     def answer(self, query: dict[str, str], fault: str) -> Any:
-        names, days = query["daily"].split(","), [*between(as_day(query["start_date"]), as_day(query["end_date"]))]
+        names = query["daily"].split(",")
+        days = [*between(as_day(query["start_date"]), as_day(query["end_date"]))]
         if fault == "a missing day":
             days = days[:-1]
-        places = zip(map(float, query["latitude"].split(",")), map(float, query["longitude"].split(",")), strict=True)
+        places = zip(
+            map(float, query["latitude"].split(",")),
+            map(float, query["longitude"].split(",")),
+            strict=True,
+        )
         answers: list[dict[str, Any]] = [
             {
                 "latitude": latitude + (5 if fault == "another place" else 0.03),
@@ -93,10 +105,20 @@ class WeatherService:
                 "generationtime_ms": time.perf_counter(),
                 "daily_units": {
                     "time": "iso8601",
-                    **{name: "°F" if fault == "other units" else self.units[name] for name in names},
+                    **{
+                        name: "°F" if fault == "other units" else self.units[name] for name in names
+                    },
                 },
-                "daily": {"time": [str(day) for day in days]}
-                | {name: [value(name, latitude, longitude, d) if d <= self.newest else None for d in days] for name in names},
+                "daily": (
+                    {"time": [str(day) for day in days]}
+                    | {
+                        name: [
+                            value(name, latitude, longitude, d) if d <= self.newest else None
+                            for d in days
+                        ]
+                        for name in names
+                    }
+                ),
             }
             for latitude, longitude in places
         ]
@@ -124,7 +146,9 @@ def serve(service: WeatherService) -> ThreadingHTTPServer:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+            query = {
+                name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()
+            }
             within = service.count(query)
             with service.lock:
                 fault = service.faults.pop(0) if service.faults else ""
@@ -134,9 +158,13 @@ def serve(service: WeatherService) -> ThreadingHTTPServer:
                 service.release.wait(30)
             if not within or fault.startswith("429"):
                 return self.say(429, b'{"error": true, "reason": "limit exceeded"}', fault[4:])
-            if (fault.startswith(("5", "4")) and fault != "400 digits") or not service.may_ask(query):
+            if (fault.startswith(("5", "4")) and fault != "400 digits") or not service.may_ask(
+                query
+            ):
                 fault = fault or "400"
-                return self.say(int(fault[:3]), b'{"error": true, "reason": "Out of range"}', fault[4:])
+                return self.say(
+                    int(fault[:3]), b'{"error": true, "reason": "Out of range"}', fault[4:]
+                )
             body = json.dumps(service.answer(query, fault)).encode()
             if fault == "cut off":
                 self.say(200, body, length=len(body), send=len(body) // 2)
@@ -149,7 +177,15 @@ def serve(service: WeatherService) -> ThreadingHTTPServer:
                 return self.slowly(body)
             return self.say(200, body)
 
-        def say(self, status: int, body: bytes, retry_after: str = "", *, length: int = -1, send: int = -1) -> None:
+        def say(
+            self,
+            status: int,
+            body: bytes,
+            retry_after: str = "",
+            *,
+            length: int = -1,
+            send: int = -1,
+        ) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body) if length < 0 else length))
             if retry_after:
@@ -196,7 +232,9 @@ def running(faults: Sequence[str] = (), **given: Any) -> Iterator[WeatherService
 
 @dataclass
 class Clock:
-    """`now`: the time as it passes. `set_by`: how many seconds the machine's time was set forward. `boot`: its last start."""
+    """`now`: the time as it passes. `set_by`: how many seconds the machine's time was set forward.
+    `boot`: its last start.
+    """
 
     now: float = 1_566_000_000.0
     set_by: float = 0.0
@@ -227,7 +265,10 @@ def rows(source: OpenMeteo, area: LandingArea, day: date) -> set[tuple]:
 
 
 def expected(day: date) -> set[tuple]:
-    return {(name, *cell, *(value(variable, *cell, day) for variable in UNITS)) for name, cell in CELLS.items()}
+    return {
+        (name, *cell, *(value(variable, *cell, day) for variable in UNITS))
+        for name, cell in CELLS.items()
+    }
 
 
 PLACES = {"Acampo": (38.19, -121.16), "Lodi": (38.13, -121.27), "Eureka": (40.8, -124.16)}
@@ -246,7 +287,8 @@ def area_of(lake: Path, url: str) -> LandingArea:
 if __name__ == "__main__":
     lake, url, units, seconds, way, *days = sys.argv[1:]
     source = service(((int(units), float(seconds)),), at_once=1)
-    area, patience = area_of(Path(lake), url), Patience(longest=2.0)
+    area = area_of(Path(lake), url)
+    patience = Patience(longest=2.0)
     if way == "ask":
         ask(source, area, [as_day(day) for day in days], patience)
     else:

@@ -1,4 +1,6 @@
-"""Dagster's webserver and daemon in memory, behind the real client: what is launched is built by the rules of a step."""
+"""Dagster's webserver and daemon in memory, behind the real client: what is launched is built by
+the rules of a step.
+"""
 
 import json
 from collections import Counter
@@ -14,28 +16,30 @@ import pytest
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.cli import reconcile
 from backfill_assets.dagster_client import documents, tags
-from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.launch_params import ASSET_JOB
-from backfill_assets.dagster_client.launched import DAY, FIRST_DAY, LAST_DAY
-from backfill_assets.dagster_client.loaded_table import SHADOW, shadow_asset, step_of
-from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.paths import Paths
-from backfill_assets.lake.record import Build
+from backfill_assets.dagster_client.client import (
+    ASSET_JOB,
+    DAY,
+    FIRST_DAY,
+    LAST_DAY,
+    SHADOW,
+    Dagster,
+    shadow_asset,
+    step_of,
+)
+from backfill_assets.lake.history import Latest
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Progress
-from backfill_assets.plan.read_remaining import ReadRemaining
-from backfill_assets.plan.remaining import Remaining, remaining_of
-from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.remaining import ReadRemaining, Remaining, remaining_of
+from backfill_assets.plan.request import PlanOptions, Selector
 from backfill_assets.plan.selection import select
-from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import INTERRUPTED, Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.step.due import days_due
-from backfill_assets.step.failed import failed_partitions
+from backfill_assets.step.due import days_due, failed_partitions
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -90,7 +94,8 @@ def by_run(params: dict[str, Any]) -> list[Partition]:
     """The partitions that a run is launched for."""
     assert params["selector"]["repositoryName"] == REPOSITORY["name"]
     tagged = {tag["key"]: tag["value"] for tag in params["executionMetadata"]["tags"]}
-    first, last = tagged.get(FIRST_DAY) or tagged[DAY], tagged.get(LAST_DAY) or tagged[DAY]
+    first = tagged.get(FIRST_DAY) or tagged[DAY]
+    last = tagged.get(LAST_DAY) or tagged[DAY]
     tables = ["/".join(key["path"]) for key in params["selector"]["assetSelection"]]
     return [(table, day) for table in tables for day in between(as_day(first), as_day(last))]
 
@@ -102,7 +107,12 @@ def entry(launch: Launch) -> dict[str, Any]:
     if launch.is_run:
         of_run = {"runStatus": launch.status, "jobName": ASSET_JOB, "assetSelection": []}
         return entry | of_run | {"__typename": "Run"}
-    return entry | {"status": launch.status, "title": "", "numPartitions": 1, "__typename": "PartitionBackfill"}
+    return entry | {
+        "status": launch.status,
+        "title": "",
+        "numPartitions": 1,
+        "__typename": "PartitionBackfill",
+    }
 
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -110,11 +120,13 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 @dataclass
 class Server:
-    """`failing` partitions fail their audit. By number of launch: `killed` runs build the tables named, no more; `broken` ones
-    fail at a step and leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`:
-    requests that find no server. `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing.
-    `serves`: another lake than the one that commands work on; `lacks`: tables that it has not loaded. `days_per_run`: more than
-    these are launched as a backfill. `starting`: how many requests to terminate a run come while it is being started.
+    """`failing` partitions fail their audit. By number of launch: `killed` runs build the tables
+    named, no more; `broken` ones fail at a step and leave no record, and so do `interrupted` ones,
+    whose servers ended; `lost` answers never arrive. `away`: requests that find no server.
+    `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing. `serves`:
+    another lake than the one that commands work on; `lacks`: tables that it has not loaded.
+    `days_per_run`: more than these are launched as a backfill. `starting`: how many requests to
+    terminate a run come while it is being started.
     """
 
     graph: Graph
@@ -148,9 +160,19 @@ class Server:
     def requested(self) -> Counter[Partition]:
         return Counter(partition for launch in self.launched for partition in launch.partitions)
 
-    def planned(self, options: PlanOptions, tables: Iterable[str] = (), days: Iterable[date] = (), **selector: Any) -> Plan:
+    def planned(
+        self,
+        options: PlanOptions,
+        tables: Iterable[str] = (),
+        days: Iterable[date] = (),
+        **selector: Any,
+    ) -> Plan:
         names = list(tables) or [table.name for table in self.graph.tables]
-        selection = select(Selector(names, list(days) or self.graph.calendar.days(), **selector), self.graph, self.status())
+        selection = select(
+            Selector(names, list(days) or self.graph.calendar.days(), **selector),
+            self.graph,
+            self.status(),
+        )
         return make(selection, self.graph, options)
 
     def status(self) -> Any:
@@ -159,7 +181,10 @@ class Server:
 
     def rebuild(self, plan: Plan) -> Rebuild:
         self.plans.keep(plan)
-        return Rebuild(Launcher(plan, self.dagster, self.plans, "ada", self.sleep, self.now), self.remaining_reader(plan))
+        return Rebuild(
+            Launcher(plan, self.dagster, self.plans, "ada", self.sleep, self.now),
+            self.remaining_reader(plan),
+        )
 
     def watch(self, plan: Plan) -> Watch:
         return Watch(plan, self.plans, self.remaining_reader(plan), self.now, self.dagster)
@@ -167,7 +192,9 @@ class Server:
     def remaining_reader(self, plan: Plan) -> ReadRemaining:
         def read(before: Any, given_up: Any) -> Remaining:
             ready = {p for p, status in self.status().items() if status.state == State.UP_TO_DATE}
-            remaining = remaining_of(plan, self.graph, ready, self.record, before=before, given_up=given_up)
+            remaining = remaining_of(
+                plan, self.graph, ready, self.record, before=before, given_up=given_up
+            )
             return replace(remaining, at_work=self.at_work)
 
         return read
@@ -195,13 +222,24 @@ class Server:
         if query == documents.TABLES:
             tables = [t for t in self.graph.tables if t.name not in self.lacks]
             assets = [(name, t) for t in tables for name in (t.name, shadow_asset(t.name))]
-            return {"assetNodes": [self._node(name, self.code.get(t.name, t.version)) for name, t in assets]}
+            return {
+                "assetNodes": [
+                    self._node(name, self.code.get(t.name, t.version)) for name, t in assets
+                ]
+            }
         if query == documents.DAEMONS:
             daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.unhealthy}
             return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
         if query == documents.LAUNCH_BACKFILL:
-            launch = self._launch(given["params"], given["params"]["tags"], by_asset(given["params"]), is_run=False)
-            return {"launchPartitionBackfill": {"__typename": "LaunchBackfillSuccess", "backfillId": launch.id}}
+            launch = self._launch(
+                given["params"], given["params"]["tags"], by_asset(given["params"]), is_run=False
+            )
+            return {
+                "launchPartitionBackfill": {
+                    "__typename": "LaunchBackfillSuccess",
+                    "backfillId": launch.id,
+                }
+            }
         if query == documents.LAUNCH_RUN:
             run_tags = given["params"]["executionMetadata"]["tags"]
             launch = self._launch(given["params"], run_tags, by_run(given["params"]), is_run=True)
@@ -209,13 +247,22 @@ class Server:
         if query == documents.MATERIALIZED:
             return {"assetNodes": []}  # it keeps no record of days
         if query == documents.FEED:
-            return {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": self._listed(given["filter"]["tags"])}}
+            return {
+                "runsFeedOrError": {
+                    "__typename": "RunsFeedConnection",
+                    "results": self._listed(given["filter"]["tags"]),
+                }
+            }
         launch = self._named(given)
         failed = launch.run == "FAILURE" and launch.number not in self.killed
         if query == documents.RUNS:
             status = "FAILURE" if failed else "SUCCESS"
             ended = self.killed.get(launch.number, launch.steps)
-            steps = [{"stepKey": key, "status": status} for table, key in launch.steps.items() if table in ended]
+            steps = [
+                {"stepKey": key, "status": status}
+                for table, key in launch.steps.items()
+                if table in ended
+            ]
             tagged = [INTERRUPTED] if launch.number in self.interrupted else []
             state = launch.status if launch.is_run else launch.run
             run = {"runId": launch.run_id, "status": state, "tags": tagged, "stepStats": steps}
@@ -225,38 +272,78 @@ class Server:
             assert launch.is_run == (query == documents.CANCEL_RUN)
             if launch.is_run and self.starting:
                 self.starting -= 1
-                return {"terminateRun": {"__typename": "TerminateRunFailure", "message": "due to having status STARTING."}}
+                return {
+                    "terminateRun": {
+                        "__typename": "TerminateRunFailure",
+                        "message": "due to having status STARTING.",
+                    }
+                }
             launch.status = "CANCELED"
-            return {"terminateRun" if launch.is_run else "cancelPartitionBackfill": {"__typename": "Success"}}
+            return {
+                "terminateRun" if launch.is_run else "cancelPartitionBackfill": {
+                    "__typename": "Success"
+                }
+            }
         assert query == documents.FAILURES, query
-        said = {"__typename": "ExecutionStepFailureEvent", "error": {"message": "the step's own words"}}
+        said = {
+            "__typename": "ExecutionStepFailureEvent",
+            "error": {"message": "the step's own words"},
+        }
         events = [said | {"stepKey": key} for key in launch.steps.values()]
         return {"logsForRun": {"__typename": "EventConnection", "events": events if failed else []}}
 
     def _named(self, given: dict[str, Any]) -> Launch:
         """The launch whose runs are requested, or whose run is, or which is cancelled."""
         of_runs = given.get("filter") or {}
-        named = (of_runs.get("runIds") or [tag["value"] for tag in of_runs.get("tags", ())] or [""])[0]
-        return next(b for b in self.launched if b.id in (named, given.get("id")) or b.run_id == given.get("run"))
+        named = (
+            of_runs.get("runIds") or [tag["value"] for tag in of_runs.get("tags", ())] or [""]
+        )[0]
+        return next(
+            b
+            for b in self.launched
+            if b.id in (named, given.get("id")) or b.run_id == given.get("run")
+        )
 
     def _node(self, name: str, version: str) -> dict[str, Any]:
         keys = [str(day) for day in self.graph.calendar.days()]
         uri = {"label": "dagster/uri", "text": Paths(self.serves or str(self.lake)).uri(name)}
         entries = [{"label": "key"}, *([] if name.startswith(SHADOW) else [uri])]
-        node = {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, "partitionKeys": keys}
-        of_run = {"backfillPolicy": {"maxPartitionsPerRun": self.days_per_run}, "repository": REPOSITORY}
+        node = {
+            "assetKey": {"path": name.split("/")},
+            "isPartitioned": True,
+            "opVersion": version,
+            "partitionKeys": keys,
+        }
+        of_run = {
+            "backfillPolicy": {"maxPartitionsPerRun": self.days_per_run},
+            "repository": REPOSITORY,
+        }
         return node | of_run | {"metadataEntries": entries}
 
     def _launch(
-        self, params: dict[str, Any], tag_list: list[dict[str, str]], partitions: list[Partition], *, is_run: bool
+        self,
+        params: dict[str, Any],
+        tag_list: list[dict[str, str]],
+        partitions: list[Partition],
+        *,
+        is_run: bool,
     ) -> Launch:
         tagged = {tag["key"]: tag["value"] for tag in tag_list}
-        twins = [b for b in self.launched if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]]
+        twins = [
+            b
+            for b in self.launched
+            if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]
+        ]
         assert not twins, "a running chunk was launched again"
         options = params["runConfigData"]["resources"]["options"]["config"]
         of_tables = [(asset.removeprefix(f"{SHADOW}/"), day) for asset, day in partitions]
         launch = Launch(
-            f"{'r' if is_run else 'b'}{len(self.launched) + 1}", is_run, of_tables, tagged, options, of_tables != partitions
+            f"{'r' if is_run else 'b'}{len(self.launched) + 1}",
+            is_run,
+            of_tables,
+            tagged,
+            options,
+            of_tables != partitions,
         )
         assert of_tables == partitions or all(asset.startswith(SHADOW) for asset, _ in partitions)
         self.launched.append(launch)
@@ -265,14 +352,26 @@ class Server:
         return self.launched[-1]
 
     def _listed(self, wanted: list[dict[str, str]]) -> list[dict[str, Any]]:
-        matching = [b for b in self.launched if all(b.tags.get(tag["key"]) == tag["value"] for tag in wanted)]
+        matching = [
+            b
+            for b in self.launched
+            if all(b.tags.get(tag["key"]) == tag["value"] for tag in wanted)
+        ]
         for number, launch in enumerate(self.launched, start=1):
             launch.polls += 1
             if launch.status == "REQUESTED" and launch.polls > self.polls_needed:
                 broken = number in {*self.killed, *self.broken, *self.interrupted}
                 launch.run = "FAILURE" if broken else "SUCCESS"
-                launch.status = launch.run if launch.is_run else "COMPLETED_FAILED" if broken else "COMPLETED_SUCCESS"
-                built = self.killed.get(number, () if broken else [table.name for table in self.graph.tables])
+                launch.status = (
+                    launch.run
+                    if launch.is_run
+                    else "COMPLETED_FAILED"
+                    if broken
+                    else "COMPLETED_SUCCESS"
+                )
+                built = self.killed.get(
+                    number, () if broken else [table.name for table in self.graph.tables]
+                )
                 self._build(launch, [table for table in self.graph.tables if table.name in built])
         return [entry(launch) for launch in reversed(matching)]
 
@@ -283,16 +382,25 @@ class Server:
         for table in tables:
             days = sorted(day for name, day in launch.partitions if name == table.name)
             request = StepRequest(
-                launch.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()
+                launch.id,
+                plan=plan.id,
+                force_days=plan.forced_days(table.name),
+                planned=plan.partitions().keys(),
             )
-            for at in days:  # by the day, so that one of a table that reads itself falls with the day before it
+            for at in (
+                days
+            ):  # by the day, so that one of a table that reads itself falls with the day before it
                 failed = failed_partitions(table, request, self.record, self.workspace)
                 force = request.forced(table, [at], self.record)
-                due = days_due(table, [at], self.workspace, builds=self.record, force=force, failed=failed)
+                due = days_due(
+                    table, [at], self.workspace, builds=self.record, force=force, failed=failed
+                )
                 if not due.compute:
                     continue
                 self.built[table.name, at] += 1
-                build = Build(table.name, at, "accepted", launch.id, table.version, plan=plan.id, seconds=1.0)
+                build = Build(
+                    table.name, at, "accepted", launch.id, table.version, plan=plan.id, seconds=1.0
+                )
                 if (table.name, at) in self.failing:
                     build = replace(build, outcome="failed", message="no_nulls: 3 nulls")
                 else:
@@ -319,7 +427,9 @@ class ReportingWebserver:
     """What is reported to Dagster; or nobody there."""
 
     def __init__(self, *, runs: bool = True) -> None:
-        self.runs, self.reported, self.wiped = runs, list[tuple[str, dict[str, Any]]](), list[list[str]]()
+        self.runs = runs
+        self.reported = list[tuple[str, dict[str, Any]]]()
+        self.wiped = list[list[str]]()
         self.transport = httpx.MockTransport(self.answer)
 
     def answer(self, request: httpx.Request) -> httpx.Response:
@@ -330,7 +440,9 @@ class ReportingWebserver:
             if "assets" not in variables:  # what is materialized: it has loaded no table
                 return httpx.Response(200, json={"data": {"assetNodes": []}})
             self.wiped = [asset["assetKey"]["path"] for asset in variables["assets"]]
-            return httpx.Response(200, json={"data": {"wipeAssets": {"__typename": "AssetWipeSuccess"}}})
+            return httpx.Response(
+                200, json={"data": {"wipeAssets": {"__typename": "AssetWipeSuccess"}}}
+            )
         self.reported.append((request.url.path, json.loads(request.content)))
         return httpx.Response(200, json={})
 
@@ -345,7 +457,9 @@ def outages_build(number: int, minutes: int = 0, **fields: Any) -> Build:
 
 @dataclass
 class RecordingWebserver:
-    """What Dagster knows of each table's days; it may have the days 0 to 9, and lacks the tables in `without`."""
+    """What Dagster knows of each table's days; it may have the days 0 to 9, and lacks the tables in
+    `without`.
+    """
 
     known: dict[str, dict[str, str]] = field(default_factory=dict)
     at_work: list[str] = field(default_factory=list)
@@ -359,7 +473,12 @@ class RecordingWebserver:
         if table != request.url.path:
             self.known.setdefault(table, {})[asked["partition"]] = asked["data_version"]
             return httpx.Response(200, json={})
-        data: dict[str, Any] = {"runsOrError": {"__typename": "Runs", "results": [{"runId": run} for run in self.at_work]}}
+        data: dict[str, Any] = {
+            "runsOrError": {
+                "__typename": "Runs",
+                "results": [{"runId": run} for run in self.at_work],
+            }
+        }
         if "assetNodes" in asked["query"]:
             data = {"assetNodes": self.nodes("/".join(asked["variables"]["key"]["path"]))}
         return httpx.Response(200, json={"data": data})
@@ -367,7 +486,11 @@ class RecordingWebserver:
     def nodes(self, table: str) -> list[dict[str, Any]]:
         versions = self.known.get(table, {})
         events = [
-            {"partition": at, "timestamp": "1", "tags": [{"key": "dagster/data_version", "value": v}]}
+            {
+                "partition": at,
+                "timestamp": "1",
+                "tags": [{"key": "dagster/data_version", "value": v}],
+            }
             for at, v in versions.items()
         ]
         node = {
@@ -389,15 +512,26 @@ class ReconciledLake:
         return Ledger(str(self.lake))
 
     def reconcile(self, *, repair: bool = False, restore: bool = False) -> tuple[int, list[str]]:
-        code = reconcile.run(repair=repair, restore=restore, as_json=False, transport=httpx.MockTransport(self.web))
+        code = reconcile.run(
+            repair=repair, restore=restore, as_json=False, transport=httpx.MockTransport(self.web)
+        )
         return code, self.capsys.readouterr().out.splitlines()
 
 
-def reconciled_lake(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ReconciledLake:
+def reconciled_lake(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> ReconciledLake:
     """Two days of one table, built, recorded, and known to Dagster."""
-    for name, value in {"HOME": home, "FIRST_DAY": day(0), "LAST_DAY": day(9), "DAGSTER_URL": "http://dagster"}.items():
+    for name, value in {
+        "HOME": home,
+        "FIRST_DAY": day(0),
+        "LAST_DAY": day(9),
+        "DAGSTER_URL": "http://dagster",
+    }.items():
         monkeypatch.setenv(f"BACKFILL_{name}", str(value))
     lake = home / "lake"
     write_days(lake, outages_build(0), outages_build(1))
     Ledger(str(lake)).append([outages_build(0), outages_build(1)])
-    return ReconciledLake(lake, RecordingWebserver({RECONCILED_TABLE: {str(day(0)): "f0", str(day(1)): "f1"}}), capsys)
+    return ReconciledLake(
+        lake, RecordingWebserver({RECONCILED_TABLE: {str(day(0)): "f0", str(day(1)): "f1"}}), capsys
+    )

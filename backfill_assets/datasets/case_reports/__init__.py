@@ -1,1 +1,3 @@
-"""case_reports: daily case counts by place, a file a day, republished and reshaped; with a bundled sample."""
+"""case_reports: daily case counts by place, a file a day, republished and reshaped; with a bundled
+sample.
+"""

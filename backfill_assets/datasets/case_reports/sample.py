@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-FIRST_DAY, LAST_DAY = date(2020, 2, 23), date(2020, 3, 23)
+FIRST_DAY = date(2020, 2, 23)
+LAST_DAY = date(2020, 3, 23)
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "case_reports"
 
 
@@ -42,7 +43,9 @@ def versions(folder: Path = SAMPLE) -> Iterator[Version]:
     """Every version of every day, in the order in which they were published."""
     found = [
         Version(
-            datetime.strptime(path.name.split("_")[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC), date.fromisoformat(day.name), path
+            datetime.strptime(path.name.split("_")[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC),
+            date.fromisoformat(day.name),
+            path,
         )
         for day in folder.iterdir()
         if day.is_dir()
@@ -52,7 +55,9 @@ def versions(folder: Path = SAMPLE) -> Iterator[Version]:
 
 
 def deliver(landing: Path, until: datetime | None = None) -> int:
-    """Copy the version of each day that stood at `until` (None: the last); how many days there are then."""
+    """Copy the version of each day that stood at `until` (None: the last); how many days there are
+    then.
+    """
     latest = {each.day: each for each in versions() if until is None or each.published_at <= until}
     for each in latest.values():
         each.deliver(landing)
@@ -60,12 +65,19 @@ def deliver(landing: Path, until: datetime | None = None) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("landing", type=Path)
-    parser.add_argument("--until", type=datetime.fromisoformat, help="the versions that stood at this time (UTC)")
+    parser.add_argument(
+        "--until", type=datetime.fromisoformat, help="the versions that stood at this time (UTC)"
+    )
     given = parser.parse_args()
     until = given.until and given.until.replace(tzinfo=given.until.tzinfo or UTC)
-    print(f"{deliver(given.landing, until)} day(s) of reports delivered to {given.landing}/case_reports.")
+    print(
+        f"{deliver(given.landing, until)} day(s) of reports delivered to"
+        f" {given.landing}/case_reports."
+    )
 
 
 if __name__ == "__main__":

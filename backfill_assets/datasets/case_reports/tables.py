@@ -1,8 +1,10 @@
-"""Daily case reports as raw, staging and feature tables: a file a day, which its publisher corrects for weeks afterwards.
+"""Daily case reports as raw, staging and feature tables: a file a day, which its publisher corrects
+for weeks afterwards.
 
-A file holds the counts so far, by place. Its columns were changed on 2020-03-01 and 2020-03-22, and older days were published
-again in a newer layout. `raw` keeps each row of the file that stands now; `staging` a row a place; `features` what is new in a
-country. A count that falls is a correction by the publisher: it is kept, and flagged.
+A file holds the counts so far, by place. Its columns were changed on 2020-03-01 and 2020-03-22, and
+older days were published again in a newer layout. `raw` keeps each row of the file that stands now;
+`staging` a row a place; `features` what is new in a country. A count that falls is a correction by
+the publisher: it is kept, and flagged.
 """
 
 from datetime import date
@@ -12,8 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import Csv, Landing, field, rules, same_day, table, window
 
-FIRST_DAY, LAST_DAY = date(2020, 1, 22), date(2020, 5, 15)
-PLACES, COUNTIES = date(2020, 3, 1), date(2020, 3, 22)
+FIRST_DAY = date(2020, 1, 22)
+LAST_DAY = date(2020, 5, 15)
+PLACES = date(2020, 3, 1)
+COUNTIES = date(2020, 3, 22)
 COUNTS = ("confirmed", "deaths", "recovered")
 WEEK = 7
 
@@ -50,8 +54,10 @@ NAMES = {
 @table(
     "raw/case_reports",
     partition_by="report_day",
-    columns=f"report_day DATE, source_file STRING, {REPORTS.columns}, unparsed ARRAY<STRING>, "
-    "unknown_fields MAP<STRING, STRING>, malformed STRING",
+    columns=(
+        f"report_day DATE, source_file STRING, {REPORTS.columns}, unparsed ARRAY<STRING>, "
+        "unknown_fields MAP<STRING, STRING>, malformed STRING"
+    ),
     reads={"rows": REPORTS},
     rules=[
         rules.has_rows(),
@@ -73,13 +79,17 @@ def case_reports(rows: DataFrame) -> DataFrame:
     "staging/case_counts",
     partition_by="report_day",
     key=["country", "province", "admin2"],
-    columns="report_day DATE, country STRING, province STRING, admin2 STRING, updated_at TIMESTAMP, "
+    columns=(
+        "report_day DATE, country STRING, province STRING, admin2 STRING, updated_at TIMESTAMP, "
+    )
     + ", ".join(f"{count} BIGINT" for count in COUNTS),
     reads={"reports": same_day(case_reports)},
     rules=[rules.has_rows(), rules.no_nulls("country", *COUNTS), rules.unique_key()],
 )
 def case_counts(reports: DataFrame) -> DataFrame:
-    """One row per place: the counts so far, under one name for each country. Of a place reported twice, the higher counts."""
+    """One row per place: the counts so far, under one name for each country. Of a place reported
+    twice, the higher counts.
+    """
     names = F.create_map(*[F.lit(name) for pair in NAMES.items() for name in pair])
     country = F.trim("country")
     places = reports.where("malformed IS NULL").select(
@@ -97,15 +107,19 @@ def case_counts(reports: DataFrame) -> DataFrame:
     "features/new_cases",
     partition_by="report_day",
     key=["country"],
-    columns="report_day DATE, country STRING, confirmed BIGINT, new_cases BIGINT, fell BOOLEAN, mean_new_cases_7d DOUBLE",
+    columns=(
+        "report_day DATE, country STRING, confirmed BIGINT, new_cases BIGINT, fell BOOLEAN,"
+        " mean_new_cases_7d DOUBLE"
+    ),
     reads={"counts": window(case_counts, first=-WEEK, last=0)},
     rules=[rules.has_rows(), rules.unique_key(), rules.no_nulls("country", "confirmed")],
 )
 def new_cases(counts: DataFrame) -> DataFrame:
-    """One row per country: the confirmed cases so far, those since the report before, and their mean over seven days.
+    """One row per country: the confirmed cases so far, those since the report before, and their
+    mean over seven days.
 
-    `new_cases` is null in the first report of a country within a week, the mean without a report of seven days before.
-    `fell`: there are fewer than in the report before.
+    `new_cases` is null in the first report of a country within a week, the mean without a report of
+    seven days before. `fell`: there are fewer than in the report before.
     """
     daily = counts.groupBy("report_day", "country").agg(F.sum("confirmed").alias("confirmed"))
     by_day = Window.partitionBy("country").orderBy(F.unix_date("report_day"))

@@ -1,1 +1,3 @@
-"""outages: power-outage changes by arrival day, as raw, staging and feature tables, with a bundled sample."""
+"""outages: power-outage changes by arrival day, as raw, staging and feature tables, with a bundled
+sample.
+"""

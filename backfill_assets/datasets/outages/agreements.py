@@ -1,6 +1,8 @@
-"""What the outages' tables promise together: no line is lost on the way, and totals add up; and a report that reads them.
+"""What the outages' tables promise together: no line is lost on the way, and totals add up; and a
+report that reads them.
 
-Days that one of the tables does not have are left out: a table is not wrong for not being built yet.
+Days that one of the tables does not have are left out: a table is not wrong for not being built
+yet.
 """
 
 from collections import Counter
@@ -18,26 +20,42 @@ if TYPE_CHECKING:
 
 # Figures by (day, region), in the order of the columns that they are compared by.
 Figures = Mapping[tuple[date, str], tuple[int, ...]]
-EVENT_KEY, UPDATE_KEY = ("outageNumber", "_captured_at", "_op"), ("outage_number", "captured_at", "change")
+EVENT_KEY = ("outageNumber", "_captured_at", "_op")
+UPDATE_KEY = ("outage_number", "captured_at", "change")
 DAILY = ("outages", "customers", "restored")
 TOTALS = ("outages_total", "customers_total", "days_with_outages")
 
 
 @reconciliation(tables=[rejected_lines, outage_events, outage_updates])
 def events_received(read: Reader, days: Sequence[date]) -> Reconciled:
-    """Each line delivered is an event or was rejected; each event is an update, and copies of one event are one update."""
+    """Each line delivered is an event or was rejected; each event is an update, and copies of one
+    event are one update.
+    """
     rejected = read(rejected_lines, days, ["arrival_day"])
     events = read(outage_events, days, ["arrival_day", *EVENT_KEY])
     updates = read(outage_updates, days, ["arrival_day", *UPDATE_KEY])
-    lines, in_raw = read.lines(outage_events, days), _by_day(rejected) + _by_day(events)
-    problems = [f"{day}: {n:,} lines delivered, {in_raw[day]:,} in raw" for day, n in sorted(lines.items()) if n != in_raw[day]]
+    lines = read.lines(outage_events, days)
+    in_raw = _by_day(rejected) + _by_day(events)
+    problems = [
+        f"{day}: {n:,} lines delivered, {in_raw[day]:,} in raw"
+        for day, n in sorted(lines.items())
+        if n != in_raw[day]
+    ]
     both = _by_day(events).keys() & _by_day(updates).keys()
-    received, stored = _keys(events, EVENT_KEY, both), _keys(updates, UPDATE_KEY, both)
-    problems += [f"{day}: {n:,} events are no update" for day, n in sorted(_by_day(_without(received, stored)).items())]
-    problems += [f"{day}: {n:,} updates are of no event" for day, n in sorted(_by_day(_without(stored, received)).items())]
+    received = _keys(events, EVENT_KEY, both)
+    stored = _keys(updates, UPDATE_KEY, both)
+    problems += [
+        f"{day}: {n:,} events are no update"
+        for day, n in sorted(_by_day(_without(received, stored)).items())
+    ]
+    problems += [
+        f"{day}: {n:,} updates are of no event"
+        for day, n in sorted(_by_day(_without(stored, received)).items())
+    ]
     figures = (
-        f"{sum(lines.values()):,} lines delivered on {len(lines)} day(s); {events.num_rows:,} events and {rejected.num_rows:,} "
-        f"rejected lines; {stored.num_rows:,} updates of {received.num_rows:,} different events on {len(both)} day(s)"
+        f"{sum(lines.values()):,} lines delivered on {len(lines)} day(s); {events.num_rows:,}"
+        f" events and {rejected.num_rows:,} rejected lines; {stored.num_rows:,} updates of"
+        f" {received.num_rows:,} different events on {len(both)} day(s)"
     )
     return Reconciled(figures, problems)
 
@@ -47,11 +65,20 @@ def _keys(rows: "pa.Table", key: Sequence[str], days: Collection[date]) -> "pa.T
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kinds = {"arrival_day": pa.date32(), **dict.fromkeys(UPDATE_KEY, pa.string()), "captured_at": pa.timestamp("us", "UTC")}
+    kinds = {
+        "arrival_day": pa.date32(),
+        **dict.fromkeys(UPDATE_KEY, pa.string()),
+        "captured_at": pa.timestamp("us", "UTC"),
+    }
     if not days:
         return pa.schema(kinds.items()).empty_table()
-    of_days = rows.filter(pc.is_in(rows["arrival_day"], value_set=pa.array(list(days), pa.date32())))
-    columns = [of_days[name].cast(kind) for name, kind in zip(["arrival_day", *key], kinds.values(), strict=True)]
+    of_days = rows.filter(
+        pc.is_in(rows["arrival_day"], value_set=pa.array(list(days), pa.date32()))
+    )
+    columns = [
+        of_days[name].cast(kind)
+        for name, kind in zip(["arrival_day", *key], kinds.values(), strict=True)
+    ]
     return pa.table(columns, list(kinds)).group_by(list(kinds)).aggregate([])
 
 
@@ -68,7 +95,9 @@ def _by_day(rows: "pa.Table") -> Counter[date]:
 
 @reconciliation(tables=[outages, region_daily])
 def outages_by_region(read: Reader, days: Sequence[date]) -> Reconciled:
-    """The outages, customers and restorations of a region and day are those of its rows in staging/outages."""
+    """The outages, customers and restorations of a region and day are those of its rows in
+    staging/outages.
+    """
     rows = read(outages, days, ["outage_day", "region", "customers", "restored_at"])
     sums = [([], "count_all"), ("customers", "sum"), ("restored_at", "count")]
     counted = rows.group_by(["outage_day", "region"]).aggregate(sums) if rows.num_rows else rows
@@ -78,10 +107,14 @@ def outages_by_region(read: Reader, days: Sequence[date]) -> Reconciled:
 
 @reconciliation(tables=[region_daily, region_history])
 def running_totals(read: Reader, days: Sequence[date]) -> Reconciled:
-    """The totals of a region at the end of a day are those of the day before and what region_daily has of the day."""
+    """The totals of a region at the end of a day are those of the day before and what region_daily
+    has of the day.
+    """
     daily = _figures(read(region_daily, days), DAILY[:2])
     before = _figures(read(region_history, [day - timedelta(days=1) for day in days]), TOTALS)
-    expected = {(day + timedelta(days=1), region): totals for (day, region), totals in before.items()}
+    expected = {
+        (day + timedelta(days=1), region): totals for (day, region), totals in before.items()
+    }
     for at, of_day in daily.items():
         so_far = expected.get(at, (0, 0, 0))
         expected[at] = tuple(total + more for total, more in zip(so_far, (*of_day, 1), strict=True))
@@ -92,18 +125,29 @@ def running_totals(read: Reader, days: Sequence[date]) -> Reconciled:
 
 def _figures(rows: "pa.Table", names: Iterable[str]) -> Figures:
     """By day and region, the values of these columns; null is 0."""
-    columns = [rows[name].to_pylist() for name in ("outage_day", "region", *names)] if rows.num_rows else []
-    return {(day, region): tuple(value or 0 for value in values) for day, region, *values in zip(*columns, strict=True)}
+    columns = (
+        [rows[name].to_pylist() for name in ("outage_day", "region", *names)]
+        if rows.num_rows
+        else []
+    )
+    return {
+        (day, region): tuple(value or 0 for value in values)
+        for day, region, *values in zip(*columns, strict=True)
+    }
 
 
 def _compared(expected: Figures, found: Figures, names: Sequence[str]) -> Reconciled:
     """The differences on the days that both have."""
-    days, problems = {day for day, _ in expected} & {day for day, _ in found}, list[str]()
+    days = {day for day, _ in expected} & {day for day, _ in found}
+    problems = list[str]()
     compared = {at: figures for at, figures in expected.items() if at[0] in days}
     for at in sorted(compared.keys() | {at for at in found if at[0] in days}, key=str):
-        has, wants = found.get(at, ()), compared.get(at, ())
+        has = found.get(at, ())
+        wants = compared.get(at, ())
         if has != wants:
-            problems.append(f"{at[0]} {at[1]}: {_named(names, has)}, expected {_named(names, wants)}")
+            problems.append(
+                f"{at[0]} {at[1]}: {_named(names, has)}, expected {_named(names, wants)}"
+            )
     sums = tuple(map(sum, zip(*compared.values(), strict=True)))
     return Reconciled(f"{len(days)} day(s), summed over regions: {_named(names, sums)}", problems)
 

@@ -1,4 +1,6 @@
-"""What the columns of the outages' tables mean, by name: a name means the same in every table. Times are in UTC."""
+"""What the columns of the outages' tables mean, by name: a name means the same in every table.
+Times are in UTC.
+"""
 
 OF_COLUMNS = {
     "arrival_day": "The day of the capture that showed the change, and of the delivered file.",
@@ -7,7 +9,9 @@ OF_COLUMNS = {
     "reason": "Why the line could not be read.",
     "outageNumber": "The utility's number of the outage.",
     "outageStartTime": "When the outage began, in epoch seconds.",
-    "lastUpdateTime": "When the utility last updated it, in epoch seconds; it repeats and runs backwards.",
+    "lastUpdateTime": (
+        "When the utility last updated it, in epoch seconds; it repeats and runs backwards."
+    ),
     "currentEtor": "The estimated time of restoration, in epoch seconds.",
     "autoEtor": "The automatic estimate of the time of restoration, in epoch seconds.",
     "crewEta": "When a crew is expected, in epoch seconds.",
@@ -32,7 +36,9 @@ OF_COLUMNS = {
     "estimated_restoration_at": "The estimated time of restoration.",
     "automatic_estimate_at": "The automatic estimate of the time of restoration.",
     "crew_expected_at": "When a crew is expected.",
-    "customers": "The estimated number of customers affected; in features, of the day's outages together.",
+    "customers": (
+        "The estimated number of customers affected; in features, of the day's outages together."
+    ),
     "devices": "The number of devices affected.",
     "hazard_flags": "Whether a hazard was reported: 1 or 0.",
     "crew_status": "The crew's status, in words.",
@@ -41,7 +47,9 @@ OF_COLUMNS = {
     "first_seen_at": "The first capture that showed the outage.",
     "last_seen_at": "The last capture that showed a change of it.",
     "restored_at": "The capture in which it was gone; null while it lasts.",
-    "peak_customers": "The most customers affected in any capture; in features, of the day's outages together.",
+    "peak_customers": (
+        "The most customers affected in any capture; in features, of the day's outages together."
+    ),
     "updates": "The number of changes seen.",
     "outages": "The outages that began in the region on the day.",
     "restored": "Those of them that were gone within the horizon.",
@@ -50,7 +58,9 @@ OF_COLUMNS = {
     "planned_share": "The share of them that were scheduled maintenance, 0 to 1.",
     "safety_shutoff_share": "The share of them that were shutoffs for public safety, 0 to 1.",
     "unknown_share": "The share of them of unknown cause, 0 to 1.",
-    "mean_restoration_minutes": "Minutes from the beginning to the capture in which it was gone, on average.",
+    "mean_restoration_minutes": (
+        "Minutes from the beginning to the capture in which it was gone, on average."
+    ),
     "max_restoration_minutes": "The same of the longest one, in minutes.",
     "outages_7d": "Outages of the day and the six before it.",
     "customers_7d": "Customers affected on the day and the six before it.",
@@ -58,11 +68,22 @@ OF_COLUMNS = {
     "customers_total": "Customers affected since the first day of the calendar.",
     "days_with_outages": "Days with an outage since the first day of the calendar.",
     "first_outage_day": "The first day with an outage.",
-    "appeared": "Those of the changes in which an outage appeared; one that was gone and comes back appears again.",
-    "median_lag_hours": "Hours from the beginning of the outage to the capture: half of the changes had at most these.",
+    "appeared": (
+        "Those of the changes in which an outage appeared; one that was gone and comes back appears"
+        " again."
+    ),
+    "median_lag_hours": (
+        "Hours from the beginning of the outage to the capture: half of the changes had at most"
+        " these."
+    ),
     "p90_lag_hours": "The same of nine in ten.",
     "max_lag_hours": "The same of all.",
     "in_time": "Changes that arrived up to two days after the day that they are about.",
-    "late": "Changes that arrived later, within the horizon: they make the day that they are about outdated.",
-    "outside_horizon": "Changes about an earlier day, a day to come or an unknown one: in no day of outages.",
+    "late": (
+        "Changes that arrived later, within the horizon: they make the day that they are about"
+        " outdated."
+    ),
+    "outside_horizon": (
+        "Changes about an earlier day, a day to come or an unknown one: in no day of outages."
+    ),
 }

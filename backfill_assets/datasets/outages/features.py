@@ -1,8 +1,9 @@
 """features: what models read, one row per region and day.
 
-region_daily looks back over seven days; region_history over everything since the calendar began, by adding a day to the
-day before. Features promise a row only for a region with an outage that day (region_daily) or ever (region_history).
-All sums are of whole numbers, and shares are divided last, so that no order of rows can show in a result.
+region_daily looks back over seven days; region_history over everything since the calendar began, by
+adding a day to the day before. Features promise a row only for a region with an outage that day
+(region_daily) or ever (region_history). All sums are of whole numbers, and shares are divided last,
+so that no order of rows can show in a result.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -11,8 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.datasets.outages.staging import outages
 from backfill_assets.quality.rules import has_rows, no_nulls, rows_within, unique_key
-from backfill_assets.tables.declaration import table
-from backfill_assets.tables.windows import SliceDays, itself, same_day, window
+from backfill_assets.tables.declaration import SliceDays, itself, same_day, table, window
 
 CAUSES = {
     "equipment": "equipment issue",
@@ -28,15 +28,26 @@ WEEK = 7
     "features/region_daily",
     partition_by="outage_day",
     key=["outage_day", "region"],
-    columns="outage_day DATE, region STRING, outages BIGINT, customers BIGINT, peak_customers BIGINT, restored BIGINT, "
+    columns=(
+        "outage_day DATE, region STRING, outages BIGINT, customers BIGINT, peak_customers BIGINT,"
+        " restored BIGINT, "
+    )
     + ", ".join(f"{cause}_share DOUBLE" for cause in CAUSES)
-    + ", mean_restoration_minutes DOUBLE, max_restoration_minutes DOUBLE, outages_7d BIGINT, customers_7d BIGINT",
+    + ", mean_restoration_minutes DOUBLE, max_restoration_minutes DOUBLE, outages_7d BIGINT,"
+    " customers_7d BIGINT",
     reads={"outages": window(outages, first=1 - WEEK, last=0)},
-    rules=[has_rows(), no_nulls("region", "outages", "customers"), unique_key(), rows_within(0.05, 20.0)],
+    rules=[
+        has_rows(),
+        no_nulls("region", "outages", "customers"),
+        unique_key(),
+        rows_within(0.05, 20.0),
+    ],
     descriptions=OF_COLUMNS,
 )
 def region_daily(outages: DataFrame) -> DataFrame:
-    """One row per region and day: outages, customers, causes, restoration time, and the sums of seven days."""
+    """One row per region and day: outages, customers, causes, restoration time, and the sums of
+    seven days.
+    """
     return with_week(by_region(outages))
 
 
@@ -48,7 +59,10 @@ def by_region(outages: DataFrame) -> DataFrame:
         F.sum(F.coalesce("customers", F.lit(0)).cast("bigint")).alias("customers"),
         F.sum(F.coalesce("peak_customers", F.lit(0)).cast("bigint")).alias("peak_customers"),
         F.count("restored_at").alias("restored"),
-        *[_share(F.col("cause").rlike(text)).alias(f"{cause}_share") for cause, text in CAUSES.items()],
+        *[
+            _share(F.col("cause").rlike(text)).alias(f"{cause}_share")
+            for cause, text in CAUSES.items()
+        ],
         (F.sum(seconds) / F.count(seconds) / 60).alias("mean_restoration_minutes"),
         (F.max(seconds) / 60).alias("max_restoration_minutes"),
     )
@@ -62,15 +76,19 @@ def with_week(daily: DataFrame) -> DataFrame:
     """Add the sums over the day and the six before it; days without an outage count nothing."""
     day = F.datediff("outage_day", F.lit("1970-01-01").cast("date"))
     week = Window.partitionBy("region").orderBy(day).rangeBetween(1 - WEEK, 0)
-    return daily.withColumn("outages_7d", F.sum("outages").over(week)).withColumn("customers_7d", F.sum("customers").over(week))
+    return daily.withColumn("outages_7d", F.sum("outages").over(week)).withColumn(
+        "customers_7d", F.sum("customers").over(week)
+    )
 
 
 @table(
     "features/region_history",
     partition_by="outage_day",
     key=["outage_day", "region"],
-    columns="outage_day DATE, region STRING, outages_total BIGINT, customers_total BIGINT, days_with_outages BIGINT, "
-    "first_outage_day DATE",
+    columns=(
+        "outage_day DATE, region STRING, outages_total BIGINT, customers_total BIGINT,"
+        " days_with_outages BIGINT, first_outage_day DATE"
+    ),
     reads={"days": SliceDays(), "before": itself(), "daily": same_day(region_daily)},
     rules=[
         has_rows(),
@@ -98,19 +116,29 @@ def added(daily: DataFrame) -> DataFrame:
 
 
 def running_totals(days: DataFrame, before: DataFrame, daily: DataFrame) -> DataFrame:
-    """Totals at the end of each of `days` (consecutive), from those before the first of them and what each day adds.
+    """Totals at the end of each of `days` (consecutive), from those before the first of them and
+    what each day adds.
 
     A region has a row from its first outage on, on days without one too.
     """
     regions = before.select("region").unionByName(daily.select("region")).distinct()
     known = days.crossJoin(regions).join(daily, ["outage_day", "region"], "left")
-    so_far = Window.partitionBy("region").orderBy("outage_day").rowsBetween(Window.unboundedPreceding, 0)
-    base = before.select("region", *[F.col(c).alias(f"base_{c}") for c in before.columns if c != "region"])
+    so_far = (
+        Window.partitionBy("region").orderBy("outage_day").rowsBetween(Window.unboundedPreceding, 0)
+    )
+    base = before.select(
+        "region", *[F.col(c).alias(f"base_{c}") for c in before.columns if c != "region"]
+    )
     totals = known.join(base, "region", "left").select(
         "outage_day",
         "region",
-        *[_grown(name, so_far).alias(name) for name in ("outages_total", "customers_total", "days_with_outages")],
-        F.least("base_first_outage_day", F.min("first_outage_day").over(so_far)).alias("first_outage_day"),
+        *[
+            _grown(name, so_far).alias(name)
+            for name in ("outages_total", "customers_total", "days_with_outages")
+        ],
+        F.least("base_first_outage_day", F.min("first_outage_day").over(so_far)).alias(
+            "first_outage_day"
+        ),
     )
     return totals.where("first_outage_day IS NOT NULL")
 

@@ -1,7 +1,8 @@
 """features: how late the rows of an arrival day were.
 
-One row per arrival day and event day. Which of the three counts its rows are in follows from the two days; they stand apart so
-that they can be summed. Lags are rows of the day, in whole seconds, so that no order of rows can show in them.
+One row per arrival day and event day. Which of the three counts its rows are in follows from the
+two days; they stand apart so that they can be summed. Lags are rows of the day, in whole seconds,
+so that no order of rows can show in them.
 """
 
 from pyspark.sql import DataFrame
@@ -10,12 +11,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.datasets.outages.staging import PLACED, WATERMARK, outage_updates
 from backfill_assets.quality.rules import has_rows, no_nulls, unique_key
-from backfill_assets.tables.declaration import table
-from backfill_assets.tables.windows import same_day
+from backfill_assets.tables.declaration import same_day, table
 
 IN_TIME = f"{PLACED} AND datediff(arrival_day, outage_day) <= {WATERMARK}"
 LAGS = {"median": 0.5, "p90": 0.9, "max": 1.0}
-COUNTS = {"in_time": IN_TIME, "late": f"{PLACED} AND NOT ({IN_TIME})", "outside_horizon": f"NOT {PLACED}"}
+COUNTS = {
+    "in_time": IN_TIME,
+    "late": f"{PLACED} AND NOT ({IN_TIME})",
+    "outside_horizon": f"NOT {PLACED}",
+}
 
 
 @table(
@@ -32,7 +36,9 @@ COUNTS = {"in_time": IN_TIME, "late": f"{PLACED} AND NOT ({IN_TIME})", "outside_
     descriptions=OF_COLUMNS,
 )
 def late_arrivals(updates: DataFrame) -> DataFrame:
-    """One row per arrival day and the day that its rows are about: how many, how late, and whether they are placed."""
+    """One row per arrival day and the day that its rows are about: how many, how late, and whether
+    they are placed.
+    """
     lag = F.unix_timestamp("captured_at") - F.unix_timestamp("started_at")
     return (
         updates.withColumn("lag", lag)
@@ -41,7 +47,9 @@ def late_arrivals(updates: DataFrame) -> DataFrame:
             F.count(F.lit(1)).alias("updates"),
             F.count_if(F.col("change") == "I").alias("appeared"),
             *[
-                (F.expr(f"percentile_disc({share}) WITHIN GROUP (ORDER BY lag)") / 3600).alias(f"{name}_lag_hours")
+                (F.expr(f"percentile_disc({share}) WITHIN GROUP (ORDER BY lag)") / 3600).alias(
+                    f"{name}_lag_hours"
+                )
                 for name, share in LAGS.items()
             ],
             *[F.count_if(F.expr(counted)).alias(name) for name, counted in COUNTS.items()],

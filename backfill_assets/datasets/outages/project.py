@@ -1,8 +1,12 @@
-"""The bundled project: the power outages, which commands and servers work on where no other project is named."""
+"""The bundled project: the power outages, which commands and servers work on where no other project
+is named.
+"""
 
 import backfill_assets
 from backfill_assets.datasets.outages.agreements import CONSUMERS, RECONCILIATIONS
 from backfill_assets.datasets.outages.sample import FIRST_DAY
 from backfill_assets.datasets.outages.tables import TABLES
 
-defs = backfill_assets.definitions(tables=TABLES, first_day=FIRST_DAY, reconciliations=RECONCILIATIONS, consumers=CONSUMERS)
+defs = backfill_assets.definitions(
+    tables=TABLES, first_day=FIRST_DAY, reconciliations=RECONCILIATIONS, consumers=CONSUMERS
+)

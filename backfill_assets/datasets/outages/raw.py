@@ -1,7 +1,8 @@
 """raw: what arrived, as it arrived.
 
-One row per line that is a readable change, every field as text; other lines are kept in a table of their own, with the reason.
-Grain: a line of a file of an arrival day. Raw does not promise unique rows: a file delivered twice is here twice.
+One row per line that is a readable change, every field as text; other lines are kept in a table of
+their own, with the reason. Grain: a line of a file of an arrival day. Raw does not promise unique
+rows: a file delivered twice is here twice.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -9,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.quality.rules import has_rows, no_nulls, rejected_at_most, rows_within
-from backfill_assets.sources.json_lines import more_than_one, with_fields
-from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.files.landing import Landing
+from backfill_assets.sources.files.rows import more_than_one, with_fields
 from backfill_assets.tables.declaration import table
 
 FIELDS = (
@@ -64,26 +65,45 @@ def rejected_lines(lines: DataFrame) -> DataFrame:
 def outage_events(lines: DataFrame) -> DataFrame:
     """One row per change received, every field as text; unknown fields are kept in a map."""
     read = with_fields(lines).where(reason().isNull())
-    known = read.select("arrival_day", "source_file", "fields", *[F.col("fields")[name].alias(name) for name in FIELDS])
-    return known.select("arrival_day", "source_file", *FIELDS, unknown_fields().alias("unknown_fields"))
+    known = read.select(
+        "arrival_day",
+        "source_file",
+        "fields",
+        *[F.col("fields")[name].alias(name) for name in FIELDS],
+    )
+    return known.select(
+        "arrival_day", "source_file", *FIELDS, unknown_fields().alias("unknown_fields")
+    )
 
 
 def unknown_fields() -> Column:
-    """The fields that are not in FIELDS, as a map; computed only for lines that have more fields than those."""
+    """The fields that are not in FIELDS, as a map; computed only for lines that have more fields
+    than those.
+    """
     present = sum((F.col(name).isNotNull().cast("int") for name in FIELDS), F.lit(0))
     unknown = F.map_filter("fields", lambda name, _: ~name.isin(*FIELDS))
-    # A known field that is null counts as absent above, which computes the map once more than needed and changes nothing.
-    return F.when(F.size("fields") > present, unknown).otherwise(F.create_map().cast("MAP<STRING, STRING>"))
+    # A known field that is null counts as absent above, which computes the map once more than
+    # needed and changes nothing.
+    return F.when(F.size("fields") > present, unknown).otherwise(
+        F.create_map().cast("MAP<STRING, STRING>")
+    )
 
 
 def reason() -> Column:
     """Why a line cannot be read; null where it can."""
     fields = F.col("fields")
     checks = F.when(~F.col("is_utf8"), "not UTF-8")
-    checks = checks.when(fields.isNull(), F.when(F.try_parse_json("line").isNull(), "not JSON").otherwise("not an object"))
+    checks = checks.when(
+        fields.isNull(),
+        F.when(F.try_parse_json("line").isNull(), "not JSON").otherwise("not an object"),
+    )
     checks = checks.when(more_than_one(), "not JSON")
     for name in NEEDED:
         checks = checks.when(fields[name].isNull(), f"no {name}")
-    checks = checks.when(~fields["_op"].isin(*CHANGES), F.concat(F.lit("unknown _op "), fields["_op"]))
+    checks = checks.when(
+        ~fields["_op"].isin(*CHANGES), F.concat(F.lit("unknown _op "), fields["_op"])
+    )
     time = fields["_captured_at"]
-    return checks.when(~time.like(CAPTURED_AT) | time.try_cast("timestamp").isNull(), "_captured_at is not a time")
+    return checks.when(
+        ~time.like(CAPTURED_AT) | time.try_cast("timestamp").isNull(), "_captured_at is not a time"
+    )

@@ -1,7 +1,9 @@
-"""features: training examples, one an outage: what was known one hour after it began, and how long it lasted.
+"""features: training examples, one an outage: what was known one hour after it began, and how long
+it lasted.
 
-A day S of examples depends on the updates about S that arrive on S .. S+14, as `staging/outages` does, and on the region_daily
-of S-21 .. S-14. It is built when S+2 is in, and again when later rows arrive: they may bring outcomes, but no feature changes.
+A day S of examples depends on the updates about S that arrive on S .. S+14, as `staging/outages`
+does, and on the region_daily of S-21 .. S-14. It is built when S+2 is in, and again when later rows
+arrive: they may bring outcomes, but no feature changes.
 
 - An update is known from its capture on, and not before the day it arrives on: one that is delivered a day late was not known
   when it was captured.
@@ -13,13 +15,15 @@ of S-21 .. S-14. It is built when S+2 is in, and again when later rows arrive: t
   of which that is not so are as if they were not there, and so are those more than a week older.
 - The outcome is that of `staging/outages`: null for an outage that still lasts.
 
-The version of the region features is named by `reads`. `reading(region_daily_v2)` gives the table made from that version: it is
-declared in place of `restoration_examples`, whose days are outdated then, by another code version, and say what they read now.
+The version of the region features is named by `reads`. `reading(region_daily_v2)` gives the table
+made from that version: it is declared in place of `restoration_examples`, whose days are outdated
+then, by another code version, and say what they read now.
 
-`known_by(date(2019, 10, 1))` gives the table as it was known when that day began: of rows that arrived later, corrections of
-the past among them, none counts, so that it comes out the same whenever it is built. It is another code version, too. A
-delivery of an earlier day that is replaced does change it, for its rows bear the times of those they replace: status and plan
-name the days, and who trains on a release (`backfill_assets.read`) keeps the rows of that release.
+`known_by(date(2019, 10, 1))` gives the table as it was known when that day began: of rows that
+arrived later, corrections of the past among them, none counts, so that it comes out the same
+whenever it is built. It is another code version, too. A delivery of an earlier day that is replaced
+does change it, for its rows bear the times of those they replace: status and plan name the days,
+and who trains on a release (`backfill_assets.read`) keeps the rows of that release.
 """
 
 from dataclasses import replace
@@ -30,12 +34,16 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.datasets.outages.features import WEEK, region_daily
-from backfill_assets.datasets.outages.staging import HORIZON, PLACED, WATERMARK, last_state, outage_updates
+from backfill_assets.datasets.outages.staging import (
+    HORIZON,
+    PLACED,
+    WATERMARK,
+    last_state,
+    outage_updates,
+)
 from backfill_assets.point_in_time.as_of import as_of, instant
 from backfill_assets.quality.rules import has_rows, no_leak, no_nulls, rows_within, unique_key
-from backfill_assets.tables.declaration import Table, table
-from backfill_assets.tables.table_version import version_of
-from backfill_assets.tables.windows import Window, window
+from backfill_assets.tables.declaration import Table, Window, table, version_of, window
 
 KEY = ("outage_day", "outage_number")
 OUTCOMES = ("restored_at", "restoration_minutes")
@@ -57,7 +65,11 @@ DESCRIPTIONS = {
     "captured_at": "The capture whose values these are; null if none had shown the outage by then.",
     "customers": "The estimated number of customers affected.",
     "region_day": "The day that the columns of the region are of: the last one that was final.",
-    **{f"region_{name}": f"Of the region, on that day: {OF_COLUMNS[name]}" for name in OF_REGION if name != "day"},
+    **{
+        f"region_{name}": f"Of the region, on that day: {OF_COLUMNS[name]}"
+        for name in OF_REGION
+        if name != "day"
+    },
     "restoration_minutes": "Minutes from the beginning to that; null while it lasts.",
 }
 
@@ -70,7 +82,10 @@ def _of_final_days(regions: Table) -> Window:
     "features/restoration_examples",
     partition_by="outage_day",
     key=KEY,
-    columns="outage_day DATE, outage_number STRING, started_at TIMESTAMP, asked_at TIMESTAMP, captured_at TIMESTAMP, "
+    columns=(
+        "outage_day DATE, outage_number STRING, started_at TIMESTAMP, asked_at TIMESTAMP,"
+        " captured_at TIMESTAMP, "
+    )
     + ", ".join(f"{name} {kind}" for name, kind in STATE.items())
     + ", "
     + ", ".join(f"region_{name} {kind}" for name, kind in OF_REGION.items())
@@ -89,12 +104,16 @@ def _of_final_days(regions: Table) -> Window:
     descriptions=OF_COLUMNS | DESCRIPTIONS,
 )
 def restoration_examples(updates: DataFrame, regions: DataFrame) -> DataFrame:
-    """One row per outage and the day it began: what was known one hour later, of it and of its region, and when it was over."""
+    """One row per outage and the day it began: what was known one hour later, of it and of its
+    region, and when it was over.
+    """
     return examples(updates.where(PLACED), regions)
 
 
 def reading(regions: Table) -> Table:
-    """`features/restoration_examples` made from another version of the region features, a table of the same columns."""
+    """`features/restoration_examples` made from another version of the region features, a table of
+    the same columns.
+    """
     reads = {**restoration_examples.reads, "regions": _of_final_days(regions)}
     switched = replace(restoration_examples, reads=reads)
     return replace(switched, version=version_of(switched))
@@ -117,7 +136,14 @@ def examples(updates: DataFrame, regions: DataFrame, known_by: date | None = Non
             rows.where(F.expr(known).cast("timestamp") < instant(known_by))
             for rows, known in ((updates, KNOWN_AT), (regions, FINAL_AT))
         )
-    state = as_of(asked(updates), seen(updates), KEY, "asked_at", happened_at="captured_at", known_at="known_at")
+    state = as_of(
+        asked(updates),
+        seen(updates),
+        KEY,
+        "asked_at",
+        happened_at="captured_at",
+        known_at="known_at",
+    )
     features = as_of(
         state,
         final(regions),
@@ -142,7 +168,9 @@ def asked(updates: DataFrame) -> DataFrame:
 
 
 def seen(updates: DataFrame) -> DataFrame:
-    """What each capture showed. Of changes seen at one moment a removal wins, as it does in `staging/outages`."""
+    """What each capture showed. Of changes seen at one moment a removal wins, as it does in
+    `staging/outages`.
+    """
     rank = F.expr("CASE change WHEN 'D' THEN 2 WHEN 'U' THEN 1 ELSE 0 END").alias("rank")
     return updates.select(*KEY, "captured_at", F.expr(KNOWN_AT).alias("known_at"), rank, *STATE)
 

@@ -1,15 +1,17 @@
 """models: how long an outage lasts, by what was known one hour after it began.
 
-A day S of the model is fitted to the examples of S-28 .. S-1 that were over when S began, and judged by those of S, which it
-has not seen. At the beginning of history there are fewer days, and `trained_days` says how many; of fewer than 7 no model is
-accepted, so the table begins that many days after the sample. It is built when S+2 is in, as the examples are: every week by a
-schedule, and on request for any day.
+A day S of the model is fitted to the examples of S-28 .. S-1 that were over when S began, and
+judged by those of S, which it has not seen. At the beginning of history there are fewer days, and
+`trained_days` says how many; of fewer than 7 no model is accepted, so the table begins that many
+days after the sample. It is built when S+2 is in, as the examples are: every week by a schedule,
+and on request for any day.
 
-A random forest predicts the logarithm of the minutes: few outages last for days, and would decide on everything. Outages that
-were over within the hour, and those that nobody had seen by then, are not asked about. An outage that still lasted when S began
-has no label for S: of the last days before it, long outages are missing. A day whose examples change, by late rows or another
-version of theirs, is outdated as the days of any table; the rule that a model must be better than the median refuses days as
-any rule does.
+A random forest predicts the logarithm of the minutes: few outages last for days, and would decide
+on everything. Outages that were over within the hour, and those that nobody had seen by then, are
+not asked about. An outage that still lasted when S began has no label for S: of the last days
+before it, long outages are missing. A day whose examples change, by late rows or another version of
+theirs, is outdated as the days of any table; the rule that a model must be better than the median
+refuses days as any rule does.
 """
 
 from datetime import timedelta
@@ -24,22 +26,30 @@ from backfill_assets import models
 from backfill_assets.datasets.outages.restoration_examples import KEY, restoration_examples
 from backfill_assets.datasets.outages.sample import FIRST_DAY
 from backfill_assets.quality.rules import has_rows, unique_key
-from backfill_assets.tables.declaration import table
-from backfill_assets.tables.windows import SliceDays, window
+from backfill_assets.tables.declaration import SliceDays, table, window
 
-TRAIN_DAYS, LEAST_DAYS, LEAST_BETTER, SEED = 28, 7, 0.03, 15
+TRAIN_DAYS = 28
+LEAST_DAYS = 7
+LEAST_BETTER = 0.03
+SEED = 15
 # After the nightly run.
 MONDAYS = "0 4 * * 1"
 ASKED = "captured_at IS NOT NULL AND change <> 'D'"
 # What a feature is computed by; where it is not known, a value that none has.
-TEXTS = {"cause_text": "coalesce(cause, 'unknown')", "crew_text": "coalesce(crew_status, 'unknown')"}
+TEXTS = {
+    "cause_text": "coalesce(cause, 'unknown')",
+    "crew_text": "coalesce(crew_status, 'unknown')",
+}
 NUMBERS = {
     "customers_affected": "coalesce(customers, -1)",
     "flags": "coalesce(hazard_flags, -1)",
     "devices_affected": "coalesce(devices, -1)",
     "degrees_north": "coalesce(latitude, 0)",
     "degrees_east": "coalesce(longitude, 0)",
-    "minutes_estimated": "coalesce((unix_timestamp(estimated_restoration_at) - unix_timestamp(asked_at)) / 60, -100000)",
+    "minutes_estimated": (
+        "coalesce((unix_timestamp(estimated_restoration_at) - unix_timestamp(asked_at)) / 60,"
+        " -100000)"
+    ),
     "hour": "hour(started_at)",
     "weekday": "dayofweek(started_at)",
     "region_minutes": "coalesce(region_mean_restoration_minutes, -1)",
@@ -48,7 +58,8 @@ NUMBERS = {
 }
 INDEXED = {"cause_text": "cause_number", "crew_text": "crew_number"}
 FEATURES = (*INDEXED.values(), *NUMBERS)
-LABEL, PREDICTION = "restoration_minutes", "predicted_minutes"
+LABEL = "restoration_minutes"
+PREDICTION = "predicted_minutes"
 
 
 @table(
@@ -56,8 +67,16 @@ LABEL, PREDICTION = "restoration_minutes", "predicted_minutes"
     partition_by="outage_day",
     key=["outage_day"],
     columns=f"outage_day DATE, {models.COLUMNS}",
-    reads={"days": SliceDays(), "examples": window(restoration_examples, first=-TRAIN_DAYS, last=0)},
-    rules=[has_rows(), unique_key(), models.trained_on_at_least(LEAST_DAYS), models.better_than_median(by=LEAST_BETTER)],
+    reads={
+        "days": SliceDays(),
+        "examples": window(restoration_examples, first=-TRAIN_DAYS, last=0),
+    },
+    rules=[
+        has_rows(),
+        unique_key(),
+        models.trained_on_at_least(LEAST_DAYS),
+        models.better_than_median(by=LEAST_BETTER),
+    ],
     measures=models.MEASURES,
     descriptions=models.DESCRIPTIONS,
     first_day=FIRST_DAY + timedelta(days=LEAST_DAYS),
@@ -65,7 +84,9 @@ LABEL, PREDICTION = "restoration_minutes", "predicted_minutes"
     shows=models.shown,
 )
 def restoration_time(days: DataFrame, examples: DataFrame) -> DataFrame:
-    """One row per day: the model fitted to the 28 days before, and how it does on the outages of the day."""
+    """One row per day: the model fitted to the 28 days before, and how it does on the outages of
+    the day.
+    """
     return models.by_day(
         days,
         examples.where(ASKED).withColumn("log_minutes", F.log1p(LABEL)),
@@ -88,12 +109,17 @@ def pipeline() -> Pipeline:
     prepared = SQLTransformer(statement=f"SELECT *, {', '.join(values)} FROM __THIS__")
     # In the order of the alphabet: of texts that are equally frequent, another order is by chance.
     indexed = StringIndexer(
-        inputCols=[*INDEXED], outputCols=[*INDEXED.values()], stringOrderType="alphabetAsc", handleInvalid="keep"
+        inputCols=[*INDEXED],
+        outputCols=[*INDEXED.values()],
+        stringOrderType="alphabetAsc",
+        handleInvalid="keep",
     )
     assembled = VectorAssembler(inputCols=[*FEATURES], outputCol="features")
     forest = RandomForestRegressor(
         featuresCol="features", labelCol="log_minutes", predictionCol="predicted_log", numTrees=20, maxDepth=6, maxBins=64,
         minInstancesPerNode=5, seed=SEED,
     )  # fmt: skip
-    minutes = SQLTransformer(statement=f"SELECT *, exp(predicted_log) - 1 AS {PREDICTION} FROM __THIS__")
+    minutes = SQLTransformer(
+        statement=f"SELECT *, exp(predicted_log) - 1 AS {PREDICTION} FROM __THIS__"
+    )
     return Pipeline(stages=[prepared, indexed, assembled, forest, minutes])

@@ -7,19 +7,31 @@ from pathlib import Path
 
 from backfill_assets.errors import UsageError
 
-FIRST_DAY, LAST_DAY = date(2019, 8, 15), date(2019, 10, 13)
+FIRST_DAY = date(2019, 8, 15)
+LAST_DAY = date(2019, 10, 13)
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "outage_events"
 
 
 def deliver(landing: Path) -> int:
-    """Copy the files that `landing` lacks, and return how many. Raises UsageError, and copies nothing, if one differs there."""
+    """Copy the files that `landing` lacks, and return how many. Raises UsageError, and copies
+    nothing, if one differs there.
+    """
     target = landing / SAMPLE.name
-    files = {path: target / path.relative_to(SAMPLE) for path in sorted(SAMPLE.rglob("*")) if path.is_file()}
-    differing = [copy for path, copy in files.items() if copy.exists() and not filecmp.cmp(path, copy, shallow=False)]
+    files = {
+        path: target / path.relative_to(SAMPLE)
+        for path in sorted(SAMPLE.rglob("*"))
+        if path.is_file()
+    }
+    differing = [
+        copy
+        for path, copy in files.items()
+        if copy.exists() and not filecmp.cmp(path, copy, shallow=False)
+    ]
     if differing:
         raise UsageError(
-            f"{landing} holds {len(differing)} other file(s) where the sample's would go, the first is {differing[0]}. "
-            "Nothing was copied or started. Point BACKFILL_LANDING (or BACKFILL_HOME) at another folder for the demo."
+            f"{landing} holds {len(differing)} other file(s) where the sample's would go, the first"
+            f" is {differing[0]}. Nothing was copied or started. Point BACKFILL_LANDING (or"
+            " BACKFILL_HOME) at another folder for the demo."
         )
     missing = {path: copy for path, copy in files.items() if not copy.exists()}
     for path, copy in missing.items():

@@ -1,9 +1,10 @@
 """staging: what the raw rows mean.
 
-Updates are the changes of an arrival day, typed, each once. Outages are the last state known of every outage, by the day
-it began: a function of all rows about that day that arrive within the horizon, whenever it is computed. At the end of a
-growing calendar a day is first built when the watermark has passed. Rows outside the horizon are in no day of outages; they
-stay in updates and are counted.
+Updates are the changes of an arrival day, typed, each once. Outages are the last state known of
+every outage, by the day it began: a function of all rows about that day that arrive within the
+horizon, whenever it is computed. At the end of a growing calendar a day is first built when the
+watermark has passed. Rows outside the horizon are in no day of outages; they stay in updates and
+are counted.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -11,16 +12,22 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.datasets.outages.raw import outage_events
-from backfill_assets.quality.rules import has_rows, no_nulls, rows_within, unique_key, unparsed_at_most
+from backfill_assets.quality.rules import (
+    has_rows,
+    no_nulls,
+    rows_within,
+    unique_key,
+    unparsed_at_most,
+)
 from backfill_assets.quality.thresholds import ANOTHER_POPULATION, DriftThresholds
-from backfill_assets.tables.declaration import table
-from backfill_assets.tables.windows import same_day, window
+from backfill_assets.tables.declaration import same_day, table, window
 
 # Days after an event day: until when its rows are placed, and when it is first called complete.
-HORIZON, WATERMARK = 14, 2
+HORIZON = 14
+WATERMARK = 2
 UNPARSED_SHARE = 0.05
-# Features count the customers of outages: a rebuild that changes them is a person's decision, and one after which they are
-# another population is a mistake.
+# Features count the customers of outages: a rebuild that changes them is a person's decision, and
+# one after which they are another population is a mistake.
 CUSTOMERS = DriftThresholds(warn=0.01, fail=ANOTHER_POPULATION)
 
 TIMES = {
@@ -45,7 +52,10 @@ PLACED = f"coalesce(datediff(arrival_day, outage_day) BETWEEN 0 AND {HORIZON}, f
     "staging/outage_updates",
     partition_by="arrival_day",
     key=["outage_number", "captured_at", "change"],
-    columns="arrival_day DATE, outage_number STRING, captured_at TIMESTAMP, change STRING, outage_day DATE, "
+    columns=(
+        "arrival_day DATE, outage_number STRING, captured_at TIMESTAMP, change STRING, outage_day"
+        " DATE, "
+    )
     + ", ".join(f"{name} TIMESTAMP" for name in TIMES)
     + ", "
     + ", ".join(f"{name} {kind}" for name, (_, kind) in NUMBERS.items())
@@ -58,11 +68,15 @@ PLACED = f"coalesce(datediff(arrival_day, outage_day) BETWEEN 0 AND {HORIZON}, f
         unparsed_at_most(UNPARSED_SHARE, list(TYPED)),
     ],
     fingerprint_by="outage_day",
-    measures={f"unparsed_{name}": f"cast(array_contains(unparsed, '{name}') AS INT)" for name in TYPED}
+    measures={
+        f"unparsed_{name}": f"cast(array_contains(unparsed, '{name}') AS INT)" for name in TYPED
+    }
     | {"unplaced": f"cast(NOT {PLACED} AS INT)"},
     samples={
-        "unplaced": f"CASE WHEN {PLACED} THEN array() "
-        "ELSE array(concat(outage_number, ' began ', coalesce(cast(started_at AS STRING), 'unknown'))) END"
+        "unplaced": (
+            f"CASE WHEN {PLACED} THEN array() ELSE array(concat(outage_number, ' began ',"
+            " coalesce(cast(started_at AS STRING), 'unknown'))) END"
+        )
     },
     descriptions=OF_COLUMNS,
 )
@@ -72,9 +86,14 @@ def outage_updates(events: DataFrame) -> DataFrame:
 
 
 def typed() -> list[Column]:
-    """The columns of an update. A value that cannot be read is null, and its column named in `unparsed`."""
+    """The columns of an update. A value that cannot be read is null, and its column named in
+    `unparsed`.
+    """
     times = [_time(field).alias(name) for name, field in TIMES.items()]
-    numbers = [F.expr(f"try_cast({field} AS {kind})").alias(name) for name, (field, kind) in NUMBERS.items()]
+    numbers = [
+        F.expr(f"try_cast({field} AS {kind})").alias(name)
+        for name, (field, kind) in NUMBERS.items()
+    ]
     return [
         F.col("arrival_day"),
         F.col("outageNumber").alias("outage_number"),
@@ -94,7 +113,10 @@ def unparsed() -> Column:
     """The names of the columns whose text is present but cannot be read."""
     read = {name: _seconds(field) for name, field in TIMES.items()}
     read |= {name: f"try_cast({field} AS {kind})" for name, (field, kind) in NUMBERS.items()}
-    faults = [F.expr(f"if({TYPED[name]} IS NOT NULL AND ({sql}) IS NULL, '{name}', NULL)") for name, sql in read.items()]
+    faults = [
+        F.expr(f"if({TYPED[name]} IS NOT NULL AND ({sql}) IS NULL, '{name}', NULL)")
+        for name, sql in read.items()
+    ]
     return F.array_compact(F.array(*faults))
 
 
@@ -103,16 +125,28 @@ def _time(field: str) -> Column:
 
 
 def _seconds(field: str) -> str:
-    """Epoch seconds of the years 1 to 9999. A number beyond them is not a time in seconds; it may be milliseconds."""
-    return f"CASE WHEN try_cast({field} AS BIGINT) BETWEEN -62135596800 AND 253402300799 THEN try_cast({field} AS BIGINT) END"
+    """Epoch seconds of the years 1 to 9999. A number beyond them is not a time in seconds; it may
+    be milliseconds.
+    """
+    return (
+        f"CASE WHEN try_cast({field} AS BIGINT) BETWEEN -62135596800 AND 253402300799 THEN"
+        f" try_cast({field} AS BIGINT) END"
+    )
 
 
 def once(updates: DataFrame) -> DataFrame:
-    """One row per key. Copies are usually equal; of copies that differ, the greatest by all columns is kept."""
+    """One row per key. Copies are usually equal; of copies that differ, the greatest by all columns
+    is kept.
+    """
     key = ["arrival_day", "outage_number", "captured_at", "change"]
     rest = [name for name in updates.columns if name not in key]
     kept = updates.groupBy(*key).agg(F.max(F.struct(*rest)).alias("kept"))
-    return kept.select(*[F.col(name) if name in key else F.col("kept")[name].alias(name) for name in updates.columns])
+    return kept.select(
+        *[
+            F.col(name) if name in key else F.col("kept")[name].alias(name)
+            for name in updates.columns
+        ]
+    )
 
 
 STATE = (
@@ -125,9 +159,12 @@ STATE = (
     "staging/outages",
     partition_by="outage_day",
     key=["outage_day", "outage_number"],
-    columns="outage_day DATE, outage_number STRING, started_at TIMESTAMP, region STRING, cause STRING, crew_status STRING, "
-    "customers INT, hazard_flags INT, latitude DOUBLE, longitude DOUBLE, devices INT, estimated_restoration_at TIMESTAMP, "
-    "first_seen_at TIMESTAMP, last_seen_at TIMESTAMP, restored_at TIMESTAMP, peak_customers INT, updates BIGINT",
+    columns=(
+        "outage_day DATE, outage_number STRING, started_at TIMESTAMP, region STRING, cause STRING,"
+        " crew_status STRING, customers INT, hazard_flags INT, latitude DOUBLE, longitude DOUBLE,"
+        " devices INT, estimated_restoration_at TIMESTAMP, first_seen_at TIMESTAMP, last_seen_at"
+        " TIMESTAMP, restored_at TIMESTAMP, peak_customers INT, updates BIGINT"
+    ),
     reads={"updates": window(outage_updates, first=0, last=HORIZON, wait_for=WATERMARK)},
     rules=[
         has_rows(),
@@ -147,8 +184,8 @@ def outages(updates: DataFrame) -> DataFrame:
 def last_state(updates: DataFrame) -> DataFrame:
     """Keep the last update of each outage.
 
-    `last_update_at` repeats and runs backwards in the source, so the capture time decides, and a removal wins over a
-    change seen at the same moment.
+    `last_update_at` repeats and runs backwards in the source, so the capture time decides, and a
+    removal wins over a change seen at the same moment.
     """
     rank = F.expr("CASE change WHEN 'D' THEN 2 WHEN 'U' THEN 1 ELSE 0 END")
     order = F.struct(F.col("captured_at"), rank, *STATE)

@@ -1,4 +1,6 @@
-"""The outages with what models are trained on: `BACKFILL_PROJECT=backfill_assets.datasets.outages.training`."""
+"""The outages with what models are trained on:
+`BACKFILL_PROJECT=backfill_assets.datasets.outages.training`.
+"""
 
 import backfill_assets
 from backfill_assets.datasets.outages.agreements import CONSUMERS, RECONCILIATIONS

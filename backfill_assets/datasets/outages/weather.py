@@ -1,7 +1,9 @@
-"""external: the weather of each region, and features beside it. A part of the project that with_weather.py declares.
+"""external: the weather of each region, and features beside it. A part of the project that
+with_weather.py declares.
 
-external/weather has a row for each region whose place is known, of each day that was asked for. features/region_weather does
-not wait for it: a day without weather is built with `weather_known` false, is outdated once its weather is in, and built again.
+external/weather has a row for each region whose place is known, of each day that was asked for.
+features/region_weather does not wait for it: a day without weather is built with `weather_known`
+false, is outdated once its weather is in, and built again.
 """
 
 import csv
@@ -13,11 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.quality.rules import has_rows, no_nulls, unique_key
-from backfill_assets.sources.open_meteo import OpenMeteo, Place
-from backfill_assets.tables.declaration import table
-from backfill_assets.tables.windows import same_day, window
+from backfill_assets.sources.http.open_meteo import OpenMeteo, Place
+from backfill_assets.tables.declaration import same_day, table, window
 
-# Where regions are: the median of the positions of their outages in the bundled sample, as the utility's map had them.
+# Where regions are: the median of the positions of their outages in the bundled sample, as the
+# utility's map had them.
 REGIONS = Path(__file__).resolve().parents[2] / "sample" / "regions.csv"
 VARIABLES = {
     "temperature_2m_max": "°C",
@@ -28,9 +30,15 @@ VARIABLES = {
 }
 MEASURED = ", ".join(f"{name} DOUBLE" for name in VARIABLES)
 DESCRIPTIONS = OF_COLUMNS | {
-    "latitude": "Degrees north: the middle of the cell of a quarter of a degree that the region is in.",
-    "longitude": "Degrees east: the middle of the cell of a quarter of a degree that the region is in.",
-    "temperature_2m_max": "The highest temperature of the day, in UTC, two meters above ground, in °C.",
+    "latitude": (
+        "Degrees north: the middle of the cell of a quarter of a degree that the region is in."
+    ),
+    "longitude": (
+        "Degrees east: the middle of the cell of a quarter of a degree that the region is in."
+    ),
+    "temperature_2m_max": (
+        "The highest temperature of the day, in UTC, two meters above ground, in °C."
+    ),
     "temperature_2m_min": "The lowest of these temperatures, in °C.",
     "precipitation_sum": "Rain and snow of the day, in mm.",
     "wind_speed_10m_max": "The highest mean wind of the day, ten meters above ground, in km/h.",
@@ -42,7 +50,10 @@ DESCRIPTIONS = OF_COLUMNS | {
 def places() -> dict[str, Place]:
     """The regions with their latitude and longitude."""
     with REGIONS.open(newline="", encoding="utf-8") as file:
-        return {row["region"]: (float(row["latitude"]), float(row["longitude"])) for row in csv.DictReader(file)}
+        return {
+            row["region"]: (float(row["latitude"]), float(row["longitude"]))
+            for row in csv.DictReader(file)
+        }
 
 
 @table(
@@ -64,15 +75,25 @@ def weather(answers: DataFrame) -> DataFrame:
     "features/region_weather",
     partition_by="outage_day",
     key=["outage_day", "region"],
-    columns=f"outage_day DATE, region STRING, outages BIGINT, customers BIGINT, weather_known BOOLEAN, {MEASURED}",
-    reads={"daily": same_day(region_daily), "weather": window(weather, first=0, last=0, wait_for=-1)},
+    columns=(
+        "outage_day DATE, region STRING, outages BIGINT, customers BIGINT, weather_known BOOLEAN,"
+        f" {MEASURED}"
+    ),
+    reads={
+        "daily": same_day(region_daily),
+        "weather": window(weather, first=0, last=0, wait_for=-1),
+    },
     rules=[has_rows(), no_nulls("region", "outages", "customers", "weather_known"), unique_key()],
     descriptions=DESCRIPTIONS,
 )
 def region_weather(daily: DataFrame, weather: DataFrame) -> DataFrame:
-    """One row per region and day with an outage: how many, and the weather, where `weather_known` says that it was known."""
+    """One row per region and day with an outage: how many, and the weather, where `weather_known`
+    says that it was known.
+    """
     known = weather.select("outage_day", "region", F.lit(True).alias("is_known"), *VARIABLES)
-    beside = daily.select("outage_day", "region", "outages", "customers").join(known, ["outage_day", "region"], "left")
+    beside = daily.select("outage_day", "region", "outages", "customers").join(
+        known, ["outage_day", "region"], "left"
+    )
     is_known = F.coalesce("is_known", F.lit(False)).alias("weather_known")
     return beside.select("outage_day", "region", "outages", "customers", is_known, *VARIABLES)
 

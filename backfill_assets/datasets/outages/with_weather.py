@@ -1,4 +1,5 @@
-"""The bundled project with the weather beside the outages: BACKFILL_PROJECT=backfill_assets.datasets.outages.with_weather.
+"""The bundled project with the weather beside the outages:
+BACKFILL_PROJECT=backfill_assets.datasets.outages.with_weather.
 
 Nothing is asked of the service before a step builds days of external/weather.
 """

@@ -62,8 +62,8 @@ def refuse_unseen(rules: Sequence[Rule]) -> None:
         unseen = _judged_by(rule).unseen
         if unseen:
             raise ValueError(
-                f"whether the rule {rule.name} has changed cannot be seen: {unseen[0]}; judge by numbers, texts, lists, sets "
-                f"and dicts of them and by functions, or {BY_HAND}"
+                f"whether the rule {rule.name} has changed cannot be seen: {unseen[0]}; judge by"
+                f" numbers, texts, lists, sets and dicts of them and by functions, or {BY_HAND}"
             )
 
 
@@ -186,7 +186,9 @@ class JudgedBy:
             source = source_of(module)
             names = sorted(set(_names_in(code, source.imports)))
             for reader in sorted({*readers_among(names, source), *_methods_in(code)}):
-                self.unseen.append(f"{where} uses {reader}, and what that returns is not known beforehand")
+                self.unseen.append(
+                    f"{where} uses {reader}, and what that returns is not known beforehand"
+                )
             for name in names:
                 for origin, used in definitions_of(self.project, module, name, where):
                     self.texts |= definitions_used(origin, used)

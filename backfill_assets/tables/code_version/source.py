@@ -89,7 +89,9 @@ def source_of(module: str) -> ModuleSource:
     """Read a module's file. Raises ValueError if it has none."""
     path = file_of(module)
     if path is None:
-        raise ValueError(f"the source of {module} cannot be read; give its tables a version by hand: version=...")
+        raise ValueError(
+            f"the source of {module} cannot be read; give its tables a version by hand: version=..."
+        )
     return parsed(module, path)
 
 
@@ -107,7 +109,8 @@ def parsed(module: str, path: Path) -> ModuleSource:
     unparsed = {name: "\n".join(map(ast.unparse, nodes)) for name, nodes in parts.items()}
     literals = {name: text for name, nodes in statements.items() if (text := _literal(nodes))}
     own_names = statements.keys() | imports.keys()
-    used, methods = {}, {}
+    used = {}
+    methods = {}
     for name, text in unparsed.items():
         nodes = list(ast.walk(ast.parse(text)))
         used[name] = frozenset(_names_used(text, nodes, own_names))
@@ -185,7 +188,8 @@ def file_of(module: str) -> Path | None:
 
 def in_project(module: str, other: str) -> bool:
     """Whether `other` is of the same project as `module`."""
-    top, other_top = module.partition(".")[0], other.partition(".")[0]
+    top = module.partition(".")[0]
+    other_top = other.partition(".")[0]
     if top == other_top:
         return True
     # A checkout of this package in the same folder is not part of the project, as an installed one.
@@ -260,7 +264,8 @@ def _statements_by_name(tree: ast.Module) -> dict[str, list[ast.stmt]]:
 
 def _closure(names: Iterable[str], uses: Mapping[str, set[str]]) -> set[str]:
     """These names, and all that they use, directly or not."""
-    reached, pending = set[str](), set(names)
+    reached = set[str]()
+    pending = set(names)
     while pending:
         reached |= pending
         pending = set[str]().union(*(uses[name] for name in pending)) - reached
@@ -273,7 +278,9 @@ def _bound(node: ast.stmt) -> set[str]:
         return {node.name}
     names = {root for part in _at_import(node) if _is_stored(part) and (root := _root(part))}
     for part in _at_import(node):
-        if isinstance(part, (*FUNCTIONS, ast.ClassDef)) or (isinstance(part, ast.ExceptHandler) and part.name):
+        if isinstance(part, (*FUNCTIONS, ast.ClassDef)) or (
+            isinstance(part, ast.ExceptHandler) and part.name
+        ):
             names.add(str(part.name))
     return names
 
@@ -364,7 +371,9 @@ class _Stripped(ast.NodeTransformer):
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         return ".".join(_chain(called)) in self.declarers
 
-    def _without_docstring(self, node: ast.FunctionDef | ast.ClassDef, *, in_function: bool) -> ast.AST:
+    def _without_docstring(
+        self, node: ast.FunctionDef | ast.ClassDef, *, in_function: bool
+    ) -> ast.AST:
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         outer = self.in_function
@@ -395,7 +404,9 @@ def _names_used(text: str, nodes: Collection[ast.AST], own_names: Collection[str
     outside = set(_globals(symtable.symtable(text, "", "exec"), own_names))
     within = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    ends = [(node, () if id(node) in called else (VALUE,)) for node in nodes if id(node) not in within]
+    ends = [
+        (node, () if id(node) in called else (VALUE,)) for node in nodes if id(node) not in within
+    ]
     chains = [_chain(node, end) for node, end in ends]
     yield from {".".join(chain) for chain in chains if chain and chain[0] in outside}
 
@@ -419,7 +430,9 @@ def _globals(scope: symtable.SymbolTable, own_names: Collection[str]) -> Iterato
         yield from _globals(child, own_names)
 
 
-def _imported_names(tree: ast.Module, module: str, *, package: bool) -> Iterator[tuple[str, list[str]]]:
+def _imported_names(
+    tree: ast.Module, module: str, *, package: bool
+) -> Iterator[tuple[str, list[str]]]:
     """Each imported name, and the full dotted name that it stands for."""
     names = module.split(".")
     for node in ast.walk(tree):

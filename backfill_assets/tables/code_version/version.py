@@ -1,4 +1,9 @@
-"""The code version of a function: a hash of its source, and of what it uses in its project.
+"""The version of a table's code and of its rules: hashes of their source, and of what it uses.
+
+Nothing is imported or run for it, and nothing outside the project counts.
+Read version.py first. source.py reads files as text; rules.py is about the rules of a table.
+
+The code version of a function: a hash of its source, and of what it uses in its project.
 
 Functions and classes count by their source, without comments, docstrings and layout. Numbers and
 dates count by their value, however it is written or computed. Texts and collections count as they
@@ -104,7 +109,9 @@ def definitions_of(project: str, module: str, used: str, definition: str) -> Ite
         yield module, first
         yield from _declared(module, first, rest)
     elif not (first in source.imports or hasattr(builtins, first) or first in MODULE_NAMES):
-        raise ValueError(f"{definition} uses {first}, which is not defined at the top of {module}; {BY_HAND}")
+        raise ValueError(
+            f"{definition} uses {first}, which is not defined at the top of {module}; {BY_HAND}"
+        )
     imported = source.imports.get(first, [])
     # Of `try: from .fast import f`, `except ImportError: from .slow import f`, the one that exists.
     present = [full for full in imported if not _is_missing(project, full)]

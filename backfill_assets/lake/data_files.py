@@ -1,0 +1,136 @@
+"""Data files that are written before they are committed: plain parquet, and no log is put together
+in the JVM.
+
+Files lie at `<table>/<a name of their own>/<day column>=YYYY-MM-DD/part-*.parquet`. The folder is
+one write's own, so that writes do not meet, what belongs to one is known by listing it, and nothing
+is renamed (object stores cannot). A name that does not begin with an underscore, so that a vacuum
+clears away what was never committed.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.fs import FileInfo, FileSelector, FileSystem
+from pyspark.sql import DataFrame
+
+from backfill_assets.lake.slices import DataFile
+from backfill_assets.lake.storage import files_in
+
+# The day of rows whose day is null, which are never committed; and the name of Spark's folder for
+# them.
+NO_DAY = date.min
+SPARKS_NULL = "__HIVE_DEFAULT_PARTITION__"
+# A bound of a column's values is kept for so many columns (delta.dataSkippingNumIndexedCols), and
+# only if it is short: Delta cuts longer texts off, and a bound that was cut must be rounded up.
+BOUNDED_COLUMNS = 4
+MAX_TEXT = 32
+
+
+def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
+    """Write `rows` as one file a day in the folder of a table; rows without a day are written as of
+    `NO_DAY`.
+
+    Nobody sees them until they are committed.
+    """
+    name = uuid.uuid4().hex
+    store = files_in(folder)
+    kept = [c for c in rows.column_names if c != column]
+    for day in pc.unique(rows[column]).to_pylist():
+        is_day = (
+            pc.equal(rows[column], pa.scalar(day, pa.date32())) if day else pc.is_null(rows[column])
+        )
+        of_day = rows.filter(is_day).select(kept)
+        value = day or SPARKS_NULL
+        store.create_dir(f"{name}/{column}={value}", recursive=True)
+        with store.open_output_stream(f"{name}/{column}={value}/part-0.parquet") as out:
+            pq.write_table(of_day, out, compression="snappy")
+    return list(_written(folder, name, column))
+
+
+def write(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
+    """The same by Spark, as one file or more a day. Rows without a day are written as of `NO_DAY`."""
+    name = uuid.uuid4().hex
+    writer = rows.write.partitionBy(column).option(
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
+    )
+    writer.parquet(f"{folder}/{name}")
+    return list(_written(folder, name, column))
+
+
+def _written(folder: str, name: str, column: str) -> Iterator[DataFile]:
+    store = files_in(folder)
+    prefix = f"{name}/{column}="
+    for info in store.get_file_info(FileSelector(name, allow_not_found=True, recursive=True)):
+        if info.is_file and info.path.startswith(prefix) and info.base_name.endswith(".parquet"):
+            value = info.path[len(prefix) :].partition("/")[0]
+            day = NO_DAY if value == SPARKS_NULL else date.fromisoformat(value)
+            yield data_file_of(store, info, day)
+
+
+def data_file_of(store: FileSystem, info: FileInfo, day: date) -> DataFile:
+    """A file with the figures that its footer tells."""
+    with store.open_input_file(info.path) as opened:
+        footer = pq.read_metadata(opened)
+    columns = [_column(footer, n) for n in range(min(footer.num_columns, BOUNDED_COLUMNS))]
+    return DataFile(
+        path=info.path,
+        day=day,
+        size=info.size,
+        rows=footer.num_rows,
+        modified_ms=info.mtime_ns // 1_000_000 if info.mtime_ns else 0,
+        nulls={name: nulls for name, nulls, _, _ in columns if nulls is not None},
+        lowest={name: low for name, _, low, _ in columns if low is not None},
+        highest={name: high for name, _, _, high in columns if high is not None},
+    )
+
+
+def _column(footer: pq.FileMetaData, n: int) -> tuple[str, int | None, Any, Any]:
+    """Of one column its name, nulls and bounds; None for what the footer does not tell, or not
+    exactly.
+    """
+    parts = [footer.row_group(g).column(n) for g in range(footer.num_row_groups)]
+    name = parts[0].path_in_schema if parts else ""
+    figures = [part.statistics for part in parts]
+    if (
+        not figures
+        or "." in name
+        or any(each is None or not each.has_null_count for each in figures)
+    ):
+        return name, None, None, None
+    nulls = sum(each.null_count for each in figures)
+    bounded = [each for each in figures if each.has_min_max]
+    all_null = [each.num_values == 0 for each in figures if not each.has_min_max]
+    if not bounded or not all(all_null):
+        return name, nulls, None, None
+    try:
+        return (
+            name,
+            nulls,
+            _bound(min(each.min for each in bounded)),
+            _bound(max(each.max for each in bounded)),
+        )
+    except (
+        UnicodeDecodeError,
+        OverflowError,
+    ):  # text that is not UTF-8, a year that Python has no date for
+        return name, nulls, None, None
+
+
+def _bound(value: Any) -> Any:
+    if type(value) is date:
+        return value.isoformat()
+    return value if type(value) is int or (type(value) is str and len(value) <= MAX_TEXT) else None
+
+
+def remove(folder: str, files: Iterable[DataFile]) -> None:
+    """Delete data files that were never committed. What cannot be deleted is left to a vacuum."""
+    store = files_in(folder)
+    for file in files:
+        with suppress(OSError):
+            store.delete_file(file.path)

@@ -1,0 +1,323 @@
+"""The commits of a Delta table, each under its own version.
+
+`DeltaTable.history` reads the newest commits of the log and numbers them from the version at which
+the table was opened: wrong for an earlier version, and for one that another writer has committed
+after (deltalake 1.6). Here each commit is read from the file that has its version for a name.
+
+Opening the log of a Delta table with `deltalake`. No Spark.
+
+One act looks at the same few tables many times over. On a local disk a table that was opened is
+therefore kept, and opened anew once there is another newest commit; in an object store, listing the
+log costs as much as opening the table.
+
+Deletion vectors of Delta tables: rows that are deleted while their files stay as they are. This
+project writes none.
+
+The column that a table is partitioned by: Delta keeps the one that the table was made with.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from textwrap import shorten
+from threading import Lock
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow.fs import FileSystem
+
+from backfill_assets.errors import ServiceUnavailable, TableUnreadable, UsageError
+from backfill_assets.lake.storage import files_in
+
+
+def read_commits(folder: str, last: int, first: int = 0) -> list[dict[str, Any]]:
+    """What the commits from version `last` down to `first` say of themselves, newest first, with
+    their `version`.
+
+    It ends with the last one that the log still has.
+    """
+    return list(commits_at(folder, range(last, max(first, 0) - 1, -1)))
+
+
+def commits_at(folder: str, versions: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """Read the commits of `versions` one by one, with their `version`. End at one that the log does
+    not have any more.
+    """
+    store = files_in(folder)
+    for version in versions:
+        info = _commit_info(store, version)
+        if info is None:
+            return
+        yield info | {"version": version}
+
+
+def _commit_info(store: FileSystem, version: int) -> dict[str, Any] | None:
+    """The `commitInfo` of one commit, empty if it has none; None if the log does not have the
+    commit (any more).
+    """
+    try:
+        with store.open_input_stream(f"_delta_log/{version:020}.json") as file:
+            lines = bytes(file.read()).splitlines()
+    except FileNotFoundError:
+        return None
+    infos = (
+        json.loads(line)["commitInfo"]
+        for line in lines
+        if line.lstrip().startswith(b'{"commitInfo"')
+    )
+    return dict(next(infos, {}))
+
+
+# Tables that are kept open: those of one act, at a few versions each.
+KEPT = 64
+
+
+class _Commit(NamedTuple):
+    """The file of one commit in a log on a local disk; another one if the table was deleted and
+    made anew.
+    """
+
+    table: str
+    file: str
+    inode: int
+    changed_ns: int
+
+
+class KeptTable(DeltaTable):
+    """A table at the version at which it was opened, for reading. The list of its files is put
+    together once.
+
+    `facts`: what else follows from this version alone, kept by whoever found it out.
+    """
+
+    _files: dict[bool, Any] | None = None
+
+    @cached_property
+    def facts(self) -> dict[Any, Any]:
+        return {}
+
+    def get_add_actions(self, flatten: bool = False) -> Any:
+        self._files = {} if self._files is None else self._files
+        if flatten not in self._files:
+            self._files[flatten] = super().get_add_actions(flatten)
+        return self._files[flatten]
+
+
+class Remedy(NamedTuple):
+    """What to do about a table whose log is damaged, and about one whose store is not there, in
+    words.
+    """
+
+    damaged: str
+    away: str
+
+
+OF_LAKE = Remedy(
+    "Nothing was written to it. Restore its folder from a copy, or move it away: then a table's"
+    " days can be built again, and the ledger is put together from the commits of the tables"
+    " (`backfill reconcile --repair`).",
+    "Correct BACKFILL_LAKE or the credentials.",
+)
+_kept: OrderedDict[_Commit, DeltaTable] = OrderedDict()
+_lock = Lock()
+
+
+def open_table(
+    path: str, version: int | None = None, remedy: Remedy = OF_LAKE
+) -> DeltaTable | None:
+    """The table at `path` at `version` (None: the newest), for reading; None if there is none.
+
+    ServiceUnavailable if the store does not answer, TableUnreadable if it has no log that can be
+    read.
+    """
+    commit = _commit_file(path, version)
+    with _lock:
+        table = _kept.get(commit) if commit else None
+    if table is None:
+        table = _open(KeptTable, path, version, remedy)
+    if (
+        table and commit and table.version() == int(commit.file[:20])
+    ):  # else another commit came in between
+        with _lock:
+            _kept[commit] = table
+            _kept.move_to_end(commit)
+            while len(_kept) > KEPT:
+                _kept.popitem(last=False)
+    return table
+
+
+def table_to_write(path: str) -> DeltaTable | None:
+    """The table at `path` as it is now, opened for the caller alone: `deltalake` changes what it
+    writes with.
+
+    Raises as `open_table` does, and ServiceUnavailable for a folder that this user may not write
+    to: the library's own answer to that is a panic of its threads.
+    """
+    for folder in (Path(path), Path(path, "_delta_log")) if "://" not in path else ():
+        existing = next(each for each in [folder, *folder.parents] if each.exists())
+        if not os.access(existing, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise ServiceUnavailable(
+                f"{existing} may not be written to by this user. Nothing was written. Correct its"
+                " permissions, or set BACKFILL_LAKE to another place; see `backfill doctor`."
+            )
+    return _open(DeltaTable, path, None)
+
+
+def version_of(path: str) -> int:
+    """The newest version of a Delta table; -1 where there is none."""
+    table = open_table(path)
+    return -1 if table is None else int(table.version())
+
+
+def last_commit(path: str) -> str:
+    """Another text for each version of the Delta table at `path`; "" where there is none. Opens
+    none on a local disk.
+    """
+    return str(version_of(path)) if "://" in path else _newest_file(path)
+
+
+def _commit_file(path: str, version: int | None) -> _Commit | None:
+    """The file of a commit (None: of the newest); None if it is not known, or not on a local disk."""
+    if "://" in path:
+        return None
+    name = _newest_file(path) if version is None else _file_of(version)
+    try:
+        of_file = Path(path, "_delta_log", name).stat()
+    except OSError:
+        return None
+    return _Commit(path, name, of_file.st_ino, of_file.st_mtime_ns) if name else None
+
+
+def _newest_file(path: str) -> str:
+    """The name of the file of the newest commit. A log of years is not listed: the newest commits
+    follow on its checkpoint.
+    """
+    log = Path(path, "_delta_log")
+    with suppress(
+        OSError, ValueError, TypeError, KeyError
+    ):  # without a checkpoint the log is short
+        newest = int(json.loads(Path(log, "_last_checkpoint").read_text())["version"])
+        if Path(log, _file_of(newest)).exists():
+            while Path(log, _file_of(newest + 1)).exists():
+                newest += 1
+            return _file_of(newest)
+    try:
+        names = [file.name for file in log.iterdir()]
+    except OSError:
+        return ""
+    return max((name for name in names if name[:20].isdigit() and name[20:] == ".json"), default="")
+
+
+def _file_of(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def _open(
+    kind: type[DeltaTable], path: str, version: int | None, remedy: Remedy = OF_LAKE
+) -> DeltaTable | None:
+    try:
+        return kind(path, version=version)
+    except TableNotFoundError as error:
+        if "PermissionDenied" in str(
+            error
+        ):  # which the library takes for a table that is not there
+            raise ServiceUnavailable(
+                f"{path} may not be read by this user. Correct its permissions."
+            ) from None
+        return None
+    except DeltaError as error:
+        if version is not None and "not the same as the specified end version" in str(error):
+            raise TableUnreadable(
+                f"The log of the Delta table {path} does not have version {version} (any more)."
+            ) from None
+        raise TableUnreadable(
+            f"The Delta table {path} cannot be read: {one_line(error)}. {remedy.damaged}"
+        ) from None
+    except OSError as error:  # credentials, a host that is not there: local files raise DeltaError
+        if "://" not in path:
+            raise
+        raise ServiceUnavailable(
+            f"{path} cannot be opened: {one_line(error)}. {remedy.away}"
+        ) from None
+
+
+def one_line(error: Exception) -> str:
+    """The beginning of an error of `deltalake`, without the colours and arrows of its causes, and
+    without a list of calls.
+    """
+    said = re.split(r"\n\s*0: ", str(error))[0]
+    return shorten(re.sub(r"\x1b\[\d*m|↳", "", said), 300, placeholder=" ...").rstrip(".")
+
+
+class Deleted(NamedTuple):
+    """Rows of a file that were deleted without writing it anew: how many, and a hash of which."""
+
+    rows: int = 0
+    hash: str = ""
+
+
+NONE_DELETED = Deleted()
+
+
+def with_deletion_vectors(table: DeltaTable) -> dict[str, Deleted]:
+    """The files of which rows were deleted without writing them anew, by their paths below the
+    table, decoded.
+
+    Raises TableUnreadable or ServiceUnavailable if a deletion vector cannot be read.
+    """
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    root = unquote(table.table_uri).rstrip("/")
+    deleted: dict[str, Deleted] = {}
+    try:
+        vectors = pa.RecordBatchReader.from_stream(table.deletion_vectors())
+    except DeltaError as error:
+        raise TableUnreadable(
+            f"The deletion vectors of the Delta table {root} cannot be read: {one_line(error)}."
+        ) from None
+    except OSError as error:
+        raise ServiceUnavailable(
+            f"The deletion vectors of {root} cannot be read: {one_line(error)}."
+        ) from None
+    for batch in vectors:
+        for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
+            digest = hashlib.sha256(
+                kept.values.to_numpy(zero_copy_only=False).tobytes()
+            ).hexdigest()
+            deleted[unquote(uri).partition(root)[2].lstrip("/")] = Deleted(
+                kept.values.false_count, digest[:32]
+            )
+    return deleted
+
+
+def other_partitioning(table: DeltaTable, column: str) -> str:
+    """In words, if `table` is not partitioned by `column` alone; else ""."""
+    columns = table.metadata().partition_columns
+    by = ", ".join(columns) or "no column"
+    return (
+        ""
+        if columns == [column]
+        else f"is partitioned by {by}, and declared with partition_by={column!r}"
+    )
+
+
+def refuse_other_partitioning(folder: str, table: DeltaTable | None, column: str) -> None:
+    """UsageError if the table at `folder` is not partitioned by `column` alone: no day of it could
+    be read or written.
+    """
+    if table and (other := other_partitioning(table, column)):
+        name = "/".join(folder.rsplit("/", 2)[1:])
+        raise UsageError(
+            f"{folder} {other}. Nothing was committed. Delta keeps the column that a table was made"
+            " with. Move that folder away, or remove it, and rebuild all days: `backfill run"
+            f" --partitions FIRST..LAST --target {name} --yes`. Or declare partition_by as it was."
+        )

@@ -1,0 +1,425 @@
+"""Builds that only a table's own commits tell of: a run died between its data commit and the
+ledger.
+
+Each commit of ours carries the builds it holds. Every writer first records the commits that the
+ledger lacks, before it commits to the table, and its own commit says so. A recorded commit that
+says so has no unrecorded one before it: nothing older is read again. `log` and `reconcile` read all
+commits, because rows of the ledger may be lost in other ways.
+
+The latest builds of every partition, read in bulk and changing nothing.
+
+Which build wrote the rows that a partition holds: others may have found them as they were, or have
+put them back since.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import TableUnreadable
+from backfill_assets.lake.delta import commits_at, open_table, read_commits, version_of
+from backfill_assets.lake.ledger import (
+    AUDITS,
+    COMMITTED,
+    ROWS_DIFFER,
+    Build,
+    Days,
+    Ledger,
+    Newest,
+    from_arrow,
+)
+from backfill_assets.lake.storage import Paths, writing
+
+SIGNATURE = "backfill_assets"
+# In the metadata of a commit: all commits before it were in the ledger when it was made.
+COMPLETE = "complete"
+Key = tuple[str, date, str, datetime]
+
+
+def key(build: Build) -> Key:
+    """A build, and no other: a run builds a day more than once only if it tries again, later."""
+    return build.table, build.day, build.run, build.at
+
+
+def unrecorded(recorded: Iterable[Build], committed: Iterable[Build]) -> list[Build]:
+    """Those of `committed` that are not `recorded`, oldest first."""
+    known = {key(build) for build in recorded}
+    return sorted((build for build in committed if key(build) not in known), key=lambda b: b.at)
+
+
+def committed_builds(path: str) -> list[Build]:
+    """The builds that the table's own commits tell of, oldest first. Reads every commit."""
+    commits = read_commits(path, version_of(path))
+    return [build for commit in reversed(commits) for build in builds_of(commit)]
+
+
+def lacking_builds(path: str, recorded: Newest) -> list[Build]:
+    """The builds of the table's commits that are not `recorded`, oldest first. Reads only commits
+    that may be such.
+
+    A table that has not come to the newest recorded version was deleted and made again: all its
+    commits count.
+    """
+    last = version_of(path)
+    if last < recorded.version:
+        return committed_builds(path)
+    versions = set(range(last + 1)) - recorded.versions
+    later = {version for version in versions if version > recorded.version}
+    # Commits of maintenance and of others are in no ledger: they are not read again at each commit.
+    if versions != later and any(map(_is_complete, commits_at(path, [recorded.version]))):
+        versions = later
+    commits = list(commits_at(path, sorted(versions, reverse=True)))
+    return [build for commit in reversed(commits) for build in builds_of(commit)]
+
+
+def last_committed(path: str, days: Collection[date]) -> dict[date, Build]:
+    """The last build of each of these days by the table's own commits. Reads no further back than
+    needed.
+    """
+    last: dict[date, Build] = {}
+    if not days:
+        return last
+    for commit in commits_at(path, range(version_of(path), -1, -1)):
+        for build in builds_of(commit):
+            if build.day in days:
+                last.setdefault(build.day, build)
+        if len(last) == len(days):
+            break
+    return last
+
+
+def recover(ledger: Ledger, table: str) -> list[Build]:
+    """Record what the ledger lacks of all commits of one table, once no writer is at work on that
+    table.
+    """
+    with writing(
+        ledger.root, table
+    ):  # a live writer holds this until it has recorded what it committed
+        return _record(ledger, table, committed_builds(Paths(ledger.root).table(table)))
+
+
+def recover_locked(ledger: Ledger, table: str) -> list[Build]:
+    """Record the commits of one table that the ledger lacks. The caller holds the right to write
+    the table.
+    """
+    return _record(
+        ledger,
+        table,
+        lacking_builds(Paths(ledger.root).table(table), ledger.newest([table])[table]),
+    )
+
+
+def recover_newest(ledger: Ledger, tables: Collection[str]) -> list[Build]:
+    """Record the commits of `tables` that the ledger lacks."""
+    recovered: list[Build] = []
+    for name, recorded in ledger.newest(tables).items():
+        if lacking_builds(Paths(ledger.root).table(name), recorded):
+            with writing(ledger.root, name):
+                recovered += recover_locked(ledger, name)
+    return recovered
+
+
+def _record(ledger: Ledger, table: str, committed: Sequence[Build]) -> list[Build]:
+    if not committed:
+        return []
+    days = {build.day for build in committed}
+    missing = unrecorded(
+        ledger.builds({table: days}, ("table", "day", "run", "outcome", "at")), committed
+    )
+    if missing:
+        ledger.append(missing)
+    return missing
+
+
+@dataclass(frozen=True)
+class BuildHistory:
+    """Every build there was, oldest first: `recorded` in the ledger, or `unrecorded`."""
+
+    recorded: Sequence[Build]
+    unrecorded: Sequence[Build]
+
+    def builds(self) -> list[Build]:
+        return sorted([*self.recorded, *self.unrecorded], key=lambda b: b.at)
+
+
+def build_history(
+    ledger: Ledger, tables: Collection[str], columns: Sequence[str] | None = None
+) -> BuildHistory:
+    """Every build of `tables`, changing nothing. `columns` narrows what is read of each build in
+    the ledger.
+    """
+    recorded = ledger.builds(dict.fromkeys(tables), columns)
+    committed = [
+        build for name in tables for build in committed_builds(Paths(ledger.root).table(name))
+    ]
+    return BuildHistory(recorded, unrecorded(recorded, committed))
+
+
+def tables_in(ledger: Ledger) -> list[str]:
+    """Every table that was ever built, those that have another name by now too."""
+    table = open_table(ledger.path)
+    return sorted({partition["table"] for partition in table.partitions()}) if table else []
+
+
+def commit_metadata(builds: Sequence[Build], *, complete: bool = False) -> str:
+    """What a data commit says of itself: who wrote what, why, from which code and inputs.
+
+    `complete`: whether all commits before it are in the ledger.
+    """
+    complete_before = {COMPLETE: True} if complete else {}
+    return json.dumps(
+        {"by": SIGNATURE, "builds": [b.to_json() for b in builds]} | complete_before, sort_keys=True
+    )
+
+
+def version_with(path: str, metadata: str, *, after: int) -> int | None:
+    """The version later than `after` whose commit carries `metadata`; None if there is none."""
+    table = open_table(path)
+    if table is None or table.version() <= after:
+        return None
+    commits = read_commits(path, int(table.version()), after + 1)
+    return next(
+        (int(commit["version"]) for commit in commits if commit.get("userMetadata") == metadata),
+        None,
+    )
+
+
+def builds_of(commit: Mapping[str, Any]) -> list[Build]:
+    """The builds that one commit tells of; none if it is not ours."""
+    return [
+        Build.from_json(entry | {"delta_version": commit["version"]}) for entry in _entries(commit)
+    ]
+
+
+def is_ours(commit: Mapping[str, Any]) -> bool:
+    return bool(_entries(commit))
+
+
+def _is_complete(commit: Mapping[str, Any]) -> bool:
+    return bool(_metadata(commit).get(COMPLETE))
+
+
+def _entries(commit: Mapping[str, Any]) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = _metadata(commit).get("builds", [])
+    return entries
+
+
+def _metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
+    """What a commit of ours says of itself; empty if it is not ours."""
+    try:
+        metadata = json.loads(commit.get("userMetadata") or "{}")
+    except ValueError:
+        return {}
+    return metadata if isinstance(metadata, dict) and metadata.get("by") == SIGNATURE else {}
+
+
+# Figures and verdicts are left out: reading them would take most of the time, and only one day's
+# are ever wanted.
+COLUMNS = (
+    "table", "day", "outcome", "run", "code_version", "fingerprint", "day_fingerprints", "inputs", "delivered", "files",
+    "hashes", "delta_version", "data_files", "seconds", "rows", "mixed", "plan", "rules", "message", "at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Latest:
+    """Of each partition the last build, the last `accepted` one, whose rows are in the table, and
+    the last audit of its rows.
+
+    `computed`: the last build of which is known how long it took, which one that was put back is
+    not. `compared`: the last audit that held the rows against those that were accepted; not every
+    audit can. `rewritten`, where it was looked for: the accepted partitions that somebody else
+    wrote to since, and what happened. `plans`: by plan, the partitions that it has built, whoever
+    built them since; whole for the plan that was asked for. `of_live`: in a shadow, the accepted
+    partitions that it has not built, whose rows are those of live.
+    """
+
+    last: dict[Partition, Build] = field(default_factory=dict)
+    accepted: dict[Partition, Build] = field(default_factory=dict)
+    rewritten: dict[Partition, str] = field(default_factory=dict)
+    audits: dict[Partition, Build] = field(default_factory=dict)
+    compared: dict[Partition, Build] = field(default_factory=dict)
+    plans: dict[str, set[Partition]] = field(default_factory=dict)
+    computed: dict[Partition, Build] = field(default_factory=dict)
+    of_live: Collection[Partition] = frozenset()
+
+    def add(self, builds: Iterable[Build]) -> None:
+        """Take in builds that may be later than those known."""
+        for build in builds:
+            partition = (build.table, build.day)
+            if build.plan and build.succeeded:
+                self.plans.setdefault(build.plan, set()).add(partition)
+            of_builds = [self.last, self.accepted] if build.succeeded else [self.last]
+            of_builds += [self.computed] if build.succeeded and build.seconds > 0 else []
+            of_audits = [self.audits, self.compared] if build.fingerprint else [self.audits]
+            for known in of_audits if build.outcome in AUDITS else of_builds:
+                if partition not in known or known[partition].at <= build.at:
+                    known[partition] = build
+
+    def built_by(self, plan: str) -> set[Partition]:
+        """The partitions that a plan has built, whoever built them since."""
+        return self.plans.get(plan, set())
+
+    def audit_of(self, partition: Partition) -> Build | None:
+        """The last audit of the rows that are accepted now; None if they were not audited since."""
+        return self._of_accepted(partition, self.audits)
+
+    def differing(self) -> dict[Partition, str]:
+        """The accepted partitions in which an audit found other rows than were accepted, and what
+        it said.
+
+        That stands, whatever later audits judge by, until the day's rows are committed anew, or
+        held against them again.
+        """
+        compared = {
+            partition: self._of_accepted(partition, self.compared) for partition in self.compared
+        }
+        return {
+            p: audit.message
+            for p, audit in compared.items()
+            if audit and audit.message.startswith(ROWS_DIFFER)
+        }
+
+    def _of_accepted(self, partition: Partition, audits: Mapping[Partition, Build]) -> Build | None:
+        accepted = self.accepted.get(partition)
+        audit = audits.get(partition)
+        return audit if accepted and audit and accepted.files_of == audit.files_of else None
+
+    def refused(self) -> set[Partition]:
+        """The accepted partitions whose last audit refused them."""
+        return {
+            partition
+            for partition in self.audits
+            if (audit := self.audit_of(partition)) and audit.outcome == "refused"
+        }
+
+
+def latest(
+    ledger: Ledger,
+    days: Days,
+    columns: Iterable[str] = COLUMNS,
+    plan: str = "",
+    *,
+    until: Mapping[str, int] | None = None,
+    recorded: Mapping[str, datetime] | None = None,
+) -> Latest:
+    """The latest builds of these tables and days (None: all), and what `plan` has built, whether a
+    crash left them out of the ledger or not. With `until`, only those whose rows are in these
+    versions of the tables, and of those that made no commit of their own only what was `recorded`
+    by then.
+    """
+    files = ledger.files()
+    rows = files.rows(list(columns), days)
+    if until is not None:
+        rows = rows.filter(_not_after(rows, until, recorded or {}))
+    builds = Latest(plans={plan: set(_built_by(plan, rows))} if plan else {})
+    builds.add(from_arrow(rows.take(_last_rows(rows))))
+    for name, newest in files.newest(days).items():
+        of_table = days[name]
+        with suppress(
+            TableUnreadable
+        ):  # `rewritten` names its days; other tables have nothing to do with it
+            lacking = lacking_builds(Paths(ledger.root).table(name), newest)
+            last = until.get(name, -1) if until is not None else None
+            builds.add(
+                build
+                for build in lacking
+                if (of_table is None or build.day in of_table)
+                and (last is None or build.delta_version <= last)
+            )
+    return builds
+
+
+def _not_after(
+    rows: pa.Table, until: Mapping[str, int], recorded: Mapping[str, datetime]
+) -> pa.ChunkedArray:
+    names = pa.array(list(until), pa.string())
+    of_table = pc.fill_null(pc.index_in(rows["table"], names), len(until))
+    last = pc.take(pa.array([*until.values(), -1], pa.int64()), of_table)
+    times = [recorded.get(name, datetime.max.replace(tzinfo=UTC)) for name in until]
+    at = pc.take(
+        pa.array([*times, datetime.min.replace(tzinfo=UTC)], pa.timestamp("us", "UTC")), of_table
+    )
+    committed = pc.is_in(rows["outcome"], pa.array(sorted(COMMITTED)))
+    return pc.and_(
+        pc.less_equal(rows["delta_version"], last), pc.or_(committed, pc.less_equal(rows["at"], at))
+    )
+
+
+def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:
+    unbuilt = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))
+    of_plan = rows.select(["table", "day"]).filter(
+        pc.and_(pc.equal(rows["plan"], plan), pc.invert(unbuilt))
+    )
+    return zip(*of_plan.to_pydict().values(), strict=True)
+
+
+def _last_rows(rows: pa.Table) -> pa.Array:
+    """Where the last build of each partition is, the last accepted one, the last that took some
+    time, and of its audits the last, and the last that compared its rows; oldest first.
+    """
+    by_time = pc.sort_indices(rows["at"])
+    others = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))
+    kind = pc.if_else(
+        others, pc.replace_substring(rows["outcome"], "refused", "audited"), "accepted"
+    )
+    timed = [name for name in rows.column_names if name == "seconds"]
+    builds = (
+        rows.select(["table", "day", "fingerprint", *timed])
+        .append_column("kind", kind)
+        .take(by_time)
+    )
+    numbered = builds.append_column(
+        "number", pa.array(range(len(by_time)), pa.int64())
+    )  # typed: of no rows, too
+    comparing = numbered.filter(
+        pc.and_(pc.equal(numbered["kind"], "audited"), pc.greater(numbered["fingerprint"], ""))
+    )
+    accepted = numbered.filter(pc.equal(numbered["kind"], "accepted"))
+    computed = accepted.filter(pc.greater(accepted["seconds"], 0.0)) if timed else accepted
+    last = [
+        each.group_by(["table", "day", "kind"])
+        .aggregate([("number", "max")])["number_max"]
+        .combine_chunks()
+        for each in (numbered, comparing, computed)
+    ]
+    return by_time.take(pc.unique(pa.concat_arrays(last)).sort())
+
+
+def writers(builds: Sequence[Build]) -> list[Build]:
+    """Of each of a partition's builds that were accepted, oldest first, the one that wrote its
+    rows.
+
+    One that found rows unchanged has those of the build before it. One that put rows back has those
+    of the last build with the same files or, where these have other names by now (compacted), or
+    there are none (a day without rows), the same rows.
+    """
+    wrote: list[Build] = []
+    for n, build in enumerate(builds):
+        if build.outcome == "unchanged" and wrote:
+            wrote.append(wrote[-1])
+        elif build.outcome == "restored":
+            wrote.append(
+                next((wrote[earlier] for earlier in _with_rows_of(build, builds[:n])), build)
+            )
+        else:
+            wrote.append(build)
+    return wrote
+
+
+def _with_rows_of(restored: Build, builds: Sequence[Build]) -> list[int]:
+    """The builds that have the rows of one that put rows back, the likeliest first."""
+    latest_first = range(len(builds) - 1, -1, -1)
+    same_files = [n for n in latest_first if builds[n].files_of == restored.files_of]
+    return same_files + [
+        n
+        for n in latest_first
+        if builds[n].fingerprint and builds[n].fingerprint == restored.fingerprint
+    ]

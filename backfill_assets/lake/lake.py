@@ -1,0 +1,86 @@
+"""The tables of a lake: where they are, at which version, what was built of them, and the rows of a
+slice.
+
+Live tables are at `<lake>/<layer>/<table>`, partitioned by their day. They are written by `commit`
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from backfill_assets.calendar import Partition
+from backfill_assets.lake import integrity
+from backfill_assets.lake.delta import version_of
+from backfill_assets.lake.history import COLUMNS, Latest, latest, recover_newest
+from backfill_assets.lake.integrity import rewritten_partitions
+from backfill_assets.lake.ledger import Build, Days, Ledger
+from backfill_assets.lake.slices import rows_at
+from backfill_assets.lake.storage import Paths
+
+if TYPE_CHECKING:
+    from backfill_assets.lake.slices import Slice
+    from backfill_assets.lake.spark.reading import Rows
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The tables under one root: a directory or an object-store prefix."""
+
+    root: str
+
+    @property
+    def paths(self) -> Paths:
+        return Paths(self.root)
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.root)
+
+    def path(self, name: str) -> str:
+        return self.paths.table(name)
+
+    def version(self, name: str) -> int:
+        """The newest version of a table; -1 where there is none."""
+        return version_of(self.path(name))
+
+    def recover(self, tables: Collection[str]) -> None:
+        """Record what crashes left out of the ledger."""
+        recover_newest(self.ledger, tables)
+
+    def latest(self, days: Days, columns: Iterable[str] = COLUMNS, *, plan: str = "") -> Latest:
+        """The latest builds of these tables and days (None: all), and what `plan` has built."""
+        return latest(self.ledger, days, columns, plan)
+
+    def rewritten(
+        self, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]
+    ) -> dict[Partition, str]:
+        """The `accepted` partitions that do not hold the rows that were accepted, at these versions
+        (None: now).
+        """
+        return rewritten_partitions(self.root, accepted, versions)
+
+    def lost_files(
+        self, table: str, column: str, days: Collection[date], version: int | None = None
+    ) -> dict[date, str]:
+        """The days of a table whose files are not there any more as they were written, and what is
+        the matter.
+        """
+        return integrity.lost_files(self.path(table), column, days, version)
+
+    def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of a slice, or these columns of them, without Spark; no columns where there is
+        no table.
+        """
+        return rows_at(self.path(rows.table), rows.version, rows.column, rows.days, columns)
+
+    def reader(self, rows: Slice, columns: str) -> Rows:
+        """What reads a slice, as the rows of the declared `columns`."""
+        from backfill_assets.lake.spark.reading import SliceReader
+
+        return SliceReader(self.path(rows.table), rows, columns)

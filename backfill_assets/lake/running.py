@@ -1,0 +1,132 @@
+"""Who is at work on which days of which tables, for as long as they are: what `backfill status`
+calls running.
+
+A step keeps a marker in the lake: a file in `<lake>/_locks/running` that names run, plan, table and
+days, with a lock of the operating system on it. A process that is killed loses its locks, so its
+marker counts no more from then on. Readers ask for the lock in the way that many may have it at
+once, and change nothing: they neither hinder a step nor mislead each other. What dead processes
+left behind is removed by the next step.
+
+This is for lakes on a local path. Object stores have no such locks: nothing is written there, and
+no day is ever running.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from pathlib import Path
+from typing import IO, Any
+
+from backfill_assets.calendar import Partition
+from backfill_assets.lake.storage import Paths
+
+
+@dataclass(frozen=True)
+class RunningStep:
+    """The days of one table that a step is computing, for which run and plan, since when."""
+
+    table: str
+    days: Sequence[date]
+    run: str
+    plan: str = ""
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def to_json(self) -> str:
+        fields = {
+            "table": self.table,
+            "days": [str(day) for day in self.days],
+            "run": self.run,
+            "plan": self.plan,
+        }
+        return json.dumps(fields | {"since": self.since.isoformat()})
+
+    @classmethod
+    def from_json(cls, text: bytes) -> RunningStep:
+        fields: dict[str, Any] = json.loads(text)
+        days = [date.fromisoformat(day) for day in fields["days"]]
+        since = datetime.fromisoformat(fields["since"])
+        return cls(fields["table"], days, fields["run"], fields["plan"], since.astimezone(UTC))
+
+
+@contextmanager
+def mark_running(root: str, work: RunningStep) -> Iterator[None]:
+    """Keep a marker for `work` in the lake at `root` meanwhile.
+
+    Where none can be kept (a disk without locks), the work goes on unseen: a marker only informs,
+    and keeps nobody out.
+    """
+    with ExitStack() as until_done:
+        if work.days and Paths(root).is_local:
+            with suppress(OSError):
+                until_done.enter_context(_marker(_folder(root), work))
+        yield
+
+
+def running_steps(root: str) -> dict[Partition, RunningStep]:
+    """What is being computed now; of two steps at work on the same day, the one that began first.
+    Never fails, never waits.
+    """
+    if not Paths(root).is_local:
+        return {}
+    works = sorted(
+        (work for path in _folder(root).glob("*.json") if (work := _read(path))),
+        key=lambda work: work.since,
+    )
+    return {(work.table, day): work for work in reversed(works) for day in work.days}
+
+
+def _folder(root: str) -> Path:
+    return Paths(root).running_steps
+
+
+@contextmanager
+def _marker(folder: Path, work: RunningStep) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove_dead(folder)
+    name = f"{work.table.replace('/', '.')}.{secrets.token_hex(4)}"
+    # Readers look at it under its last name only, where it is whole and locked from the beginning.
+    beside = folder / f"{name}.new"
+    path = folder / f"{name}.json"
+    with beside.open("x") as file:
+        try:
+            flock(file, LOCK_EX)
+            file.write(work.to_json())
+            file.flush()
+            beside.rename(path)
+            yield
+        finally:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+
+
+def _remove_dead(folder: Path) -> None:
+    for path in folder.glob("*.json"):
+        with suppress(OSError), path.open("rb") as file:
+            if not _is_held(file):
+                path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> RunningStep | None:
+    """What a marker says; nothing if its process is dead or has just ended, or what it says cannot
+    be read.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
+        return RunningStep.from_json(file.read()) if _is_held(file) else None
+    return None
+
+
+def _is_held(file: IO[bytes]) -> bool:
+    try:
+        # Not filelock's locks, of which one reader at a time may have one: a second would take the
+        # first for a step at work.
+        flock(file, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False

@@ -1,0 +1,119 @@
+"""The warm engine: one Spark Connect server that every run attaches to, so that a small rebuild
+pays no start-up.
+
+It listens on this machine only, behind a token that stands in its environment and not on its
+command line. All runs share its memory and cores, and local Delta commits its log lock.
+"""
+
+import importlib.util
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.lake.spark.jars import PACKAGES, jar_of
+from backfill_assets.lake.spark.session import driver_conf, require_java
+from backfill_assets.settings import Settings
+
+SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # read by server and client alike
+LOOPBACK = "127.0.0.1"
+PROPERTIES = "engine.properties"
+
+LIMITS = {
+    "spark.connect.grpc.binding.address": LOOPBACK,
+    # A run that was killed cannot say goodbye; what it left is dropped after an hour without a word
+    # from it.
+    "spark.connect.session.manager.defaultSessionTimeout": "60m",
+    # A merge or a wide table makes plans larger than the default limits allow for.
+    "spark.connect.grpc.maxInboundMessageSize": str(256 * 1024 * 1024),
+    # Several runs share the driver: each may use what memory others leave, and none may fetch it
+    # full.
+    "spark.driver.maxResultSize": "1g",
+}
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where the engine listens, and the secret it asks for; both stay when it is restarted."""
+
+    port: int
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    @property
+    def remote(self) -> str:
+        # By this name and no other the client sends a token without asking for a certificate.
+        return f"sc://localhost:{self.port}"
+
+    def environment(self) -> dict[str, str]:
+        """What engine and clients have in common."""
+        return {TOKEN_VARIABLE: self.token}
+
+
+def engine_command(
+    settings: Settings, engine: Engine, folder: Path, packages: Sequence[str] = ()
+) -> list[str]:
+    """The command that starts the engine; its configuration is written to `folder`, which only its
+    owner may read.
+    """
+    require_java()
+    submit = spark_home() / "bin" / "spark-submit"
+    folder.mkdir(parents=True, exist_ok=True)
+    properties = folder / PROPERTIES
+    properties.touch(mode=0o600)
+    properties.write_text(as_properties(engine_conf(settings, engine, packages)))
+    return [
+        str(submit),
+        "--properties-file",
+        str(properties),
+        "--class",
+        SERVER_CLASS,
+        "--name",
+        "backfill engine",
+        "spark-internal",
+    ]
+
+
+def engine_conf(settings: Settings, engine: Engine, packages: Sequence[str] = ()) -> dict[str, str]:
+    """The driver's configuration and the server's; BACKFILL_SPARK_CONF wins, except over where it
+    listens.
+    """
+    places = {
+        "spark.connect.grpc.binding.port": str(engine.port),
+        "spark.connect.grpc.binding.address": LOOPBACK,
+    }
+    return LIMITS | driver_conf(settings, packages) | places
+
+
+def packages_lacking(folder: Path, packages: Sequence[str]) -> list[str]:
+    """Those of `packages` that the engine was started without whose configuration is in `folder`."""
+    properties = folder / PROPERTIES
+    lines = properties.read_text().splitlines() if properties.exists() else []
+    of_jars = [line for line in lines if line.startswith((f"{PACKAGES}=", "spark.jars="))]
+    started_with = {name for line in of_jars for name in re.split("[=,]", line)}
+    jars = {Path(name).name for name in started_with}
+    return [
+        package
+        for package in packages
+        if package not in started_with and jar_of(package) not in jars
+    ]
+
+
+def as_properties(conf: Mapping[str, str]) -> str:
+    """`conf` as a Java properties file."""
+    escaped = {
+        name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in conf.items()
+    }
+    return "".join(f"{name}={value}\n" for name, value in escaped.items())
+
+
+def spark_home() -> Path:
+    """Spark as it comes with pyspark, whose version the client has too; found without importing it."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ServiceUnavailable(
+            "pyspark is not installed. Nothing was started. Install it: pip install -e ."
+        )
+    return Path(found.origin).parent

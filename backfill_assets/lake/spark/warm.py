@@ -1,0 +1,14 @@
+"""A first query over Spark Connect, so that the first run does not wait for the engine to load and
+compile its classes.
+
+Started as `python -m backfill_assets.lake.spark.warm`; ends with code 0 once the engine has
+answered, with the session's token.
+"""
+
+from backfill_assets.lake.spark.session import start
+from backfill_assets.settings import read_settings
+
+if __name__ == "__main__":
+    session = start(read_settings())
+    session.range(10).selectExpr("id % 2 AS half").groupBy("half").count().collect()
+    session.stop()

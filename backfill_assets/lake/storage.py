@@ -1,0 +1,285 @@
+"""The folder of the home in which sources keep what saves them time.
+
+A full disk, as whatever meets it says so: Python, Arrow, the Delta library, or the engine's Java.
+
+Where everything in a lake is: live tables at `<lake>/<layer>/<table>`; what begins with an
+underscore is our own.
+
+Small documents of a lake: files that are written once, whole or not at all, and never changed.
+
+Locks between processes, as files of a lake on a local path; a lock ends with its process.
+
+Object stores have no such locks: there, a commit is refused if another one came first.
+"""
+
+import errno
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import psutil
+from deltalake.fs import DeltaStorageHandler
+from filelock import FileLock, Timeout
+from pyarrow import fs
+from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+
+from backfill_assets.errors import Conflict
+from backfill_assets.settings import PRIVATE
+
+
+def make_cache(folder: Path, *, and_home: bool = False) -> None:
+    """Make the folder in the home. OSError where there is no home: `status` makes none, unless it
+    cannot do without.
+
+    Then (`and_home`) the home is made too, private to its owner.
+    """
+    if and_home:
+        folder.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
+
+
+WORDS = ("No space left on device", "Disk quota exceeded")
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is that a disk has no room."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
+            words in str(error) for words in WORDS
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def full_disk_message(lake: str, table: str) -> str:
+    """What happened to a step of `table`, the room that there is now, and what to do."""
+    places = {"the lake": lake} if "://" not in lake else {}
+    places["temporary files"] = tempfile.gettempdir()
+    room = ", ".join(f"{_free(path)} MB for {name} at {path}" for name, path in places.items())
+    return (
+        f"A disk is full, of the lake or of the engine's temporary files: {room}. Days of {table}"
+        " that were not committed stay as they were. Make room, then continue the plan with"
+        " `backfill resume`, or re-execute this run from failure."
+    )
+
+
+def _free(path: str) -> int:
+    folder = next(each for each in [Path(path), *Path(path).parents] if each.exists())
+    return int(psutil.disk_usage(str(folder)).free // 2**20)
+
+
+ARCHIVED = "_archived"
+ANSWERS = "_answers"
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The places below `root`, a directory or an object-store prefix."""
+
+    root: str
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.root
+
+    def table(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def uri(self, name: str) -> str:
+        """A table's address, the same however its path was written."""
+        return Path(self.table(name)).resolve().as_uri() if self.is_local else self.table(name)
+
+    @property
+    def ledger(self) -> str:
+        return f"{self.root}/_ledger"
+
+    @property
+    def releases(self) -> str:
+        return f"{self.root}/_releases"
+
+    @property
+    def shadows(self) -> str:
+        return f"{self.root}/_shadow"
+
+    @property
+    def plans(self) -> str:
+        return f"{self.root}/_plans"
+
+    @property
+    def verdicts(self) -> str:
+        return f"{self.root}/_verdicts"
+
+    @property
+    def diffs(self) -> str:
+        return f"{self.root}/_diffs"
+
+    def archived(self, name: str) -> str:
+        """The days that a source's archives were split into."""
+        return f"{self.root}/{ARCHIVED}/{name}"
+
+    def answers(self, name: str) -> str:
+        """What a service that a source asks has answered."""
+        return f"{self.root}/{ANSWERS}/{name}"
+
+    @property
+    def locks(self) -> Path:
+        """Only where the lake is local: object stores have no file locks."""
+        return Path(self.root) / "_locks"
+
+    @property
+    def running_steps(self) -> Path:
+        """As for locks."""
+        return self.locks / "running"
+
+
+def files_in(folder: str) -> FileSystem:
+    """The files below `folder`, a directory or an object-store prefix, with the same credentials as
+    Delta's.
+    """
+    if "://" in folder:
+        return PyFileSystem(DeltaStorageHandler(folder))
+    return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())
+
+
+def archived_in(root: str) -> list[str]:
+    """The names of the tables of archives in the lake at `root`."""
+    folders = files_in(root).get_file_info(FileSelector(ARCHIVED, allow_not_found=True))
+    return sorted(f"{ARCHIVED}/{folder.base_name}" for folder in folders if not folder.is_file)
+
+
+# Arrow raises, in spite of `allow_not_found`, for a folder that another process makes, or removes,
+# at that moment.
+_AGAIN = retry(
+    retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True
+)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The JSON files in `folder`, a directory or an object-store prefix, and in the folders in it."""
+
+    folder: str
+
+    @cached_property
+    def _files(self) -> fs.FileSystem:
+        return files_in(self.folder)
+
+    @_AGAIN
+    def names(self, within: str = "") -> list[str]:
+        """The names of the finished files, or of those in a folder `within`, in order; none if
+        there is no such folder.
+        """
+        return sorted(file.base_name for file in self._listed(within))
+
+    @_AGAIN
+    def names_by_folder(self) -> dict[str, list[str]]:
+        """The same of every folder, and of the top one as "", by one listing."""
+        names: dict[str, list[str]] = {"": []}
+        for file in self._listed("", recursive=True):
+            names.setdefault(file.path.rpartition("/")[0], []).append(file.base_name)
+        return {folder: sorted(of_folder) for folder, of_folder in names.items()}
+
+    def _listed(self, within: str, *, recursive: bool = False) -> list[fs.FileInfo]:
+        files = self._files.get_file_info(
+            fs.FileSelector(within, allow_not_found=True, recursive=recursive)
+        )
+        return [
+            file
+            for file in files
+            if file.extension == "json" and not file.base_name.startswith("_")
+        ]
+
+    def read(self, path: str) -> bytes:
+        with self._files.open_input_stream(path) as file:
+            return bytes(file.read())
+
+    def delete(self, path: str) -> None:
+        self._files.delete_file(path)
+
+    def write(self, path: str, contents: str) -> None:
+        """Write the file at `path` below the folder, whole or not at all."""
+        if "://" in self.folder:  # an object appears when it is complete
+            # Unbuffered, the handler is given an Arrow buffer, which it does not take (deltalake
+            # 1.6).
+            with self._files.open_output_stream(path, buffer_size=2**16) as out:
+                out.write(contents.encode())
+            return
+        target = Path(self.folder, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, contents)
+
+
+def write_whole(path: Path, contents: str | bytes) -> None:
+    """Write a local file. Readers see the whole file, or the one that was there before."""
+    with replacing(path) as draft:
+        draft.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give the name of a draft, which takes the place of the file `path` at the end of the block.
+
+    If the block fails, the draft is removed. Sources and `Documents` read no file whose name begins
+    with an underscore.
+    """
+    draft = path.with_name(f"_{secrets.token_hex(4)}.{path.name}")
+    try:
+        yield draft
+        with draft.open("rb") as written:
+            os.fsync(
+                written.fileno()
+            )  # after a power cut, a file that has its name has its contents
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+# Longer than any single commit should take; a lock dies with its process, so waiting longer means a
+# writer is stuck.
+TIMEOUT_S = 1800
+
+
+class Locked(Exception):
+    """Another process holds the lock."""
+
+
+@contextmanager
+def file_lock(path: Path, *, patience: float = 0) -> Iterator[None]:
+    """Hold the lock of `path`, waiting `patience` seconds at most; then Locked."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, timeout=patience, poll_interval=0.01)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise Locked(str(path)) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def writing(root: str, name: str) -> Iterator[None]:
+    """Hold the right to write the table `name` in the lake at `root`; Conflict if another process
+    keeps it for half an hour.
+    """
+    paths = Paths(root)
+    if not paths.is_local:
+        yield
+        return
+    path = paths.locks / f"{name.replace('/', '.')}.lock"
+    try:
+        with file_lock(path, patience=TIMEOUT_S):
+            yield
+    except Locked:
+        raise Conflict(
+            f"Another process has been writing {name} for {TIMEOUT_S // 60} minutes (lock {path})."
+            " Nothing was written. Wait for it or end it, then run again."
+        ) from None

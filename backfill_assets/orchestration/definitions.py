@@ -1,0 +1,106 @@
+"""The code location: composition only."""
+
+import os
+import warnings
+
+from dagster import Definitions, define_asset_job
+from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
+
+from backfill_assets.orchestration.assets import (
+    asset_of,
+    executor,
+    live_tables,
+)
+from backfill_assets.orchestration.diff_job import diff_job
+from backfill_assets.orchestration.jobs import plan_jobs
+from backfill_assets.orchestration.maintain_job import (
+    maintain_job,
+    weekly_maintenance,
+)
+from backfill_assets.orchestration.other_assets import (
+    archive_assets,
+    late_reports,
+)
+from backfill_assets.orchestration.publish_job import publish_job
+from backfill_assets.orchestration.rebuild_sensors import (
+    late_rows_sensor,
+    source_changes_sensor,
+)
+from backfill_assets.orchestration.release_sensor import (
+    release_check,
+    release_sensor,
+    releases_spec,
+)
+from backfill_assets.orchestration.reproduce_job import reproduce_job
+from backfill_assets.orchestration.rollback_job import rollback_job
+from backfill_assets.orchestration.run import (
+    RebuildOptions,
+    SparkResource,
+    for_each_run,
+    spark_resource,
+)
+from backfill_assets.orchestration.schedules import (
+    nightly_schedule,
+    own_schedules,
+)
+from backfill_assets.orchestration.switch_job import switch_job
+from backfill_assets.orchestration.verify_job import verify_job
+from backfill_assets.workspace import Workspace
+
+# Without it Dagster writes each event by itself (orchestration/local/event_log.py). Dagster reads
+# it at every event.
+os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
+
+# Partitioned checks are a preview in this Dagster; the tests cover what is used of them.
+warnings.filterwarnings("ignore", category=PreviewWarning)
+warnings.filterwarnings("ignore", category=BetaWarning)
+
+REBUILD = (
+    "Builds all tables for the days it is launched for, upstream first, in one run. Days that are"
+    " up to date are not computed again unless `force` is set (resources: options: config). The job"
+    " make_plan shows first what would be built, and why."
+)
+
+
+def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> Definitions:
+    """Everything Dagster sees of a workspace. `spark` takes the place of the session that the
+    settings ask for.
+    """
+    maintenance = maintain_job(workspace)
+    spark = spark or spark_resource(workspace.settings, workspace.packages)
+    return Definitions(
+        assets=[
+            *(
+                asset_of(table, workspace, shadow=shadow)
+                for shadow in (False, True)
+                for table in workspace.tables
+            ),
+            *archive_assets(workspace),
+            releases_spec(),
+            *late_reports(workspace),
+        ],
+        asset_checks=[release_check(workspace)],
+        jobs=[
+            define_asset_job("rebuild", live_tables(workspace), description=REBUILD),
+            *plan_jobs(workspace),
+            verify_job(workspace),
+            publish_job(workspace),
+            switch_job(workspace),
+            rollback_job(workspace),
+            diff_job(workspace),
+            reproduce_job(workspace),
+            maintenance,
+        ],
+        schedules=[
+            nightly_schedule(workspace),
+            *own_schedules(workspace),
+            weekly_maintenance(maintenance),
+        ],
+        sensors=[
+            release_sensor(workspace),
+            late_rows_sensor(workspace),
+            source_changes_sensor(workspace),
+        ],
+        resources={"spark": for_each_run(spark), "options": RebuildOptions()},
+        executor=executor,
+    )

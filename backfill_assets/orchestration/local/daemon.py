@@ -1,0 +1,88 @@
+"""Runs that died while they were starting or being canceled. Dagster looks only at the processes of
+runs that have started.
+
+A run that dies meanwhile would otherwise hold its place in the queue until it is timed out, after
+three minutes.
+
+Dagster's daemon, finding dead runs, with a backfill interval of 2 s: `python -m
+backfill_assets.orchestration.local.daemon run`.
+
+A backfill waits for one iteration of the daemon before its runs start, and for another before it is
+completed: at Dagster's own interval that is most of the time of a small rebuild. Dagster 1.13 has
+no setting for it, only a constant.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from dagster import DagsterInstance, DagsterRunStatus
+from dagster._core.storage.dagster_run import RunRecord
+from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._daemon import controller
+from dagster._daemon.cli import main
+from dagster._daemon.monitoring import run_monitoring
+
+from backfill_assets.orchestration.local.run_launcher import forked, process_of
+
+Monitor = Callable[[DagsterInstance, RunRecord, logging.Logger], None]
+
+
+def find_dead_runs(began: datetime) -> None:
+    """Let the monitoring of the daemon in this process look at the processes of starting and
+    canceling runs as well.
+
+    `began` is when this daemon started; it launches all runs.
+    """
+    for name in ("monitor_starting_run", "monitor_canceling_run"):
+        setattr(run_monitoring, name, ending_dead_runs(getattr(run_monitoring, name), began))
+
+
+def ending_dead_runs(monitor: Monitor, began: datetime) -> Monitor:
+    """`monitor`, but runs that are dead are ended, not timed."""
+
+    def look(instance: DagsterInstance, record: RunRecord, logger: logging.Logger) -> None:
+        if not is_dead(record, began):
+            monitor(instance, record, logger)
+            return
+        run = instance.get_run_by_id(record.dagster_run.run_id)
+        message = "The process of the run is gone."
+        if run and run.status == DagsterRunStatus.CANCELING:
+            instance.report_run_canceled(run, message)
+        elif run and not run.is_finished:
+            instance.report_run_failed(run, message)
+
+    return look
+
+
+def is_dead(record: RunRecord, began: datetime) -> bool:
+    """Whether the run's process is gone, or it has none and the daemon that was launching it is
+    gone.
+    """
+    run = record.dagster_run
+    if forked(run):
+        return process_of(run) is None
+    by_code_server = GRPC_INFO_TAG in run.tags
+    return (
+        run.status == DagsterRunStatus.STARTING
+        and not by_code_server
+        and record.update_timestamp < began
+    )
+
+
+# With nothing to do, 1 s took 4 % of a core and 5 s 2 %; in a rebuild, 1 s took 12 % (measured on a
+# busy machine).
+INTERVAL_S = 2
+
+
+def shorten_interval() -> None:
+    """Set the interval of daemons in this process. A daemon that the user starts keeps Dagster's
+    interval.
+    """
+    controller.DEFAULT_DAEMON_INTERVAL_SECONDS = INTERVAL_S
+
+
+if __name__ == "__main__":
+    shorten_interval()
+    find_dead_runs(datetime.now(UTC))
+    main()

@@ -1,0 +1,241 @@
+"""The Spark session of a Dagster run: dagster-pyspark's lazy resource, with a plan's own Spark
+settings.
+
+The commit of the repository that a table's code lies in, as git describes it: how the code of a
+build is found again.
+
+How a run builds its days: its configuration and its plan, as what is asked of each step.
+"""
+
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from dagster import AssetExecutionContext, ConfigurableResource, ResourceDefinition
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+from pyspark.sql import SparkSession
+
+from backfill_assets.calendar import days_as_typed, ranges
+from backfill_assets.dagster_client import tags
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.ledger import WriteMode
+from backfill_assets.lake.shadow import read_base
+from backfill_assets.lake.spark.conf import apply_conf, refuse_unlisted, values_judged
+from backfill_assets.lake.spark.session import remedies, session_conf
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.shadow import workspace_of
+from backfill_assets.plan.store import Plans
+from backfill_assets.settings import Settings, host_of
+from backfill_assets.step.accept import refuse_without_reason
+from backfill_assets.step.request import StepRequest
+from backfill_assets.tables.code_version.source import file_of
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+
+
+class SparkResource(LazyPySparkResource):
+    """One session a run, started when a step first needs it. ServiceUnavailable, with the remedy,
+    if it cannot start.
+    """
+
+    def _init_session(self, conf: Mapping[str, str] = MappingProxyType({})) -> None:
+        if self._spark_session is None:
+            with remedies(self.spark_config):
+                self._spark_session = SparkSession.builder.config(
+                    map={**self.spark_config, **conf}
+                ).getOrCreate()
+
+    def session(self, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+        """This run's session, with `conf` set in it; UsageError for a setting that can no longer be
+        changed.
+        """
+        remote = self.spark_config.get("spark.remote")
+        refuse_unlisted(conf)
+        with values_judged():
+            self._init_session({} if remote else conf)
+            apply_conf(
+                self.spark_session.conf,
+                conf,
+                f"the engine at {host_of(remote)}" if remote else "this process's driver",
+            )
+        return self.spark_session
+
+    def forget(self) -> None:
+        """Stop a Spark Connect session, whose server may have died, so that the next attempt opens
+        a new one.
+        """
+        if self._spark_session is not None and "spark.remote" in self.spark_config:
+            with suppress(Exception):
+                self._spark_session.stop()
+            self._spark_session = None
+
+
+def spark_resource(settings: Settings, packages: Sequence[str] = ()) -> SparkResource:
+    return SparkResource(spark_config=session_conf(settings, packages))
+
+
+def for_each_run(spark: SparkResource) -> ResourceDefinition:
+    """A resource like `spark` for every run. It has no configuration: rows depend on what a
+    launchpad could change there.
+    """
+    return ResourceDefinition(
+        lambda _: type(spark)(spark_config=spark.spark_config),
+        config_schema={},
+        description=type(spark).__doc__,
+    )
+
+
+# A disk that hangs must not hold up a build for it.
+TIMEOUT_S = 30
+
+
+def git_commit(table: "Table") -> str:
+    """The full hash of the commit, with `-dirty` where tracked files were changed since.
+
+    "" where no repository has the file of the table's function: it is installed, or was never
+    added. Asked once a process, which loads its code once too.
+    """
+    file = file_of(getattr(table.compute, "__module__", ""))
+    return _commit_of(file) if file else ""
+
+
+@cache
+def _commit_of(file: Path) -> str:
+    is_tracked = _git(file.parent, "ls-files", "--error-unmatch", "--", file.name)
+    return _described(file.parent) if is_tracked else ""
+
+
+@cache
+def _described(folder: Path) -> str:
+    # Without tags, and with the whole hash: a name that stays the same, whatever is tagged or
+    # committed later.
+    return _git(folder, "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git answers; "" where there is no git, or no repository that it takes."""
+    command = ["git", "-C", str(folder), "--no-optional-locks", *arguments]
+    try:
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return answer.stdout.strip()
+
+
+class RebuildOptions(ConfigurableResource):
+    """How this run builds its days. It holds for every table of the run."""
+
+    force: bool = Field(
+        default=False,
+        description="Compute days even if neither their code nor their inputs have changed.",
+    )
+    write_mode: WriteMode = Field(
+        default="overwrite",
+        description=(
+            "overwrite: replace the days. merge: update and insert by key, keep other rows. "
+            "A day that keeps rows of other code, files or inputs stays outdated."
+        ),
+    )
+    spark_conf: dict[str, str] = Field(default={}, description="Spark settings for this run only.")
+    audit_only: bool = Field(
+        default=False,
+        description=(
+            "Judge the days as they stand by today's rules: nothing is computed, and no row is"
+            " written."
+        ),
+    )
+    accept: str = Field(
+        default="",
+        description=(
+            "Files, columns and rules that are accepted, by name, with commas; with a reason."
+        ),
+    )
+    skip_not_due: bool = Field(
+        default=False,
+        description="Leave out days that are not due yet; else the run fails for them.",
+    )
+    reason: str = Field(
+        default="", description="Why; kept in the commit, the ledger and each day's metadata."
+    )
+
+
+def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None:
+    """The plan that this run is part of, if any. UsageError, before anything is read, if it was
+    made for other code.
+    """
+    plan_id = context.run.tags.get(tags.PLAN)
+    if not plan_id:
+        return None
+    plan = Plans(workspace.lake.root).read(plan_id)
+    plan.refuse_other_code(workspace.code)
+    return plan
+
+
+def workspace_of_run(
+    plan: Plan | None, workspace: Workspace, table: Table, days: Collection[date], *, shadow: bool
+) -> Workspace:
+    """The workspace in which an asset builds: live, or the plan's shadow. UsageError for the assets
+    of the other.
+    """
+    if plan is None and not shadow:
+        return workspace
+    if plan is None or (shadow and not plan.is_shadow):
+        given = f"plan {plan.id}, which is built in live" if plan else "no plan"
+        raise UsageError(
+            f"shadow/{table.name} builds days of a plan that was made for a shadow, and this run"
+            f" has {given}. Nothing was read or written. Make such a plan and start it: `backfill"
+            f" run --into shadow --partitions {days_as_typed(days) or '...'} --target"
+            f" {table.name}`."
+        )
+    if plan.is_shadow and not shadow:
+        raise UsageError(
+            f"Plan {plan.id} is built in its shadow, and this run is of live's {table.name}."
+            f" Nothing was read or written. `backfill run {plan.id}` builds what is left of it."
+        )
+    if not shadow:
+        return workspace
+    if outside := sorted(set(days) - plan.days_of(table.name)):
+        raise UsageError(
+            f"{table.name} {ranges(outside)} is not in plan {plan.id}, and its shadow has no other"
+            " days. Nothing was read or written. Leave these days out, or plan them too."
+        )
+    if read_base(workspace.lake.root, plan.id) is None:
+        raise UsageError(
+            f"The shadow of plan {plan.id} is not open. Nothing was read or written. `backfill run"
+            f" {plan.id}` opens it."
+        )
+    return workspace_of(plan, workspace)
+
+
+def request_of(
+    context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table
+) -> StepRequest:
+    run = context.run
+    reason = options.reason or run.tags.get(tags.REASON, "")
+    refuse_without_reason(options.accept, reason)
+    return StepRequest(
+        run=run.run_id,
+        force=options.force,
+        force_days=plan.forced_days(table.name) if plan else frozenset(),
+        planned=plan.partitions().keys() if plan else frozenset(),
+        write_mode=options.write_mode,
+        plan=plan.id if plan else "",
+        who=tags.launched_by(run.tags),
+        reason=reason,
+        spark_conf=options.spark_conf,
+        accept=options.accept,
+        skip_not_due=options.skip_not_due,
+        git_commit=git_commit(table),
+    )

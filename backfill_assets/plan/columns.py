@@ -1,0 +1,163 @@
+"""How the columns that tables declare differ from those that they have in the lake, and how a
+rebuild changes them.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+
+from deltalake import DeltaTable
+
+from backfill_assets.calendar import Calendar, one_range, ranges
+from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.columns import ColumnChanges, changes
+from backfill_assets.lake.delta import open_table, other_partitioning
+from backfill_assets.lake.integrity import day_files
+from backfill_assets.plan.plan import Chunk
+from backfill_assets.tables.columns import types_of
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+
+
+def column_lines(
+    workspace: Workspace, tables: Sequence[Table], chunks: Sequence[Chunk] | None = None
+) -> dict[str, list[str]]:
+    """Of each table whose columns in the lake are not the declared ones, a sentence for each kind
+    of difference.
+
+    With the `chunks` of a plan, also whether its commits will be refused: a type changes only where
+    one run has all days. Raises UsageError then for a table that is partitioned by another column:
+    none of its days could be built.
+    """
+    lines: dict[str, list[str]] = {}
+    for table in tables:
+        folder = workspace.lake.path(table.name)
+        stored = _stored(folder)
+        if stored and (other := other_partitioning(stored, table.partition_by)):
+            advice = _made_anew(table, folder, workspace.calendar)
+            if chunks is not None:
+                raise UsageError(
+                    f"{table.name} cannot be built: its folder {folder} {other}. Nothing was"
+                    f" planned. {advice}"
+                )
+            lines[table.name] = [
+                f"{table.name} will be refused: its folder {folder} {other}. {advice}"
+            ]
+        elif stored and (changed := changes(stored, types_of(table.columns))):
+            lines[table.name] = list(_lines(table, stored, changed, folder, workspace, chunks))
+    return lines
+
+
+def _stored(folder: str) -> DeltaTable | None:
+    """The table as it is in the lake; None for one that cannot be read, of which status names every
+    day.
+    """
+    try:
+        return open_table(folder)
+    except TableUnreadable:
+        return None
+
+
+def _made_anew(table: Table, folder: str, calendar: Calendar) -> str:
+    return (
+        "Delta keeps the column that a table was made with. Move that folder away, or remove it,"
+        f" then type {_all_days(table, calendar)}. Or declare partition_by as it was."
+    )
+
+
+def _all_days(table: Table, calendar: Calendar) -> str:
+    of_table = table.calendar_of(calendar)
+    return (
+        f"`backfill run --partitions {of_table.first}..{of_table.last} --target {table.name} --yes`"
+    )
+
+
+def _lines(
+    table: Table,
+    stored: DeltaTable,
+    changed: ColumnChanges,
+    folder: str,
+    workspace: Workspace,
+    chunks: Sequence[Chunk] | None,
+) -> Iterator[str]:
+    name = table.name
+    days = {day for day, _, _ in day_files(stored)}
+    if changed.new:
+        yield (
+            f"{name} gets {', '.join(changed.new)} with the first day built; days built before then"
+            " hold null."
+        )
+    if changed.gone:
+        yield (
+            f"{name} has {', '.join(changed.gone)}, not declared any more: gone once all"
+            f" {len(days)} day(s) are built again."
+        )
+    if changed.respelled:
+        yield (
+            f"{name} will be refused: its table spells {', '.join(changed.respelled)} otherwise,"
+            " and Delta does not tell upper and lower case apart. Declare the columns as they"
+            " were."
+        )
+    if changed.retyped:
+        yield (
+            f"{name}: {'; '.join(changed.retyped)}: changed by a run that builds all {len(days)}"
+            " day(s) at once."
+        )
+        yield from _refused(table, days, folder, workspace, chunks)
+
+
+def _refused(
+    table: Table, days: set[date], folder: str, workspace: Workspace, chunks: Sequence[Chunk] | None
+) -> Iterator[str]:
+    """Whether the change of a type will be refused, and what to do."""
+    calendar = workspace.calendar
+    most = workspace.settings.days_per_run
+    # A run has no gaps: days between them that have no files are built, too. Dagster would make two
+    # runs of days with a gap.
+    of_table = table.calendar_of(calendar)
+    first = min(days)
+    last = max(days)
+    number = (last - first).days + 1
+    more = [f"set BACKFILL_DAYS_PER_RUN to {number} or more"] if number > most else []
+    # Forced, because days of a table with a version given by hand may be up to date.
+    all_at_once = (
+        f"`backfill run --partitions {first}..{last} --target {table.name} --force --canary 0"
+        f" --days-per-run {number} --yes`"
+    )
+    refused = (
+        f"{table.name} will be refused: a type changes in the commit that replaces all {len(days)}"
+        " days, and"
+    )
+    if outside := sorted(day for day in days if day not in of_table):
+        settings = " and ".join(_bring_in(outside, table, calendar) + more)
+        # Their files are not dropped with the commit: a rebuild leaves alone the days that nobody
+        # named.
+        yield (
+            f"{refused} no run builds {ranges(outside)}, outside its calendar. Either {settings},"
+            f" then type {all_at_once}. Or, if these days are not wanted any more, move {folder}"
+            f" away, then type {_all_days(table, calendar)}."
+        )
+    elif chunks is not None and not any(_one_run_of(days, table, chunk, most) for chunk in chunks):
+        type_it = f"S{more[0][1:]}, then type" if more else "Type"
+        yield f"{refused} no chunk is one run that has them all. {type_it} {all_at_once}."
+
+
+def _one_run_of(days: set[date], table: Table, chunk: Chunk, most: int) -> bool:
+    """Whether `chunk` is launched as one run, and that run builds all of `days`."""
+    return (
+        days <= set(chunk.days.get(table.name, ()))
+        and one_range(chunk.days.values(), most) is not None
+    )
+
+
+def _bring_in(outside: Sequence[date], table: Table, calendar: Calendar) -> list[str]:
+    """What must be set so that the table's calendar has these days."""
+    first = outside[0]
+    last = outside[-1]
+    settings = []
+    if first < calendar.first:
+        settings.append(f"set BACKFILL_FIRST_DAY to {first} or earlier")
+    if last > calendar.last:
+        settings.append(f"set BACKFILL_LAST_DAY to {last} or later")
+    if table.first_day and first < table.first_day:
+        settings.append(f"declare the table with first_day={first} or earlier")
+    return settings

@@ -1,0 +1,191 @@
+"""What was begun of a plan and not finished, so that a part of it may be in live: a publication or
+a rollback.
+
+Which plan is meant, and that no two open ones overlap.
+
+Days that nobody rebuilds, whoever asks for it and whenever the plan was made.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+
+from backfill_assets.calendar import ranges
+from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.releases import STABLE
+from backfill_assets.lake.storage import writing
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.store import (
+    DISCARDED,
+    PLANNED,
+    PUBLISHED,
+    PUBLISHING,
+    ROLLED_BACK,
+    ROLLING_BACK,
+    Plans,
+)
+from backfill_assets.workspace import Workspace
+
+
+def begun_for(plan_id: str, plans: Plans) -> str:
+    """The channel that a plan's publication was begun for last; `stable` if that is not known."""
+    with suppress(UsageError):
+        for begun in plans.events(plan_id, f"{PUBLISHING}-")[-1:]:
+            return str(begun.facts.get("channel", STABLE))
+    return STABLE
+
+
+def finishing(plan_id: str, plans: Plans) -> str:
+    """The command that finishes it."""
+    if plans.half_done(plan_id) == ROLLING_BACK:
+        return f"backfill rollback {plan_id}"
+    channel = begun_for(plan_id, plans)
+    return f"backfill publish {plan_id}" + ("" if channel == STABLE else f" --channel {channel}")
+
+
+def what_is_half_done(plan_id: str, plans: Plans, which: str = "") -> str:
+    """What it is, in words, and the command that finishes it; `which`: the days that it concerns."""
+    act = "taken back" if plans.half_done(plan_id) == ROLLING_BACK else "published"
+    days = f" ({which})" if which else ""
+    return f"plan {plan_id} is {act} in part{days}: `{finishing(plan_id, plans)}` finishes it"
+
+
+def refuse_half_done(plans: Plans, nothing: str) -> None:
+    """Guarded while a plan is published, or taken back, in part. `nothing`: what was not done."""
+    if half_done := plans.half_published():
+        words = "; ".join(what_is_half_done(plan_id, plans) for plan_id in half_done)
+        raise Guarded(f"{words[0].upper()}{words[1:]}. {nothing}")
+
+
+# The states in which a plan has no shadow: not yet, or not any more.
+NOT_IN_SHADOW = (PLANNED, PUBLISHED, DISCARDED, ROLLED_BACK)
+
+
+def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
+    """Record that a plan is started; Guarded, and nothing is recorded, if a partition of it is in
+    another open plan. UsageError if it was published, discarded or rolled back.
+
+    Both under a lock of the lake, so that of two plans started at the same moment one is refused.
+    In an object store there is no lock: there both may start, and their runs build the same
+    partitions one after the other.
+    """
+    refuse_ended(plan.id, plans)
+    with writing(plans.root, "_plans"):
+        refuse_overlap(plan, plans)
+        plans.note(plan.id, "started", at, who=who)
+
+
+def refuse_ended(plan_id: str, plans: Plans) -> None:
+    """UsageError for a plan that was published, discarded or rolled back: what it has built, it
+    would take for done.
+    """
+    if (state := plans.state(plan_id)) in (PUBLISHED, DISCARDED, ROLLED_BACK):
+        raise UsageError(
+            f"Plan {plan_id} was {state.replace('_', ' ')}, and is not carried out again. Nothing"
+            " was started. Plan anew: `backfill plan`."
+        )
+
+
+def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
+    """Guarded if a partition of this plan is in another one that is open. One that cannot be read
+    cannot be run either.
+
+    Plans into shadows do not meet: what changed in live meanwhile is looked at when one is
+    published. One that is taken back writes to live, wherever it was built: `in_live`.
+    """
+    for plan_id in plans.open() if in_live or not plan.is_shadow else ():
+        if plan_id != plan.id:
+            try:
+                other = plans.read(plan_id)
+            except UsageError:
+                continue
+            both = (
+                []
+                if other.is_shadow
+                else sorted(plan.partitions().keys() & other.partitions().keys())
+            )
+            if both:
+                table, day = both[0]
+                raise Guarded(
+                    f"{table} {day} is in plan {plan_id} too, which is open ({len(both)}"
+                    " partition(s) in both). Nothing was started. Let that one end (`backfill"
+                    f" resume {plan_id}`), or give it up: `backfill cancel {plan_id}`."
+                )
+
+
+def resolve_shadow_id(plan_id: str, plans: Plans, published: Sequence[str] = ()) -> str:
+    """The plan named, by its id or the beginning of it; else the only one that was built in a
+    shadow and is not in live, or is one of those `published` to other readers.
+
+    UsageError if there are several, or none.
+    """
+    if plan_id:
+        return plans.full_id(plan_id)
+    in_shadows = [known for known in plans.ids() if is_in_shadow(known, plans)]
+    if len(waiting := [*in_shadows, *published]) == 1:
+        return waiting[0]
+    if waiting:
+        to_others = (
+            f", published to other channels only {', '.join(published)}" if published else ""
+        )
+        where = f"In shadows are {', '.join(in_shadows) or 'none'}{to_others}"
+        raise UsageError(f"Which plan? {where}. Nothing was done. Name one; see `backfill list`.")
+    raise UsageError(
+        "Which plan? None is built in a shadow. Nothing was done. `backfill run --into shadow"
+        " --partitions ...` builds one."
+    )
+
+
+def is_in_shadow(plan_id: str, plans: Plans) -> bool:
+    """Whether a plan was started in a shadow, and has neither been published nor discarded since."""
+    try:
+        started = plans.state(plan_id) not in NOT_IN_SHADOW and plans.events(plan_id, "started")
+        return bool(started) and plans.read(plan_id).is_shadow
+    except UsageError:  # one that cannot be read concerns nobody else
+        return False
+
+
+def resolve_plan_id(plan_id: str, plans: Plans) -> str:
+    """The plan named, by its id or the beginning of it; else the only open one; else the last one
+    that has days left.
+
+    That is the last that ended unfinished and was not cancelled, or else the last of all.
+    UsageError if several are open, or begin so, or none was ever started.
+    """
+    if plan_id:
+        return plans.full_id(plan_id)
+    open_ids = plans.open()
+    if len(open_ids) == 1:
+        return open_ids[0]
+    if open_ids:
+        raise UsageError(
+            f"Which plan? Open are {', '.join(open_ids)}. Nothing was done. Name one; see `backfill"
+            " list`."
+        )
+    states = {known: plans.state(known) for known in plans.ids()}
+    ended = [known for known, state in states.items() if state != PLANNED]
+    if ended:
+        finished = (
+            "done",
+            "cancelled",
+            ROLLED_BACK,
+            PUBLISHED,
+            DISCARDED,
+        )  # meant without a name only if no other ended
+        return max(
+            ended, key=lambda known: (states[known] not in finished, plans.events(known)[-1].at)
+        )
+    raise UsageError(
+        "Which plan? None was started yet. Nothing was done. Name one; see `backfill list`."
+    )
+
+
+def refuse_protected(plan: Plan, workspace: Workspace, nothing: str) -> None:
+    """Guarded if a day of the plan is protected; `nothing`: what was not done."""
+    settings = workspace.settings
+    protected = sorted(set(settings.protected()) & set(plan.days()))
+    if protected:
+        raise Guarded(
+            f"{ranges(protected)} is protected (BACKFILL_PROTECTED_DAYS={settings.protected_days})."
+            f" {nothing} Leave these days out, or change the setting."
+        )

@@ -1,0 +1,214 @@
+"""Whether a plan may be published: a shadow that is built whole, on what live holds now, and
+nothing in live to wait for.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from deltalake import DeltaTable
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import Guarded, TableUnreadable, UsageError
+from backfill_assets.lake.columns import columns_lost
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.released import open_version
+from backfill_assets.lake.releases import STABLE, Releases
+from backfill_assets.plan.lifecycle import begun_for, finishing
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.store import (
+    DISCARDED,
+    OPEN,
+    PLANNED,
+    PUBLISHED,
+    PUBLISHING,
+    ROLLED_BACK,
+    ROLLING_BACK,
+    Plans,
+)
+from backfill_assets.publish.channels import NOT_PUBLISHED, came_with
+from backfill_assets.publish.conflicts import ShadowState
+from backfill_assets.publish.live import LiveState
+from backfill_assets.publish.release_live import Cause, Reason, Runs, no_runs, running, why_withheld
+from backfill_assets.workspace import Workspace
+
+SHOWN = 5
+
+
+def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHED) -> None:
+    """UsageError for a plan that has nothing to publish, Guarded for one that is being built.
+    `nothing`: what was not done.
+    """
+    state = plans.state(plan.id)
+    if not plan.is_shadow:
+        raise UsageError(
+            f"Plan {plan.id} was built in live, and is released from there by itself. {nothing} See"
+            " `backfill releases`."
+        )
+    if state in (PLANNED, ROLLED_BACK, DISCARDED):
+        said = {
+            PLANNED: "was never started",
+            ROLLED_BACK: "was rolled back",
+            DISCARDED: "was discarded",
+        }[state]
+        then = (
+            f"Start it: `backfill run {plan.id}`"
+            if state == PLANNED
+            else "Plan anew: `backfill plan --into shadow ...`"
+        )
+        raise UsageError(f"Plan {plan.id} {said}. {nothing} {then}.")
+    if plans.half_done(plan.id) == ROLLING_BACK:
+        raise Guarded(
+            f"Plan {plan.id} is taken back in part. {nothing} Finish that:"
+            f" `{finishing(plan.id, plans)}`."
+        )
+    if state == OPEN:
+        raise Guarded(f"Plan {plan.id} is open. {nothing} Let it end: `backfill resume {plan.id}`.")
+
+
+def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
+    """Guarded if `channel` is stable, and a publication of this plan was begun for a few readers
+    first, and not finished.
+    """
+    if plans.half_done(plan.id) == PUBLISHING and channel == STABLE != (
+        begun := begun_for(plan.id, plans)
+    ):
+        raise Guarded(
+            f"The publication of plan {plan.id} to {begun} was begun, and is not finished."
+            f" {NOT_PUBLISHED} Finish it first (`{finishing(plan.id, plans)}`), then publish to"
+            f" {channel}; or take it back: `backfill rollback {plan.id}`."
+        )
+
+
+def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
+    """The same, and UsageError for a plan that is published, though a kill left that unnoted: its
+    shadow is done with.
+    """
+    refuse_not_publishable(plan, plans, nothing)
+    if plans.state(plan.id) == PUBLISHED or came_with(plans.root, plan.id):
+        raise UsageError(
+            f"Plan {plan.id} is published. {nothing} `backfill rollback {plan.id}` takes it back."
+        )
+
+
+def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
+    """Guarded for a shadow with days that are not built, or that was built on what live does not
+    hold any more.
+    """
+    if state.unbuilt:
+        raise Guarded(
+            f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not"
+            f" built:\n{examples(state.unbuilt)}\n{NOT_PUBLISHED} Correct what is named, then"
+            f" `backfill resume {plan.id}`."
+        )
+    if state.conflicts:
+        raise Guarded(in_conflict(plan, state.conflicts))
+
+
+def refuse_breaking(
+    plan: Plan, channel: str, workspace: Workspace, after: Callable[[str], DeltaTable | None]
+) -> None:
+    """Guarded if the readers of `channel` would miss columns of a table, as it would be `after`:
+    they may use them.
+
+    New columns break nobody; until all days of live are built with them, they are null in the
+    others.
+    """
+    breaking = []
+    for name, before in _read_by(channel, plan, workspace).items():
+        if before and (then := after(name)):
+            breaking += [f"{name}: {lost}" for lost in columns_lost(before, then)]
+    if breaking:
+        raise Guarded(
+            f"Readers of {channel} would miss something after plan {plan.id}:"
+            f" {'; '.join(breaking)}. {NOT_PUBLISHED} If that is meant, `backfill publish {plan.id}"
+            f" --channel {channel} --allow-breaking`."
+        )
+
+
+def _read_by(channel: str, plan: Plan, workspace: Workspace) -> dict[str, DeltaTable | None]:
+    """The tables that readers of a channel get; where they get none, those of live that the plan
+    has.
+    """
+    releases = Releases(workspace.lake.root)
+    root = workspace.lake.root
+    newest = releases.newest()
+    number = newest.channels.get(channel) if newest else None
+    read: dict[str, DeltaTable | None] = {
+        name: open_table(workspace.lake.path(name)) for name in plan.reasons
+    }
+    for name, version in releases.get(number).tables.items() if number else ():
+        with suppress(TableUnreadable):  # nobody reads that any more
+            read[name] = open_version(root, version)
+    return read
+
+
+def refuse_unreleased(
+    plan: Plan,
+    workspace: Workspace,
+    state: LiveState,
+    runs: Runs = no_runs,
+    *,
+    publication: str = "",
+) -> None:
+    """Guarded if live in this state has changes, other than of this plan's days, that cannot be
+    released with them. That all channels stay behind is no such change: a publication moves one.
+
+    `runs` asks Dagster's record for those of live that are not finished. `publication`: the run
+    whose steps are the plan's own.
+    """
+    reasons = running(workspace.lake.root, runs, but=publication)
+    if not reasons:
+        others = replace(
+            state, half_published=tuple(each for each in state.half_published if each != plan.id)
+        )
+        # Before the first commit and after the last the same is asked: whether live with the plan's
+        # tables can be released.
+        withheld = why_withheld(workspace, replace(others, expected=frozenset(plan.reasons)))
+        reasons = [
+            each
+            for each in withheld
+            if _is_of_others(each, plan) and each.cause != Cause.POINTED_BACK
+        ]
+    if reasons:
+        begun = plan.id in state.half_published
+        half = f"Plan {plan.id} is in live and not released" if begun else NOT_PUBLISHED[:-1]
+        despite = "release it as it stands (`backfill release --reason ...`); then publish again"
+        then = (
+            f"then publish again; or take it back (`backfill rollback {plan.id}`)"
+            if begun
+            else f"or {despite}"
+        )
+        raise Guarded(
+            f"Live has changes that are not released: {'; '.join(map(str, reasons))}. {half}. Wait"
+            f" for what runs; mend what failed, {then}."
+        )
+
+
+def refuse_running(workspace: Workspace, runs: Runs = no_runs) -> None:
+    """Guarded while steps or runs of live are at work."""
+    if reasons := running(workspace.lake.root, runs):
+        raise Guarded(
+            f"Live is being written: {'; '.join(map(str, reasons))}. {NOT_PUBLISHED} Publish again"
+            " when that has ended."
+        )
+
+
+def _is_of_others(reason: Reason, plan: Plan) -> bool:
+    return not reason.days or not set(reason.days) <= plan.days_of(reason.table)
+
+
+def in_conflict(plan: Plan, conflicts: Mapping[Partition, str]) -> str:
+    return (
+        f"Live has changed under {len(conflicts)} partition(s) of plan {plan.id} since its shadow"
+        f" was opened:\n{examples(conflicts)}\nThese days were not published. `backfill rebase"
+        f" {plan.id}` builds what this concerns on live as it is now; then verify and publish."
+    )
+
+
+def examples(partitions: Mapping[Partition, str]) -> str:
+    """The first few of these, each with what is the matter, a line each."""
+    lines = [f"  {table} {day}: {why}" for (table, day), why in list(partitions.items())[:SHOWN]]
+    return "\n".join(
+        [*lines, *([f"  and {len(partitions) - SHOWN} more"] if len(partitions) > SHOWN else [])]
+    )

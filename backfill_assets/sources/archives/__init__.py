@@ -1,0 +1,1 @@
+"""(The reading order is in ARCHITECTURE.md.)"""

@@ -1,0 +1,234 @@
+"""Archives: large files that cover many days, taken in once (`take_in`), beside the deliveries that
+arrive day by day.
+
+The day that a row of an archive is of, as its column says, or the name of its file.
+
+What makes an archive doubtful that can be read to its end: it is refused, until somebody accepts it
+by name.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from functools import cached_property, lru_cache
+from typing import Any
+
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.files.delivery import name_in
+from backfill_assets.sources.files.fields import Field, header_of, lacking
+from backfill_assets.sources.files.filesystem import Entry
+from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat
+from backfill_assets.sources.files.listing import Pattern, globbed
+from backfill_assets.sources.protocol import refuse_mistyped
+
+ANY = "**/*"
+# Of the lines that archives are split into, and the hash of what they hold. Increase it with any
+# change of which lines come of an archive, or of their days.
+FORM = 3
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The archives in the folder `name` of the landing area.
+
+    name             the folder below the landing area; also what `backfill archive` and the asset `archives/<name>` call it
+    day              the column that says which day a row is of: a date or a time, ISO 8601 unless there are `day_formats`;
+                     a time with an offset is of the day that it is in UTC. Without one, the names of files say the day
+    day_formats      the patterns of its values, tried in order, as Python's strptime has them: "%m/%d/%Y %H:%M"
+    files            which files are archives, one pattern or several, below the folder: "history/*.jsonl.gz"; without a column
+                     of the day as those of a landing: "{year}/{month}-{day}.csv.gz"
+    format           `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
+    first_day        rows of earlier days are left out, and counted
+    modified_before  files modified at this time or later are left out, and named
+    fields           the columns of which an archive must have the required ones; those of the landing, in `TwoFlows`
+
+    Every row becomes a line of JSON, so that columns are read by their names, whatever the format
+    of an archive. Raises ValueError where nothing says the day, for a name that is no name of an
+    asset, and for values of another kind.
+    """
+
+    name: str
+    day: str = ""
+    day_formats: Sequence[str] = ()
+    files: str | Sequence[str] = ANY
+    format: AnyFormat = JSON_LINES
+    first_day: date | None = None
+    modified_before: datetime | None = None
+    fields: Sequence[Field] = field(default=(), compare=False, repr=False)
+    # Lines are committed once they come to so many bytes: what a run that is killed has not to do
+    # again.
+    slice_bytes: int = field(default=128 * 2**20, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        refuse_mistyped(self)
+        object.__setattr__(
+            self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files)
+        )
+        object.__setattr__(self, "day_formats", tuple(self.day_formats))
+        if not re.fullmatch(r"[A-Za-z]\w*", self.name, re.ASCII):
+            raise ValueError(
+                f"Archive({self.name!r}): a name is made of letters, digits and _, and begins with"
+                " a letter"
+            )
+        if not self.day.strip():
+            try:
+                self._patterns  # noqa: B018
+            except ValueError as error:
+                raise ValueError(
+                    f"Archive({self.name!r}) names no column of the day: write day='captured_at',"
+                    " or how files have the day in their names,"
+                    f" files='{{year}}-{{month}}-{{day}}.csv.gz' ({error})"
+                ) from None
+        if self.modified_before and self.modified_before.tzinfo is None:
+            object.__setattr__(self, "modified_before", self.modified_before.replace(tzinfo=UTC))
+
+    @cached_property
+    def _patterns(self) -> list[Pattern]:
+        """Where files have the day in their names."""
+        return [] if self.day.strip() else [Pattern(text) for text in self.files]
+
+    @property
+    def declared(self) -> str:
+        """A hash of how archives are split: taken in otherwise, they are taken in again."""
+        split = repr(
+            (FORM, self.day, self.day_formats, self._patterns, self.format, self.first_day)
+        )
+        return hashlib.blake2b(split.encode(), digest_size=8).hexdigest()
+
+    def day_in(self, name: str) -> date | None:
+        """The day that the name of an archive says."""
+        days = (pattern.day_of(name.removeprefix(f"{self.name}/")) for pattern in self._patterns)
+        return next((day for day in days if day), None)
+
+    def listed(self, area: LandingArea) -> dict[str, Entry]:
+        """The archives that lie there, by their names in `source_file`; not those that may not be
+        touched any more.
+        """
+        return {
+            name: file
+            for name, file in self._matched(area).items()
+            if not self._is_late(area, file)
+        }
+
+    def late(self, area: LandingArea) -> list[str]:
+        """The archives that were modified too late to be taken in."""
+        return [name for name, file in self._matched(area).items() if self._is_late(area, file)]
+
+    def unmatched(self, area: LandingArea) -> list[str]:
+        """The files in the folder that are no archives."""
+        archives = self._matched(area)
+        return [name for name in self._files(area, [ANY]) if name not in archives]
+
+    def _matched(self, area: LandingArea) -> dict[str, Entry]:
+        files = self._files(area, [ANY] if self._patterns else self.files).items()
+        is_one = {name: not self._patterns or self.day_in(name) for name, _ in files}
+        return {
+            name: file
+            for name, file in files
+            if is_one[name] and name.endswith(self.format.endings)
+        }
+
+    def _files(self, area: LandingArea, patterns: Sequence[str]) -> dict[str, Entry]:
+        tree = area.tree(self.name)
+        files = {
+            os.fspath(file): file
+            for pattern in patterns
+            for file in globbed(tree, tree.top, pattern.split("/"))
+        }
+        return {
+            name_in(area, files[path]): files[path]
+            for path in sorted(files)
+            if stamp_of(area, files[path])
+        }
+
+    def _is_late(self, area: LandingArea, file: Entry) -> bool:
+        with suppress(OSError):  # reading it says why
+            return (
+                self.modified_before is not None
+                and area.files.state(file).modified >= self.modified_before.timestamp()
+            )
+        return False
+
+
+def stamp_of(area: LandingArea, file: Entry) -> str:
+    """The text of a file's state as it was listed; "" for what is no file, or a link to none."""
+    with suppress(OSError):
+        return area.files.state(file).text
+    return ""
+
+
+DayOf = Callable[[Any], date | None]
+
+
+def day_reader(archive: Archive, name: str) -> DayOf:
+    """The day of a value of the column of the day in the archive of that name; None for one that is
+    no time.
+    """
+    if not archive.day:
+        day = archive.day_in(name)
+        return lambda _: day
+
+    @lru_cache(100_000)
+    def of_text(text: str) -> date | None:
+        if not archive.day_formats:
+            with suppress(ValueError):
+                return (
+                    _in_utc(datetime.fromisoformat(text))
+                    if len(text) > len("2019-08-15")
+                    else date.fromisoformat(text)
+                )
+        for pattern in archive.day_formats:
+            with suppress(ValueError):
+                return _in_utc(datetime.strptime(text, pattern))
+        return None
+
+    def of_value(value: Any) -> date | None:
+        if isinstance(value, datetime):
+            return _in_utc(value)
+        return (
+            value
+            if isinstance(value, date)
+            else of_text(value.strip())
+            if isinstance(value, str)
+            else None
+        )
+
+    return of_value
+
+
+def _in_utc(time: datetime) -> date | None:
+    """None at the ends of the calendar, where UTC has no day for it: 9999-12-31T23:59:59-05:00."""
+    try:
+        return (time.astimezone(UTC) if time.tzinfo else time).date()
+    except OverflowError:
+        return None
+
+
+def doubt_of(
+    names: Sequence[str] | None,
+    fields: Sequence[Field],
+    days: Collection[date],
+    *,
+    lines: int,
+    is_cut: bool,
+) -> str:
+    """Why an archive of so many `lines`, with rows of these columns and days, may be incomplete or
+    another; else "".
+    """
+    if not lines:
+        return "has no rows"
+    return "is cut off" if is_cut else lacking_in(names, fields, days)
+
+
+def lacking_in(names: Sequence[str] | None, fields: Sequence[Field], days: Collection[date]) -> str:
+    """What columns an archive with these lacks that rows of these days should have; "" if none, or
+    if that is not known.
+    """
+    if names is None:
+        return ""
+    header = header_of(names, fields)
+    return next((why for day in sorted(days) if (why := lacking(header, fields, day))), "")

@@ -1,0 +1,348 @@
+"""What is committed next of archives that are taken in: lines of one or of many, and what is then
+recorded of them.
+
+A load: one archive read to its end, its lines gathered by day, and what is recorded of it.
+
+Taking archives in: each is read once, split into its days, and committed; one that is in and has
+not changed is not read.
+
+Lines are committed in slices, of a part of a large archive or of many small ones, and no day has
+any line of an archive before all are in. What was killed goes on behind the last slice that was
+committed, as long as the archive is the same file. Rows of an archive that changed are replaced in
+the commit that makes the new ones visible.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from backfill_assets.errors import SourceError
+from backfill_assets.lake.slices import DataFile
+from backfill_assets.lake.storage import ARCHIVED, Paths, writing
+from backfill_assets.sources.archives.archive import Archive, doubt_of, stamp_of
+from backfill_assets.sources.archives.loads import (
+    Archived,
+    LoadRecord,
+    archived,
+    commit,
+    new_load,
+    write_lines,
+)
+from backfill_assets.sources.archives.reading import Reading
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.files.filesystem import Entry
+
+# Small archives are committed together: each commit says of all archives how far they are in.
+FILES = 1000
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """What came of one archive in a run: the bytes that were read of it, what is recorded of it
+    now, and its rows and days.
+
+    `problem`: why it is not in, or not as it lies there; what was in before stays. `acceptable`: it
+    is in doubt, and may be accepted. `left_out`: it was modified too late to be taken in.
+    `dropped`: it is gone, and now is what was in of it.
+    """
+
+    name: str
+    bytes_read: int = 0
+    record: LoadRecord | None = None
+    rows: int = 0
+    days: Sequence[date] = ()
+    problem: str = ""
+    acceptable: bool = False
+    left_out: bool = False
+    dropped: bool = False
+
+
+@dataclass
+class Slice:
+    """The archives of the table in `folder` as they are in once this slice is committed: its
+    `files`, which hold lines of `size` bytes, and the results that are told then.
+    """
+
+    folder: str
+    state: Archived
+    committed: Archived
+    files: list[DataFile] = field(default_factory=list)
+    size: int = 0
+    results: list[LoadResult] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, folder: str) -> "Slice":
+        state = archived(folder)
+        return cls(folder, state, state)
+
+    def is_full(self, slice_bytes: int) -> bool:
+        return self.size >= slice_bytes or len(self.files) >= FILES
+
+    def begin(self, name: str, record: LoadRecord) -> None:
+        """Commit so much of one archive, of which no day has any row yet."""
+        self.state = replace(self.state, begun={**self.state.begun, name: record})
+        self._commit()
+
+    def told(self) -> Iterator[LoadResult]:
+        """Commit what there is; then what came of the archives in it."""
+        self._commit()
+        results = self.results
+        self.results = []
+        yield from results
+
+    def _commit(self) -> None:
+        if self.state != self.committed:
+            self.state = self.committed = commit(self.committed, self.state, self.files)
+        self.files = []
+        self.size = 0
+
+
+EXAMPLES = 3
+Reader = Callable[[Archive, Path, str, int], Reading]
+
+
+@dataclass
+class Load:
+    """Taking in one archive: its lines are gathered by day, and written into the open slice, which
+    archives share.
+    """
+
+    archive: Archive
+    area: LandingArea
+    slice: Slice
+    name: str
+    listed: Mapping[str, Entry]
+    reader: Reader
+    bytes_read: int = 0
+    lines: int = 0
+    before: int = 0
+    undated: int = 0
+    examples: list[int] = field(default_factory=list)
+    rows: Counter[date] = field(default_factory=Counter)
+    gathered: dict[date, list[str]] = field(default_factory=dict)
+    not_utf8: dict[date, list[int]] = field(default_factory=dict)
+
+    def run(self, *, anew: bool, reason: str) -> LoadResult:
+        """Add the archive to the slice, and say what came of it. `reason`: why it is taken in
+        whatever guards say.
+
+        Raises SourceError for one that cannot be read.
+        """
+        file = self.listed[self.name]
+        files = self.area.files
+        load = LoadRecord(new_load(), stamp_of(self.area, file), self.archive.declared)
+        begun = self.slice.state.begun.get(self.name, load)
+        if (begun.stamp, begun.declared) != (load.stamp, load.declared):
+            begun = load
+        with files.at_hand(file) as path:
+            reading = self.reader(self.archive, path, self.name, self.area.max_line_bytes)
+            try:
+                self._read(reading, begun)
+            finally:
+                self.bytes_read = reading.bytes_read
+        if files.has_changed(file):
+            raise SourceError(f"{self.name} was written to while it was read")
+        record = replace(self._so_far(begun), content=reading.content, names=reading.names)
+        doubt = doubt_of(
+            reading.names, self.archive.fields, self.rows, lines=self.lines, is_cut=reading.is_cut
+        )
+        before = self.slice.state.whole.get(self.name, load)
+        reason = reason or (before.accepted if before.content == record.content else "")
+        if self.lines and self.undated == self.lines:
+            raise SourceError(
+                f"{self.name} {doubt or f'has no row with a day in {self.archive.day}'}"
+            )
+        if doubt and not reason:
+            return LoadResult(
+                self.name, self.bytes_read, problem=f"{self.name} {doubt}", acceptable=True
+            )
+        record = replace(record, accepted=reason if doubt else "")
+        record = self._finish(record, anew=anew)
+        return LoadResult(self.name, self.bytes_read, record, self.rows.total(), sorted(self.rows))
+
+    def _read(self, reading: Reading, begun: LoadRecord) -> None:
+        """Read it to its end. Lines that are in the files of the `begun` load are not gathered
+        again.
+        """
+        waiting = 0
+        first = self.archive.first_day or date.min
+        gathered = self.gathered
+        for text, day, is_utf8 in reading.lines():
+            self.lines += 1
+            if day is None:
+                self.undated += 1
+                self.examples += [self.lines] if len(self.examples) < EXAMPLES else []
+            elif day < first:
+                self.before += 1
+            elif self.lines <= begun.lines:
+                self.rows[day] += 1
+            else:
+                lines = gathered.get(day) or gathered.setdefault(day, [])
+                if not is_utf8:
+                    self.not_utf8.setdefault(day, []).append(len(lines))
+                lines.append(text)
+                waiting += len(text)
+                if waiting >= self.archive.slice_bytes:
+                    waiting = 0
+                    self.rows.update({day: len(lines) for day, lines in gathered.items()})
+                    self._write(begun)
+                    self.slice.begin(self.name, self._so_far(begun))
+        self.rows.update({day: len(lines) for day, lines in gathered.items()})
+
+    def _so_far(self, load: LoadRecord) -> LoadRecord:
+        return replace(
+            load,
+            lines=self.lines,
+            before=self.before,
+            undated=self.undated,
+            examples=[*self.examples],
+        )
+
+    def _write(self, load: LoadRecord) -> None:
+        for day, lines in self.gathered.items():
+            not_utf8 = self.not_utf8.get(day, ())
+            self.slice.files.append(
+                write_lines(
+                    self.slice.folder, load.load, self.name, day, lines, not_utf8, self.lines
+                )
+            )
+            self.slice.size += sum(map(len, lines))
+        self.gathered.clear()
+        self.not_utf8.clear()
+
+    def _finish(self, record: LoadRecord, *, anew: bool) -> LoadRecord:
+        """The archive is in as a whole. Archives of the same content have one load: their rows are
+        there once.
+        """
+        state, whole, renamed = self.slice.state, {**self.slice.state.whole}, self._renamed()
+        same = {name: each for name, each in whole.items() if each.content == record.content}
+        holder = next(
+            (
+                n
+                for n, each in same.items()
+                if each.declared == record.declared and not each.same_as
+            ),
+            "",
+        )
+        if holder and not (anew and holder == self.name):
+            record = replace(
+                record, load=same[holder].load, same_as="" if holder == self.name else holder
+            )
+        else:
+            self._write(record)
+            whole |= {
+                name: replace(record, stamp=each.stamp, same_as=self.name)
+                for name, each in same.items()
+            }
+            whole = {name: each for name, each in whole.items() if name not in renamed}
+        begun = {name: each for name, each in state.begun.items() if name != self.name}
+        self.slice.state = replace(state, whole={**whole, self.name: record}, begun=begun)
+        return record
+
+    def _renamed(self) -> set[str]:
+        """The names that this archive had before: they are gone, and had the rows that were in of
+        it.
+        """
+        whole = self.slice.state.whole
+        before = whole.get(self.name)
+        return {n for n, each in whole.items() if before and each.load == before.load} - {
+            self.name,
+            *self.listed,
+        }
+
+
+def take_in(
+    archive: Archive,
+    area: LandingArea,
+    *,
+    full_refresh: bool = False,
+    only: Sequence[str] = (),
+    accept: Collection[str] = (),
+    reason: str = "",
+    reader: Reader = Reading,
+) -> Iterator[LoadResult]:
+    """Take in the archives that are new or have changed; with `full_refresh` all, and what is in of
+    those that are gone goes.
+
+    `only`: those whose names match one of these patterns. `accept` names those that are taken in
+    although a guard refuses them, for this `reason`. One archive that cannot be read does not hold
+    up the others.
+    """
+    folder = Paths(area.lake).archived(archive.name)
+    with writing(area.lake, f"{ARCHIVED}/{archive.name}"):
+        listed = archive.listed(area)
+        late = archive.late(area)
+        slice_ = Slice.of(folder)
+        failed = set[str]()
+        if full_refresh and not only:
+            _drop(slice_, {*listed, *late})
+        asked = {name: stamp_of(area, file) for name, file in listed.items() if chosen(name, only)}
+        # Twice: the rows of one may have stood for another of the same content, and have changed
+        # since.
+        for first in (True, False):
+            for name, stamp in asked.items():
+                wanted = first and (full_refresh or name in accept)
+                if name not in failed and (wanted or not is_in(slice_.state, archive, name, stamp)):
+                    load = Load(archive, area, slice_, name, listed, reader)
+                    result = _result(
+                        load, anew=full_refresh, reason=reason if name in accept else ""
+                    )
+                    failed |= {name} if result.problem else set()
+                    slice_.results.append(result)
+                if slice_.is_full(archive.slice_bytes):
+                    yield from slice_.told()
+        yield from slice_.told()
+    yield from (LoadResult(name, left_out=True) for name in late if chosen(name, only))
+
+
+def is_in(state: Archived, archive: Archive, name: str, stamp: str) -> bool:
+    """Whether an archive is in as it lies there and is declared, with rows of its name or of one
+    that has the same content.
+    """
+    record = state.whole.get(name)
+    if (
+        record is None
+        or name in state.begun
+        or (record.stamp, record.declared) != (stamp, archive.declared)
+    ):
+        return False
+    holder = state.whole.get(record.same_as or name)
+    return bool(holder and holder.load == record.load)
+
+
+def chosen(name: str, only: Sequence[str]) -> bool:
+    return not only or any(
+        fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for pattern in only
+    )
+
+
+def _drop(slice_: Slice, there: Collection[str]) -> None:
+    """Drop what is in of archives that are gone."""
+    gone = {*slice_.state.whole} - {*there}
+    days = slice_.state.days()
+    for name in sorted(gone):
+        of_day = {day: files[name] for day, files in days.items() if name in files}
+        rows = sum(file.rows or 0 for files in of_day.values() for file in files)
+        slice_.results.append(
+            LoadResult(
+                name, record=slice_.state.whole[name], rows=rows, days=sorted(of_day), dropped=True
+            )
+        )
+    whole = {name: record for name, record in slice_.state.whole.items() if name not in gone}
+    slice_.state = replace(slice_.state, whole=whole)
+
+
+def _result(load: Load, *, anew: bool, reason: str) -> LoadResult:
+    try:
+        return load.run(anew=anew, reason=reason)
+    except SourceError as error:
+        return LoadResult(load.name, load.bytes_read, problem=str(error))
+    except OSError as error:
+        return LoadResult(
+            load.name,
+            load.bytes_read,
+            problem=f"{load.name} cannot be read ({error.strerror or error})",
+        )

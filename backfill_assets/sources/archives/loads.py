@@ -1,0 +1,203 @@
+"""What archives hold, by day: the Delta table `_archived/<name>` of a source, partitioned by day.
+No Spark.
+
+A row is a line of an archive. Each time that an archive is taken in is a load, whose files lie in a
+folder of their own. The newest commit says how far each archive is taken in. Only archives that are
+in as a whole are in any day.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, date, datetime
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.exceptions import CommitFailedError
+
+from backfill_assets.errors import Conflict
+from backfill_assets.lake.commit import FileCommit
+from backfill_assets.lake.delta import KeptTable, open_table, read_commits
+from backfill_assets.lake.slices import DataFile, files_of
+from backfill_assets.lake.storage import files_in
+
+DAY = "day"
+LINE = pa.schema([("source_file", pa.string()), ("line", pa.string()), ("is_utf8", pa.bool_())])
+SPARKS = {"day": "date", "source_file": "string", "line": "string", "is_utf8": "boolean"}
+COLUMNS = json.dumps(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in SPARKS.items()
+        ],
+    }
+)
+
+
+def new_load() -> str:
+    """A new load's name, which begins with the time: names are in the order of loads."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:12]}"
+
+
+@dataclass(frozen=True)
+class LoadRecord:
+    """What is recorded of an archive: its first `lines` lines that are not blank are in the files
+    of a `load`.
+
+    `stamp` is its size and times when it was read, `declared` a hash of how it was split, `content`
+    that of its bytes, unpacked, known once it was read to its end. Archives of the same content
+    have one load: `same_as` is the one whose name its rows have. `before` lines are of days before
+    the first one, `undated` ones are of no day: `examples` are the first numbers of those. `names`
+    are those of its columns, where they are known, `accepted` the reason why it is in although a
+    guard refuses it.
+    """
+
+    load: str = ""
+    stamp: str = ""
+    declared: str = ""
+    content: str = ""
+    lines: int = 0
+    before: int = 0
+    undated: int = 0
+    examples: Sequence[int] = ()
+    same_as: str = ""
+    names: Sequence[str] | None = None
+    accepted: str = ""
+
+
+@dataclass(frozen=True)
+class Archived:
+    """The archives of a source by name: those that are in as a `whole`, those `begun`; the files of
+    the days.
+    """
+
+    folder: str
+    version: int = -1
+    whole: Mapping[str, LoadRecord] = field(default_factory=dict)
+    begun: Mapping[str, LoadRecord] = field(default_factory=dict)
+
+    def days(self) -> Mapping[date, Mapping[str, Sequence[DataFile]]]:
+        """By day, the files of each archive that is in as a whole, by the name that its rows have."""
+        table = open_table(self.folder, self.version) if self.version >= 0 else None
+        if table is None:
+            return {}
+        facts = table.facts if isinstance(table, KeptTable) else {}
+        if DAY not in facts:
+            facts[DAY] = _by_day(self, _files(self.folder, self.version))
+        by_day: Mapping[date, Mapping[str, Sequence[DataFile]]] = facts[DAY]
+        return by_day
+
+
+def archived(folder: str) -> Archived:
+    """What is taken in of a source's archives now."""
+    table = open_table(folder)
+    if table is None:
+        return Archived(folder)
+    version = int(table.version())
+    for at in count(version, -1):  # somebody else may have compacted the table since
+        commits = read_commits(folder, at, at)
+        if not commits:
+            break
+        with suppress(ValueError, KeyError, TypeError):
+            metadata = json.loads(commits[0]["userMetadata"])
+            whole, begun = (
+                {name: LoadRecord(**each) for name, each in metadata[key].items()}
+                for key in ("whole", "begun")
+            )
+            return Archived(folder, version, whole, begun)
+    return Archived(folder, version)
+
+
+def _files(folder: str, version: int) -> list[DataFile]:
+    table = open_table(folder, version)
+    if table is None:
+        return []
+    days = pc.struct_field(pa.table(table.get_add_actions(flatten=False))["partition"], DAY)
+    return files_of(table, DAY, pc.unique(days).to_pylist())
+
+
+def _by_day(state: Archived, files: Iterable[DataFile]) -> dict[date, dict[str, list[DataFile]]]:
+    names = {record.load: record.same_as or name for name, record in state.whole.items()}
+    by_day: dict[date, dict[str, list[DataFile]]] = {}
+    for file in sorted(files, key=lambda file: file.path):
+        if name := names.get(load_of(file)):
+            by_day.setdefault(file.day, {}).setdefault(name, []).append(file)
+    return by_day
+
+
+def load_of(file: DataFile) -> str:
+    return file.path.partition("/")[0]
+
+
+def write_lines(
+    folder: str,
+    load: str,
+    name: str,
+    day: date,
+    lines: Sequence[str],
+    not_utf8: Iterable[int],
+    first: int,
+) -> DataFile:
+    """A file of lines of one day, the `first` of which is so far in the archive. Its name ends with
+    a hash of what it holds.
+    """
+    store = files_in(folder)
+    within = f"{load}/{DAY}={day}"
+    marks = [True] * len(lines)
+    for place in not_utf8:
+        marks[place] = False
+    content = hashlib.blake2b("\n".join([name, *lines]).encode(), digest_size=16).hexdigest()
+    path = f"{within}/{first:012}-{content}.parquet"
+    rows = pa.table([[name] * len(lines), lines, marks], schema=LINE)
+    store.create_dir(within, recursive=True)
+    with store.open_output_stream(path) as out:
+        pq.write_table(rows, out, compression="snappy")
+        size = out.tell()
+    return DataFile(path, day, size, len(lines), int(datetime.now(UTC).timestamp() * 1000))
+
+
+def content_of(file: DataFile) -> str:
+    """A hash of the lines in a file."""
+    return file.path.rpartition("-")[2]
+
+
+def commit(before: Archived, after: Archived, files: Sequence[DataFile]) -> Archived:
+    """Add `files`, and drop those of loads that `after` does not name any more, in one commit that
+    says what is in then.
+
+    Raises Conflict, and commits nothing, if others took in archives of this source since `before`
+    was read.
+    """
+    kept = {record.load for record in [*after.whole.values(), *after.begun.values()]}
+    stored = _files(before.folder, before.version) if before.version >= 0 else []
+    dropped = [file for file in stored if load_of(file) not in kept]
+    days = sorted({file.day for file in [*files, *dropped]})
+    staying = [file for file in stored if load_of(file) in kept and file.day in set(days)]
+    states = {"whole": after.whole, "begun": after.begun}
+    metadata = json.dumps(
+        {
+            key: {name: _shortly(each) for name, each in state.items()}
+            for key, state in states.items()
+        }
+    )
+    table = open_table(before.folder, before.version) if before.version >= 0 else None
+    try:
+        version = FileCommit(before.folder, DAY, [*staying, *files], COLUMNS)(
+            table, days, metadata
+        ).version
+    except CommitFailedError as error:
+        raise Conflict(
+            f"Others took in archives in {before.folder} meanwhile. Nothing was committed. Run it"
+            " again; what is in stays."
+        ) from error
+    return replace(after, version=version)
+
+
+def _shortly(record: LoadRecord) -> dict[str, Any]:
+    return {name: value for name, value in asdict(record).items() if value}

@@ -1,0 +1,153 @@
+"""Copies of objects on this machine's disk: each object is fetched once for as long as it stays the
+same.
+
+They lie in one folder, the least recently used go first once they come to more than `most` bytes,
+and all that nobody has used for a week. A process reads links to them in a folder of its own, which
+is removed with it: what it reads stays while it reads.
+"""
+
+import atexit
+import hashlib
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from uuid import uuid4
+
+import psutil
+
+from backfill_assets.lake.storage import make_cache, replacing
+
+MOST_BYTES = 10 * 2**30
+UNUSED_S = 7 * 86_400
+MANY = 1000
+Fetch = Callable[[], Iterator[bytes]]
+
+
+@dataclass
+class Copies:
+    """The copies in `folder`."""
+
+    folder: Path
+    most: int = MOST_BYTES
+    _lock: Lock = field(default_factory=Lock, repr=False)
+    _own: Path | None = field(default=None, repr=False)
+    _since: tuple[int, int] = field(default=(0, 0), repr=False)
+
+    @contextmanager
+    def at_hand(self, name: str, fetch: Fetch) -> Iterator[Path]:
+        """A copy, for as long as the block. Raises OSError, also of what `fetch` raises."""
+        path = self._linked(name, fetch, f"{uuid4().hex}-{name}")
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def kept(self, name: str, fetch: Fetch, content: str) -> Path:
+        """A copy, for as long as this process: OSError unless its bytes have the hash `content`."""
+        path = self._place() / name
+        if not path.exists():
+            self._linked(name, fetch, name, content)
+        return path
+
+    def _linked(self, name: str, fetch: Fetch, as_name: str, content: str = "") -> Path:
+        shared = self.folder / name
+        own = self._place() / as_name
+        with suppress(FileNotFoundError):
+            with suppress(FileExistsError):  # another thread was first
+                os.link(shared, own)
+            os.utime(shared)
+            return own
+        with replacing(own) as draft:
+            digest = _write(fetch(), draft)
+            if content and digest != content:
+                raise OSError("it is another than it was when it was looked at")
+        with suppress(FileExistsError):  # somebody else has fetched it meanwhile
+            os.link(own, shared)
+        self._count(own.stat().st_size)
+        return own
+
+    def _place(self) -> Path:
+        """The folder of this process; when it begins, folders of processes that are gone are
+        removed.
+        """
+        with self._lock:
+            if self._own is None or _pid_of(self._own) != os.getpid():
+                make_cache(self.folder.parent, and_home=True)
+                self.folder.mkdir(exist_ok=True)
+                for folder in (
+                    each for each in self.folder.iterdir() if each.is_dir() and _is_over(each)
+                ):
+                    shutil.rmtree(folder, ignore_errors=True)
+                self._own = self.folder / _name_of(psutil.Process())
+                self._own.mkdir(exist_ok=True)
+                atexit.register(shutil.rmtree, self._own, ignore_errors=True)
+            return self._own
+
+    def _count(self, size: int) -> None:
+        """Clear once what was fetched since comes to a tenth of what there may be, or to many
+        files.
+        """
+        with self._lock:
+            self._since = (self._since[0] + 1, self._since[1] + size)
+            if self._since[0] >= MANY or self._since[1] > self.most // 10:
+                self._since = (0, 0)
+                self._clear()
+
+    def _clear(self) -> None:
+        """Remove what has not been used for long, and the least recently used of what is too much."""
+        found = []
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # another process clears too
+                    state = entry.stat()
+                    found += (
+                        [(state.st_mtime_ns, state.st_size, entry.path)] if entry.is_file() else []
+                    )
+        left = self.most
+        oldest = time.time_ns() - UNUSED_S * 10**9
+        for used, size, path in sorted(found, reverse=True):
+            left -= size
+            if left < 0 or used < oldest:
+                Path(path).unlink(missing_ok=True)
+
+
+@cache
+def copies_in(folder: Path) -> Copies:
+    """The one set of copies of this process below the folder."""
+    return Copies(folder / "copies")
+
+
+def _write(pieces: Iterator[bytes], path: Path) -> str:
+    """Write a file, and return the hash of it."""
+    digest = hashlib.blake2b()
+    with path.open("wb") as file:
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+    return digest.hexdigest()[:32]
+
+
+def _name_of(process: psutil.Process) -> str:
+    return f"{process.pid}-{process.create_time():.0f}-{socket.gethostname()}"
+
+
+def _pid_of(folder: Path) -> int:
+    return int(folder.name.partition("-")[0])
+
+
+def _is_over(folder: Path) -> bool:
+    """Whether the process of a folder has ended; of another host, whether it lies there for long."""
+    pid, _, rest = folder.name.partition("-")
+    if not rest.endswith(f"-{socket.gethostname()}"):
+        return folder.stat().st_mtime < time.time() - UNUSED_S
+    try:
+        return _name_of(psutil.Process(int(pid))) != folder.name
+    except (psutil.NoSuchProcess, ValueError):
+        return True

@@ -1,0 +1,403 @@
+"""Unpacking files that are packed with gzip or zstd, in pieces, as Spark's reader does it.
+
+Python's gzip passes over zeros behind the packed data, that reader fails on them.
+
+What reading a file once, in pieces, shows of it: enough to judge it before Spark reads it.
+
+What a Parquet file shows of itself.
+
+How the files of a source are written: JSON lines, CSV or Parquet; the first two plain, or packed
+with gzip or zstd.
+
+A format says what reading a file shows for the manifest, and which columns the file names. Spark's
+reading is `read_rows`.
+"""
+
+import codecs
+import csv
+import hashlib
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from io import RawIOBase
+from pathlib import Path
+from typing import ClassVar, Protocol, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from backfill_assets.errors import named
+
+PIECE = 1 << 18
+# Of a file that is cut off, the piece in which it ends is lost.
+SMALL_PIECE = 1 << 14
+GZIP = 16 + zlib.MAX_WBITS
+
+
+def of_gzip(packed: Iterable[bytes]) -> Iterator[bytes]:
+    """What gzip members, one behind the other, hold, in pieces. Raises EOFError or zlib.error where
+    anything else follows.
+    """
+    member = None
+    for piece in packed:
+        while piece:
+            if member is None or member.eof:
+                member = zlib.decompressobj(wbits=GZIP)
+            yield member.decompress(piece, PIECE)
+            piece = member.unused_data if member.eof else member.unconsumed_tail
+    if member is not None and not member.eof:
+        yield member.flush()
+        if not member.eof:
+            raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+
+
+def unpacked(ending: str, packed: Iterator[bytes]) -> Iterator[bytes]:
+    """What a file of that ending holds. Raises EOFError or zlib.error for one that is cut off or
+    holds anything else.
+    """
+    if ending == ".gz":
+        return of_gzip(packed)
+    return _unpacked_zstd(packed) if ending == ".zst" else packed
+
+
+class Pieces(RawIOBase):
+    """Pieces as a file, for Arrow to read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        piece = self._rest or next(self._pieces, b"")
+        taken = piece[: len(buffer)]
+        self._rest = piece[len(buffer) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
+
+
+def _unpacked_zstd(packed: Iterator[bytes]) -> Iterator[bytes]:
+    with pa.CompressedInputStream(pa.PythonFile(Pieces(packed), mode="r"), "zstd") as stream:
+        while piece := _read(stream):
+            yield piece
+
+
+def _read(stream: pa.CompressedInputStream) -> bytes:
+    try:
+        return bytes(stream.read(SMALL_PIECE))
+    except OSError as error:
+        raise (EOFError if "Truncated" in str(error) else zlib.error)(str(error)) from None
+
+
+# Of a line that its file does not end, this much is kept to see whether it is whole.
+KEPT = 16 * 2**20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BLANK = b" \t"
+# What files begin with that are no text in UTF-8, whatever they are called.
+NO_TEXT = {
+    b"\xff\xfe": "is text in UTF-16; write it in UTF-8",
+    b"\xfe\xff": "is text in UTF-16; write it in UTF-8",
+    b"\x1f\x8b": "is packed with gzip, and its name does not end in .gz",
+    b"\x28\xb5\x2f\xfd": "is packed with zstd, and its name does not end in .zst",
+    b"PK\x03\x04": "is a ZIP archive or a workbook",
+}
+# Of a file, so much of its beginning is looked at by itself; and so many lines of JSON, for their
+# names.
+HEAD = 64 * 2**10
+LINES_NAMED = 20
+
+
+@dataclass(frozen=True)
+class FileContents:
+    """A file's size and a hash of its bytes; unpacked, its lines that are not blank, the bytes of
+    its longest line, and whether all of it is UTF-8.
+
+    `fault` says why it cannot be read, `cut` why not to its end; they are empty where it can.
+    `stamp` is its size and times. `header` names its columns, where it does: then it is none of the
+    `lines`; of JSON lines, it has the names in the first ones. Of Parquet files, `lines` counts
+    rows.
+    """
+
+    size: int = 0
+    content: str = ""
+    lines: int = 0
+    longest_line: int = 0
+    utf8: bool = True
+    fault: str = ""
+    stamp: str = ""
+    header: str = ""
+    cut: str = ""
+
+
+@dataclass
+class Lines:
+    """Counts lines, given in pieces, as Spark splits them: at a line feed, a carriage return, or
+    both.
+    """
+
+    count: int = 0
+    longest: int = 0
+    begun: bool = False
+    # The line that has not ended yet: its beginning, its length so far, and whether it is blank so
+    # far.
+    beginning: bytearray = field(default_factory=bytearray)
+    length: int = 0
+    blank: bool = True
+    utf8: bool = True
+    decoder: codecs.IncrementalDecoder = field(
+        default_factory=codecs.getincrementaldecoder("utf-8")
+    )
+    first: bytes = b""
+    head: bytes = b""
+    quotes: int = 0
+
+    def add(self, piece: bytes) -> None:
+        self._decode(piece)
+        self.quotes += piece.count(b'"')
+        self.head += piece[: HEAD - len(self.head)]
+        if not self.begun:
+            piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
+        *ended, rest = [*piece.splitlines(), *([b""] if piece[-1:] in (b"", b"\n", b"\r") else [])]
+        if ended:
+            self._extend(ended[0])
+            self.end()
+            self.count += sum(1 for line in ended[1:] if line.strip(BLANK))
+            self.longest = max(self.longest, max(map(len, ended[1:]), default=0))
+        self._extend(rest)
+
+    def _extend(self, part: bytes) -> None:
+        self.beginning += part[: KEPT - len(self.beginning)]
+        self.length += len(part)
+        self.blank = self.blank and not part.strip(BLANK)
+
+    def _decode(self, piece: bytes) -> None:
+        try:
+            if self.utf8:
+                self.decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError:
+            self.utf8 = False
+
+    def end(self) -> None:
+        """The line that has not ended yet ends here."""
+        self.first = self.first or (b"" if self.blank else bytes(self.beginning))
+        self.count += not self.blank
+        self.longest = max(self.longest, self.length)
+        self.beginning = bytearray()
+        self.length = 0
+        self.blank = True
+
+    def cut_off(self, is_whole: "IsWhole", header: str) -> bool:
+        """Whether the file, if it ends here, ends within a line. A line too long to be kept needs a
+        line feed at its end.
+        """
+        if self.blank or self.length > KEPT:
+            return not self.blank
+        return not is_whole(bytes(self.beginning), header)
+
+
+# Whether a file's last line, which no line feed ends, is whole, given the file's header.
+IsWhole = Callable[[bytes, str], bool]
+
+
+def is_json(line: bytes) -> bool:
+    try:
+        json.loads(line.decode(errors="replace"), parse_int=str)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def names_in(head: bytes) -> str:
+    """The names in the first lines of a file of JSON objects, as JSON; "" if it has no line, or not
+    all of one is in `head`.
+    """
+    text = head.removeprefix(BYTE_ORDER_MARK)
+    whole = len(head) < HEAD
+    lines = [line for line in text.splitlines()[: None if whole else -1] if line.strip(BLANK)][
+        :LINES_NAMED
+    ]
+    objects = [
+        json.loads(line.decode(errors="replace"), parse_int=str) for line in lines if is_json(line)
+    ]
+    names = dict.fromkeys(name for each in objects if isinstance(each, dict) for name in each)
+    return json.dumps(list(names)) if lines else ""
+
+
+def read_contents(
+    path: Path,
+    is_whole: IsWhole = lambda line, _: is_json(line),
+    *,
+    has_header: bool = False,
+    multiline: bool = False,
+) -> FileContents:
+    """Read a file of text to its end: of JSON, or with a header, and then with values of several
+    lines between double quotes, if it is `multiline`. Memory stays small, however long its lines.
+    Raises OSError.
+    """
+    digest = hashlib.blake2b()
+    lines = Lines()
+    sizes = list[int]()
+
+    def pieces() -> Iterator[bytes]:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+            sizes.append(len(piece))
+            yield piece
+
+    with path.open("rb") as file:
+        packed = pieces()
+        fault = ""
+        cut = ""
+        try:
+            for piece in unpacked(path.suffix, packed):
+                lines.add(piece)
+        except EOFError as error:
+            cut = f"cannot be read to its end ({error})"
+        except zlib.error as error:
+            fault = f"cannot be read to its end ({error})"
+        for _ in packed:  # the rest, for the hash
+            pass
+    header = lines.first.decode(errors="replace") if has_header else ""
+    fault = next((what for mark, what in NO_TEXT.items() if lines.head.startswith(mark)), fault)
+    is_cut = (multiline and lines.quotes % 2 == 1) or lines.cut_off(is_whole, header)
+    cut = "" if fault else cut or ("is cut off" if is_cut else "")
+    lines.end()
+    lines.add(b"")
+    header = lines.first.decode(errors="replace") if has_header else names_in(lines.head)
+    count = lines.count - (has_header and lines.count > 0)
+    content = digest.hexdigest()[:32]
+    return FileContents(
+        sum(sizes), content, count, lines.longest, lines.utf8, fault, "", header, cut
+    )
+
+
+def read_parquet(path: Path) -> FileContents:
+    """The rows of a Parquet file, and its columns with their types as JSON. Raises OSError."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, hashlib.blake2b)
+    contents = FileContents(path.stat().st_size, digest.hexdigest()[:32])
+    try:
+        schema = pq.read_schema(path)
+        rows = pq.read_metadata(path).num_rows
+    except pa.ArrowException as error:
+        return replace(contents, fault=f"cannot be read ({str(error).partition('.')[0]})")
+    names = Counter(field.name.lower() for field in schema)
+    if alike := [field.name for field in schema if names[field.name.lower()] > 1]:
+        return replace(contents, fault=f"has the columns {named(alike)}, which Spark takes for one")
+    return replace(
+        contents, lines=rows, header=json.dumps([[field.name, str(field.type)] for field in schema])
+    )
+
+
+PACKED = ("", ".gz", ".zst")
+
+
+def _endings(*kinds: str) -> tuple[str, ...]:
+    return tuple(f".{kind}{packed}" for kind in kinds for packed in PACKED)
+
+
+class Format(Protocol):
+    """One way in which files are written."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """What the names of its files end in."""
+        ...
+
+    @property
+    def named_in(self) -> str:
+        """Where a file names its columns, to be said behind them, unless it is its header."""
+        ...
+
+    def contents(self, path: Path) -> FileContents:
+        """What reading the file once shows. Raises OSError."""
+        ...
+
+    def names(self, header: str) -> list[str]:
+        """The columns that a file names in its header, in its order."""
+        ...
+
+    def is_whole(self, line: bytes, header: str) -> bool:
+        """Whether the last line of a file, which no line feed ends, is whole."""
+        ...
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """A JSON object a line. Files end in .jsonl, .json or .ndjson, with .gz or .zst or without."""
+
+    endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
+    named_in: ClassVar[str] = " in its first lines"
+
+    def contents(self, path: Path) -> FileContents:
+        return read_contents(path, self.is_whole)
+
+    def names(self, header: str) -> list[str]:
+        """Those in its first lines."""
+        names: list[str] = json.loads(header or "[]")
+        return names
+
+    def is_whole(self, line: bytes, header: str) -> bool:
+        return is_json(line)
+
+
+JSON_LINES = JsonLines()
+
+
+@dataclass(frozen=True)
+class Csv:
+    """Rows of text; the first line of a file names its columns. Files end in .csv, with .gz or .zst
+    or without.
+
+    Values with the `delimiter` in them stand in double quotes, and a quote in them is doubled (RFC
+    4180). With `multiline` they may hold line feeds too, and a file is then read by one task. With
+    `ends_with_newline`, a line feed ends the last line of every file too, as of most programs that
+    write them: one without it is cut off, if only within its last value.
+    """
+
+    delimiter: str = ","
+    multiline: bool = False
+    ends_with_newline: bool = False
+    endings: ClassVar[tuple[str, ...]] = _endings("csv")
+    named_in: ClassVar[str] = ""
+
+    def contents(self, path: Path) -> FileContents:
+        return read_contents(path, self.is_whole, has_header=True, multiline=self.multiline)
+
+    def names(self, header: str) -> list[str]:
+        return [name.strip() for name in next(csv.reader([header], delimiter=self.delimiter), [])]
+
+    def is_whole(self, line: bytes, header: str) -> bool:
+        text = line.decode(errors="replace")
+        if self.ends_with_newline:
+            return False
+        return self.multiline or (
+            text.count('"') % 2 == 0 and len(self.names(text)) >= len(self.names(header))
+        )
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Parquet files, which end in .parquet."""
+
+    endings: ClassVar[tuple[str, ...]] = (".parquet",)
+    named_in: ClassVar[str] = ""
+
+    def contents(self, path: Path) -> FileContents:
+        return read_parquet(path)
+
+    def names(self, header: str) -> list[str]:
+        return [name for name, _ in json.loads(header or "[]")]
+
+    def is_whole(self, line: bytes, header: str) -> bool:
+        return True
+
+
+AnyFormat = JsonLines | Csv | Parquet
+FORMATS = get_args(AnyFormat)

@@ -1,0 +1,362 @@
+"""Files that Spark cannot read as they lie, as copies that it can: packed files that are cut short,
+as far as they go, and Parquet files with types that it does not know. Times in nanoseconds, as
+pandas writes them, are cut to microseconds.
+
+A source of files: the deliveries in a folder of the landing area.
+
+By itself, a day's files are those in `<landing>/<name>/year=YYYY/month=MM/day=DD/` and
+`<landing>/<name>/YYYY-MM-DD/`, and files `<landing>/<name>/YYYY-MM-DD*`, all together. Names that
+begin with _ or . are uploads under way, and markers.
+"""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from annotated_types import Ge, Le
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill_assets.errors import SourceError
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.files.copies import copies_in
+from backfill_assets.sources.files.delivery import Asked, Contents, delivery_of, name_in, not_read
+from backfill_assets.sources.files.fields import Field, eras, refuse_unusable_fields
+from backfill_assets.sources.files.filesystem import Entry
+from backfill_assets.sources.files.formats import (
+    JSON_LINES,
+    PACKED,
+    PIECE,
+    AnyFormat,
+    FileContents,
+    JsonLines,
+    unpacked,
+)
+from backfill_assets.sources.files.listing import (
+    FilesByDay,
+    Pattern,
+    begins,
+    cannot_be_listed,
+    files_by_day,
+    unmatched,
+)
+from backfill_assets.sources.files.manifest import manifest_at
+from backfill_assets.sources.files.rows import ReadFile, read_json, read_lines, read_rows
+from backfill_assets.sources.protocol import (
+    HORIZON,
+    Delivery,
+    Source,
+    refuse_mistyped,
+    refuse_no_folder,
+)
+
+# The types, as a file's header has them, that Spark may not know; some files have such times in a
+# way that it does.
+UNKNOWN = re.compile(r"\[ns|\btime(32|64)\b|decimal256|halffloat")
+ANOTHER = "it is another than it was when it was looked at"
+
+
+def at_hand(area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]) -> list[ReadFile]:
+    """The files where Spark reads them: what it cannot read where it lies is copied, until this
+    process ends.
+    """
+
+    def one(day: date, file: Entry, contents: FileContents) -> ReadFile:
+        name = name_in(area, file)
+        try:
+            path = readable(area.files.kept(file, contents.content), contents, area.cache)
+            return ReadFile(day, str(path), name, contents)
+        except (OSError, pa.ArrowException) as error:
+            raise SourceError(
+                f"the source for {day} cannot be used: {name} cannot be read ({error})"
+            ) from None
+
+    with ThreadPoolExecutor(area.files.readers) as readers:
+        return list(readers.map(lambda file: one(*file), files))
+
+
+def readable(path: Path, contents: FileContents, cache_folder: Path | None) -> Path:
+    """The file, or a copy of it that stays for as long as this process. Raises OSError."""
+    kind = Path(path.stem).suffix if path.suffix in PACKED[1:] else path.suffix
+    if contents.cut and kind != path.suffix:
+        return copies_in(cache_folder or _own()).kept(
+            f"{contents.content}{kind}", lambda: _until_cut(path, contents.content), ""
+        )
+    if kind == ".parquet" and UNKNOWN.search(contents.header) and _is_unknown(path):
+        return copies_in(cache_folder or _own()).kept(
+            f"{contents.content}.parquet", lambda: _known(path, contents.content), ""
+        )
+    return path
+
+
+@cache
+def _own() -> Path:
+    return Path(tempfile.mkdtemp(prefix="backfill-"))
+
+
+def _until_cut(path: Path, content: str) -> Iterator[bytes]:
+    digest = hashlib.blake2b()
+
+    def pieces() -> Iterator[bytes]:
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+                yield piece
+
+    try:
+        yield from unpacked(path.suffix, packed := pieces())
+    except EOFError:
+        for _ in packed:
+            pass
+    if digest.hexdigest()[:32] != content:
+        raise OSError(ANOTHER)
+
+
+def _is_unknown(path: Path) -> bool:
+    schema = pq.read_metadata(path).schema
+    kinds = [schema.column(n).logical_type for n in range(len(schema))]
+    return any(
+        each.type in ("TIME", "FLOAT16") or "nanoseconds" in str(each) or _is_wide(each)
+        for each in kinds
+    )
+
+
+def _is_wide(kind: object) -> bool:
+    precision = re.match(r"Decimal\(precision=(\d+)", str(kind))
+    return precision is not None and int(precision[1]) > 38
+
+
+def _known(path: Path, content: str) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, hashlib.blake2b).hexdigest()[:32] != content:
+            raise OSError(ANOTHER)
+    with tempfile.TemporaryFile() as copy:
+        rows = pq.ParquetFile(path)
+        schema = pa.schema(
+            [pa.field(each.name, known_type(each.type)) for each in rows.schema_arrow]
+        )
+        with pq.ParquetWriter(copy, schema) as writer:
+            for batch in rows.iter_batches():
+                writer.write_table(pa.Table.from_batches([batch]).cast(schema, safe=False))
+        copy.seek(0)
+        while piece := copy.read(PIECE):
+            yield piece
+
+
+def known_type(kind: pa.DataType) -> pa.DataType:
+    """The type as Spark knows it: a time of day, and a number of more than 38 digits, are text."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind) or pa.types.is_decimal256(kind):
+        return pa.string()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_map(kind):
+        return pa.map_(known_type(kind.key_type), known_type(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(known_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, known_type(each.type)) for each in kind])
+    return kind
+
+
+DAILY = (
+    "year={year}/month={month}/day={day}/**",
+    "{year}-{month}-{day}/**",
+    "{year}-{month}-{day}*",
+)
+
+
+@dataclass(frozen=True)
+class Landing(Source):
+    """The deliveries in the folder `name` of the landing area.
+
+    name      the folder below the landing area
+    files     where a day's files are in it, one pattern or several: "{year}/{month}/{day}/*.jsonl.gz", "%m-%d-%Y.csv"; `*`
+              stands for any characters of a name, `**` at the end for all files below a folder
+    format    `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
+    fields    the columns that are read, each a `field`; without any, JSON lines are given as lines
+    settled   seconds that a day's files must have lain unchanged; until then the day is not read, and stays as it is
+    marker    the name of a file beside a day's files that is written when they are complete, such as "_SUCCESS";
+              where a folder holds several days, with the day in it, as in `files`: "%Y-%m-%d.done"
+    fewest    the least share of the lines of the last accepted delivery of a day; a new one of fewer lines is refused
+    horizon   how many days after a day its files may change for it to be rebuilt unasked, by the sensor `source_changes`
+
+    The rows read have `arrival_day DATE, source_file STRING` and, of lines, `line STRING, is_utf8
+    BOOLEAN` (where bytes are not UTF-8, U+FFFD stands for them and `is_utf8` is false); of CSV,
+    Parquet and with `fields`, those of `read_rows`. A day without a file, or with one that cannot
+    be read to its end or lacks a required column, is not built: it fails with a SourceError that
+    names the file. Raises ValueError for values of other types, patterns without a day and fields
+    of one name.
+    """
+
+    name: str
+    files: str | Sequence[str] = DAILY
+    format: AnyFormat = JSON_LINES
+    fields: Sequence[Field] = ()
+    # How a delivery is waited for and judged decides on no row: it is no part of the code version.
+    settled: Annotated[float, Ge(0)] = field(default=0.0, compare=False)
+    marker: str = field(default="", compare=False)
+    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
+    horizon: Annotated[int, Ge(0)] = field(default=HORIZON, compare=False)
+
+    def __post_init__(self) -> None:
+        refuse_mistyped(self)
+        refuse_no_folder("Landing", self.name)
+        object.__setattr__(
+            self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files)
+        )
+        object.__setattr__(self, "fields", tuple(self.fields))
+        refuse_unusable_fields(self.fields)
+        if not self._patterns:
+            raise ValueError(f"Landing({self.name!r}) has no pattern of files")
+        if self.marker and (
+            "/" in self.marker
+            or not any(each.is_of_one_day(self.marker) for each in self._patterns)
+        ):
+            raise ValueError(
+                f"Landing({self.name!r}): marker={self.marker!r} is no name of a file that is of"
+                " one day, where folders hold several: write the day into it, as '%Y-%m-%d.done'"
+            )
+
+    @property
+    def columns(self) -> str:
+        """The declared columns with their types, as SQL, for the table that takes them in."""
+        return ", ".join(f"{each.name} {each.type}" for each in self.fields)
+
+    @cached_property
+    def _patterns(self) -> list[Pattern]:
+        return [Pattern(text) for text in self.files]
+
+    def delivered(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> dict[date, Delivery | SourceError]:
+        """The fingerprint and the files of each day's delivery, or the SourceError that says why it
+        cannot be used.
+        """
+        files, others = self._listed(area, days)
+        contents = self._contents(area, files)
+        return {
+            day: delivery_of(area, day, of_day, others[day], self._asked)
+            for day, of_day in contents.items()
+        }
+
+    def described(self, area: LandingArea, day: date) -> list[str]:
+        """The day's files, each as a sentence: its name, its size in bytes, its lines, the first
+        digits of its hash; and what of them is not read.
+        """
+        files, others = self._listed(area, [day])
+        contents = self._contents(area, files)[day]
+        delivery = delivery_of(area, day, contents, others[day], self._asked)
+        if isinstance(delivery, SourceError):
+            raise delivery
+        return [
+            *(
+                f"{name_in(area, file)}, {each.size} bytes, {each.lines} lines, {each.content[:12]}"
+                for file, each in contents.items()
+            ),
+            *([not_read(delivery.unread, self.format)] if delivery.unread else []),
+            *([f"not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []),
+            *(f"{name} {why}" for name, why in delivery.doubts.items()),
+        ]
+
+    def size(self, area: LandingArea, days: Sequence[date]) -> int:
+        """The bytes of the files of `days`, packed as they are."""
+        return sum(
+            each.size for files in self._usable(area, days).values() for each in files.values()
+        )
+
+    def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
+        """The rows of `days` as they are delivered."""
+        usable = self._usable(area, days)
+        files = at_hand(
+            area,
+            [
+                (day, *file)
+                for day, of_day in usable.items()
+                for file in of_day.items()
+                if file[1].lines
+            ],
+        )
+        if isinstance(self.format, JsonLines):
+            lines = read_lines(spark, files)
+            return read_json(lines, self.fields) if self.fields else lines
+        return read_rows(spark, files, self.format, self.fields)
+
+    def unmatched(self, area: LandingArea) -> list[str]:
+        """The files in the source's folder that are of no day."""
+        marker = [
+            each.beside(self.marker)
+            for each in self._patterns
+            if self.marker and each.is_of_one_day(self.marker)
+        ]
+        return [
+            f"{self.name}/{path}"
+            for path in unmatched(area.tree(self.name), [*self._patterns, *marker])
+        ]
+
+    def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
+        """By the declared columns that files of then lack, the days."""
+        return eras(self.fields, days) if self.fields else {}
+
+    def _listed(self, area: LandingArea, days: Sequence[date]) -> tuple[FilesByDay, FilesByDay]:
+        """The files of each of `days`, in order: those delivered, and others, whose names do not
+        end as those of deliveries do, or which are links to folders. A folder that cannot be listed
+        is among the first.
+        """
+        tree = area.tree(self.name, lambda: begins(self._patterns, days))
+        top = os.fspath(tree.top)
+        exact = [
+            pattern for pattern in self._patterns if not pattern.any_ending
+        ]  # the ending that they name is meant
+
+        def is_delivery(file: Entry) -> bool:
+            if file.name.endswith(self.format.endings):
+                return True
+            within = os.fspath(file).removeprefix(f"{top}{os.sep}")
+            return any(pattern.day_of(within) for pattern in exact) or cannot_be_listed(tree, file)
+
+        listed = files_by_day(tree, days, self._patterns)
+        files = {day: [f for f in of_day if is_delivery(f)] for day, of_day in listed.items()}
+        return files, {
+            day: [f for f in of_day if not is_delivery(f)] for day, of_day in listed.items()
+        }
+
+    def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, Contents]:
+        """What reading the `files` of each day showed."""
+        manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
+        contents = manifest.contents(file for of_day in files.values() for file in of_day)
+        manifest.save()
+        return {day: {file: contents[file] for file in of_day} for day, of_day in files.items()}
+
+    def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, Contents]:
+        """The files delivered for each of `days`, with what reading them showed. Raises the
+        SourceError of the first day whose delivery cannot be used.
+        """
+        contents = self._contents(area, self._listed(area, days)[0])
+        for day, files in contents.items():
+            delivery = delivery_of(area, day, files, (), self._asked)
+            if isinstance(delivery, SourceError):
+                raise delivery
+        return contents
+
+    @cached_property
+    def _asked(self) -> Asked:
+        return Asked(
+            self.name,
+            self._patterns,
+            self.format,
+            self.fields,
+            self.settled,
+            self.marker,
+            self.fewest,
+        )

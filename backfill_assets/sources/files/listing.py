@@ -1,0 +1,338 @@
+"""Where a day's files are: a pattern of folders and names, with the day in it.
+
+Which files of a source's folder were delivered for which day. Nothing is opened.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from itertools import groupby
+
+from backfill_assets.errors import SourceError
+from backfill_assets.sources.files.filesystem import CLOSED, Entry, Part, Tree
+
+PART = re.compile(r"\{year\}|\{month\}|\{day\}|%Y|%m|%d|\*\*|\*|[^*{%]+|.")
+WRITTEN = {
+    "%Y": "year",
+    "%m": "month",
+    "%d": "day",
+    "{year}": "year",
+    "{month}": "month",
+    "{day}": "day",
+}
+DIGITS = {"year": r"\d{4}", "month": r"\d\d", "day": r"\d\d"}
+BELOW = "**"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """`{year}/{month}/{day}/*.jsonl.gz`, or `%m-%d-%Y.csv`: folders and names below the source's
+    folder, with "/" between them.
+
+    `{year}` or %Y, `{month}` or %m and `{day}` or %d stand for the day, in four and in two digits;
+    `*` for any characters of a name; `**` at the end for every file below a folder. Raises
+    ValueError for a pattern without a whole day.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        names = self.text.split("/")
+        if not all(names) or {".", ".."} & set(names):
+            raise ValueError(
+                f"{self.text!r} is no pattern of files: it begins in the source's folder, as"
+                " '%Y/%m/%d/*.jsonl'"
+            )
+        if (
+            any(BELOW in name for name in names[:-1])
+            or (BELOW in names[-1] and names[-1] != BELOW)
+            or names == [BELOW]
+        ):
+            raise ValueError(
+                f"{self.text!r} is no pattern of files: ** stands at its end, for every file below"
+                " a folder"
+            )
+        parts = [part for name in names for part in PART.findall(name)]
+        if odd := [part for part in parts if part in "{%"]:
+            raise ValueError(
+                f"{self.text!r} is no pattern of files: after {odd[0]} it has another name than"
+                " year, month or day"
+            )
+        if lacking := [
+            name for name in DIGITS if name not in {WRITTEN.get(part) for part in parts}
+        ]:
+            raise ValueError(
+                f"{self.text!r} is no pattern of a day's files: it has no {{{lacking[0]}}}"
+            )
+
+    @cached_property
+    def names(self) -> tuple[re.Pattern[str], ...]:
+        """What each folder, and at the end the file, is called; without the `**`."""
+        return tuple(_compiled(name) for name in self.text.split("/") if name != BELOW)
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it stands for all files below its last folder."""
+        return self.text.endswith(BELOW)
+
+    @property
+    def any_ending(self) -> bool:
+        """Whether names may end in any way: then those of other formats are left out."""
+        return self.text.endswith("*")
+
+    def begins(self, day: date) -> str:
+        """What the path of every file of the day begins with, as far as there is no `*`."""
+        return with_day(self.text.partition("*")[0], day)
+
+    def is_of_one_day(self, name: str) -> bool:
+        """Whether a file of this name, in which a day may stand, beside one of the pattern's is of
+        no other day.
+        """
+        folder = self.text if self.is_below else self.text.rpartition("/")[0]
+        return {WRITTEN.get(part) for part in PART.findall(f"{folder}/{name}")} >= {*DIGITS}
+
+    def beside(self, name: str) -> "Pattern":
+        """The pattern of files of this name, in which a day may stand, beside those of this one."""
+        return (
+            self if self.is_below else Pattern(f"{self.text.rpartition('/')[0]}/{name}".lstrip("/"))
+        )
+
+    def day_of(self, path: str) -> date | None:
+        """The day of a file at this path below the source's folder; None if the pattern is not of
+        it.
+        """
+        names = path.split("/")
+        if len(names) < len(self.names) + self.is_below or (
+            not self.is_below and len(names) > len(self.names)
+        ):
+            return None
+        known = self._known(names)
+        return None if known is None else whole_day(known)
+
+    def may_hold(self, folder: str) -> bool:
+        """Whether files of the pattern may lie in the folder at this path."""
+        names = folder.split("/")
+        return (self.is_below or len(names) < len(self.names)) and self._known(names) is not None
+
+    def _known(self, names: list[str]) -> dict[str, str] | None:
+        """What these names say of the day; None if one of them is another than the pattern's."""
+        known: dict[str, str] | None = {}
+        for name, wanted in zip(names, self.names, strict=False):
+            known = matched(wanted, name, known) if known is not None else None
+        return known
+
+
+def with_day(text: str, day: date) -> str:
+    """The text with this day written where a pattern has it."""
+    return _template(text).format(day)
+
+
+@cache
+def _template(text: str) -> str:
+    formats = {"year": "{0:%Y}", "month": "{0:%m}", "day": "{0:%d}"}
+    parts = PART.findall(text)
+    return "".join(
+        formats[WRITTEN[part]] if part in WRITTEN else part.replace("{", "{{").replace("}", "}}")
+        for part in parts
+    )
+
+
+def matched(wanted: re.Pattern[str], name: str, known: Mapping[str, str]) -> dict[str, str] | None:
+    """What is known of the day after this name; None if the name is another, or says another day."""
+    match = wanted.fullmatch(name)
+    if match is None or any(
+        known.get(part, value) != value for part, value in match.groupdict().items()
+    ):
+        return None
+    return {**known, **match.groupdict()}
+
+
+def whole_day(known: Mapping[str, str]) -> date | None:
+    """The day of a year, a month and a day; None if there is no such day."""
+    try:
+        return date(*(int(known[part]) for part in DIGITS))
+    except ValueError:
+        return None
+
+
+def _compiled(name: str) -> re.Pattern[str]:
+    parts = []
+    named = set[str]()
+    for part in PART.findall(name):
+        of_day = WRITTEN.get(part, "")
+        if of_day:
+            parts.append(f"(?P={of_day})" if of_day in named else f"(?P<{of_day}>{DIGITS[of_day]})")
+            named.add(of_day)
+        else:
+            parts.append(".*" if part == "*" else re.escape(part))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+# So many parts of a folder are listed one by one. If there are more, by month, by year or at once:
+# by so many characters of YYYY-MM-DD.
+MOST_PARTS = 32
+LENGTHS = (10, 7, 4, 0)
+FilesByDay = dict[date, list[Entry]]
+
+
+def files_by_day(tree: Tree, days: Collection[date], patterns: Sequence[Pattern]) -> FilesByDay:
+    """The files of each of `days`, in order: those that one of the `patterns` stands for.
+
+    A folder that cannot be listed is among the files of every day that it may hold files of:
+    whoever opens it learns why. So is a link to a folder within a day's folder, which is not
+    followed, for it may lead back, or to what is read already.
+    """
+    listing = _Listing(tree, days)
+    for pattern in patterns:
+        listing.follow(tree.top, pattern, 0, {})
+    return {
+        day: [files[path] for path in sorted(files, key=_names)]
+        for day, files in listing.files.items()
+    }
+
+
+def unmatched(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
+    """The files of a source's folder that no pattern stands for, by their path below it: nobody
+    reads them. Of links to folders those in which no pattern has files, with a "/" behind them.
+    """
+
+    def is_read(path: str) -> bool:
+        if path.endswith("/"):
+            return any(pattern.may_hold(path[:-1]) for pattern in patterns)
+        return any(pattern.day_of(path) for pattern in patterns)
+
+    return [path for path in sorted(_paths(tree, tree.top, "")) if not is_read(path)]
+
+
+def begins(patterns: Iterable[Pattern], days: Collection[date]) -> list[Part]:
+    """The parts of the folder in which all files of `days` lie that the patterns stand for; none
+    lies within another. Of each pattern a part for each day; for many days one for each month, for
+    many months one for each year, or one for all.
+    """
+    parts = {part for pattern in patterns for part in _parts(pattern, days)}
+    whole = [folder for folder, with_folders in parts if with_folders]
+    return sorted(
+        p for p in parts if not any(p[0].startswith(each) and p != (each, True) for each in whole)
+    )
+
+
+def _parts(pattern: Pattern, days: Collection[date]) -> set[Part]:
+    parts = set[Part]()
+    for digits in LENGTHS:
+        together = groupby(sorted(days), key=lambda day: str(day)[:digits])
+        parts = {_part(pattern, list(of_group)) for _, of_group in together}
+        if len(parts) <= MOST_PARTS:
+            break
+    return parts
+
+
+def _part(pattern: Pattern, days: Collection[date]) -> Part:
+    # Character by character, then cut to whole folders: what a pattern begins with ends anywhere.
+    common = os.path.commonprefix([pattern.begins(day) for day in days])  # noqa: RUF071
+    folder = common[: common.rfind("/") + 1]
+    return folder, pattern.is_below or len(pattern.names) > folder.count("/") + 1
+
+
+def globbed(tree: Tree, folder: Entry, parts: Sequence[str]) -> Iterator[Entry]:
+    """The files below a folder that the names of a pattern stand for: `**` for any folders, `*`,
+    `?` and [] within a name.
+
+    Raises SourceError for a folder that cannot be listed: what lies in it is not gone.
+    """
+    name, *rest = parts
+    entries = tree.entries(folder)
+    if entries is None:
+        raise SourceError(
+            f"{os.fspath(folder)} {tree.fault or CLOSED}. Nothing was read or changed"
+        )
+    for entry in entries:
+        inner = is_folder(entry)
+        if name == BELOW:
+            if inner and not entry.is_symlink():
+                yield from globbed(tree, entry, parts)
+        elif fnmatchcase(entry.name, name) and inner == bool(rest):
+            yield from globbed(tree, entry, rest) if rest else [entry]
+    if name == BELOW and rest:
+        yield from globbed(tree, folder, rest)
+
+
+def cannot_be_listed(tree: Tree, entry: Entry) -> bool:
+    """Whether this is a folder that this user may not look into."""
+    return is_folder(entry) and tree.entries(entry) is None
+
+
+def is_folder(entry: Entry) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself: opening it says so
+        return False
+
+
+class _Listing:
+    """The files of some days, found along patterns."""
+
+    def __init__(self, tree: Tree, days: Collection[date]) -> None:
+        self.files: dict[date, dict[str, Entry]] = {day: {} for day in days}
+        self._tree = tree
+        self._by_parts = cache(self._days_by)
+
+    def follow(self, folder: Entry, pattern: Pattern, depth: int, known: dict[str, str]) -> None:
+        """Add the files in `folder` that the pattern's names from `depth` on stand for; `known`:
+        the day, as far as it is.
+        """
+        last = depth == len(pattern.names) - 1
+        for entry in self._entries(folder, known):
+            now = matched(pattern.names[depth], entry.name, known)
+            if (
+                now is None
+                or not self._days(now)
+                or is_folder(entry) != (pattern.is_below or not last)
+            ):
+                continue
+            if not last:
+                self.follow(entry, pattern, depth + 1, now)
+            elif day := whole_day(now):
+                for file in self._below(entry, now) if pattern.is_below else [entry]:
+                    self.files[day][os.fspath(file)] = file
+
+    def _below(self, folder: Entry, known: Mapping[str, str]) -> Iterator[Entry]:
+        for entry in self._entries(folder, known):
+            if is_folder(entry) and not entry.is_symlink():
+                yield from self._below(entry, known)
+            else:
+                yield entry
+
+    def _entries(self, folder: Entry, known: Mapping[str, str]) -> Sequence[Entry]:
+        entries = self._tree.entries(folder)
+        if entries is None:
+            for day in self._days(known):
+                self.files[day][os.fspath(folder)] = folder
+        return entries or []
+
+    def _days(self, known: Mapping[str, str]) -> Collection[date]:
+        parts = tuple(sorted(known))
+        return self._by_parts(parts).get(tuple(int(known[part]) for part in parts), ())
+
+    def _days_by(self, parts: tuple[str, ...]) -> dict[tuple[int, ...], list[date]]:
+        days: dict[tuple[int, ...], list[date]] = {}
+        for day in self.files:
+            days.setdefault(tuple(getattr(day, part) for part in parts), []).append(day)
+        return days
+
+
+def _paths(tree: Tree, folder: Entry, within: str) -> Iterator[str]:
+    for entry in tree.entries(folder) or ():
+        if not is_folder(entry):
+            yield f"{within}{entry.name}"
+        elif entry.is_symlink():
+            yield f"{within}{entry.name}/"
+        else:
+            yield from _paths(tree, entry, f"{within}{entry.name}/")
+
+
+def _names(path: str) -> list[str]:
+    return path.split("/")

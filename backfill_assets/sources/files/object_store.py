@@ -1,0 +1,261 @@
+"""The objects of a store as files in folders.
+
+Files in an object store: S3 and what speaks like it, Google Cloud Storage, Azure.
+
+By `obstore`, which is what `deltalake` reads a lake with: both take the same variables, set where
+the servers and the commands are started.
+
+- `s3://bucket/prefix`: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; AWS_ENDPOINT_URL for what speaks like S3.
+- `gs://bucket/prefix`: GOOGLE_SERVICE_ACCOUNT, the path of the file with the key of a service account.
+- `abfs://container@account.dfs.core.windows.net/prefix`: AZURE_STORAGE_ACCOUNT_KEY; or AZURE_STORAGE_CLIENT_ID,
+  AZURE_STORAGE_CLIENT_SECRET and AZURE_STORAGE_TENANT_ID of a service principal.
+
+Tests read S3 as moto serves it. Neither Google's nor Azure's store was tried, nor Amazon's own: not
+whether their listings have etags, not what is said where credentials are refused.
+
+Listings have the etags of objects, which Arrow's do not, and reading is bound to them: an object
+that is replaced meanwhile is not read. What is read is copied to this machine first (`copies`), so
+that what was judged is what Spark reads; where the engine runs elsewhere, the home must be a folder
+that it sees too.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
+from obstore.store import from_url
+
+from backfill_assets.sources.files.copies import Copies
+from backfill_assets.sources.files.filesystem import CLOSED, Entry, Part, State, Tree, is_hidden
+
+
+@dataclass(frozen=True)
+class Object:
+    """An object, or a folder: what the paths of several have in common. `fault`: why a folder
+    cannot be listed; `is_away`: for now, since its store does not answer.
+    """
+
+    path: str
+    etag: str = ""
+    size: int = 0
+    modified_ns: int = 0
+    beside: Mapping[str, "Object"] = field(default_factory=dict, compare=False, repr=False)
+    within: dict[str, "Object"] | None = field(default=None, compare=False, repr=False)
+    fault: str = ""
+    is_away: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def is_dir(self) -> bool:
+        return self.within is not None
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def __fspath__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True)
+class Objects:
+    """One look at the objects below a folder. That it cannot be listed is known when it is looked
+    at.
+    """
+
+    top: Object
+
+    @property
+    def fault(self) -> str:
+        return self.top.fault
+
+    def entries(self, folder: Entry) -> Sequence[Entry] | None:
+        assert isinstance(folder, Object)
+        if folder.fault:
+            return None
+        return [entry for name, entry in (folder.within or {}).items() if not is_hidden(name)]
+
+
+def folder_in(folders: dict[str, Object], path: str) -> dict[str, Object]:
+    """What a folder holds, which is put into the folders that it lies in, unless it is there."""
+    if path not in folders:
+        above, _, name = path.rpartition("/")
+        beside = folder_in(folders, above)
+        folders[path] = beside[name] = Object(path, beside=beside, within={})
+    within = folders[path].within
+    assert within is not None
+    return within
+
+
+def close(folders: dict[str, Object], path: str, fault: str) -> None:
+    """Put a folder that cannot be listed into the one that it lies in."""
+    above, _, name = path.rpartition("/")
+    beside = folder_in(folders, above)
+    folders[path] = beside[name] = Object(path, beside=beside, within={}, fault=fault)
+
+
+def add(folders: dict[str, Object], listed: Mapping[str, Any]) -> None:
+    """Put an object, as the store lists it, into the folders that it lies in."""
+    folder, _, name = listed["path"].rpartition("/")
+    beside = folder_in(folders, folder)
+    if name not in beside:  # some stores list a folder as an object
+        modified_ns = round(listed["last_modified"].timestamp() * 1e9)
+        beside[name] = Object(
+            listed["path"], listed["e_tag"] or "", listed["size"], modified_ns, beside
+        )
+
+
+# Read in one request: an answer has to come within the client's 30 seconds.
+PIECE = 8 * 2**20
+# Where clouds hand credentials to their own machines: who is sent there has none of its own.
+METADATA = "169.254.169.254"
+NO_CREDENTIALS = (
+    "there are no credentials for it: set the store's variables, as AWS_ACCESS_KEY_ID and"
+    " AWS_SECRET_ACCESS_KEY"
+)
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """The objects below `place`, such as s3://bucket/prefix; copies of those that are read lie in
+    `copies`.
+    """
+
+    place: str
+    copies: Copies = field(compare=False)
+    retries: int = 4
+    readers: int = 8
+
+    @property
+    def prefix(self) -> str:
+        return f"{hashlib.sha256(self.place.encode()).hexdigest()[:12]}-"
+
+    @cached_property
+    def _store(self) -> Any:
+        # A store that does not answer is said to within a minute.
+        retry = {"max_retries": self.retries, "retry_timeout": timedelta(seconds=30)}
+        return from_url(self.place, retry_config=retry)  # type: ignore[call-overload]
+
+    def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
+        folder = "" if folder == "." else folder
+        top = Object(folder, within={})
+        folders = {folder: top}
+        asked = [(f"{folder}/{below}".strip("/"), with_folders) for below, with_folders in parts()]
+        with ThreadPoolExecutor(self.readers) as readers:
+            listings = [
+                (path, readers.submit(self._listed, path, with_folders))
+                for path, with_folders in asked
+            ]
+        for path, listing in listings:
+            try:
+                inner, objects = listing.result()
+            except (
+                InvalidPathError
+            ) as error:  # nor is anything beside it listed: whoever wrote it has to rename it
+                closed = f"{CLOSED} ({self.place}: {_why(error)}). Rename or remove that object"
+                if path == folder:
+                    return Objects(Object(folder, within={}, fault=closed))
+                close(folders, path, closed)
+                continue
+            except (BaseError, OSError) as error:
+                return Objects(
+                    Object(
+                        folder,
+                        within={},
+                        fault=f"{CLOSED} ({self.place}: {_why(error)})",
+                        is_away=True,
+                    )
+                )
+            for each in inner:
+                folder_in(folders, each.rstrip("/"))
+            for each in objects:
+                add(folders, each)
+        return Objects(top)
+
+    def _listed(self, folder: str, with_folders: bool) -> tuple[Sequence[str], Sequence[Any]]:
+        """The folders in a folder, unless what is in them is asked for, and its objects."""
+        if with_folders:
+            return [], list(
+                chain.from_iterable(obstore.list(self._store, prefix=folder, chunk_size=1000))
+            )
+        listed = obstore.list_with_delimiter(self._store, prefix=folder)
+        return listed["common_prefixes"], listed["objects"]
+
+    def state(self, entry: Entry) -> State:
+        assert isinstance(entry, Object)
+        if entry.is_dir():
+            return State((), fault=entry.fault or CLOSED)
+        stamp = (entry.size, entry.modified_ns, entry.etag)
+        return State(stamp, 0.0 if entry.etag else entry.modified_ns / 1e9)
+
+    def has_changed(self, entry: Entry) -> bool:
+        return False  # reading another would have failed
+
+    def away(self, entry: Entry) -> str:
+        assert isinstance(entry, Object)
+        return entry.fault if entry.is_away else ""
+
+    def has_beside(self, entry: Entry, name: str) -> bool:
+        assert isinstance(entry, Object)
+        return name in entry.beside
+
+    @contextmanager
+    def at_hand(self, entry: Entry) -> Iterator[Path]:
+        with self.copies.at_hand(*self._copied(entry)) as path:
+            yield path
+
+    def kept(self, entry: Entry, content: str) -> Path:
+        return self.copies.kept(*self._copied(entry), content)
+
+    def shown(self, path: str) -> str:
+        return f"{self.place}/{path}" if path not in ("", ".") else self.place
+
+    def unreadable(self, path: str) -> str:
+        return ""  # Spark reads the copy
+
+    def _copied(self, entry: Entry) -> tuple[str, Callable[[], Iterator[bytes]]]:
+        """The name of the copy of an object as it was listed, and its bytes."""
+        assert isinstance(entry, Object)
+        key = hashlib.sha256(
+            f"{self.shown(entry.path)} {self.state(entry).text}".encode()
+        ).hexdigest()[:32]
+        ending = re.sub(r"[^\w.]", "_", PurePosixPath(entry.path).suffix)
+        return f"{key}{ending}", lambda: self._pieces(entry)
+
+    def _pieces(self, entry: Object) -> Iterator[bytes]:
+        same = {"if_match": entry.etag} if entry.etag else {}
+        try:
+            for start in range(0, entry.size, PIECE):
+                options = same | {"range": (start, min(start + PIECE, entry.size))}
+                yield bytes(obstore.get(self._store, entry.path, options=options).bytes())  # type: ignore[arg-type]
+        except PreconditionError:
+            raise OSError("it was replaced while it was read") from None
+        except FileNotFoundError:
+            raise OSError("it is not there any more") from None
+        except BaseError as error:
+            raise OSError(f"{self.place}: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    """A sentence out of a library's report."""
+    text = str(error).partition("\n\nDebug source")[0]
+    if METADATA in text:
+        return NO_CREDENTIALS
+    answer = re.search(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text, re.DOTALL)
+    if answer:
+        return f"{answer[1]}, {answer[2].rstrip('.')}"
+    if "error sending request" in text:
+        endpoint = re.search(r"https?://[^/\s]+", text)
+        return f"{endpoint[0] if endpoint else 'the store'} does not answer"
+    return text.partition("\n")[0][:200]

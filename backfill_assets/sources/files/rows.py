@@ -1,0 +1,275 @@
+"""Reading a source's files with Spark: lines as they are, or rows with the declared columns,
+whatever each file calls them.
+
+Files with the same header are read together. Each row knows its file, and so its day.
+
+Lines of JSON: one object a line, as RFC 8259 has it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from itertools import groupby
+from typing import NamedTuple
+from unicodedata import category
+from urllib.parse import quote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets.sources.files.fields import MALFORMED, UNKNOWN, UNPARSED, Field, header_of
+from backfill_assets.sources.files.formats import Csv, FileContents, Format, Parquet
+
+UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
+REPLACEMENT = "\ufffd"
+# Of texts, what Spark would take for a time of today, or of a year alone, is none.
+ISO = {"TIMESTAMP": "____-__-__%", "DATE": "____-__-__%"}
+
+
+class ReadFile(NamedTuple):
+    """A file to be read: the day it is of, where it lies, its name in `source_file`, and what
+    reading it once showed.
+    """
+
+    day: date
+    path: str
+    name: str
+    contents: FileContents
+
+
+def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
+    """The lines of the files as received, without blank ones: `arrival_day, source_file, line,
+    is_utf8`.
+    """
+    if not files:
+        return _names(spark, files).selectExpr(
+            "arrival_day", "source_file", "path AS line", "utf8 AS is_utf8"
+        )
+    lines = spark.read.option("recursiveFileLookup", "true").text(_escaped(files))
+    known = _with_file(spark, lines, files, [F.col("value").alias("line")])
+    # Looking at a line takes as long as a tenth of parsing it; files that are known to be all UTF-8
+    # are left out.
+    is_utf8 = F.col("utf8") | F.is_valid_utf8("line")
+    line = F.when(is_utf8, F.col("line")).otherwise(F.make_valid_utf8("line")).alias("line")
+    not_blank = known.where(F.ltrim("line", F.lit(" \t")) != "")
+    return not_blank.select("arrival_day", "source_file", line, is_utf8.alias("is_utf8"))
+
+
+def read_rows(
+    spark: SparkSession, files: Sequence[ReadFile], form: Format, fields: Sequence[Field]
+) -> DataFrame:
+    """The rows of the files: `arrival_day, source_file`, the declared columns with their types, and
+
+    unparsed        the declared columns whose value could not be read into the type; they are null
+    unknown_fields  the columns of the file that are not declared, with their values as text
+    malformed       the row's text, where it has not the columns of its file's header, or is not
+    UTF-8; else null
+    """
+    parts = [
+        _of_one_header(spark, list(same), form, fields)
+        for _, same in groupby(sorted(files, key=_header), key=_header)
+    ]
+    if not parts:
+        columns = ", ".join(f"{each.name} {each.type}" for each in fields)
+        more = f"{UNPARSED} ARRAY<STRING>, {UNKNOWN} MAP<STRING, STRING>, {MALFORMED} STRING"
+        schema = f"arrival_day DATE, source_file STRING, {f'{columns}, ' if columns else ''}{more}"
+        return spark.createDataFrame([], schema)
+    rows = parts[0]
+    for part in parts[1:]:
+        rows = rows.unionByName(part)
+    return rows
+
+
+def _header(file: ReadFile) -> str:
+    return file.contents.header
+
+
+def _of_one_header(
+    spark: SparkSession, files: Sequence[ReadFile], form: Format, fields: Sequence[Field]
+) -> DataFrame:
+    header = header_of(names := form.names(files[0].contents.header), fields)
+    if isinstance(form, Parquet):
+        read = spark.read.option("recursiveFileLookup", "true").parquet(*_escaped(files))
+        cells = {n: F.col(f"`{name.replace('`', '``')}`") for n, name in enumerate(names)}
+        malformed = F.lit(None).cast("string")
+    else:
+        assert isinstance(form, Csv), "JSON lines with declared columns are read by `read_json`"
+        schema = ", ".join([*(f"c{n} STRING" for n in range(len(names))), f"{MALFORMED} STRING"])
+        options = {
+            "header": "true", "mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, "sep": form.delimiter, "quote": '"',
+            "escape": '"', "multiLine": str(form.multiline), "columnPruning": "false", "recursiveFileLookup": "true",
+        }  # fmt: skip
+        read = spark.read.schema(schema).options(**options).csv(_escaped(files))
+        cells = {n: F.col(f"c{n}") for n in range(len(names))}
+        malformed = F.col(MALFORMED)
+    known = _with_file(
+        spark,
+        read,
+        files,
+        [*(cell.alias(f"c{n}") for n, cell in cells.items()), malformed.alias(MALFORMED)],
+    )
+    if not all(file.contents.utf8 for file in files):
+        texts = [F.coalesce(F.col(f"c{n}"), F.lit("")) for n in cells]
+        text = F.concat_ws(",", *texts)
+        known = known.withColumn(
+            MALFORMED, F.when(text.contains(REPLACEMENT), text).otherwise(F.col(MALFORMED))
+        )
+    well_formed = F.col(MALFORMED).isNull()
+    values = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.places.items()}
+    unknown = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.unknown.items()}
+    return known.select(
+        "arrival_day", "source_file", *conformed(values, fields), _unknown(unknown), MALFORMED
+    )
+
+
+def conformed(values: Mapping[str, Column], fields: Iterable[Field]) -> list[Column]:
+    """The declared columns with their types, of the texts (of Parquet, the values) in a file, and
+    `unparsed`.
+    """
+    columns = list[Column]()
+    unparsed = list[Column]()
+    for each in fields:
+        if each.name not in values:
+            columns.append(F.lit(None).cast(each.type).alias(each.name))
+            continue
+        text = values[each.name]
+        value = _value(values[each.name], each)
+        columns.append(value.alias(each.name))
+        filled = text.isNotNull() & (F.trim(text.cast("string")) != "")
+        unparsed.append(F.when(filled & value.isNull(), F.lit(each.name)))
+    named = F.array_compact(F.array(*unparsed)) if unparsed else F.array().cast("ARRAY<STRING>")
+    return [*columns, named.alias(UNPARSED)]
+
+
+def _value(text: Column, of: Field) -> Column:
+    if of.type == "STRING":
+        return text.cast("string")
+    if of.formats:
+        times = [F.try_to_timestamp(text.cast("string"), F.lit(pattern)) for pattern in of.formats]
+        return F.coalesce(*times).cast(of.type)
+    value = text.try_cast(of.type)
+    return F.when(text.cast("string").like(ISO[of.type]), value) if of.type in ISO else value
+
+
+def _unknown(unknown: Mapping[str, Column]) -> Column:
+    pairs = [
+        part for name, value in unknown.items() for part in (F.lit(name), value.cast("string"))
+    ]
+    filled = (
+        F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
+        if pairs
+        else F.create_map()
+    )
+    return filled.cast("MAP<STRING, STRING>").alias(UNKNOWN)
+
+
+def _with_file(
+    spark: SparkSession, rows: DataFrame, files: Sequence[ReadFile], columns: Sequence[Column]
+) -> DataFrame:
+    """The `columns` of rows read from files, with `arrival_day`, `source_file` and `utf8` of their
+    file.
+    """
+    path = F.regexp_replace("_metadata.file_path", "^file:/+", "/").alias("path")
+    known = rows.select(*columns, path).join(F.broadcast(_names(spark, files)), "path", "left")
+    # A path that Spark spells differently must stop the step; otherwise the rows of that file would
+    # be lost unnoticed.
+    day = F.coalesce(
+        "arrival_day", F.raise_error(F.concat(F.lit("no day known for "), "path")).cast("date")
+    )
+    return known.withColumn("arrival_day", day)
+
+
+def _names(spark: SparkSession, files: Iterable[ReadFile]) -> DataFrame:
+    rows = [(_as_uri_path(file.path), file.name, file.day, file.contents.utf8) for file in files]
+    return spark.createDataFrame(
+        rows, "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN"
+    )
+
+
+def _escaped(files: Iterable[ReadFile]) -> list[str]:
+    """Paths for `spark.read`, which would take some characters for a pattern."""
+    return [
+        "file://" + "".join(f"\\{letter}" if letter in "{}[]*?\\" else letter for letter in f.path)
+        for f in files
+    ]
+
+
+def _as_uri_path(path: str) -> str:
+    """A path as Spark spells it in `_metadata.file_path`: quoted as Java does it: beyond ASCII,
+    blanks and controls.
+    """
+    return "".join(
+        (
+            quote(letter, safe=UNQUOTED_BY_JAVA)
+            if letter.isascii() or category(letter) in ("Zs", "Zl", "Zp", "Cc")
+            else letter
+        )
+        for letter in path
+    )
+
+
+# By itself Spark takes 'single quotes' and NaN too.
+STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+
+
+def with_fields(lines: DataFrame) -> DataFrame:
+    """Each line's fields as a map of text; null where the line does not begin with a JSON object.
+
+    Of a field named twice the last one counts, as in Python.
+    """
+    fields = F.from_json("line", "MAP<STRING, STRING>", STRICT)
+    # Spark repeats an expression wherever it is used, and would parse each line a dozen times. It
+    # does not repeat one with a partition's number in it; that is never negative, so this changes
+    # no value. (With rand() it repeats it all the same.)
+    return lines.withColumn("fields", F.when(F.spark_partition_id() >= 0, fields))
+
+
+def more_than_one() -> Column:
+    """Whether anything follows the line's object, such as a second object without a line break.
+    Spark would ignore it.
+    """
+    # With one closing brace, at the end, nothing follows. Only other lines are parsed again, as the
+    # one value of a list and as that of an object. Spark ignores what follows the end of either,
+    # and nothing can end both.
+    braces = F.octet_length("line") - F.octet_length(F.replace("line", F.lit("}"), F.lit("")))
+    ends_with_it = (braces == 1) & F.rtrim("line").endswith("}")
+    in_list = F.from_json(
+        F.concat(F.lit("["), "line", F.lit("]")), "ARRAY<MAP<STRING, STRING>>", STRICT
+    )
+    in_object = F.from_json(
+        F.concat(F.lit('{"":'), "line", F.lit("}")), "MAP<STRING, STRING>", STRICT
+    )
+    return F.when(ends_with_it, False).otherwise(
+        (F.coalesce(F.size(in_list), F.lit(0)) != 1) | in_object.isNull()
+    )
+
+
+def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
+    """The lines as rows, in the columns of `read_rows`. One that is no object, or lacks a column
+    that is required on its day, is `malformed`; one that has it without a value is not, as a row of
+    CSV is not.
+    """
+    texts = {
+        each.name: F.coalesce(*[F.col("fields")[name] for name in each.names]) for each in fields
+    }
+    named = F.map_keys("fields")
+    wrong = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
+    for each in (each for each in fields if each.required):
+        wrong = wrong | (
+            _on_days_of(each) & ~F.arrays_overlap(named, F.array(*map(F.lit, each.names)))
+        )
+    read = with_fields(lines).withColumn(MALFORMED, F.when(wrong, F.col("line")))
+    well_formed = F.col(MALFORMED).isNull()
+    values = {name: F.when(well_formed, text) for name, text in texts.items()}
+    known = [F.lit(name) for each in fields for name in each.names]
+    unknown = F.map_filter("fields", lambda name, value: ~name.isin(*known) & value.isNotNull())
+    kept = F.coalesce(
+        F.when(well_formed, unknown), F.create_map().cast("MAP<STRING, STRING>")
+    ).alias(UNKNOWN)
+    return read.select("arrival_day", "source_file", *conformed(values, fields), kept, MALFORMED)
+
+
+def _on_days_of(field: Field) -> Column:
+    """Whether files of a row's day have the column."""
+    day = F.col("arrival_day")
+    since = day >= F.lit(field.since) if field.since else F.lit(True)
+    return since & (day <= F.lit(field.until)) if field.until else since

@@ -1,0 +1,168 @@
+"""How much a service is asked: one budget for all processes, in a file that they share.
+
+A limit is so many units in any span of so many seconds. What counts is when a request reaches the
+service, which the asker does not know: it lies between the request's start and its end. So a
+request counts from before it is sent until one span after its answer came; and one whose process
+died, or whose answer never came, as if it had taken as long as a request may. However requests are
+delayed on their way, the service never sees more than the limit.
+
+The file has a clock of its own, which never goes back: while the machine runs, the seconds since it
+started tell how long ago something was, whatever its time is set to. Only over a restart does the
+time tell.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from backfill_assets.errors import Awaited
+
+# A writer holds the file for milliseconds.
+BUSY_S = 30
+# At least so long a request is remembered: for other limits, which a source of the same name has,
+# or will have.
+DAY_S = 86_400.0
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+SCHEMA = (
+    # Numbers are not given again: an answer may come after its request was forgotten.
+    (
+        "CREATE TABLE IF NOT EXISTS sent (id INTEGER PRIMARY KEY AUTOINCREMENT, until REAL, units"
+        " INTEGER)"
+    ),
+    "CREATE INDEX IF NOT EXISTS sent_until ON sent (until)",
+    "CREATE TABLE IF NOT EXISTS waits (until REAL)",
+    "CREATE TABLE IF NOT EXISTS clock (boot TEXT, since_boot REAL, wall REAL, now REAL)",
+)
+
+
+class Moment(NamedTuple):
+    """Now: the start of the machine, the seconds since that, and the time, which may be set."""
+
+    boot: str
+    since_boot: float
+    wall: float
+
+
+def moment() -> Moment:
+    """Now, by the machine's clocks; where it does not name its starts, by its time alone."""
+    if BOOT.exists():
+        return Moment(
+            BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
+        )
+    return Moment("", now := time.time(), now)
+
+
+class Limit(NamedTuple):
+    """At most so many `units` in any span of so many `seconds`."""
+
+    units: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.units:,} in {self.seconds:,.0f} s"
+
+
+class Slot(NamedTuple):
+    """Leave to send one request; or for how many seconds there is none, and by which limit ("" if
+    the service said so).
+    """
+
+    id: int = 0
+    wait: float = 0.0
+    limit: str = ""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The budget that is kept in the file `path`. A request takes `longest` seconds at most, as
+    whoever sends it sees to.
+    """
+
+    path: Path
+    limits: Sequence[Limit]
+    longest: float
+    clock: Callable[[], Moment] = field(default=moment, repr=False)
+
+    def take(self, units: int = 1) -> Slot:
+        """A slot for a request that costs `units`; ValueError for more than a limit allows at all."""
+        if tight := [limit for limit in self.limits if units > limit.units]:
+            raise ValueError(
+                f"a request of {units:,} units never fits into a limit of {tight[0]}: ask for less"
+                " at a time"
+            )
+        with self._file() as (file, now):
+            oldest = now - max(DAY_S, *(limit.seconds for limit in self.limits))
+            file.execute("DELETE FROM sent WHERE until <= ?", [oldest])
+            (pause,) = file.execute(
+                "SELECT coalesce(max(until), 0) - ? FROM waits", [now]
+            ).fetchone()
+            waits = [Slot(0, _wait(file, limit, units, now), str(limit)) for limit in self.limits]
+            longest = max([Slot(0, pause), *waits], key=lambda slot: slot.wait)
+            if longest.wait > 0:
+                return longest
+            added = file.execute(
+                "INSERT INTO sent (until, units) VALUES (?, ?)", [now + self.longest, units]
+            )
+            return Slot(added.lastrowid or 0)
+
+    def answered(self, slot: Slot) -> None:
+        """The request of `slot` is over: the service had it before now."""
+        with self._file() as (file, now):
+            file.execute("UPDATE sent SET until = ? WHERE id = ?", [now, slot.id])
+
+    def pause(self, seconds: float) -> None:
+        """No process asks for so many seconds: the service said so."""
+        with self._file() as (file, now):
+            file.execute("DELETE FROM waits WHERE until <= ?", [now + seconds])
+            file.execute(
+                "INSERT INTO waits SELECT ? WHERE NOT EXISTS (SELECT * FROM waits)", [now + seconds]
+            )
+
+    @contextmanager
+    def _file(self) -> Iterator[tuple[sqlite3.Connection, float]]:
+        """The file, while no other process reads or writes it, and its time; what is written is
+        there before it ends. Awaited, if it cannot be used: without it, nobody knows whether there
+        is leave.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)) as file:
+                file.execute("BEGIN IMMEDIATE")
+                for statement in SCHEMA:
+                    file.execute(statement)
+                yield file, _now(file, self.clock())
+                file.execute("COMMIT")  # else, nothing is written
+        except sqlite3.Error as error:
+            raise Awaited(
+                f"nothing is asked, as the record of what was asked, {self.path}, cannot be used"
+                f" ({error}). Make room, or correct its permissions; if it is damaged, delete it"
+                " when nothing was asked for a day"
+            ) from None
+
+
+def _now(file: sqlite3.Connection, at: Moment) -> float:
+    """The time of the file's own clock, which is moved on."""
+    last = file.execute("SELECT boot, since_boot, wall, now FROM clock").fetchone()
+    now = at.wall
+    if last:
+        boot, since_boot, wall, before = last
+        now = before + max(0.0, at.since_boot - since_boot if at.boot == boot else at.wall - wall)
+    file.execute("DELETE FROM clock")
+    file.execute("INSERT INTO clock VALUES (?, ?, ?, ?)", [*at, now])
+    return now
+
+
+def _wait(file: sqlite3.Connection, limit: Limit, units: int, now: float) -> float:
+    """The seconds until `units` more are within `limit`."""
+    counted = file.execute(
+        "SELECT until, units FROM sent WHERE until > ? ORDER BY until DESC", [now - limit.seconds]
+    )
+    for until, of_request in counted:
+        units += of_request
+        if units > limit.units:  # the requests that ended last alone use it up
+            return min(float(until), now) + limit.seconds - now  # one on its way may end any moment
+    return 0.0

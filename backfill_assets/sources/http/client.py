@@ -1,0 +1,293 @@
+"""Requests to a service: each within the budget, and sent again where that may help.
+
+Asking a service for the days of which no answer is kept, within its budget, and keeping what it
+says.
+
+One process asks at a time, where the lake is on a local disk; another that wants the same days
+finds them kept. Answers are kept request by request, so that a process that is killed has lost one
+at most, and days that are there do not wait for others. What cannot be had now is left to a later
+run: a used-up budget, or a service that is down, is no fault of a day. Where a request for several
+days is refused, the first, the last and those between are asked for apart: a service may not have
+them all.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from backfill_assets.calendar import consecutive
+from backfill_assets.errors import Awaited, Conflict, SourceError
+from backfill_assets.lake.storage import ANSWERS, Paths, writing
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.http.budget import Budget, Limit, Moment, Slot, moment
+from backfill_assets.sources.http.source import Answers, HttpSource, Query, Row
+
+TOO_MANY = 429
+UNAVAILABLE = 500
+# What a service is asked for may be what it refuses: one of the days may be outside of what it has.
+OUT_OF_RANGE = (400, 404, 422)
+# Whatever a service says: so long it may be a mistake, and who asks again a week later does no
+# harm.
+LONGEST_PAUSE = 7 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an answer is waited for.
+
+    attempts      how often a request is sent between       seconds before the second one, twice as
+    many before the third, and so on, unless the service names a time longest_wait  the most seconds
+    that a run waits for its budget, or as the service says; beyond that, the days wait silence
+    seconds without a byte after which a request is given up longest       the seconds after which
+    it is given up in any case largest       the bytes after which it is given up: without end, an
+    answer would fill the memory before its time is over
+    """
+
+    attempts: int = 4
+    between: float = 1.0
+    longest_wait: float = 120.0
+    silence: float = 20.0
+    longest: float = 60.0
+    largest: int = 64 * 2**20
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+    clock: Callable[[], Moment] = field(default=moment, repr=False)
+
+
+class Refused(SourceError):
+    """What was asked for is not what the service answers; fewer days may be."""
+
+
+class Again(Exception):
+    """A request that may be sent again; `given_up` is what is said when it was sent often enough."""
+
+    def __init__(self, given_up: SourceError) -> None:
+        super().__init__(str(given_up))
+        self.given_up = given_up
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Sends requests to a service, each within its budget, and again where that may help."""
+
+    source: HttpSource
+    area: LandingArea
+    patience: Patience
+    client: httpx.Client = field(init=False)
+    budget: Budget = field(init=False)
+
+    def __post_init__(self) -> None:
+        paths = Paths(self.area.lake)
+        name = self.source.name
+        patience = self.patience
+        elsewhere = self.area.cache or Path(
+            tempfile.gettempdir()
+        )  # an object store locks nothing: one budget a home
+        place = (
+            Path(paths.answers(name), "_budget.sqlite")
+            if paths.is_local
+            else elsewhere / f"{name}.sqlite"
+        )
+        budget = Budget(
+            place, [Limit(*limit) for limit in self.source.limits], patience.longest, patience.clock
+        )
+        object.__setattr__(self, "budget", budget)
+        object.__setattr__(self, "client", httpx.Client(timeout=patience.silence))
+
+    def __enter__(self) -> "Asking":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    def __call__(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
+        """What the service says of `days`. Raises Awaited if it cannot be asked now, SourceError if
+        it answers wrongly.
+        """
+        patience = self.patience
+        again = Retrying(
+            retry=retry_if_exception_type(Again),
+            stop=stop_after_attempt(patience.attempts),
+            wait=wait_exponential(patience.between, max=patience.longest_wait),
+            sleep=patience.sleep,
+            reraise=True,
+        )
+        try:
+            return again(self._once, query, days)
+        except Again as error:
+            raise error.given_up from None
+
+    def _once(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
+        source, about = self.source, f"{self.source.name} for {days[0]}..{days[-1]}"
+        slot = self._slot(source.units(query, (days[-1] - days[0]).days + 1))
+        try:
+            response = self._sent({**query, **source.of_days(days[0], days[-1])})
+        except (
+            httpx.RequestError
+        ) as error:  # whether the service had it is not known: the slot stays as it is
+            raise Again(
+                Awaited(f"{about}: no whole answer came ({type(error).__name__}: {error})")
+            ) from error
+        with suppress(Awaited):  # the answer is there; its slot counts for longer then
+            self.budget.answered(slot)
+        if response.status_code == TOO_MANY or response.status_code >= UNAVAILABLE:
+            self._pause(response)
+            raise Again(
+                Awaited(
+                    f"{about}: the service answered {response.status_code} {response.reason_phrase}"
+                )
+            )
+        if response.status_code != httpx.codes.OK:
+            refused = Refused if response.status_code in OUT_OF_RANGE else SourceError
+            raise refused(
+                f"{about} cannot be had: the service answered {response.status_code}:"
+                f" {response.text[:300]}"
+            )
+        try:
+            return source.parsed(query, json.loads(response.content), days)
+        except (
+            Exception
+        ) as error:  # of an answer of a form that nobody thought of, anything may be raised
+            what = (
+                str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            )
+            raise Again(
+                SourceError(f"{about} cannot be used: the answer is wrong: {what}")
+            ) from error
+
+    def _slot(self, units: int) -> Slot:
+        """Leave to send a request, once there is; Awaited if that is too far off."""
+        while (slot := self._taken(units)).wait > 0:
+            if slot.wait > self.patience.longest_wait:
+                until = datetime.fromtimestamp(self.patience.clock().wall + slot.wait, UTC)
+                why = (
+                    f"its budget of {slot.limit} is used up"
+                    if slot.limit
+                    else "the service asked to wait"
+                )
+                raise Awaited(
+                    f"{self.source.name} is not asked before {until:%Y-%m-%d %H:%M:%S} UTC: {why}"
+                )
+            self.patience.sleep(slot.wait)
+        return slot
+
+    def _taken(self, units: int) -> Slot:
+        try:
+            return self.budget.take(units)
+        except ValueError as error:
+            raise SourceError(f"{self.source.name} cannot be asked: {error}") from None
+
+    def _sent(self, params: Mapping[str, Any]) -> httpx.Response:
+        """The response with all of its body, however slowly it comes, but within the longest time
+        that a request may take.
+        """
+        url = httpx.URL(self.area.urls.get(self.source.name, self.source.url))
+        started = time.monotonic()
+        with self.client.stream("GET", url.copy_merge_params(params)) as response:
+            body = bytearray()
+            for part in response.iter_bytes():
+                body += part
+                if len(body) > self.patience.largest:
+                    raise httpx.DecodingError(f"more than {self.patience.largest:,} bytes")
+                if time.monotonic() - started > self.patience.longest:
+                    raise httpx.ReadTimeout(f"not complete after {self.patience.longest:g} s")
+        return httpx.Response(
+            response.status_code, content=bytes(body), headers=_without_coding(response.headers)
+        )
+
+    def _pause(self, response: httpx.Response) -> None:
+        """Have all processes wait, as the service says; after 429 without a word of it, for the
+        shortest span of a limit.
+        """
+        after = seconds_after(response.headers.get("Retry-After", ""), self.patience.clock().wall)
+        if after is None and response.status_code == TOO_MANY:
+            after = min(seconds for _, seconds in self.source.limits)
+        if after:
+            self.budget.pause(after)
+
+
+def seconds_after(value: str, now: float) -> float | None:
+    """The seconds that a Retry-After header names, as a number or as a time, a week at most; None
+    for anything else.
+    """
+    try:
+        seconds = (
+            float(value)
+            if value.strip().isdigit()
+            else parsedate_to_datetime(value).timestamp() - now
+        )
+    except (ValueError, OverflowError):
+        return None
+    return min(max(0.0, seconds), LONGEST_PAUSE)
+
+
+def _without_coding(headers: httpx.Headers) -> httpx.Headers:
+    """The headers of a body that was unpacked."""
+    return httpx.Headers(
+        [
+            (n, v)
+            for n, v in headers.items()
+            if n.lower() not in ("content-encoding", "content-length")
+        ]
+    )
+
+
+# If so many requests are refused and nothing was answered between them, it is not the days.
+REFUSED_FIRST = 4
+
+
+def ask(
+    source: HttpSource, area: LandingArea, days: Sequence[date], patience: Patience | None = None
+) -> dict[date, SourceError]:
+    """Ask for those of `days` that have not all their answers. Of each that still has not, why:
+    Awaited, or a wrong answer.
+    """
+    answers = Answers(area, source.name)
+    why = dict[date, SourceError]()
+    missing = [day for day in days if day not in answers.stored(source.queries())]
+    batches = [
+        span[n : n + source.at_once]
+        for span in consecutive(missing)
+        for n in range(0, len(span), source.at_once)
+    ]
+    left = [(query, batch) for batch in batches for query in source.queries()]
+    refusals = 0
+    with Asking(source, area, patience or Patience()) as asking:
+        while left:
+            query, batch = left.pop(0)
+            try:
+                with writing(area.lake, f"{ANSWERS}/{source.name}"):
+                    unanswered = [day for day in batch if day not in answers.stored([query])]
+                    said = asking(query, unanswered) if unanswered else {}
+                    for day, rows in said.items():
+                        answers.keep(query, day, rows)
+            except (Awaited, Conflict) as error:  # nor can anything else be asked for now
+                waiting = [day for day in missing if day not in answers.stored(source.queries())]
+                return {**dict.fromkeys(waiting, Awaited(str(error))), **why}
+            except SourceError as error:
+                refusals += 1
+                if isinstance(error, Refused) and len(unanswered) > 1 and refusals < REFUSED_FIRST:
+                    left[:0] = [
+                        (query, part)
+                        for part in (unanswered[:1], unanswered[-1:], unanswered[1:-1])
+                        if part
+                    ]
+                else:
+                    why |= dict.fromkeys(unanswered, error)
+            else:
+                refusals = 0 if said else refusals
+                why |= {
+                    d: Awaited(f"{source.name} has nothing of {d} yet")
+                    for d in unanswered
+                    if d not in said and d not in why
+                }
+    return why

@@ -1,0 +1,303 @@
+"""The records of ranges of offsets, as Spark reads them by its own reader of Kafka.
+
+A source that is a Kafka topic: a day is the records whose own timestamps fall in it, in UTC.
+
+Where timestamps run in order, a day is one range of offsets in each partition. Where they do not,
+and a record of an old day comes late, it is of its own day all the same: that day gets a second
+range, is outdated, and no other is. No record is of two days, and none of no day. For that, each
+record's timestamp is read once, by Kafka's own client, when the record is first seen
+(`kafka_index.py`: which offsets are of which day, kept in the home); Spark reads the records of the
+days that are built.
+
+Of what was deleted before it was seen, only the order of time tells the days: where the first
+record that a partition holds is a straggler of a much older day, a day that lost records before it
+can count as whole. A partition that holds nothing says nothing of it. Where the settings of a topic
+may not be seen, it is not noticed that it is compacted.
+
+What was not tried: a cluster of several brokers; TLS; SCRAM, Kerberos and OAuth; schema registries
+(keys and values are bytes). Azure Event Hubs speaks this protocol too, at port 9093, with
+`options={"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username":
+"$ConnectionString", "sasl.password": "env:EVENT_HUBS_CONNECTION"}`; it was not tried. Amazon
+Kinesis does not speak it, and there is no source for it: a day would be what arrived between two
+times in each shard (`GetShardIterator`, AT_TIMESTAMP), its input the shards, which split and merge,
+with sequence numbers; Spark itself has no reader for it. Nothing of that was tried.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import reduce
+from itertools import zip_longest
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.lake.spark.jars import needing
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.kafka.topic import (
+    TIMEOUT,
+    TIMEOUT_MS,
+    Gone,
+    Run,
+    Topic,
+    TopicState,
+    day_of,
+    environment,
+    index_at,
+    number_of,
+    ranges,
+)
+from backfill_assets.sources.protocol import Delivery, Source, refuse_mistyped, usable
+
+PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+COLUMNS = {
+    "arrival_day": "DATE", "key": "BINARY", "value": "BINARY", "partition": "INT", "offset": "BIGINT", "timestamp": "TIMESTAMP",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}  # fmt: skip
+LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+Span = tuple[int, int]
+
+
+def records(
+    spark: SparkSession, topic: Topic, spans: Mapping[int, Sequence[Span]], days: Collection[date]
+) -> DataFrame:
+    """The records of `days` within `spans`: ranges of offsets of each partition, each read once."""
+    numbered = [
+        [(number, *span) for span in of_partition] for number, of_partition in spans.items()
+    ]
+    # A range of each partition at a time: Spark reads no two of one partition together.
+    parts = [
+        _read(spark, topic, [span for span in part if span]) for part in zip_longest(*numbered)
+    ]
+    if not parts:
+        return spark.createDataFrame(
+            [], ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        )
+    rows = reduce(DataFrame.unionByName, parts).withColumn("arrival_day", F.to_date("timestamp"))
+    return rows.where(F.col("arrival_day").isin(list(days))).select(*COLUMNS)
+
+
+def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int]]) -> DataFrame:
+    options = {
+        **options_of_spark(topic),
+        "kafka.isolation.level": "read_committed",
+        "includeHeaders": "true",
+        "assign": json.dumps({topic.name: [number for number, _, _ in spans]}),
+        "startingOffsets": json.dumps({topic.name: {number: first for number, first, _ in spans}}),
+        "endingOffsets": json.dumps({topic.name: {number: end for number, _, end in spans}}),
+    }
+    with needing((PACKAGE,)):
+        rows = spark.read.format("kafka").options(**options).load()
+        assert (
+            rows.columns
+        )  # over Spark Connect, the format is looked for when columns are asked for
+    return rows
+
+
+def options_of_spark(topic: Topic) -> dict[str, str]:
+    """The options of the topic's client, as Spark's Kafka is given them: a login is one setting
+    there.
+    """
+    given = {name: environment(value) for name, value in topic.options.items()}
+    user = given.pop("sasl.username", "")
+    password = given.pop("sasl.password", "")
+    options = {
+        name if name.startswith("kafka.") else f"kafka.{name}": value
+        for name, value in given.items()
+    }
+    if user and (module := LOGIN_MODULES.get(given.get("sasl.mechanism", ""))):
+        # In it, quotation marks and backslashes are escaped as in JSON.
+        login = f"{module} required username={json.dumps(user)} password={json.dumps(password)};"
+        options = {"kafka.sasl.jaas.config": login, **options}
+    return {**options, "kafka.bootstrap.servers": topic.servers}
+
+
+Runs = Mapping[int, Sequence[Run]]
+RANGES_RECORDED = 50
+
+
+@dataclass(frozen=True)
+class Kafka(Source):
+    """The records of a Kafka topic.
+
+    topic    the topic; also the name under which builds record what they were made from
+    servers  its brokers: "kafka-1:9092,kafka-2:9092"
+    options  settings of the client, as librdkafka names them: "security.protocol", "sasl.mechanism", "sasl.username",
+             "sasl.password", "ssl.ca.location"; "env:NAME" stands for an environment variable. Spark is given the same; what
+             it needs besides begins with "kafka.", as "kafka.ssl.truststore.location"; "socket.timeout.ms" says how long an
+             answer is waited for, by itself 10 seconds
+
+    The rows have `arrival_day DATE, key BINARY, value BINARY, partition INT, offset BIGINT,
+    timestamp TIMESTAMP`, in milliseconds, and `headers ARRAY<STRUCT<key: STRING, value: BINARY>>`:
+    `value.cast("string")` is a value as text.
+
+    A day is read once it is over; one without a record is delivered, and has no rows. Of
+    transactions, the records of those that were committed are read, once they are. A day of which
+    the topic may have deleted records (retention) is not built any more; what was built of it
+    stays. A compacted topic, whose old records go as newer ones of their keys come, fails every
+    day.
+    """
+
+    topic: str
+    # The same topic elsewhere is the same source: what it holds decides.
+    servers: str = field(compare=False)
+    options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        refuse_mistyped(self)
+        if not self.options.get(TIMEOUT, str(TIMEOUT_MS)).isdecimal():
+            raise ValueError(
+                f"Kafka({self.topic!r}): the option {TIMEOUT} is a number of milliseconds"
+            )
+
+    @property
+    def name(self) -> str:
+        return self.topic
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Spark's own reader of Kafka."""
+        return (PACKAGE,)
+
+    def delivered(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> dict[date, Delivery | SourceError]:
+        """The fingerprint of each day's offsets, and its records by partition, or the SourceError
+        that says why not.
+        """
+        return {
+            day: runs if isinstance(runs, SourceError) else self._delivery(runs)
+            for day, runs in self._runs(area, days).items()
+        }
+
+    def described(self, area: LandingArea, day: date) -> list[str]:
+        """The day's offsets, a sentence for each range."""
+        return [
+            f"{self.topic}/{number}, offsets {run.first} to {run.end - 1}, {run.records} records,"
+            f" {run.size} bytes"
+            for number, runs in self._usable(area, [day])[day].items()
+            for run in runs
+        ]
+
+    def size(self, area: LandingArea, days: Sequence[date]) -> int:
+        """The bytes of the values of `days`."""
+        return sum(
+            run.size
+            for of_day in self._usable(area, days).values()
+            for runs in of_day.values()
+            for run in runs
+        )
+
+    def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
+        """The records of `days`. Offsets are read once, however many days they are of."""
+        runs: dict[int, list[Run]] = {}
+        for of_day in self._usable(area, days).values():
+            for number, of_partition in of_day.items():
+                runs.setdefault(number, []).extend(of_partition)
+        spans = {
+            number: ranges(sorted(each, key=lambda run: run.first)) for number, each in runs.items()
+        }
+        return records(spark, self._topic, spans, days)
+
+    @property
+    def _topic(self) -> Topic:
+        return Topic(self.topic, self.servers, self.options)
+
+    def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs]:
+        """The runs of each of `days`. Raises the SourceError of the first day that cannot be used."""
+        return usable(self._runs(area, days))
+
+    def _runs(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs | SourceError]:
+        """By partition, the runs of records of each of `days`, or the SourceError that says why
+        they cannot be used.
+        """
+        today = datetime.fromtimestamp(area.clock(), UTC).date()
+        over = [day for day in days if day < today]
+        try:
+            runs = self._of_days_over(area, over, number_of(today)) if over else {}
+        except SourceError as error:
+            runs = {day: type(error)(f"no source for {day}: {error}") for day in over}
+        return {day: runs[day] if day in runs else self._not_over(day) for day in days}
+
+    def _not_over(self, day: date) -> StillWritten:
+        return StillWritten(
+            f"{day} is not over yet: the records of {self.topic} are read from"
+            f" {day + timedelta(days=1)} on"
+        )
+
+    def _of_days_over(
+        self, area: LandingArea, days: Sequence[date], today: int
+    ) -> dict[date, Runs | SourceError]:
+        topic = self._topic
+        state = topic.state()
+        if state.compacted:
+            raise SourceError(
+                f"{self.topic} is compacted (cleanup.policy): what it has of a day changes without"
+                " notice"
+            )
+        index = index_at(area.cache and area.cache / f"{self.topic}.kafka.json", topic)
+        # By number: timestamps may be beyond the calendar.
+        runs: dict[int, dict[int, list[Run]]] = {number_of(day): {} for day in days}
+        gone: dict[int, Gone] = {}
+        for number, known in index.up_to_now(topic, state, min(days)).items():
+            for run in known.runs:
+                if run.day in runs:
+                    runs[run.day].setdefault(number, []).append(run)
+            gone[number] = known.gone(state.offsets[number][0], today)
+        return {day: self._gone(day, gone, state) or runs[number_of(day)] for day in days}
+
+    def _gone(self, day: date, gone: Mapping[int, Gone], state: TopicState) -> NotDelivered | None:
+        """That the topic may have lost records of the day; None if it has not."""
+        for number, days in gone.items():
+            if number_of(day) in days:
+                whole = number_of(day) + 1
+                while any(whole in each for each in gone.values()):
+                    whole = max(whole, *(each.until for each in gone.values())) + 1
+                return NotDelivered(
+                    f"no source for {day}: {self.topic}/{number} begins with offset"
+                    f" {state.offsets[number][0]} by now, so that {self.topic} has not all of"
+                    f" {day}. The next whole day is {day_of(whole)}"
+                )
+        return None
+
+    def _delivery(self, runs: Runs) -> Delivery:
+        # Records stay as they are: a day has others when it has more.
+        lines = [
+            f"{n} {of_day[0].first} {of_day[-1].end} {_records(of_day)}"
+            for n, of_day in sorted(runs.items())
+        ]
+        fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+        # Named by their first offset, which stays: another topic of the same name delivers other
+        # files.
+        files = {
+            f"{self.topic}/{number}@{of_day[0].first}": of_day for number, of_day in runs.items()
+        }
+        counts = {name: _records(of_day) for name, of_day in files.items()}
+        return Delivery(
+            fingerprint,
+            counts,
+            hashes={name: _offsets(of_day, fingerprint) for name, of_day in files.items()},
+        )
+
+
+def _records(runs: Sequence[Run]) -> int:
+    return sum(run.records for run in runs)
+
+
+def _offsets(runs: Sequence[Run], fingerprint: str) -> str:
+    """The offsets of a day in a partition, as a build records them; for more ranges than one wants
+    to read, a hash.
+    """
+    return (
+        ",".join(f"{run.first}..{run.end - 1}" for run in runs)
+        if len(runs) <= RANGES_RECORDED
+        else fingerprint[:12]
+    )

@@ -1,0 +1,416 @@
+"""What a broker says of a Kafka topic: the offsets that it holds, and of which day the records are.
+
+Which offsets of a topic hold the records of which day: read off the records' own timestamps, each
+record once.
+
+The index is saved in a file, so that the next process reads only what came since. Losing that file
+costs time and nothing else.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backfill_assets.errors import NotDelivered, StillWritten
+from backfill_assets.lake.storage import make_cache, write_whole
+from backfill_assets.sources.protocol import client_library
+
+with suppress(ImportError):  # said where a broker is to be asked
+    from confluent_kafka import (
+        Consumer,
+        IsolationLevel,
+        KafkaError,
+        KafkaException,
+        TopicCollection,
+        TopicPartition,
+    )
+    from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+DAY_MS = 86_400_000
+# How long a broker is waited for, unless the options say so.
+TIMEOUT_MS = 10_000
+TIMEOUT = "socket.timeout.ms"
+# Records of other days between two of a day are read along, rather than asking twice.
+GAP = 10_000
+# The client gives so many messages at once, or what it has after so many seconds.
+AT_ONCE = 10_000
+PATIENCE_S = 0.05
+# Values of options that are read from the environment, so that no secret stands in code.
+ENV = "env:"
+
+
+class Run(NamedTuple):
+    """Records of one day in one partition: the offset of the first, that after the last, their
+    number and bytes.
+
+    `day` is counted from 1970-01-01 on, and may be beyond any calendar. Between two of the records
+    that follow each other lie at most GAP offsets: records of other days, and of transactions their
+    markers and what was aborted.
+    """
+
+    day: int
+    first: int
+    end: int
+    records: int
+    size: int
+
+
+class TopicState(NamedTuple):
+    """What a topic has now: of each partition the first offset and that after the last one whose
+    transaction is over.
+
+    `id` is the topic's own: one that was deleted and made again has another. `compacted`: records
+    go as newer ones come.
+    """
+
+    id: str
+    offsets: Mapping[int, tuple[int, int]]
+    compacted: bool
+
+
+@dataclass(frozen=True)
+class Topic:
+    """The topic `name` of the brokers `servers`. `options` are those of librdkafka, the client."""
+
+    name: str
+    servers: str
+    options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def timeout(self) -> float:
+        """In seconds."""
+        return int(self.options.get(TIMEOUT, TIMEOUT_MS)) / 1000
+
+    def state(self) -> TopicState:
+        """What the topic has now. NotDelivered if there is no such topic, StillWritten if no broker
+        shows it.
+        """
+        with self._asking() as admin:
+            described = admin.describe_topics(
+                TopicCollection([self.name]), request_timeout=self.timeout
+            )[self.name].result()
+            partitions = [each.id for each in described.partitions]
+            first = self._offsets(admin, partitions, OffsetSpec.earliest())
+            end = self._offsets(admin, partitions, OffsetSpec.latest())
+            offsets = {number: (first[number], end[number]) for number in partitions}
+            return TopicState(str(described.topic_id), offsets, self._is_compacted(admin))
+
+    def first_at(self, milliseconds: int, state: TopicState) -> dict[int, int]:
+        """Of each partition the first offset whose record is of this time or later; where there is
+        none, its end.
+        """
+        with self._asking() as admin:
+            found = self._offsets(admin, state.offsets, OffsetSpec.for_timestamp(milliseconds))
+        return {
+            number: state.offsets[number][1] if offset < 0 else offset
+            for number, offset in found.items()
+        }
+
+    def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[Run]]:
+        """The records of these offsets, of each partition from the first up to, and without, the
+        second: each is read once.
+        """
+        errors: list[str] = []
+        config = self._config(errors) | {
+            "group.id": "backfill_assets", "enable.auto.commit": False, "auto.offset.reset": "error",
+            "enable.partition.eof": True, "isolation.level": "read_committed",
+        }  # fmt: skip
+        with self._errors_said(errors):
+            consumer = Consumer(config)
+            try:
+                consumer.assign(
+                    [
+                        TopicPartition(self.name, number, first)
+                        for number, (first, _) in spans.items()
+                    ]
+                )
+                return self._read(consumer, {number: end for number, (_, end) in spans.items()})
+            finally:
+                consumer.close()
+
+    def _read(self, consumer: "Consumer", ends: dict[int, int]) -> dict[int, list[Run]]:
+        runs: dict[int, dict[int, list[list[int]]]] = {number: {} for number in ends}
+        heard = time.monotonic()
+        while ends:
+            messages = consumer.consume(AT_ONCE, timeout=PATIENCE_S)
+            heard = time.monotonic() if messages else heard
+            if time.monotonic() - heard > self.timeout:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            for message in messages:
+                number = message.partition()
+                offset = message.offset()
+                error = message.error()
+                if error and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                assert number is not None
+                assert offset is not None
+                end = ends.get(number, -1)
+                if (
+                    error or offset >= end
+                ):  # its end, where the last offsets are of transactions; or more came since
+                    ends.pop(number, None)
+                    continue
+                day = message.timestamp()[1] // DAY_MS
+                size = len(message)
+                of_day = runs[number].setdefault(day, [])
+                if of_day and offset - of_day[-1][2] <= GAP:
+                    run = of_day[-1]
+                    run[2], run[3], run[4] = offset + 1, run[3] + 1, run[4] + size
+                else:
+                    of_day.append([day, offset, offset + 1, 1, size])
+                if offset + 1 == end:
+                    del ends[number]
+        return {
+            number: sorted(
+                (Run(*run) for of_day in by_day.values() for run in of_day),
+                key=lambda run: run.first,
+            )
+            for number, by_day in runs.items()
+        }
+
+    def _offsets(
+        self, admin: "AdminClient", partitions: Iterable[int], spec: "OffsetSpec"
+    ) -> dict[int, int]:
+        wanted = {TopicPartition(self.name, number): spec for number in partitions}
+        answers = admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self.timeout
+        )
+        return {each.partition: answer.result().offset for each, answer in answers.items()}
+
+    def _is_compacted(self, admin: "AdminClient") -> bool:
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
+        try:
+            settings = admin.describe_configs([resource], request_timeout=self.timeout)[
+                resource
+            ].result()
+        except KafkaException:  # who may read a topic may not always see its settings
+            return False
+        return "cleanup.policy" in settings and "compact" in settings["cleanup.policy"].value
+
+    @contextmanager
+    def _asking(self) -> Iterator["AdminClient"]:
+        errors: list[str] = []
+        config = self._config(errors)  # where the library is lacking, none of its names is there
+        with self._errors_said(errors):
+            admin = AdminClient(config)
+            try:
+                yield admin
+            finally:
+                admin.poll(0)  # hands over what its threads met with
+
+    def _config(self, errors: list[str]) -> dict[str, Any]:
+        with client_library("confluent-kafka", self.servers, "kafka"):
+            import confluent_kafka  # noqa: F401
+        given = {
+            name: environment(value)
+            for name, value in self.options.items()
+            if not name.startswith("kafka.")
+        }
+        quiet = {
+            "log_level": 0,
+            "error_cb": lambda error: errors.append(error.str()),
+        }  # said in errors, not logged
+        return {**quiet, **given, "bootstrap.servers": self.servers}
+
+    @contextmanager
+    def _errors_said(self, errors: list[str]) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            refused = [each for each in errors if "uthentication" in each]
+            said = [*refused, *errors, error.args[0].str()][0].partition(" (after ")[0]
+            no_topic = (
+                KafkaError.UNKNOWN_TOPIC_OR_PART,
+                KafkaError._UNKNOWN_TOPIC,
+                KafkaError._UNKNOWN_PARTITION,
+            )
+            if error.args[0].code() in no_topic:
+                raise NotDelivered(f"there is no topic {self.name} at {self.servers}") from None
+            raise StillWritten(
+                f"{self.servers} cannot be asked for the topic {self.name} ({said})"
+            ) from None
+
+
+def environment(value: str) -> str:
+    """The value of an option; of an environment variable for one that begins with `env:`.
+    StillWritten if that is not set.
+    """
+    if not value.startswith(ENV):
+        return value
+    name = value.removeprefix(ENV)
+    if name not in os.environ:
+        raise StillWritten(
+            f"the environment variable {name} is not set; set it where the servers and the commands"
+            " are started"
+        )
+    return os.environ[name]
+
+
+EPOCH = date(1970, 1, 1)
+# Of what is saved. Increase it with any change of what is known of a partition.
+FORM = 2
+# The most ranges of a partition that are read; more only where they are few.
+MOST = 8
+
+
+class Gone(NamedTuple):
+    """The days that may have lost records: those up to the day `until`, and `days`."""
+
+    until: int = -1
+    days: Collection[int] = frozenset()
+
+    def __contains__(self, day: object) -> bool:
+        return isinstance(day, int) and (day <= self.until or day in self.days)
+
+
+NOTHING_GONE = Gone()
+
+
+class Known(NamedTuple):
+    """What is known of a partition: the records with offsets of at least `first` and below `end`."""
+
+    first: int = 0
+    end: int = 0
+    runs: Sequence[Run] = ()
+
+    def gone(self, begins: int, today: int) -> Gone:
+        """The days of which records may have been deleted: those before the offset `begins`."""
+        if (
+            not begins or not self.runs or self.first > begins
+        ):  # there is a record still, before the first that is known
+            return NOTHING_GONE
+        deleted = frozenset(run.day for run in self.runs if run.first < begins and run.day <= today)
+        if not self.first:
+            return Gone(days=deleted)
+        # Of what was deleted unseen, the order of time tells the days: by the first record, but of
+        # no clock that was ahead.
+        return Gone(next((run.day for run in self.runs if run.day <= today), today), deleted)
+
+
+@dataclass
+class Index:
+    """The index of one topic, saved at `path`, if it is given."""
+
+    path: Path | None
+    topic_id: str = ""
+    partitions: dict[int, Known] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            saved = json.loads(self.path.read_text()) if self.path else {}
+            if saved["form"] == FORM:
+                self.partitions = {
+                    int(number): Known(first, end, [Run(*run) for run in runs])
+                    for number, (first, end, runs) in saved["partitions"].items()
+                }
+                self.topic_id = saved["topic"]
+
+    def up_to_now(self, topic: Topic, state: TopicState, day: date) -> Mapping[int, Known]:
+        """The partitions, with every record of `day` and later days that the topic has. Only what
+        is new of it is read.
+        """
+        with self.lock:
+            ends = {number: end for number, (_, end) in state.offsets.items()}
+            if self.topic_id != state.id or any(
+                ends.get(number, -1) < known.end for number, known in self.partitions.items()
+            ):
+                self.topic_id = state.id
+                self.partitions = {}  # another topic of the same name
+            begins = topic.first_at(number_of(day) * DAY_MS, state)
+            known = {number: Known(begin, begin) for number, begin in begins.items()}
+            # What was deleted before it was read leaves a gap, before which nothing counts.
+            known |= {
+                number: each
+                for number, each in self.partitions.items()
+                if each.end >= state.offsets[number][0]
+            }
+            before = {
+                number: (begins[number], each.first)
+                for number, each in known.items()
+                if begins[number] < each.first
+            }
+            since = {
+                number: (each.end, ends[number])
+                for number, each in known.items()
+                if each.end < ends[number]
+            }
+            for number, runs in topic.runs(before).items():
+                known[number] = Known(
+                    begins[number], known[number].end, joined(runs, known[number].runs)
+                )
+            for number, runs in topic.runs(since).items():
+                known[number] = Known(
+                    known[number].first, ends[number], joined(known[number].runs, runs)
+                )
+            if known != self.partitions:
+                self.partitions = known
+                self._save()
+            return known
+
+    def _save(self) -> None:
+        if self.path:
+            with suppress(OSError):
+                make_cache(self.path.parent)
+                index = {"form": FORM, "topic": self.topic_id, "partitions": self.partitions}
+                write_whole(self.path, json.dumps(index))
+
+
+@cache
+def index_at(path: Path | None, topic: Topic) -> Index:
+    """The one index of this process that is saved at `path`."""
+    return Index(path)
+
+
+def joined(earlier: Sequence[Run], later: Sequence[Run]) -> list[Run]:
+    """Runs of a partition as one list; those of a day that are near each other become one."""
+    runs: dict[int, list[Run]] = {}
+    for run in [*earlier, *later]:
+        of_day = runs.setdefault(run.day, [])
+        if of_day and run.first - of_day[-1].end <= GAP:
+            before = of_day[-1]
+            of_day[-1] = Run(
+                run.day, before.first, run.end, before.records + run.records, before.size + run.size
+            )
+        else:
+            of_day.append(run)
+    return sorted((run for of_day in runs.values() for run in of_day), key=lambda run: run.first)
+
+
+def ranges(runs: Sequence[Run]) -> list[tuple[int, int]]:
+    """The offsets to read for the runs of some days: few ranges, with what lies between runs that
+    are near each other.
+    """
+    spans = _merged([(run.first, run.end) for run in runs], 0)
+    gaps = sorted((after[0] - span[1] for span, after in pairwise(spans)), reverse=True)
+    return _merged(spans, max(GAP, gaps[MOST - 1] if len(gaps) >= MOST else 0))
+
+
+def _merged(spans: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
+    """Ranges in the order of their beginnings, of which those that are near each other have become
+    one.
+    """
+    merged: list[tuple[int, int]] = []
+    for first, end in spans:
+        if merged and first - merged[-1][1] <= near:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((first, end))
+    return merged
+
+
+def number_of(day: date) -> int:
+    return (day - EPOCH).days
+
+
+def day_of(number: int) -> date:
+    return EPOCH + timedelta(days=number)

@@ -1,0 +1,229 @@
+"""PostgreSQL's types as Spark knows them, and names and texts as its SQL has them.
+
+The columns of a PostgreSQL table: how Spark gets each, and the queries that are made of them.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from backfill_assets.calendar import consecutive
+from backfill_assets.errors import SourceError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+
+# Types of which Spark has the same.
+AS_IT_IS = {"boolean", "smallint", "integer", "bigint", "real", "double precision", "text", "bytea"}
+ARRAYS = {f"{kind}[]" for kind in AS_IT_IS} - {"bytea[]"}
+WITH_ZONE = "timestamp with time zone"
+WITHOUT_ZONE = "timestamp without time zone"
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def plain_type(kind: str) -> str:
+    """A type without its precision."""
+    return re.sub(r"\([\d,]+\)", "", kind)
+
+
+def is_decimal(kind: str) -> bool:
+    """Whether Spark has a decimal of that precision and scale."""
+    match = re.fullmatch(r"numeric\((\d+),(\d+)\)", kind)
+    return bool(match) and int(match[2]) <= int(match[1]) <= 38 if match else False
+
+
+CATALOG = """
+    SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, a.attname, format_type(a.atttypid, a.atttypmod),
+        coalesce((SELECT max(s.avg_width) FROM pg_stats s
+            WHERE (s.schemaname, s.tablename, s.attname) = (n.nspname, c.relname, a.attname)), 32)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+    WHERE c.oid = to_regclass(%s::text) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+# Kinds of relation whose rows know the transaction that wrote them: tables, partitioned ones,
+# materialized views.
+WITH_XMIN = "rpm"
+DAY = "arrival_day"
+AT = "backfill_at"
+
+
+class Declared(Protocol):
+    """What a source declares of its table."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def table(self) -> str: ...
+    @property
+    def day(self) -> str: ...
+    @property
+    def columns(self) -> Sequence[str]: ...
+    @property
+    def time_zone(self) -> str: ...
+    @property
+    def changed_at(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of `relation` that are read, by name, with their types; `day` is one of the
+    table's, read or not.
+
+    A change of a row is looked for in `hashed`. `width` is what the columns of a row take up, in
+    bytes.
+    """
+
+    relation: str
+    types: Mapping[str, str]
+    day: str
+    day_type: str
+    time_zone: str
+    hashed: Sequence[str]
+    has_xmin: bool
+    width: int
+
+    @classmethod
+    def of(cls, source: Declared, connection: "Connection[Any]") -> "Columns":
+        """The columns of a source's table as they are now. SourceError if it lacks one that is
+        declared.
+        """
+        listed = connection.execute(CATALOG, [table := source.table or source.name]).fetchall()
+        info = connection.info
+        where = f"the database {info.dbname} at {info.host}:{info.port}"
+        if not listed:
+            raise SourceError(
+                f"{where} has no table or view {table} that {info.user} may see. Correct `table` of"
+                f" {source.name}"
+            )
+        types = {name: kind for _, _, name, kind, _ in listed}
+        wanted = source.columns or tuple(types)
+        lacking = [
+            name for name in (source.day, *wanted, source.changed_at) if name and name not in types
+        ]
+        if lacking:
+            raise SourceError(
+                f"{table} in {where} has no column {', '.join(lacking)}. It has {', '.join(types)}"
+            )
+        if not source.time_zone and types[source.day].startswith("timestamp"):
+            raise SourceError(
+                f"{source.day} of {table} is a timestamp: say where its days begin, such as"
+                " time_zone='UTC'"
+            )
+        if not types[source.day].startswith(("timestamp", "date")):
+            raise SourceError(
+                f"{source.day} of {table} is of type {types[source.day]}, and a day is a date or a"
+                " timestamp"
+            )
+        if DAY in {name.lower() for name in wanted} and (source.day, types[source.day]) != (
+            DAY,
+            "date",
+        ):
+            raise SourceError(
+                f"{table} has a column {DAY} of its own, which is not its day. Leave it out: name"
+                " the others in columns"
+            )
+        return cls(
+            relation=listed[0][0],
+            types={name: types[name] for name in wanted},
+            day=source.day,
+            day_type=plain_type(types[source.day]),
+            time_zone=source.time_zone,
+            hashed=[source.changed_at] if source.changed_at else [source.day, *wanted],
+            has_xmin=listed[0][1] in WITH_XMIN and not source.changed_at,
+            width=sum(width for *_, name, _, width in listed if name in wanted),
+        )
+
+    @property
+    def signature(self) -> str:
+        """The columns that are read, in words: another makes other rows."""
+        return ", ".join(f"{quoted(name)} {kind}" for name, kind in self.types.items())
+
+    @property
+    def hidden(self) -> Sequence[str]:
+        """Columns of what is selected that are not of the table."""
+        return [] if self.day_type == "date" else [AT]
+
+    def looked_at(self, days: Sequence[date]) -> bytes:
+        """The query for each day's number of rows, their hash, and the sum of the transactions that
+        wrote them.
+        """
+        row = f"ROW({', '.join(f't.{quoted(name)}' for name in self.hashed)})::text"
+        written = "t.xmin::text::bigint" if self.has_xmin else "0"
+        rows = f"SELECT {self._day}, {row} AS row, {written} AS written FROM {self.relation} t"
+        figures = "count(*), sum(hashtextextended(row, 0)), sum(written)"
+        return f"SELECT {DAY}, {figures} FROM ({rows}) r WHERE {self.within(days)} GROUP BY {DAY}".encode()
+
+    def counted(self, days: Sequence[date]) -> bytes:
+        """The query for each day's number of rows."""
+        rows = f"SELECT {self._day} FROM {self.relation} t"
+        return f"SELECT {DAY}, count(*) FROM ({rows}) r WHERE {self.within(days)} GROUP BY {DAY}".encode()
+
+    def selected(self) -> str:
+        """The query for all rows, as Spark can take them."""
+        columns = [
+            f"{self._as_read(name, kind)} AS {quoted(name)}"
+            for name, kind in self.types.items()
+            if name != DAY
+        ]
+        return f"SELECT {', '.join([self._day, *columns])} FROM {self.relation} t"
+
+    def within(self, days: Sequence[date]) -> str:
+        """The condition on these queries for the rows of `days`, in such words that an index on the
+        day serves it.
+        """
+        return (
+            " OR ".join(self._between(part[0], part[-1]) for part in consecutive(days)) or "false"
+        )
+
+    @property
+    def _day(self) -> str:
+        at = f"t.{quoted(self.day)}"
+        if self.day_type == "date":
+            return f"{at} AS {DAY}"
+        local = (
+            f"({at} AT TIME ZONE {literal(self.time_zone)})" if self.day_type == WITH_ZONE else at
+        )
+        return f"{local}::date AS {DAY}, {at} AS {AT}"
+
+    def _between(self, first: date, last: date) -> str:
+        days = f"{DAY} BETWEEN '{first}' AND '{last}'"
+        if self.day_type == "date":
+            return f"({days})"
+        # Wherever a day begins, it is less than a day off from UTC's.
+        off = timedelta(days=self.day_type == WITH_ZONE and self.time_zone != "UTC")
+        return (
+            f"({AT} >= '{first - off} 00:00' AND {AT} < '{last + off + timedelta(days=1)} 00:00'"
+            f" AND {days})"
+        )
+
+    def _as_read(self, name: str, kind: str) -> str:
+        column = f"t.{quoted(name)}"
+        plain = plain_type(kind)
+        if kind in AS_IT_IS:
+            return column
+        if plain == WITHOUT_ZONE and self.time_zone:
+            column = f"({column} AT TIME ZONE {literal(self.time_zone)})"
+            kind = WITH_ZONE
+            plain = WITH_ZONE
+        # Spark would make other dates of infinite ones, without a word. PostgreSQL raises where
+        # such a text is cast.
+        refused = f"({literal(f'{name} holds what Spark has no value for; leave it out, or read a view that has it as text: ')}"
+        refused += f" || {column}::text)::{kind}"
+        if plain in ("date", WITH_ZONE):
+            return f"CASE WHEN isfinite({column}) THEN {column} ELSE {refused} END"
+        if is_decimal(kind):
+            return f"CASE WHEN {column} <> 'NaN' THEN {column} ELSE {refused} END"
+        if kind in ARRAYS:
+            return f"CASE WHEN array_ndims({column}) > 1 THEN {refused} ELSE {column} END"
+        return f"{column}::text"

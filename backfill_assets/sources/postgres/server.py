@@ -1,0 +1,174 @@
+"""Connections to a PostgreSQL server: how they are made, and what is said where there is none.
+
+A password stands in the environment or in a pgpass file, and in no URL, error or record. It goes to
+the server, and to the engine, which asks the server for rows.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+from backfill_assets.errors import SourceError, StillWritten
+from backfill_assets.lake.storage import Locked, file_lock, make_cache
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.protocol import client_library
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+
+APPLICATION = "backfill"  # as the server's lists of sessions name it
+CONNECT_TIMEOUT_S = 10
+# What the server answers, in English, while there are as many sessions as it or the user may have.
+# One that was left a moment ago still counts, so that it is asked again for a while.
+FULL = re.compile("too many (connections|clients)|connection slots are reserved")
+# How long one look waits for another of the same source.
+PATIENCE_S = 600
+# What the text of values depends on: the same whoever asks.
+SETTINGS = (
+    "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET"
+    " bytea_output = 'hex'; SET extra_float_digits = 1; SET lc_monetary = 'C'"
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the source `name` finds its database."""
+
+    name: str
+    url: str
+    password_env: str
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+    def refuse_unusable(self) -> None:
+        """ValueError for a URL that is none of a PostgreSQL database, or has a password in it; it
+        does not show that.
+        """
+        form = f"PostgresTable({self.name!r}): url is postgresql://user@host:5432/database"
+        try:
+            parts = urlsplit(self.url)
+            has_port = parts.port is None or parts.port > 0
+        except ValueError:  # whose words may have the whole address
+            raise ValueError(f"{form}, and this one has a host or a port that is none") from None
+        if parts.password is not None or "password" in parse_qs(parts.query):
+            raise ValueError(
+                f"PostgresTable({self.name!r}): no password in `url`; name the environment"
+                " variable: password_env"
+            )
+        if (
+            parts.scheme not in ("postgresql", "postgres")
+            or not parts.hostname
+            or not parts.path.strip("/")
+            or not has_port
+        ):
+            raise ValueError(f"{form}, not {self.url!r}")
+
+    @contextmanager
+    def connected(self, area: LandingArea) -> Iterator["Connection[Any]"]:
+        """A connection that sees one state of the database, and ends with the block.
+
+        Raises StillWritten where there is none, or it breaks, and SourceError for what the server
+        refuses in the block.
+        """
+        with client_library("psycopg", str(self), "postgres"):
+            import psycopg
+        given = {
+            "password": self._password(),
+            "fallback_application_name": APPLICATION,
+            "connect_timeout": CONNECT_TIMEOUT_S,
+        }
+        try:
+            with (
+                self._turn(area),
+                self._connect(psycopg.conninfo.make_conninfo(self.url, **given)) as connection,
+            ):
+                connection.prepare_threshold = (
+                    None  # a pool before the server may give each transaction another session
+                )
+                connection.read_only = True
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                connection.execute(SETTINGS.replace("SET ", "SET LOCAL ").encode())
+                yield connection
+        except psycopg.OperationalError as error:
+            variable = (
+                f"${self.password_env}" if self.password_env else "$PGPASSWORD or the pgpass file"
+            )
+            raise StillWritten(
+                f"{self} cannot be asked: {_one_line(error)}. Days stay as they were built. Start"
+                f" the server, or correct the `url` of {self.name} or the password in {variable}"
+            ) from None
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise SourceError(f"{self}: {_one_line(error)}. Grant the user SELECT") from None
+        except psycopg.Error as error:
+            raise SourceError(f"{self}: {_one_line(error)}") from None
+
+    def _connect(self, conninfo: str) -> "Connection[Any]":
+        import psycopg
+
+        full = retry_if_exception(lambda error: bool(FULL.search(str(error))))
+        again = Retrying(
+            stop=stop_after_delay(CONNECT_TIMEOUT_S), wait=wait_fixed(0.1), retry=full, reraise=True
+        )
+        return again(psycopg.connect, conninfo)
+
+    def for_spark(self, connection: "Connection[Any]") -> tuple[str, dict[str, str]]:
+        """The URL and the properties by which Spark gets connections like this one."""
+        info = connection.info
+        given = parse_qs(urlsplit(self.url).query)
+        options = {
+            "ApplicationName": APPLICATION,
+            "connectTimeout": str(CONNECT_TIMEOUT_S),
+            "tcpKeepAlive": "true",
+        }
+        options |= {name: values[-1] for name, values in given.items() if name.startswith("ssl")}
+        url = f"jdbc:postgresql://{info.host}:{info.port}/{quote(info.dbname, safe='')}?{urlencode(options)}"
+        properties = {
+            "driver": "org.postgresql.Driver",
+            "user": info.user,
+            "sessionInitStatement": SETTINGS,
+        }
+        return url, properties | ({"password": info.password} if info.password else {})
+
+    def _password(self) -> str | None:
+        if not self.password_env or os.environ.get(self.password_env):
+            return os.environ.get(self.password_env)
+        raise StillWritten(
+            f"{self} cannot be asked: the environment has no {self.password_env}, which is"
+            f" `password_env` of {self.name}. Days stay as they were built. Set it where `backfill"
+            " up` and commands are typed"
+        )
+
+    @contextmanager
+    def _turn(self, area: LandingArea) -> Iterator[None]:
+        """The looks of one machine at one source are taken in turns, so that together they need one
+        connection.
+        """
+        with ExitStack() as held:
+            if area.cache:
+                try:
+                    with suppress(
+                        OSError
+                    ):  # without a home, or where one may only read it, one looks beside the others
+                        make_cache(area.cache)
+                        held.enter_context(
+                            file_lock(area.cache / f"{self.name}.look.lock", patience=PATIENCE_S)
+                        )
+                except Locked:
+                    raise StillWritten(
+                        f"{self} has been looked at by another process for {PATIENCE_S // 60}"
+                        " minutes"
+                    ) from None
+            yield
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")

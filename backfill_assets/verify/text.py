@@ -1,0 +1,82 @@
+"""A verdict in words, for the terminal and for a run's metadata alike."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from backfill_assets.calendar import ranges
+from backfill_assets.plan.text import markdown_table
+from backfill_assets.verify.checklist import Line, Outcome, Verdict
+
+SHOWN = 3
+ACCEPTED = "accepted"
+COLUMNS = ("check", "outcome", "figures")
+STYLES = {Outcome.FAILED: "red", Outcome.DECISION: "yellow", Outcome.PASSED: "green"}
+
+
+def rows(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """A row a line: its name, what it came to, its figures and who accepted it."""
+    return [(line.name, _outcome(verdict, line), _figures(verdict, line)) for line in verdict.lines]
+
+
+def terminal_table(verdict: Verdict, *, with_passed: bool = True) -> Table:
+    """The same for a terminal, without the lines that passed if so asked; figures are wrapped,
+    never cut off, and brackets in them are no markup.
+    """
+    table = Table(title=f"plan {verdict.plan}: {verdict.result}")
+    for column in COLUMNS:
+        table.add_column(column, overflow="fold")
+    for line, row in zip(verdict.lines, rows(verdict), strict=True):
+        if line.outcome == Outcome.PASSED and not with_passed:
+            continue
+        style = STYLES.get(Outcome.PASSED if line.name in verdict.accepted else line.outcome, "")
+        table.add_row(*map(Text, row), style=style if line.outcome != Outcome.PASSED else "")
+    return table
+
+
+def markdown(verdict: Verdict) -> str:
+    """The same for Dagster's UI, with the lines that say how it ended below."""
+    return "\n\n".join([markdown_table(COLUMNS, rows(verdict)), *ending_lines(verdict)])
+
+
+def ending_lines(verdict: Verdict) -> Iterator[str]:
+    """What the checklist comes to, and what to type next."""
+    counts = Counter(_outcome(verdict, line) for line in verdict.lines)
+    counted = ", ".join(
+        f"{counts[name]} {name}" for name in (*map(str, Outcome), ACCEPTED) if counts[name]
+    )
+    yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
+    if verdict.passed:
+        yield f"Publish it: `backfill publish {verdict.plan}`."
+    failed = [line for line in verdict.lines if line.outcome == Outcome.FAILED]
+    for line in failed[:SHOWN]:
+        yield f"Failed: {line.name}: {_figures(verdict, line)}"
+    if len(failed) > SHOWN:
+        yield f"And {len(failed) - SHOWN} more failed."
+    if failed:
+        yield (
+            "What failed is mended and built again, not accepted: by `backfill resume` if days are"
+            " missing, `rebase` if live has changed, `discard` and a new plan if rows are wrong."
+        )
+        return
+    undecided = [line.name for line in verdict.undecided()]
+    for name in undecided[:SHOWN]:
+        yield f'To accept {name}: `backfill verify {verdict.plan} --accept "{name}" --reason ...`'
+    if len(undecided) > SHOWN:
+        yield (
+            f"And {len(undecided) - SHOWN} more; a pattern accepts several, as --accept 'drift"
+            " raw/*'."
+        )
+
+
+def _outcome(verdict: Verdict, line: Line) -> str:
+    return ACCEPTED if line.name in verdict.accepted else line.outcome.value
+
+
+def _figures(verdict: Verdict, line: Line) -> str:
+    days = f" ({ranges(line.days)})" if line.days else ""
+    accepted = verdict.accepted.get(line.name)
+    by = f". Accepted by {accepted.who}: {accepted.reason}" if accepted else ""
+    return f"{line.figures}{days}{by}"
