@@ -1,3 +1,5 @@
-"""datasets: sources with their tables in the three layers. A project of one's own takes their
-place.
+"""datasets: the example projects, each a source with its tables.
+
+Does not contain anything that your own project needs.
+Read `outages/project.py` first.
 """

@@ -1,1 +1,5 @@
-"""Which rows differ between two versions of tables: values, comparison, words."""
+"""diff: compare the rows of two versions of tables, day by day.
+
+Does not use Spark, and changes nothing.
+Read `diff.py` first: it has the values that the others make and print.
+"""

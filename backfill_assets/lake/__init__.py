@@ -1,1 +1,5 @@
-"""lake: the only code that knows Delta: sessions, slices, reading, replacing, the ledger, locks."""
+"""lake: everything about Delta: tables, commits, builds, shadows, releases, maintenance.
+
+Does not know Dagster, plans, or how a table is computed.
+Read `commit.py` first: it is the only way into a table.
+"""

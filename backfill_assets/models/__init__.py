@@ -1,10 +1,13 @@
-"""models: what a table of models is declared with. Its rows are models of pyspark.ml, fitted day by
-day (`fit.py`).
+"""models: tables whose rows are models of pyspark.ml, fitted day by day.
 
-by_day                             fits them: a row a day COLUMNS, DESCRIPTIONS, MEASURES
-its columns besides the day and what they mean; the figures that its rules judge
-trained_on_at_least, better_than_median   rules shown                                     what
-Dagster shows of a day: figures, importances, a picture of the calibration
+Does not train outside a step: a model is a row that is audited and published like any other.
+Read `fit.py` first.
+
+by_day                                    fits the models: a row a day
+COLUMNS, DESCRIPTIONS                     the columns of the table after the day, with their meaning
+MEASURES                                  the figures that rules judge
+trained_on_at_least, better_than_median   rules
+shown                                     what Dagster shows of a day: figures, importances, a picture
 """
 
 from backfill_assets.models.fit import (

@@ -1,3 +1,5 @@
-"""orchestration: assets, report, jobs, schedules, event log, daemon; the only code that knows
-Dagster's Python API.
+"""orchestration: what Dagster sees: assets, checks, jobs, schedules and sensors.
+
+Does not decide or compute anything: it calls `step` and the acts, and reports.
+Read `assets.py` first.
 """

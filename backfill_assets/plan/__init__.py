@@ -1,3 +1,5 @@
-"""plan: what to rebuild and why. Requests, status, plans with their store and history, estimates
-and progress. No Spark.
+"""plan: decide what to rebuild and why: status, selection, chunks, progress.
+
+Does not use Spark or Dagster, and starts nothing.
+Read `plan.py` first, then `status.py`.
 """

@@ -1,1 +1,5 @@
-"""point_in_time: what was known at a time: as-of joins, and whether a table keeps to it."""
+"""point_in_time: what was known at a time: as-of joins, and the search for leaks.
+
+Does not read or write tables: it works on DataFrames.
+Read `as_of.py` first.
+"""

@@ -1,1 +1,5 @@
-"""quality: what a day's rows are measured by, and what they must promise. No Dagster in it."""
+"""quality: measure the rows of a day, and judge them by rules.
+
+Does not know Dagster, tables or the lake: a rule sees only a day's profile.
+Read `rule.py` first.
+"""

@@ -1,3 +1,5 @@
-"""Whether a day can be built again as it was: by the recorded code, from the recorded inputs, to
-the same rows.
+"""reproduce: build a day again from its recorded code and inputs, and compare the rows.
+
+Does not write to any table.
+Read `reproduce.py` first.
 """

@@ -1,6 +1,5 @@
-"""servers: Dagster's code server, webserver and daemon, the run starter and the warm engine, as
-child processes on one lake.
+"""servers: start, watch and stop Dagster, the run starter and the engine as child processes.
 
-`stack` starts, watches and stops them; `children` has their commands; `child` is one process;
-`home` is their folder; `pools` sets limits.
+Does not import Dagster or Spark into its own process.
+Read `stack.py` first.
 """

@@ -1,3 +1,5 @@
-"""step: a partition's way through a run (due, read, compute, audit, commit, record), the same for
-every table.
+"""step: build days of one table, from the request to the record.
+
+Does not choose what to rebuild, and does not report to Dagster.
+Read `step.py` first.
 """

@@ -1,3 +1,5 @@
-"""tables: a daily table's declaration, its windows over other tables, the graph they make, and its
-code version.
+"""tables: what a project declares: tables, windows, columns, and their code version.
+
+Does not read or write rows.
+Read `declaration.py` first.
 """

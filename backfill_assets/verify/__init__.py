@@ -1,1 +1,5 @@
-"""The checklist of a rebuild that is not published yet, and the verdict on it."""
+"""verify: the checks of a rebuilt plan before it is published, and the verdict on them.
+
+Does not use Spark, and publishes nothing.
+Read `verify.py` first.
+"""

@@ -1,3 +1,5 @@
-"""case_reports: daily case counts by place, a file a day, republished and reshaped; with a bundled
-sample.
+"""case_reports: daily case counts, one file a day, with columns that changed over time.
+
+Does not know paths, Dagster or settings: tables are functions of DataFrames.
+Read `project.py` first.
 """

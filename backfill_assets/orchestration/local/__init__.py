@@ -1,1 +1,5 @@
-"""(The reading order is in ARCHITECTURE.md.)"""
+"""local: every patch of Dagster, for servers on one machine.
+
+Does not hold what only uses Dagster's API: that is in `orchestration`.
+Read `run_launcher.py` first.
+"""

@@ -1,1 +1,5 @@
-"""(The reading order is in ARCHITECTURE.md.)"""
+"""kafka: the days of a Kafka topic, by the timestamps of its records.
+
+Does not decode keys and values: they are bytes.
+Read `source.py` first.
+"""

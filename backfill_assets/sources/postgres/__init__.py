@@ -1,1 +1,5 @@
-"""(The reading order is in ARCHITECTURE.md.)"""
+"""postgres: the days of a table or view in PostgreSQL.
+
+Does not write to the database.
+Read `source.py` first.
+"""
