@@ -2,22 +2,30 @@
 
 What a project of one's own imports:
 
-definitions                               the project: its tables and its calendar, as Dagster's
-`Definitions` table, Table                              `@table` declares a daily table window,
-same_day, itself, SliceDays       what a table reads Landing, JsonLines, Csv, Parquet, field   a
-source: files delivered into a folder, by day; how they are written, their columns DeltaSource
-a source: a Delta table that somebody else writes Kafka                                     a
-source: a Kafka topic, whose records are of the days of their timestamps PostgresTable
-a source: a table or view of a PostgreSQL database HttpSource, OpenMeteo                     a
-source: a service that limits how much it is asked; weather by place TwoFlows, Archive
-a landing and archives of many days as one source Source, LandingArea                       what a
-source of one's own extends, and where it finds its deliveries rules
-what a day must hold to be committed as_of, leaks                              joins to requests the
-latest rows known before them; what uses more than that DriftThresholds
-how far a column of a rebuild may be from live reconciliation, Reconciled, consumer      what tables
-promise together, checked before a rebuild is published read, open_release, Release               a
-table as a release has it, without Spark or with it models, load_model                        what a
-table of models is declared with; one of them as a release has it
+definitions                              the project: its tables and its calendar, as Dagster's
+                                         `Definitions`
+table, Table                             `@table` declares a daily table
+window, same_day, itself, SliceDays      what a table reads
+Landing, JsonLines, Csv, Parquet, field  a source: files delivered into a folder, by day; how they
+                                         are written, their columns
+DeltaSource                              a source: a Delta table that somebody else writes
+Kafka                                    a source: a Kafka topic, whose records are of the days of
+                                         their timestamps
+PostgresTable                            a source: a table or view of a PostgreSQL database
+HttpSource, OpenMeteo                    a source: a service that limits how much it is asked;
+                                         weather by place
+TwoFlows, Archive                        a landing and archives of many days as one source
+Source, LandingArea                      what a source of one's own extends, and where it finds its
+                                         deliveries
+rules                                    what a day must hold to be committed
+as_of, leaks                             joins to requests the latest rows known before them; what
+                                         uses more than that
+DriftThresholds                          how far a column of a rebuild may be from live
+reconciliation, Reconciled, consumer     what tables promise together, checked before a rebuild is
+                                         published
+read, open_release, Release              a table as a release has it, without Spark or with it
+models, load_model                       what a table of models is declared with; one of them as a
+                                         release has it
 """
 
 from __future__ import annotations

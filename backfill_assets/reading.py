@@ -57,14 +57,18 @@ def read(
 
         read("features/region_daily", days="2019-09-01..2019-09-07").to_table().to_pandas()
         polars.scan_pyarrow_dataset(read("features/region_daily"))
-        rows = read("features/region_daily"); duckdb.sql("SELECT region, sum(outages) FROM rows GROUP BY region")
+        rows = read("features/region_daily")
+        duckdb.sql("SELECT region, sum(outages) FROM rows GROUP BY region")
 
-    table      its name, `layer/table`, or the Table itself
-    days       a date, "2019-09-01", "2019-09-01..2019-09-07,2019-09-10", or several of these; every day if not given. A day
-               that the release does not have adds no rows; if none is within its days, a warning says which these are
-    release    a release's number, or one that `open_release` returned; several tables read with the same belong together
-    channel    the channel whose release is read where none is named: `stable`, or for example `candidate`
-    spark      a Spark session that can read Delta tables
+    table    its name, `layer/table`, or the Table itself
+    days     a date, "2019-09-01", "2019-09-01..2019-09-07,2019-09-10", or several of these; every
+             day if not given. A day that the release does not have adds no rows; if none is within
+             its days, a warning says which these are
+    release  a release's number, or one that `open_release` returned; several tables read with the
+             same belong together
+    channel  the channel whose release is read where none is named: `stable`, or for example
+             `candidate`
+    spark    a Spark session that can read Delta tables
 
     Returns a `pyarrow.dataset.Dataset` of the rows of exactly these days, with the table's columns;
     with `spark`, a DataFrame of the same rows. The lake is found as the command line finds it:

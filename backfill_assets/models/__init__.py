@@ -7,7 +7,7 @@ by_day                                    fits the models: a row a day
 COLUMNS, DESCRIPTIONS                     the columns of the table after the day, with their meaning
 MEASURES                                  the figures that rules judge
 trained_on_at_least, better_than_median   rules
-shown                                     what Dagster shows of a day: figures, importances, a picture
+shown                                     what Dagster shows of a day, with a picture
 """
 
 from backfill_assets.models.fit import (

@@ -99,14 +99,16 @@ def by_day(
     """A row for each of `days`: what the pipeline comes to, fitted to the examples of the days
     before. The rows have the column `day` and COLUMNS.
 
-    days         the days that are built, in the column `day` (`SliceDays`) examples     one row a
-    `key`, of the days and the `train_days` before each; one without a `label` does not count
-    pipeline     stages of pyspark.ml, not fitted yet, that come to the column `prediction`, in the
-    unit of `label` known_at     the column that says when the label was known: for training before
-    the day began features     the names of what the estimator reads, in its order, for the
-    importances least_days   with examples of fewer days none is fitted, and the row says so
-    train_days   how many days before its own a model is fitted to: the window of `examples` has at
-    least these
+    days        the days that are built, in the column `day` (`SliceDays`)
+    examples    one row a `key`, of the days and the `train_days` before each; one without a `label`
+                does not count
+    pipeline    stages of pyspark.ml, not fitted yet, that come to the column `prediction`, in the
+                unit of `label`
+    known_at    the column that says when the label was known: for training before the day began
+    features    the names of what the estimator reads, in its order, for the importances
+    least_days  with examples of fewer days none is fitted, and the row says so
+    train_days  how many days before its own a model is fitted to: the window of `examples` has at
+                least these
 
     Deterministic, if the pipeline has fixed seeds: examples are put into one partition and in order
     before they are fitted to, so that neither the cut of a run into days nor the engine's of its

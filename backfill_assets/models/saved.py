@@ -192,13 +192,14 @@ def load_model(
     """The fitted pipeline of a day of a table of models, as a release has it, whatever was built or
     published since.
 
-    load_model("models/restoration_time", day="2019-10-07",
-    spark=spark).transform(examples).select("predicted_minutes")
+        model = load_model("models/restoration_time", day="2019-10-07", spark=spark)
+        model.transform(examples).select("predicted_minutes")
 
-    name       the table's name, `layer/table`, or the Table itself spark      the session that it
-    is to work in: this thread's, on a machine that shares its files with this process day
-    the newest that the release has, if not given release    a release's number, or one that
-    `open_release` returned; with `channel` as in `read`
+    name     the table's name, `layer/table`, or the Table itself
+    spark    the session that it is to work in: this thread's, on a machine that shares its files
+             with this process
+    day      the newest that the release has, if not given
+    release  a release's number, or one that `open_release` returned; with `channel` as in `read`
 
     Which models there are, `read` lists: `read(name).to_table(columns=["outage_day",
     "model_version", "better_by"])`.

@@ -40,18 +40,22 @@ def as_of(
     """Each row of `left` with the latest row of `right` of the same `on` that happened before `at`
     and was known by then.
 
-        as_of(requests, prices, on="shop", at="asked_at")                                     # as known when asked
-        as_of(requests, prices, on="shop", at="asked_at", known_by=date(2024, 6, 1))          # as known on 1 June at 0:00
-        as_of(requests, prices, on="shop", at="asked_at", known_by="reviewed_at", max_age=timedelta(days=7), prefix="price_")
+        # as known when asked
+        as_of(requests, prices, on="shop", at="asked_at")
+        # as known on 1 June at 0:00
+        as_of(requests, prices, on="shop", at="asked_at", known_by=date(2024, 6, 1))
+        # as known when reviewed, and at most a week old
+        week = timedelta(days=7)
+        as_of(requests, prices, on="shop", at="asked_at", known_by="reviewed_at", max_age=week)
 
-    left         requests: one row each, in any order, of any columns
-    right        the history: rows of an entity, with the columns `happened_at` and `known_at`
-    on           the columns of both sides that name the entity
-    at           the column of `left` that says when
-    known_by     until when it must have been known: a column of `left`, or one time for all; if not given, `at`. A time without
-                 a zone is UTC, a date its beginning
-    max_age      how long before `at` a row may have happened and still count
-    prefix       put before the names of the columns that come from `right`
+    left      requests: one row each, in any order, of any columns
+    right     the history: rows of an entity, with the columns `happened_at` and `known_at`
+    on        the columns of both sides that name the entity
+    at        the column of `left` that says when
+    known_by  until when it must have been known: a column of `left`, or one time for all; if not
+              given, `at`. A time without a zone is UTC, a date its beginning
+    max_age   how long before `at` a row may have happened and still count
+    prefix    put before the names of the columns that come from `right`
 
     Returns every row of `left` once, also where two are equal, with its columns, followed by those
     of `right` without `on`. These are null where `right` has no such row: none of the entity, none

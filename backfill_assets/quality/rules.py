@@ -221,9 +221,10 @@ def no_leak(cut: str, known: Mapping[str, str], outcomes: Sequence[str] = ()) ->
 
         rules.no_leak("asked_at", known={"prices": "known_at", "shops": ""}, outcomes=["paid_at"])
 
-    cut        the column that says, of each row, when its values must have been known known      of
-    each input the SQL expression of when a row of it was known; "" for one that is always known
-    whole outcomes   columns that are known later: what a model is to predict
+    cut       the column that says, of each row, when its values must have been known
+    known     of each input the SQL expression of when a row of it was known; "" for one that is
+              always known whole
+    outcomes  columns that are known later: what a model is to predict
 
     The table is computed once more, for one of the days that are built together, without what was
     known only after the cut. `leaks(table, inputs)` asks the same in a test.

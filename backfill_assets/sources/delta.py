@@ -86,10 +86,11 @@ class DeltaSource(Source):
     """The rows of a Delta table, with `arrival_day DATE` before its own columns.
 
     name    under which builds record what they were made from
-    day     the table's partition column that says which day a row is of: a DATE, or a text as YYYY-MM-DD; of other texts no
-            row is read, and `status` names them
+    day     the table's partition column that says which day a row is of: a DATE, or a text as
+            YYYY-MM-DD; of other texts no row is read, and `status` names them
     path    where the table is: a URI or a folder, by itself the folder `name` of the landing area
-    fewest  the least share of the rows that a day was built from; fewer are refused, until somebody accepts them
+    fewest  the least share of the rows that a day was built from; fewer are refused, until somebody
+            accepts them
 
     A day without a file is not delivered. A table that is not partitioned by `day` alone, or has a
     column `arrival_day` that is not its day, fails every day, and says so. While its store does not

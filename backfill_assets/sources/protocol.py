@@ -123,11 +123,13 @@ class Source(ABC):
     property:
 
     name      the name under which a build records what it was made from
-    horizon   how many days after a day it may change for it to be rebuilt unasked, by the sensor `source_changes`
-    packages  the Maven coordinates ("group:artifact:version") by which Spark reads its rows, besides Delta's: the engine is
-              started with those of all the project's sources. It asks Spark for rows within `needing(self.packages)` of
-              lake/spark/jars.py, which says what to do about an engine that was not
-    archives  the archives (`Archive`) that it is made from too, which `backfill archive` takes in
+    horizon   how many days after a day a change of it still starts a rebuild, by the sensor
+              `source_changes`
+    packages  the Maven coordinates ("group:artifact:version") of what Spark needs to read its rows.
+              The engine is started with those of all sources of the project. It asks Spark for rows
+              within `needing(self.packages)` of lake/spark/jars.py, which explains what to do if
+              the engine was started without them
+    archives  the archives (`Archive`) that it is also made from, which `backfill archive` imports
     """
 
     if (

@@ -421,26 +421,37 @@ def table(
     """Declare a daily table: the function below takes one DataFrame per entry of `reads` and
     returns the table's rows.
 
-    name            `layer/table`: the asset's key, and the table's folder in the lake partition_by
-    the DATE column that says which day a row belongs to columns         every column with its type,
-    as SQL: "day DATE, shop STRING, cents BIGINT"; a day with others is refused reads           what
-    each argument of the function is: `window`, `same_day`, `itself`, `SliceDays()` or a source
-    rules           what a day must hold to be committed (`backfill_assets.rules`) key
-    the columns that are unique within a day; `unique_key()` and the write mode `merge` need them
+    name            `layer/table`: the asset's key, and the table's folder in the lake
+    partition_by    the DATE column that says which day a row belongs to
+    columns         every column with its type, as SQL: "day DATE, shop STRING, cents BIGINT"; a day
+                    with others is refused
+    reads           what each argument of the function is: `window`, `same_day`, `itself`,
+                    `SliceDays()` or a source
+    rules           what a day must hold to be committed (`backfill_assets.rules`)
+    key             the columns that are unique within a day; `unique_key()` and the write mode
+                    `merge` need them
     fingerprint_by  another DATE column: a table partitioned by that one then reads its own days'
-    rows only measures        figures by name, each an SQL expression summed over a day's rows, to a
-    whole number; rules look at them samples         lists by name, each an SQL expression of an
-    array per row; up to 20 values of a day are kept compared_with   tables whose row count on the
-    same day a rule looks at, such as `rejected_at_most` pool            the Dagster pool that
-    limits how many steps run at once: "spark", "ingestion" or "external" first_day       the first
-    day that the table has, where its source began later than the calendar descriptions    what
-    columns mean, by name, for Dagster's catalog; tables may share one mapping owners, tags    for
-    Dagster's catalog: e-mail addresses and "team:NAME"; names and values by which the table is
-    found drift           how far a column of a rebuild may be from live, by name, "*" for all
-    others; see quality/thresholds.py cron            a schedule of its own (UTC), as "0 4 * * 1";
-    days that it leaves out are built on request only shows           what Dagster shows of a day
-    besides its figures, made from its rows, by name; a PNG file as bytes version         the code
-    version, where it must not follow the code by itself; see tables/code_version/
+                    rows only
+    measures        figures by name, each an SQL expression summed over a day's rows, to a whole
+                    number; rules look at them
+    samples         lists by name, each an SQL expression of an array per row; up to 20 values of a
+                    day are kept
+    compared_with   tables whose row count on the same day a rule looks at, such as
+                    `rejected_at_most`
+    pool            the Dagster pool that limits how many steps run at once: "spark", "ingestion" or
+                    "external"
+    first_day       the first day that the table has, where its source began later than the calendar
+    descriptions    what columns mean, by name, for Dagster's catalog; tables may share one mapping
+    owners, tags    for Dagster's catalog: e-mail addresses and "team:NAME"; names and values by
+                    which the table is found
+    drift           how far a column of a rebuild may be from live, by name, "*" for all others; see
+                    quality/thresholds.py
+    cron            a schedule of its own (UTC), as "0 4 * * 1"; days that it leaves out are built
+                    on request only
+    shows           what Dagster shows of a day besides its figures, made from its rows, by name; a
+                    PNG file as bytes
+    version         the code version, where it must not follow the code by itself; see
+                    tables/code_version/
 
     Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name,
     two rules of one name, a day that is no DATE or no date, column names that need quoting, types

@@ -35,16 +35,22 @@ FORM = 3
 class Archive:
     """The archives in the folder `name` of the landing area.
 
-    name             the folder below the landing area; also what `backfill archive` and the asset `archives/<name>` call it
-    day              the column that says which day a row is of: a date or a time, ISO 8601 unless there are `day_formats`;
-                     a time with an offset is of the day that it is in UTC. Without one, the names of files say the day
-    day_formats      the patterns of its values, tried in order, as Python's strptime has them: "%m/%d/%Y %H:%M"
-    files            which files are archives, one pattern or several, below the folder: "history/*.jsonl.gz"; without a column
-                     of the day as those of a landing: "{year}/{month}-{day}.csv.gz"
-    format           `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
+    name             the folder below the landing area; also what `backfill archive` and the asset
+                     `archives/<name>` call it
+    day              the column that says which day a row is of: a date or a time, ISO 8601 unless
+                     there are `day_formats`; a time with an offset is of the day that it is in UTC.
+                     Without one, the names of files say the day
+    day_formats      the patterns of its values, tried in order, as Python's strptime has them:
+                     "%m/%d/%Y %H:%M"
+    files            which files are archives, one pattern or several, below the folder:
+                     "history/*.jsonl.gz"; without a column of the day as those of a landing:
+                     "{year}/{month}-{day}.csv.gz"
+    format           `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or
+                     zstd
     first_day        rows of earlier days are left out, and counted
     modified_before  files modified at this time or later are left out, and named
-    fields           the columns of which an archive must have the required ones; those of the landing, in `TwoFlows`
+    fields           the columns of which an archive must have the required ones; those of the
+                     landing, in `TwoFlows`
 
     Every row becomes a line of JSON, so that columns are read by their names, whatever the format
     of an archive. Raises ValueError where nothing says the day, for a name that is no name of an

@@ -103,9 +103,10 @@ class TwoFlows(Source):
     """A landing, whose deliveries arrive day by day, and archives, which are taken in once, as the
     one source of a table.
 
-    landing     the source of the days that arrive archive     the archives, whose rows are read as
-    the landing's are: by the names of columns precedence  whose rows a day gets that both have:
-    those of the "landing", of the "archive", or of "both"
+    landing     the source of the days that arrive
+    archive     the archives, whose rows are read as the landing's are: by the names of columns
+    precedence  whose rows a day gets that both have: those of the "landing", of the "archive", or
+                of "both"
 
     The code version of a table is that of its landing: what archives bring in shows in the
     deliveries of their days, and makes those outdated. Raises ValueError for any other precedence,

@@ -48,14 +48,18 @@ def field(
 ) -> Field:
     """Declare a column of a source.
 
-    column        its name in the table and its type, as SQL: "confirmed BIGINT"; historic and current values get the same type
-    names         what files have called it, the present name first; without any, the column's own name
-    required      whether a file without it, of a day whose files have it, is refused, with the file and the column named; else
-                  its values are null. Of JSON lines, a file without it in its first 20 lines is, and each line is `malformed`
-    since, until  the days whose files have it, where it came or went: a plan says which days lack it. Files are read by the
-                  names in their own header, whatever their day: sources publish old days again in the new layout
-    formats       of a DATE or a TIMESTAMP, the patterns tried in order (Spark's datetime patterns: "M/d/yyyy H:mm"); without
-                  any, only ISO 8601 is read
+    column        its name in the table and its type, as SQL: "confirmed BIGINT"; historic and
+                  current values get the same type
+    names         what files have called it, the present name first; without any, the column's own
+                  name
+    required      whether a file without it, of a day whose files have it, is refused, with the file
+                  and the column named; else its values are null. Of JSON lines, a file without it
+                  in its first 20 lines is, and each line is `malformed`
+    since, until  the days whose files have it, where it came or went: a plan says which days lack
+                  it. Files are read by the names in their own header, whatever their day: sources
+                  publish old days again in the new layout
+    formats       of a DATE or a TIMESTAMP, the patterns tried in order (Spark's datetime patterns:
+                  "M/d/yyyy H:mm"); without any, only ISO 8601 is read
 
     Raises ValueError for a column without a type, and for days in the wrong order.
     """

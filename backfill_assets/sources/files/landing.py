@@ -180,16 +180,21 @@ DAILY = (
 class Landing(Source):
     """The deliveries in the folder `name` of the landing area.
 
-    name      the folder below the landing area
-    files     where a day's files are in it, one pattern or several: "{year}/{month}/{day}/*.jsonl.gz", "%m-%d-%Y.csv"; `*`
-              stands for any characters of a name, `**` at the end for all files below a folder
-    format    `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
-    fields    the columns that are read, each a `field`; without any, JSON lines are given as lines
-    settled   seconds that a day's files must have lain unchanged; until then the day is not read, and stays as it is
-    marker    the name of a file beside a day's files that is written when they are complete, such as "_SUCCESS";
-              where a folder holds several days, with the day in it, as in `files`: "%Y-%m-%d.done"
-    fewest    the least share of the lines of the last accepted delivery of a day; a new one of fewer lines is refused
-    horizon   how many days after a day its files may change for it to be rebuilt unasked, by the sensor `source_changes`
+    name     the folder below the landing area
+    files    where a day's files are in it, one pattern or several:
+             "{year}/{month}/{day}/*.jsonl.gz", "%m-%d-%Y.csv"; `*` stands for any characters of a
+             name, `**` at the end for all files below a folder
+    format   `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
+    fields   the columns that are read, each a `field`; without any, JSON lines are given as lines
+    settled  seconds that a day's files must have lain unchanged; until then the day is not read,
+             and stays as it is
+    marker   the name of a file beside a day's files that is written when they are complete, such as
+             "_SUCCESS"; where a folder holds several days, with the day in it, as in `files`:
+             "%Y-%m-%d.done"
+    fewest   the least share of the lines of the last accepted delivery of a day; a new one of fewer
+             lines is refused
+    horizon  how many days after a day its files may change for it to be rebuilt unasked, by the
+             sensor `source_changes`
 
     The rows read have `arrival_day DATE, source_file STRING` and, of lines, `line STRING, is_utf8
     BOOLEAN` (where bytes are not UTF-8, U+FFFD stands for them and `is_utf8` is false); of CSV,

@@ -62,7 +62,7 @@ def read_rows(
     unparsed        the declared columns whose value could not be read into the type; they are null
     unknown_fields  the columns of the file that are not declared, with their values as text
     malformed       the row's text, where it has not the columns of its file's header, or is not
-    UTF-8; else null
+                    UTF-8; else null
     """
     parts = [
         _of_one_header(spark, list(same), form, fields)

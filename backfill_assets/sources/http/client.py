@@ -45,12 +45,15 @@ LONGEST_PAUSE = 7 * 86_400.0
 class Patience:
     """How long an answer is waited for.
 
-    attempts      how often a request is sent between       seconds before the second one, twice as
-    many before the third, and so on, unless the service names a time longest_wait  the most seconds
-    that a run waits for its budget, or as the service says; beyond that, the days wait silence
-    seconds without a byte after which a request is given up longest       the seconds after which
-    it is given up in any case largest       the bytes after which it is given up: without end, an
-    answer would fill the memory before its time is over
+    attempts      how often a request is sent
+    between       seconds before the second one, twice as many before the third, and so on, unless
+                  the service names a time
+    longest_wait  the most seconds that a run waits for its budget, or as the service says; beyond
+                  that, the days wait
+    silence       seconds without a byte after which a request is given up
+    longest       the seconds after which it is given up in any case
+    largest       the bytes after which it is given up: without end, an answer would fill the memory
+                  before its time is over
     """
 
     attempts: int = 4

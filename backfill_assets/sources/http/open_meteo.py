@@ -28,9 +28,10 @@ Place = tuple[float, float]
 class OpenMeteo(HttpSource):
     """Daily weather of `places`, each a name with its latitude and longitude in degrees.
 
-    variables   the daily variables, by Open-Meteo's names, each with the unit that it must come in:
-    fewer than ten grid        places are asked for on a grid of so many degrees, those of one cell
-    once at_a_time   the most places in one request
+    variables  the daily variables, by Open-Meteo's names, each with the unit that it must come in:
+               fewer than ten
+    grid       places are asked for on a grid of so many degrees, those of one cell once
+    at_a_time  the most places in one request
 
     Rows have `place STRING, latitude DOUBLE, longitude DOUBLE`, those asked for, and each variable
     as a DOUBLE. A day is one in UTC. It has a row for every place: a day of which a place has no

@@ -108,10 +108,12 @@ class HttpSource(Source):
     """A service that answers in JSON, for several days at a time. Derive a class that says what is
     asked, and what rows are.
 
-    name      under which builds record what they were made from, answers are kept, and
-    BACKFILL_SERVICE_URLS names an address url       where the service is asked; what comes of it
-    may not depend on that limits    how much it may be asked: of each, so many units in any span of
-    so many seconds, all processes together at_once   the most days in one request
+    name     under which builds record what they were made from, answers are kept, and
+             BACKFILL_SERVICE_URLS names an address
+    url      where the service is asked; what comes of it may not depend on that
+    limits   how much it may be asked: of each, so many units in any span of so many seconds, all
+             processes together
+    at_once  the most days in one request
 
     A day that was not asked for, or not answered, is not delivered yet: it waits, and keeps what it
     has.

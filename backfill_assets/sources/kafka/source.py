@@ -130,10 +130,11 @@ class Kafka(Source):
 
     topic    the topic; also the name under which builds record what they were made from
     servers  its brokers: "kafka-1:9092,kafka-2:9092"
-    options  settings of the client, as librdkafka names them: "security.protocol", "sasl.mechanism", "sasl.username",
-             "sasl.password", "ssl.ca.location"; "env:NAME" stands for an environment variable. Spark is given the same; what
-             it needs besides begins with "kafka.", as "kafka.ssl.truststore.location"; "socket.timeout.ms" says how long an
-             answer is waited for, by itself 10 seconds
+    options  settings of the client, as librdkafka names them: "security.protocol",
+             "sasl.mechanism", "sasl.username", "sasl.password", "ssl.ca.location"; "env:NAME"
+             stands for an environment variable. Spark is given the same; what it needs besides
+             begins with "kafka.", as "kafka.ssl.truststore.location"; "socket.timeout.ms" says how
+             long an answer is waited for, by itself 10 seconds
 
     The rows have `arrival_day DATE, key BINARY, value BINARY, partition INT, offset BIGINT,
     timestamp TIMESTAMP`, in milliseconds, and `headers ARRAY<STRUCT<key: STRING, value: BINARY>>`:

@@ -51,18 +51,23 @@ FETCHED = "10000"
 class PostgresTable(Source):
     """The rows of a PostgreSQL table or view, with `arrival_day DATE` before its own columns.
 
-    name          under which builds record what they were made from day           the column that
-    says which day a row is of: a DATE, or a TIMESTAMP with or without time zone url           where
-    the database is, without a password:
-    "postgresql://reader@db.example.com:5432/shop?sslmode=require" table         the table or view,
-    with its schema: "sales.orders"; by itself `name` columns       the columns that are read and
-    looked at; by itself all, and one that comes or goes makes every day outdated time_zone
-    where a day begins at midnight, and of which timestamps are that have none: "Europe/Berlin"
-    changed_at    a column that gets a new value with every change of its row password_env  the
-    environment variable with the password; by itself PGPASSWORD, or the pgpass file, as for psql
+    name          under which builds record what they were made from
+    day           the column that says which day a row is of: a DATE, or a TIMESTAMP with or without
+                  time zone
+    url           where the database is, without a password:
+                  "postgresql://reader@db.example.com:5432/shop?sslmode=require"
+    table         the table or view, with its schema: "sales.orders"; by itself `name`
+    columns       the columns that are read and looked at; by itself all, and one that comes or goes
+                  makes every day outdated
+    time_zone     where a day begins at midnight, and of which timestamps are that have none:
+                  "Europe/Berlin"
+    changed_at    a column that gets a new value with every change of its row
+    password_env  the environment variable with the password; by itself PGPASSWORD, or the pgpass
+                  file, as for psql
     connections   the most that are open at once, 3 or more: one looks, one may just be closing, and
-    by the others rows are read fewest        the least share of the rows that a day was built from;
-    fewer are refused, until somebody accepts them
+                  by the others rows are read
+    fewest        the least share of the rows that a day was built from; fewer are refused, until
+                  somebody accepts them
 
     `connections` bounds one step that reads, and one look beside it: all looks of a machine take
     turns. Steps that read at once, of several runs or tables, have as many each; those of tables in
