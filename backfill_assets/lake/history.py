@@ -61,11 +61,10 @@ def committed_builds(path: str) -> list[Build]:
 
 
 def lacking_builds(path: str, recorded: Newest) -> list[Build]:
-    """The builds of the table's commits that are not `recorded`, oldest first. Reads only commits
-    that may be such.
+    """The builds of the table's commits that are not `recorded`, oldest first.
 
-    A table that has not come to the newest recorded version was deleted and made again: all its
-    commits count.
+    Only commits that may hold such builds are read. A table that has not come to the newest
+    recorded version was deleted and made again: all its commits count.
     """
     last = version_of(path)
     if last < recorded.version:
@@ -80,8 +79,9 @@ def lacking_builds(path: str, recorded: Newest) -> list[Build]:
 
 
 def last_committed(path: str, days: Collection[date]) -> dict[date, Build]:
-    """The last build of each of these days by the table's own commits. Reads no further back than
-    needed.
+    """The last build of each of these days by the table's own commits.
+
+    No commit before the last ones of these days is read.
     """
     last: dict[date, Build] = {}
     if not days:
@@ -96,24 +96,22 @@ def last_committed(path: str, days: Collection[date]) -> dict[date, Build]:
 
 
 def recover(ledger: Ledger, table: str) -> list[Build]:
-    """Record what the ledger lacks of all commits of one table, once no writer is at work on that
-    table.
+    """Record what the ledger lacks of all commits of one table.
+
+    Waits until no writer is at work on that table.
     """
-    with writing(
-        ledger.root, table
-    ):  # a live writer holds this until it has recorded what it committed
+    # A live writer holds this until it has recorded what it committed.
+    with writing(ledger.root, table):
         return _record(ledger, table, committed_builds(Paths(ledger.root).table(table)))
 
 
 def recover_locked(ledger: Ledger, table: str) -> list[Build]:
-    """Record the commits of one table that the ledger lacks. The caller holds the right to write
-    the table.
+    """Record the commits of one table that the ledger lacks.
+
+    The caller holds the right to write the table.
     """
-    return _record(
-        ledger,
-        table,
-        lacking_builds(Paths(ledger.root).table(table), ledger.newest([table])[table]),
-    )
+    recorded = ledger.newest([table])[table]
+    return _record(ledger, table, lacking_builds(Paths(ledger.root).table(table), recorded))
 
 
 def recover_newest(ledger: Ledger, tables: Collection[str]) -> list[Build]:
