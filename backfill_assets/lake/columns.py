@@ -1,6 +1,4 @@
-"""The columns of a table as its log keeps them: what a write may add to them, and what it may not
-change.
-"""
+"""The columns of a table: what a write may add, and what it may not change."""
 
 import json
 import re

@@ -1,12 +1,9 @@
-"""Committing data files that lie in a table's folder already, with `deltalake`, in place of what
-their days hold.
+"""The only way into a table: lock it, commit the files of some days, record the builds.
 
-The one act by which anything is put into a table: lock it, commit the files of some days, record
-the builds.
-
-The commit is a comparison and a swap: it holds only if no other came since the table was opened,
-before the decision; `deltalake` by itself lets two writers both fill a day that was empty
-(measured), and its rows would be there twice. Whoever comes second decides again, then commits.
+A commit is a compare-and-swap. It succeeds only if no other commit came after the table was opened,
+and the table is opened before the decision. If another commit came first, the decision is made
+again. `deltalake` alone lets two writers both fill an empty day (measured): every row would be
+there twice.
 """
 
 import json

@@ -1,10 +1,9 @@
-"""Data files that are written before they are committed: plain parquet, and no log is put together
-in the JVM.
+"""Parquet files that are written before they are committed.
 
-Files lie at `<table>/<a name of their own>/<day column>=YYYY-MM-DD/part-*.parquet`. The folder is
-one write's own, so that writes do not meet, what belongs to one is known by listing it, and nothing
-is renamed (object stores cannot). A name that does not begin with an underscore, so that a vacuum
-clears away what was never committed.
+Files are at `<table>/<unique name>/<day column>=YYYY-MM-DD/part-*.parquet`. Each write has a folder
+of its own: writers do not collide, listing the folder gives the files of one write, and nothing is
+renamed, which object stores cannot do. The name does not begin with an underscore, so that a vacuum
+removes what was never committed.
 """
 
 import uuid

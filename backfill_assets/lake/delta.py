@@ -1,19 +1,12 @@
-"""The commits of a Delta table, each under its own version.
+"""Open the log of a Delta table with `deltalake`, and read its commits. No Spark.
 
-`DeltaTable.history` reads the newest commits of the log and numbers them from the version at which
-the table was opened: wrong for an earlier version, and for one that another writer has committed
-after (deltalake 1.6). Here each commit is read from the file that has its version for a name.
+An act looks at the same few tables many times. On a local disk an opened table is kept, and opened
+again after a new commit. In an object store, listing the log costs as much as opening the table, so
+nothing is kept.
 
-Opening the log of a Delta table with `deltalake`. No Spark.
-
-One act looks at the same few tables many times over. On a local disk a table that was opened is
-therefore kept, and opened anew once there is another newest commit; in an object store, listing the
-log costs as much as opening the table.
-
-Deletion vectors of Delta tables: rows that are deleted while their files stay as they are. This
-project writes none.
-
-The column that a table is partitioned by: Delta keeps the one that the table was made with.
+`DeltaTable.history` reads the newest commits and numbers them from the version at which the table
+was opened. That is wrong for an earlier version, and after another writer's commit (deltalake 1.6).
+Here each commit is read from the file that is named after its version.
 """
 
 import hashlib

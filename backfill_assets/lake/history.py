@@ -1,15 +1,9 @@
-"""Builds that only a table's own commits tell of: a run died between its data commit and the
-ledger.
+"""Latest builds, builds that only commits know, and the builds that wrote the rows.
 
-Each commit of ours carries the builds it holds. Every writer first records the commits that the
-ledger lacks, before it commits to the table, and its own commit says so. A recorded commit that
-says so has no unrecorded one before it: nothing older is read again. `log` and `reconcile` read all
-commits, because rows of the ledger may be lost in other ways.
-
-The latest builds of every partition, read in bulk and changing nothing.
-
-Which build wrote the rows that a partition holds: others may have found them as they were, or have
-put them back since.
+Each commit carries the builds that it holds. A crash may come between a data commit and the ledger,
+so every writer first records the commits that the ledger lacks, and its own commit says so. Before
+a recorded commit that says so there is no unrecorded one, and nothing older is read again. `log`
+and `reconcile` read all commits, because rows of the ledger may be lost in other ways.
 """
 
 import json

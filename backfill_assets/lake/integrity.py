@@ -1,21 +1,11 @@
-"""Data files that are not there any more as they were written, which the log does not show: gone,
-or of another size. No Spark.
+"""Whether days still hold the accepted rows, by the log and by the files. No Spark.
 
-The log keeps each file's size. One look a file tells what a disk, a vacuum or a hand has done to
-it, unless its size stayed: then only reading it does.
+There are three questions. Does the log list the files that a build recorded? If not, the commits
+since then say who wrote. Commits of this project, and those that rewrite files but not rows
+(OPTIMIZE), are no damage. Are the files still there, with the size that the log has? One look per
+file answers that. Can they be read? Only reading answers that.
 
-The state of a Delta table by its log: its commits, and how many rows of each day its files hold. No
-Spark.
-
-Rows are counted from the files' statistics, never read. Where somebody changed values and the count
-stayed, the commit that did it shows it, for as long as the log keeps its commits.
-
-Which accepted partitions do not hold the rows that were accepted any more, because somebody else
-wrote to them. No Spark.
-
-A build records a hash of the names of its day's data files. While the table lists the same files,
-nobody wrote to the day; only where they differ is the log's history read. Commits of this project,
-and those that rewrite files and leave the rows as they are (OPTIMIZE), are no reason.
+Rows are counted from the statistics of the files.
 """
 
 import hashlib

@@ -1,8 +1,6 @@
-"""The tables of a lake: where they are, at which version, what was built of them, and the rows of a
-slice.
+"""The tables of a lake: paths, versions, latest builds, and the rows of a slice.
 
-Live tables are at `<lake>/<layer>/<table>`, partitioned by their day. They are written by `commit`
-alone.
+Live tables are at `<lake>/<layer>/<table>`, partitioned by their day. Only `commit` writes to them.
 """
 
 from __future__ import annotations

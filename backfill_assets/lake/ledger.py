@@ -1,12 +1,8 @@
-"""The record of one build of one (table, day): a row of the ledger, and an entry of a commit's
-metadata.
+"""The ledger: one row per build of a partition, in the Delta table `_ledger`.
 
-The ledger at one version: the rows of its files.
-
-The ledger: one row a build of a (table, day), in the Delta table `_ledger` beside the data.
-
-It is written right after the data commit. What a crash between the two leaves out is in the
-commit's own metadata; `recovery` brings it in.
+A `Build` is a row of the ledger and an entry of a commit's metadata. The ledger is written right
+after the data commit. If a crash comes between the two, `history` adds the missing rows from the
+commit.
 """
 
 from __future__ import annotations

@@ -1,21 +1,9 @@
-"""Which releases readers may still ask for, and which are retired: their files may then be removed.
+"""Maintenance of a lake: retire releases, compact small files, remove files. No Spark.
 
-The upkeep of one table: small files of a day become one, and data files that nobody needs are
-removed. No Spark.
-
-What is decided is a value, so that a dry run shows what would be done. Rows are never changed:
-compacting writes them anew in a commit that says so, and only files that no version anybody may
-still read has are removed.
-
-The upkeep of a lake: releases that nobody can go back to are retired, then each table is looked
-after. No Spark.
-
-A file is removed only if no kept release, no open shadow, no version of the rollback window, no
-step at work and no day that is to be put back can need it. A maintenance that was killed is done by
-the next one: each act is whole by itself, and what it leaves is looked at again.
-
-What a maintenance has done, or would do, in words and plain values: for the command line and for
-Dagster's run.
+A file is removed only if no kept release, open shadow, version of the rollback window, running step
+or day to be restored needs it. What will be done is a value first, so that a dry run shows it. Rows
+never change: compacting writes the same rows in a commit that says so. If maintenance is killed,
+the next one does the rest.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

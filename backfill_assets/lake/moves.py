@@ -1,14 +1,9 @@
-"""Putting days of one table into another with the same columns: their files are linked or copied,
-and committed. No Spark.
+"""Put days into a table by their files: publish them, or restore them. No Spark.
 
-A path within a table is a name that nobody else uses (lake/data_files.py), so files of several
-tables can lie in one.
-
-Putting days back as they stood at earlier versions of their table: the files of then are added
-again. No Spark.
-
-They still lie in the table's folder until a vacuum removes them, so nothing is copied, and other
-days are not touched.
+Publishing links or copies the files of a shadow and commits them. A path within a table is unique
+(lake/data_files.py), so files of several tables can lie in one folder. Restoring adds the files of
+an earlier version again. They lie in the table's folder until a vacuum removes them, so nothing is
+copied. Other days are not touched.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Which data files of a table somebody still needs, and for what. No Spark; nothing is changed.
+"""Which data files of a table are still needed, and why. No Spark. Nothing is changed.
 
-A file is needed by every version that it belongs to. The versions that stood at any time since a
-moment need what the newest one has and what commits since then have added or removed: so the log of
-that time is read, and no version is opened.
+A file is needed by every version that it belongs to. The versions since a moment need the files of
+the newest version, and what commits since then added or removed. So only the log of that time is
+read, and no version is opened.
 """
 
 import json

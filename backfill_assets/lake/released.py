@@ -1,6 +1,4 @@
-"""A table of a release: its rows as a pyarrow dataset, without Spark, or as a DataFrame of a Spark
-session.
-"""
+"""The rows of a table in a release, as a pyarrow dataset or as a Spark DataFrame."""
 
 from __future__ import annotations
 

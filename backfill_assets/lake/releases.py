@@ -1,19 +1,9 @@
-"""A release: which version of every table readers get. A row of the Delta table `_releases`.
+"""Releases: one row per release in the Delta table `_releases`. No Spark.
 
-The releases as they stand at one version of their table: the rows of its files.
-
-The log says which numbers a file has, so that one release is one small read, however many there
-are.
-
-Adding releases by compare-and-swap: one commit, which the log takes only as the version after the
-one that was read.
-
-That holds in one process, in several, and in object stores.
-
-Releases of a lake: the Delta table `_releases`, one row a release. No Spark.
-
-A release is added by compare-and-swap on the one before it (`release_commit`): of two publishers
-one is refused.
+A release names one version per table. It is added by compare-and-swap on the release before it, as
+one commit that the log takes only as the next version. Of two publishers one is refused, in one
+process, in several, and in object stores. The log says which numbers a file has, so reading one
+release is one small read.
 """
 
 import json

@@ -1,14 +1,11 @@
-"""Who is at work on which days of which tables, for as long as they are: what `backfill status`
-calls running.
+"""Which steps are running, and on which days: what `backfill status` calls running.
 
-A step keeps a marker in the lake: a file in `<lake>/_locks/running` that names run, plan, table and
-days, with a lock of the operating system on it. A process that is killed loses its locks, so its
-marker counts no more from then on. Readers ask for the lock in the way that many may have it at
-once, and change nothing: they neither hinder a step nor mislead each other. What dead processes
-left behind is removed by the next step.
+A step keeps a marker, a file in `<lake>/_locks/running` with run, plan, table and days, and holds a
+lock of the operating system on it. A killed process loses its locks, so its marker no longer
+counts. Readers take the lock in shared mode and change nothing. The next step removes markers of
+dead processes.
 
-This is for lakes on a local path. Object stores have no such locks: nothing is written there, and
-no day is ever running.
+Object stores have no such locks. There, nothing is written and no day is ever running.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""What a shadow was opened on: the versions of live that it reads, in
-`<lake>/_shadow/<plan>/base.json`.
+"""The shadow of a plan: its own days, and all others from live at recorded versions.
 
-The shadow of a plan: a lake of its own with what the plan has built. Every other partition is read
-from live as it stood.
-
-It is at `<lake>/_shadow/<plan>`, with tables, a ledger and locks of its own. Opening it writes down
-live's versions and copies nothing; to discard it is to delete the folder. Whoever works on a lake
-works on a shadow in the same way: a partition of the plan that live has of the same code, inputs
-and source files is up to date, and is not computed.
+It is a lake at `<lake>/_shadow/<plan>`, with tables, ledger and locks of its own. Opening it
+records the versions of live in `base.json` and copies nothing. Discarding it deletes the folder.
+All code for a lake works on a shadow. A partition of the plan that live has, with the same code,
+inputs and source files, is up to date and is not computed.
 """
 
 from __future__ import annotations

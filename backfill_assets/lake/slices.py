@@ -1,10 +1,7 @@
-"""The rows of days of a table at one version, as Arrow in this process: for checks that need no
-Spark.
+"""A slice: the days of one table at one version, and their data files. No Spark.
 
-A slice: the days of one table at one version, and the data files that hold them. No Spark.
-
-A day is a partition, so a slice is a list of whole files: reading one, publishing it or putting it
-back is a matter of that list.
+A day is a partition, so a slice is a list of whole files. Reading, publishing and restoring a slice
+all work on that list.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,15 +1,8 @@
-"""The folder of the home in which sources keep what saves them time.
+"""Where everything in a lake is, small files that are written atomically, and locks.
 
-A full disk, as whatever meets it says so: Python, Arrow, the Delta library, or the engine's Java.
-
-Where everything in a lake is: live tables at `<lake>/<layer>/<table>`; what begins with an
-underscore is our own.
-
-Small documents of a lake: files that are written once, whole or not at all, and never changed.
-
-Locks between processes, as files of a lake on a local path; a lock ends with its process.
-
-Object stores have no such locks: there, a commit is refused if another one came first.
+Live tables are at `<lake>/<layer>/<table>`. Names with an underscore are our own. Locks are files
+of a lake on a local path, and end with their process. Object stores have none: there, a commit is
+refused if another one came first.
 """
 
 import errno

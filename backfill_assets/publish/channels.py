@@ -1,16 +1,8 @@
-"""What others have computed from rows of a plan that are not there any more, because they were
-taken back or built over.
+"""Which channels get live with the next release, and what keeps the others back.
 
-Until it is built again, live has what the plan has brought about, though nothing that it wrote.
-
-What a plan has written of the rows that live, or a release, holds: by the ledger, whatever is noted
-about the plan.
-
-Which channels get live with its next release, and what keeps the others where they are.
-
-A channel stays behind for two reasons: a person has pointed it at an earlier release, or live still
-has rows of a plan that was published to readers of other channels only. Once that is over, it gets
-what the others get. `stable` is a channel before it has its first release.
+A channel stays back for two reasons. A person has pointed it at an earlier release. Or live still
+has rows of a plan that was published only to other channels, or rows that were computed from them.
+After that it gets what the others get. `stable` is a channel before its first release.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,7 +1,7 @@
-"""Days of live that hold other rows than when a shadow was opened, and what happened to them.
+"""What prevents a shadow from being published: days not built, and changes in live.
 
-What keeps a plan's shadow from being published: days that are not built, and what changed in live
-since it was opened.
+A change in live counts if the day has other rows than when the shadow was opened, or if a day of
+the plan would be outdated on live as it is now.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,5 +1,6 @@
-"""Whether a plan may be published: a shadow that is built whole, on what live holds now, and
-nothing in live to wait for.
+"""Whether a plan may be published.
+
+Its shadow is complete, live has not changed under it, and live has no other changes to wait for.
 """
 
 from collections.abc import Callable, Mapping

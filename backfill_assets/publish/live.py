@@ -1,8 +1,6 @@
-"""What is live now, against the last release: the versions of all tables, and what else decides
-whether they are released.
+"""What is live now, compared with the last release.
 
-`last_commits` says for less whether any of it has changed: whoever knows the decision on the same
-commits need not ask again.
+`last_commits` answers more cheaply whether anything has changed since an earlier decision.
 """
 
 import hashlib

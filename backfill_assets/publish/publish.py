@@ -1,16 +1,11 @@
-"""The days of one table that a plan has built in its shadow, put into live in one commit.
+"""Publish a plan: put its shadow's days into live, one commit per table, and release them.
 
-What a publication has done.
+Tables are committed inputs first. Until the release, readers get the release before. A publication
+that was stopped is finished by the same command: days that live already has are not written again.
+Other days of live stay as they are, whatever was written to them meanwhile.
 
-Giving readers a plan that is in live: in a release of its own, or, of another channel, in one that
-readers get already.
-
-Publishing a plan: the days of its shadow are put into live, one commit a table, inputs first; then
-they are released.
-
-Until the release, readers get the one before. A publication that was stopped is finished by the
-same command: days that live has already are not written again. Live's other days, whatever was
-written to them meanwhile, stay as they are.
+A published plan is given to the readers of another channel by a release of its own, or by pointing
+the channel at a release that has it.
 """
 
 import secrets

@@ -1,15 +1,10 @@
-"""Plans into live that ended before all of their partitions were built: what they have built is a
-rebuild half done.
+"""Release live: all tables as they are, if nothing is running and nothing failed since.
 
-Why live is not released: open plans, days that failed since the last release, days that somebody
-else wrote to.
+The reasons against it are open plans, plans that ended before all of their days were built, days
+that failed since the last release, and days that someone else wrote to.
 
-Releasing live: all tables as they stand, once nothing is under way and nothing failed since the
-last release.
-
-Who commits to several tables of live before releasing them keeps it from being released in between
-by an open plan of those days, or, on a local disk, by a marker of a running step
-(`lake.running_steps`).
+An act that commits to several tables of live holds back the release by its open plan or, on a local
+disk, by the marker of a running step (`lake/running.py`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,14 +1,8 @@
-"""What a rollback does with each partition that a plan changed.
+"""Take a plan back: restore each partition that it changed, unless others built it since.
 
-The days of one table that are put back as they were before a plan: what is decided of each, and the
-one commit.
-
-Taking a plan back: each partition that it changed is put back as it was before, unless others built
-it since.
-
-One commit a table, inputs first. A restored partition is recorded with the code and the inputs that
-its rows were built from, so that its status says what has changed since. A rollback that was
-stopped is continued by the same command.
+There is one commit per table, inputs first. A restored partition is recorded with the code and
+inputs of its rows, so that its status says what has changed since. The same command continues a
+rollback that was stopped.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""What is done with the shadow of a plan that is not published: moved to live as it is now, or
-deleted.
-"""
+"""Move the shadow of a plan to live as it is now (rebase), or delete it (discard)."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,4 @@
-"""Switching: readers of a table's name get another table, such as a new version of a feature table,
-in one release.
+"""Give readers of a table's name another table, such as its next version, in one release.
 
 No row is built or copied, both tables are built as before, and readers of other channels get what
 they got.

@@ -1,4 +1,4 @@
-"""What a rollback or a publication does, in words, for the terminal and the job alike."""
+"""The words of a publication or a rollback, for the terminal and the job."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date

@@ -1,5 +1,6 @@
-"""What a request accepts by name: files, columns and rules, in a list with commas. `*` in a name
-stands for any characters.
+"""What a request accepts by name: files, columns and rules, separated by commas.
+
+`*` in a name stands for any characters.
 """
 
 import re

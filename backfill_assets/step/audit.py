@@ -1,11 +1,8 @@
-"""The audit: profile the computed rows per day, and judge each day by every rule. The gate before
-the commit.
+"""The audit: profile the computed rows per day, and judge each day by every rule.
 
-What `rules.no_leak` found in a step.
-
-Whether a table leaks is a property of its code, so one day is enough: of the days computed together
-the one with most rows (of several, the middle one) is computed once more. If its rows change, none
-of the days is committed.
+It is the gate before the commit. For `rules.no_leak`, one of the days that are computed together is
+computed a second time: the day with most rows. A leak is a property of the code, so one day is
+enough. If its rows change, no day is committed.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""Judging days as they stand by today's rules: nothing is computed from inputs, and no row is
-written.
-"""
+"""Judge days as they are by today's rules. Nothing is computed, and no row is written."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""What each computed day comes to: accepted, unchanged, or failed and why; and the record that is
-made of it.
+"""Decide the outcome of each computed day, and commit the days that passed.
 
-Committing what a step has judged, after a look at what others committed while it computed.
+The inputs are compared again under the table's lock, because others may have committed while the
+step computed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,24 +1,14 @@
-"""Days whose files were changed in place, under the same names and sizes: neither the log nor a
-look at the files shows that.
+"""Compute the rows of a step once, and write them as files that nobody sees yet.
 
-Reading them does. A day that is up to date is not read for it; `backfill audit` does that, and a
-forced build of a day that comes out as it was accepted: whoever forces a day wants its rows right,
-whatever happened to its files.
+Inputs are read at one fixed version each, and no more days than are needed.
 
-Merging by key: a day's rows are those computed, and those it holds under other keys.
+A merge by key adds the rows that a day holds under other keys, and writes the whole day. Spark's
+MERGE would take a later snapshot, and keep unseen what another writer committed meanwhile. If the
+kept rows have other code, files or inputs, the day is `mixed` and stays outdated: no build would
+make all of its rows.
 
-Where those are of other code, files or inputs, no build would make them all: the day is `mixed`,
-and stays outdated.
-
-The day is written whole, as with any other write mode, and committed only if the table is still at
-the version that was looked at. Spark's MERGE takes a snapshot of its own, later: what a writer
-without our lock committed until then would be kept unseen, in a commit of ours.
-
-Reading a table's inputs for some days: each at one fixed version, no more days than they need.
-
-What a table's function makes of its inputs, for some days: not computed yet.
-
-The rows of a step: computed once, written as files that nobody sees until they are committed.
+Files that were changed in place, with the same names and sizes, are found only by reading them.
+`backfill audit` does that, and so does a forced build of a day that comes out as before.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,9 +1,7 @@
-"""Which of the requested days must be computed: the inputs they have, and whether anything changed
-since their last build.
+"""Which of the requested days must be computed, and what a step knows when it begins.
 
-Which partitions of a plan block what needs them, although an earlier build of them is accepted.
-
-What a step begins with: the latest builds of what it looks at, and the versions at which it reads.
+A day is due if its inputs are there and something changed since its last build. The snapshot holds
+the latest builds, and the versions at which inputs are read.
 """
 
 from __future__ import annotations

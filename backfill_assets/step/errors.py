@@ -1,6 +1,4 @@
-"""Which errors of a computation are about the step, and which may come of the rows or files of
-single days.
-"""
+"""Which errors of a computation concern the whole step, and which single days."""
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException

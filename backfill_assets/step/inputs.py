@@ -1,18 +1,11 @@
-"""Asking the source of a table: what it raises, whoever wrote it, is said of its own days, and of
-no other table's.
+"""What a partition is computed from now, and what changed since its last build.
 
-What was delivered for each day, held against the delivery that its accepted build was made from.
+That is the code, the delivery of its source, and the fingerprints of its inputs.
 
-A delivery may lack rows although every file of it can be read: a file has no lines, or one that was
-there before is not there any more; or hold what nobody meant: a file that is cut short, or of
-another data set. Such a day is refused until other files come, or whoever asks for the build
-accepts them by name.
-
-What a partition is computed from now, and what of it has changed since a build: code, delivery,
-inputs.
-
-What a new delivery of a day is held against: its accepted rows, and what somebody accepts of it by
-name.
+A delivery is compared with the one that the accepted build was made from. It may lack rows although
+every file can be read: a file is empty, cut short or gone, or of another data set. Such a day is
+refused until other files come, or until someone accepts them by name. An error of a source concerns
+its own days only.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,13 +1,8 @@
-"""Where the rebuild of a table that reads itself stops early: at the first day that comes out as it
-was.
+"""What a step is asked for, and what it returns.
 
-A correction of the past can change every later day, so that all of them are due. They are computed
-in one pass, from the day before the first of them. Once a day comes out as it was, and nothing else
-has changed that the days after it read, these are as they were too: they are neither written nor
-recorded again, and what reads them is not rebuilt. Later runs of the same plan are not launched for
-them.
-
-What is asked of a step, and what it answers.
+A table that reads itself stops early. A correction of the past makes all later days due, and they
+are computed in one pass. At the first day that comes out as before, if nothing else has changed,
+the days after it are neither written nor recorded, and nothing downstream is rebuilt.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,6 @@
-"""The archives of tables: taking them in, and what is said of it.
+"""Messages about the sources of tables, and the import of their archives.
 
-What is to be said of the sources of tables: files that nobody reads, and days whose files lack
-columns that are declared.
+Sources report files that nobody reads, and days whose files lack declared columns.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

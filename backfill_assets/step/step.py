@@ -1,18 +1,12 @@
-"""Building days apart from those that cannot be built: Spark drops the work on all days for a row
-or a file of one.
-
-A few days are tried singly first, which tells whether it is the days at all. Then all that are left
-are built together, and the halves of whatever fails: one bad day of a thousand costs about twenty
-computations.
-
-What is due, once the service that a table is made from was asked for the days that it has not given
-yet.
-
-One step: some days of one table, from what is requested to what is recorded.
+"""One step: build some days of one table, from the request to the record.
 
 read -> compute once -> audit per day -> commit the days that passed, in one commit -> record in the
-ledger. Reporting to Dagster is the caller's. Days that fail, or lack an input, leave the table as
-it was and do not hold up the others.
+ledger. The caller reports to Dagster. Days that fail, or lack an input, leave the table as it was
+and do not stop the others.
+
+Spark gives up all days for one bad row or file. Then a few days are tried alone, to see whether
+days are the cause. The rest is built together, and halved wherever it fails: one bad day of a
+thousand costs about twenty computations.
 """
 
 import time

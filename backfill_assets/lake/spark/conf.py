@@ -1,10 +1,8 @@
-"""Spark settings for one plan only: "more executors for a large rebuild".
+"""Spark settings for one plan, such as more executors for a large rebuild.
 
-A run with a driver of its own is started with them, whatever they are. On a server the driver is
-everyone's, and only what Spark looks up session by session can be another for one run; such a
-session is its client's alone, so no other run notices. A setting that could not hold is refused
-before anything is read: a rebuild that quietly went on without it would be found out hours later.
-Only settings that decide how rows are computed, and never which, are a plan's to choose.
+A run with its own driver is started with them. On a server the driver is shared, so only settings
+that Spark reads per session can differ. A setting that would have no effect is refused before
+anything is read. A plan may choose how rows are computed, and never which.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -1,8 +1,7 @@
-"""The warm engine: one Spark Connect server that every run attaches to, so that a small rebuild
-pays no start-up.
+"""The warm engine: one Spark Connect server that all runs share.
 
-It listens on this machine only, behind a token that stands in its environment and not on its
-command line. All runs share its memory and cores, and local Delta commits its log lock.
+It listens on this machine only, behind a token in its environment, which is not on its command
+line. All runs share its memory and cores, and its lock for commits to local Delta tables.
 """
 
 import importlib.util

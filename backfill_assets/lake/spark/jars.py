@@ -1,9 +1,9 @@
-"""The jars that Spark is started with: Delta's, and those that the project's sources are read by.
+"""The jars that Spark is started with: Delta's, and those of the project's sources.
 
-A source whose rows Spark reads by a package of its own says so in `packages`: Maven coordinates,
-`group:artifact:version`. The engine, and every driver of a run's own, is started with those of all
-sources of the project (`Workspace.packages`). They come from the Maven repository that Delta's come
-from, once a machine; where none is reached, BACKFILL_SPARK_JARS names all of them.
+A source that needs a package to be read names it in `packages`: Maven coordinates,
+`group:artifact:version`. The engine, and every driver of a run, is started with those of all
+sources of the project (`Workspace.packages`). They come from the Maven repository, once per
+machine. Without a repository, BACKFILL_SPARK_JARS names all of them.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""Reading a slice: Spark reads the parquet files that the table's log lists for its days.
+"""Read a slice with Spark: the parquet files that the table's log lists for its days.
 
-Spark's own Delta reads what is large, or not as our writes leave it.
+Spark's own Delta reads large slices, and files that our writes do not leave that way.
 """
 
 import json

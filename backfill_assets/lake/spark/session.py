@@ -1,8 +1,6 @@
-"""The Spark session: one kind of code for a driver of its own, a cluster's master, and a Spark
-Connect server.
+"""The Spark session, for a driver of its own, a cluster, or a Spark Connect server.
 
-Nothing here starts before a step asks for rows: a run in which every day is up to date never pays
-for Spark.
+Nothing starts before a step needs rows: a run whose days are all up to date never pays for Spark.
 """
 
 import os

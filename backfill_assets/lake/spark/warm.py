@@ -1,8 +1,7 @@
-"""A first query over Spark Connect, so that the first run does not wait for the engine to load and
-compile its classes.
+"""A first query over Spark Connect, so that the first run finds a loaded engine.
 
-Started as `python -m backfill_assets.lake.spark.warm`; ends with code 0 once the engine has
-answered, with the session's token.
+Started as `python -m backfill_assets.lake.spark.warm`. It exits with 0 after the engine has
+answered with the session's token.
 """
 
 from backfill_assets.lake.spark.session import start
