@@ -1,12 +1,7 @@
-"""How much numbers changed: the distribution of after - before, of one day or of several days
-together.
+"""Compare one day of a table, before and after, row by row and column by column.
 
-Values of any column in a form that JSON, a terminal and a page can hold.
-
-The changed values of one column: how numbers are distributed, which changes are frequent, and a few
-examples.
-
-One day of a table, before and after, compared row by row and column by column.
+For each column it finds how numbers changed (the distribution of after - before), which changes are
+frequent, and a few examples. Values are kept in a form that JSON, a terminal and a page can hold.
 """
 
 import json

@@ -1,12 +1,8 @@
-"""What two versions of some tables differ in: values, with their form as JSON. Nothing here reads a
-table.
+"""What differs between two versions of tables, as values and as JSON, stored in the lake.
 
-Of every day, rows before = removed + changed + unchanged, and rows after = added + changed +
-unchanged.
-
-Diffs in the lake: `_diffs/<id>.json`, and pages of them beside, each written whole or not at all.
-
-One that cannot be read is made again.
+For every day, rows before = removed + changed + unchanged, and rows after = added + changed +
+unchanged. Diffs are stored as `_diffs/<id>.json`. One that cannot be read is made again. Nothing
+here reads a table.
 """
 
 import hashlib

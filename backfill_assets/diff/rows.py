@@ -1,16 +1,9 @@
-"""Two versions of a column, brought to one type so that their values can be compared.
+"""Match the rows of one day in two versions: added, removed, and pairs of the same key.
 
-Whole numbers in place of values, equal where the values are: what keys, whole rows and nested
-values are compared by.
-
-Null equals null, NaN equals NaN, 0.0 equals -0.0; two maps are equal if they have the same entries,
-in whatever order. A code means something only beside the other codes of the same call.
-
-Two versions of one day, compared row by row: which rows were added and removed, and which pairs of
-rows belong together.
-
-By Arrow and numpy alone, in memory: what it takes grows with the rows of one day, and keys that
-repeat multiply nothing.
+It uses Arrow and numpy, in memory. The cost grows with the rows of one day, and repeated keys
+multiply nothing. Columns are brought to a common type, and values are compared by whole numbers
+that are equal where the values are. Null equals null, NaN equals NaN, 0.0 equals -0.0, and maps
+with the same entries are equal. Such numbers can be compared only within one call.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,15 +1,8 @@
-"""What is compared by builds: the days before and after a plan that was carried out in live, or
-before and after a last build.
+"""What a comparison compares: a plan, a build, two tables or two releases.
 
-Reads the lake's small records and changes nothing.
-
-What a plan has built in its shadow, against live as the shadow reads it.
-
-What is compared by versions: two releases, or two tables of live as they are. Reads the lake and
-changes nothing.
-
-A comparison as it is asked for: `PLAN`, `TABLE DAY`, `TABLE TABLE` or `RELEASE RELEASE`, limited to
-some tables and days.
+A plan in live or a last build is compared with the days before it, a shadow with live as it reads
+it, and releases and tables by their versions. Only small records of the lake are read, and nothing
+is changed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,10 +1,7 @@
-"""A side of a comparison: a Delta table at a version, its days, and the rows of a day. No Spark.
+"""Compare tables day by day, with at most one day of both sides in memory. No Spark.
 
-Tables compared day by day, each side at a version, so that no more than one day of both is in
-memory.
-
-Days whose data files are the same, or whose rows were recorded with the same fingerprint, are not
-read.
+A day is not read if its data files are the same, or if its rows were recorded with the same
+fingerprint.
 """
 
 import json

@@ -1,7 +1,6 @@
-"""A diff in words, for the terminal and for Dagster's UI.
+"""A diff in words, and as one HTML page.
 
-A diff as one HTML page that needs nothing else. Every value is escaped: rows hold whatever a source
-sent.
+The page needs no other file. Every value is escaped, because rows hold whatever a source sent.
 """
 
 import json

@@ -1,9 +1,8 @@
-"""Small Delta tables of records, such as the ledger and the releases. Rows are added, never
-changed.
+"""Small Delta tables of records, such as the ledger and the releases.
 
-They are written with `deltalake`: no JVM, and atomic across processes. Pyarrow reads the files that
-the log lists: the library's own reading builds a filter of statistics for each file and column,
-which takes several times as long as reading these small files.
+Rows are added and never changed. They are written with `deltalake`: no JVM, and atomic across
+processes. Pyarrow reads the files that the log lists. The library's own reading builds a filter of
+statistics for each file and column, which takes several times as long as reading these small files.
 """
 
 from collections.abc import Iterable, Sequence

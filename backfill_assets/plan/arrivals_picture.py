@@ -1,6 +1,4 @@
-"""A picture of when rows arrived: a column for each arrival day, a row for each number of days by
-which they were late.
-"""
+"""A picture of when rows arrived, by arrival day and by the number of days they were late."""
 
 from base64 import b64encode
 from io import BytesIO

@@ -1,6 +1,4 @@
-"""How the columns that tables declare differ from those that they have in the lake, and how a
-rebuild changes them.
-"""
+"""How declared columns differ from those in the lake, and how a rebuild changes them."""
 
 from collections.abc import Iterator, Sequence
 from datetime import date

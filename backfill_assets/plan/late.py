@@ -1,12 +1,9 @@
-"""Late rows: which built days they have made outdated. From the ledger alone; no Spark, no Dagster.
+"""Late rows: which built days they have made outdated, and when rows arrived. No Spark.
 
 A table has late rows if it reads an input by the day that its rows are about, over a window that
-goes on after the days that it waits for. Its horizon is the end of that window: later rows are in
-no day of it. A day whose own horizon has passed is beyond the horizon too: neither the nights nor
-the sensor build it again; a person decides.
-
-How many rows arrived when, about which days, in the inputs that are read by that day: from the
-ledger.
+continues after the days that it waits for. The end of that window is its horizon: no day contains
+later rows. A day whose own horizon has passed is rebuilt neither by nights nor by the sensor. A
+person decides. All figures come from the ledger.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,9 +1,7 @@
-"""What was begun of a plan and not finished, so that a part of it may be in live: a publication or
-a rollback.
+"""Which plan is meant, whether another open plan overlaps, and what of a plan is half done.
 
-Which plan is meant, and that no two open ones overlap.
-
-Days that nobody rebuilds, whoever asks for it and whenever the plan was made.
+A publication or a rollback that was begun and not finished may have left a part of the plan in
+live. Protected days are never rebuilt, by any plan.
 """
 
 from collections.abc import Sequence

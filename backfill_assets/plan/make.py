@@ -1,4 +1,4 @@
-"""Making a plan from a request, and keeping it in the lake."""
+"""Make a plan from a request, and store it in the lake."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

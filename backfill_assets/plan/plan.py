@@ -1,10 +1,8 @@
-"""A plan's partitions cut into chunks, ordered so that nothing is built before what it reads.
+"""A plan: the frozen list of what to rebuild and why, cut into chunks.
 
-A plan: the frozen list of what to rebuild and why. Its id is a hash of its contents, so the same
-plan has the same id.
-
-A plan holds no time and no name of who made it: planned again on the same state, it is the same
-plan.
+Its id is a hash of its contents. It holds no time and no name of a person, so that planning again
+on the same state gives the same plan. Chunks are ordered so that nothing is built before what it
+reads.
 """
 
 import hashlib

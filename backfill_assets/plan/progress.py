@@ -1,11 +1,7 @@
-"""What became of the days requested, table by table: their states, and what the ledger says of
-them. Printed elsewhere.
+"""The progress of a rebuild, its outcome by table, and how long it will take.
 
-The progress of a rebuild at one moment: how far each table is, and which chunks run. Printed
-elsewhere.
-
-How long a rebuild will take, by the ledger: the seconds that builds of each table took, and their
-spread.
+Estimates use the seconds that builds of each table took, by the ledger, and their spread. Printing
+is elsewhere.
 """
 
 import math

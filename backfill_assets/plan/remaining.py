@@ -1,14 +1,10 @@
-"""Partitions that are not in a plan, and read what it rebuilt: which of them are outdated now.
+"""What remains of a plan: the state of each partition, and which must still be built.
 
-What remains of a plan: the state of each of its partitions, and which must still be built. Values
-in, values out.
+It is read from the lake and the landing area alone. Nothing is launched and no server is asked.
 
-A partition is done when it is up to date, whoever built it: a day whose inputs came out the same
-needs no computing. That holds only once every partition of the plan that it reads is done, failed
-or blocked, and a day that the plan forces must be built by the plan itself.
-
-What remains of a plan now, read from the lake and the landing area alone: nothing is launched and
-no server is asked.
+A partition is done when it is up to date, no matter which run built it: if its inputs came out the
+same, it needs no computing. That holds only after every partition of the plan that it reads is
+done, failed or blocked. A day that the plan forces must be built by the plan.
 """
 
 from collections import Counter

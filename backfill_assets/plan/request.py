@@ -1,11 +1,8 @@
-"""A request for a rebuild: one value, whether it was typed as flags, filled in as a job's
-configuration, or made in code.
+"""A request for a rebuild, and which partitions it means.
 
-The command line's flags and the fields of the jobs `make_plan` and `run_plan` are made from the
-fields of `RebuildRequest`, with their names, types, defaults and help: a new option is one more
-field.
-
-Which partitions a request means.
+It is one value, whether it was typed as flags, entered as a job's configuration, or made in code.
+The flags of the command line and the fields of the jobs `make_plan` and `run_plan` are made from
+the fields of `RebuildRequest`. A new option is one more field.
 """
 
 import re

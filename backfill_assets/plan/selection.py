@@ -1,8 +1,8 @@
 """Which partitions a plan must build, and the reason for each. Values in, values out.
 
-Partitions are selected by their status; which are upstream and downstream of them follows from the
-tables' windows. Those that cannot be built (no delivery, an input that neither has an accepted
-build nor is planned) are blocked, and not part of the plan.
+Partitions are selected by their status. What is upstream and downstream of them follows from the
+windows of the tables. Those that cannot be built are blocked and are not part of the plan: nothing
+was delivered, or an input neither has an accepted build nor is planned.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,6 +1,4 @@
-"""Where a plan builds: in live, or in a shadow of its own, which readers do not see until it is
-published.
-"""
+"""Where a plan builds: in live, or in a shadow that no reader sees."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,11 +1,7 @@
-"""Which files a plan's builds were made from that the builds before them were not, as builds record
-it.
+"""Days that were built from other files than the landing area has now. No Spark, no Dagster.
 
-Days that were built from other files than lie there now, of the days that a sensor may have
-rebuilt. No Spark, no Dagster.
-
-Only the days within a source's horizon are looked at: of older ones a person decides, who sees them
-in `backfill status`. No file is read that has not changed.
+Only days within a source's horizon are looked at. `backfill status` shows older ones to a person,
+who decides. A file that has not changed is not read.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,6 @@
-"""Messages of builds and steps that failed, where there is room for one line: the rules, and what
-shows the rows that broke them.
+"""The status of every partition, and why. No Spark, no Dagster.
 
-The status of every (table, day), and why: from the ledger and what lies in the landing area. No
-Spark, no Dagster.
-
-A partition is up to date exactly when a step would not compute it: both ask `step.due`.
+A partition is up to date exactly when a step would not compute it: both ask `step/due.py`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,13 +1,7 @@
-"""The names of the files of plans and their events, which tell as much as most questions need: a
-file that cannot be read then concerns its own plan only.
+"""Plans in the lake: `_plans/<id>.json`, and the events of each in `_plans/<id>/`.
 
-Plans in the lake: `_plans/<id>.json`, and the events of each, one small file an event, in
-`_plans/<id>/`.
-
-A file is written once and never changed, so no two writers can overwrite each other's.
-
-The events of a plan in words, and how it ended by them: what was recorded then, whatever has become
-of its days since.
+A file is written once and never changed, so writers never overwrite each other. The names of the
+files answer most questions: a file that cannot be read then affects its own plan only.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Plans and rebuilds in words, for the command line and for the runs of Dagster's jobs."""
+"""The words of plans and rebuilds, for the command line and for Dagster's jobs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,14 +1,12 @@
-"""A disagreement between the records of what was built, and what to do about it.
+"""Compare three records of one history, and say what to do about each disagreement.
 
-Three records of one history (the ledger, the tables' commits and files, Dagster's
-materializations), compared.
+They are the ledger, the tables' commits and files, and Dagster's materializations. Records go in,
+disagreements come out. The lake is the truth: the ledger is repaired from commits, Dagster from the
+ledger, and rows only by a rebuild. A partition whose rows are in doubt is not compared with Dagster
+before it is rebuilt.
 
-Pure: records in, disagreements out. The lake is the truth: the ledger is repaired from commits,
-Dagster from the ledger, and rows only by a rebuild. A partition whose rows are in doubt is not
-compared with Dagster before it is rebuilt.
-
-Not compared: builds that were replaced, a table that the project no longer has once its files are
-gone, and partitions that changed while the records were read or whose run is still running.
+Not compared are builds that were replaced, removed tables whose files are gone, and partitions that
+changed meanwhile or whose run is not finished.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,21 +1,15 @@
-"""Dagster's own record of the days that are materialized: read a table at a time, reported to a day
-at a time.
+"""Dagster's own record of materialized days: read per table, reported per day.
 
-Days are reported to the webserver's REST endpoint for external assets: the GraphQL mutation
+Days are reported to the webserver's REST endpoint for external assets. The GraphQL mutation
 `reportRunlessAssetEvents` takes no data version, and without one Dagster would not know which rows
-a day has. Dagster's SQL storages cannot wipe single partitions, so what it wrongly calls
+a day has. Dagster's SQL storages cannot wipe single partitions, so a day that it wrongly calls
 materialized stays so until it is built.
 
-What Dagster shows of shadows, once none is open any more.
-
-Partitions that are up to date, and that Dagster shows otherwise without a run of their own: as
-failed, or as stale.
-
-As failed: a run failed on them, and then their delivery or code was put back as it was; or they
-were blocked in a run, and are still what their inputs, as accepted, make them. As stale: a day of
-an input has other rows, and none of those that this partition is made from (Dagster compares whole
-days); or they were reported without a run, and an input was materialized since. Of what is reported
-without a run Dagster knows neither code nor inputs: it compares times.
+Partitions that are up to date may be shown otherwise by Dagster. Shown as failed: a run failed on
+them and their delivery or code was put back, or they were blocked and are still what their inputs
+make them. Shown as stale: a day of an input has other rows, none of which they are made from,
+because Dagster compares whole days; or they were reported without a run, and an input was
+materialized since.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

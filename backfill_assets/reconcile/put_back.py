@@ -1,8 +1,8 @@
-"""Days that somebody else wrote to, put back as they were accepted. No Spark.
+"""Restore days that someone else wrote to, as they were accepted. No Spark.
 
-The files of an accepted build lie in its table's folder until a vacuum removes them, whatever was
-committed since: they are added again, in one commit a table. A day can be put back so whose source
-is gone, from which it could not be built again.
+The files of an accepted build lie in its table's folder until a vacuum removes them. They are added
+again, in one commit per table. This works also for a day whose source is gone, which could not be
+built again.
 """
 
 import secrets

@@ -1,15 +1,9 @@
-"""The build that is to be reproduced: the one whose rows live has of a day, or readers of a
-release. Reads small records.
+"""Which build to reproduce, and its inputs as it read them. No Spark.
 
-The inputs of a build, as it read them: for each partition a version of its table that holds the
-same rows. No Spark.
-
-A build records the version at which it read each table, and the fingerprint of each day. Where that
-version holds the day no more, or is one of a shadow, whose days were published since, any other
-with the same fingerprint has the same rows.
-
-What a build is to be reproduced from, and why it cannot be: by other code, from inputs that are
-gone, rows of nobody. No Spark: whoever asks knows at once.
+A build records the version at which it read each table, and the fingerprint of each day. If that
+version no longer holds the day, or belongs to a shadow that was published since, any other version
+with the same fingerprint has the same rows. A build cannot be reproduced with other code, or if its
+inputs are gone or were never accepted.
 """
 
 from collections.abc import Mapping, Sequence

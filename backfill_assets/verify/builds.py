@@ -1,8 +1,7 @@
-"""Lines of the checklist that the builds of a table's days answer, as the ledgers have them: no row
-is read.
+"""Checks that are answered by the builds of a table's days. No row is read.
 
-That a rebuild changed no day outside of its plan: by the lists of data files and the fingerprints
-of all days.
+One of them is that a rebuild changed no day outside its plan, by the data files and fingerprints of
+all days.
 """
 
 from collections import Counter

@@ -1,8 +1,7 @@
-"""The checklist of a rebuild that has not been published: its lines, and the verdict that they add
-up to.
+"""The checklist of a rebuild that is not published, and its verdict.
 
-A verdict is about the versions of tables that it saw, and no others: whoever publishes compares
-them with what is there.
+A verdict is about the versions of tables that it saw, and about no others. Publishing compares them
+with the versions that are there.
 """
 
 import fnmatch

@@ -1,11 +1,8 @@
-"""Lines of the checklist that the project declares: reconciliations between tables, and consumers
-that read them.
+"""The checklist of a rebuild: checks of each table, then those that the project declares.
 
-The checklist of a rebuild: every line of every table, then what the project declares about several.
-No Spark.
-
-What was rebuilt and what is live come as values (`RebuiltTable`) and as readers of either side;
-nothing here knows where a rebuild lies before it is published.
+A project declares reconciliations between tables, and consumers that read them. The rebuilt and the
+live tables are values (`RebuiltTable`) and readers of each side. Nothing here knows where a rebuild
+lies before it is published. No Spark.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""Lines of the checklist for which rows are read: keys, and drift against live. With pyarrow, in
-this process.
-"""
+"""Checks that read rows: keys, and drift against live. With pyarrow, in this process."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

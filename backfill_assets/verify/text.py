@@ -1,4 +1,4 @@
-"""A verdict in words, for the terminal and for a run's metadata alike."""
+"""A verdict in words, for the terminal and for a run's metadata."""
 
 from collections import Counter
 from collections.abc import Iterator

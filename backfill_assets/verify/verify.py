@@ -1,10 +1,8 @@
-"""Verdicts in the lake: one file a verdict in `_verdicts/<plan>/`. The newest counts, and none is
-ever changed or deleted.
+"""Verify a plan: fill its checklist on the shadow, and store the verdict.
 
-Whether a plan's shadow was verified, on the very versions that would be published.
-
-Verifying a plan: its checklist, filled on the shadow as it is and on live as the shadow reads it; a
-verdict comes of it.
+The verdict is about the shadow as it is and live as the shadow reads it. Each is a file in
+`_verdicts/<plan>/`. The newest counts, and none is changed or deleted. A plan counts as verified
+only on exactly the versions that would be published.
 """
 
 import hashlib
