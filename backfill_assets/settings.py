@@ -1,17 +1,12 @@
-"""Which project a folder belongs to, by `[tool.backfill]` in its pyproject.toml.
-
-A value of each setting, as its error message shows one.
-
-Names and places in settings that must not be there, and what of a setting's value must not be
-shown.
-
-The settings, as one frozen value.
+"""The settings, as one frozen value.
 
 A setting is an environment variable `BACKFILL_<NAME>`, or a line of `.env` in the project's folder,
-or of `settings.env` in the home; the first of these that has it decides. The project's folder is
+or of `settings.env` in the home. The first of these that has it decides. The project's folder is
 the nearest one, from the working directory upward, whose pyproject.toml names a project in
 `[tool.backfill]`; without one it is the working directory. Relative paths begin there, and
 everything without a path of its own is in its `.backfill`.
+
+Secrets may not be in some settings, and are hidden where settings are shown.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What a step did, as Dagster events: an asset materialization for each day accepted, a check
-evaluation for each rule and day.
+"""What a step did, as Dagster events: materializations and check evaluations per day.
 
-A `MaterializeResult` for the range would materialize the days that failed as well, and store checks
-without their partition, so the events are made here. This is the only file that uses Dagster's
-private API to do so.
+A `MaterializeResult` for the range would also materialize failed days, and would store checks
+without their partition. This is the only file that uses Dagster's private API for events.
 """
 
 import hashlib

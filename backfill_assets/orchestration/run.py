@@ -1,10 +1,7 @@
-"""The Spark session of a Dagster run: dagster-pyspark's lazy resource, with a plan's own Spark
-settings.
+"""What a Dagster run builds with: Spark session, options, plan, and git commit.
 
-The commit of the repository that a table's code lies in, as git describes it: how the code of a
-build is found again.
-
-How a run builds its days: its configuration and its plan, as what is asked of each step.
+The session is dagster-pyspark's lazy resource, with the Spark settings of the plan. The git commit,
+as `git describe` names it, tells where the code of a build is found again.
 """
 
 import subprocess

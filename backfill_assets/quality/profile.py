@@ -1,11 +1,11 @@
-"""The profile: what one pass over the computed rows tells of each day.
+"""The profile: the figures of each day, from one pass over the computed rows.
 
-A fingerprint is independent of the order of rows, of files and of how the days were cut into runs:
-the row count and the sums of the two halves of every row's 64-bit hash (xxHash64,
-https://xxhash.com). Equal rows give equal fingerprints; of different rows, about one pair in 10^19
+A fingerprint does not depend on the order of rows, on files, or on how days were split into runs.
+It is the row count and the sums of the two halves of every row's 64-bit hash (xxHash64,
+https://xxhash.com). Equal rows give equal fingerprints; about one pair of different days in 10^19
 would.
 
-The rows that broke a rule, as they are shown: in messages, commits, the ledger and the event log.
+Rows that broke a rule are shown in messages, commits, the ledger and the event log.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""The figures of one day of a table, however they were counted.
-
-A rule, and what it says of a day.
-"""
+"""A rule, its verdict on one day, and the profile of a day that it looks at."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The profile of rows that fit into this process: the same figures as `profile`, without a Spark
-job of their own.
+"""The profile of rows that fit into this process, without a Spark job of its own.
 
-Spark computes what only Spark can, the hash of each row and the SQL of measures and samples, as
-further columns of the rows themselves; they come here as one Arrow table, and are counted, summed
-and grouped here. On a small slice most of the time goes into planning and starting Spark jobs, so
-that one job in place of three is most of what can be saved.
+Spark computes what only Spark can as extra columns of the rows: the hash of each row, and the SQL
+of measures and samples. The rows come here as one Arrow table, and are counted, summed and grouped
+here. On a small slice most of the time goes into planning and starting Spark jobs, and this needs
+one job instead of three.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

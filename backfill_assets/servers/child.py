@@ -1,7 +1,6 @@
-"""A process of this machine by its id and when it started, since ids are given again.
+"""A child process: start it in its own session, log its output, stop it with its children.
 
-One child process: started in its own session, its output in a log, stopped by process id together
-with its children.
+A process is known by its id and its start time, because ids are reused.
 """
 
 from __future__ import annotations

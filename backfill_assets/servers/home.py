@@ -1,6 +1,4 @@
-"""The home of the servers: Dagster's folder, their environment, the lock of the home and the record
-of what runs on it.
-"""
+"""The home of the servers: Dagster's folder, their environment, and what is running."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""What the servers listen on, as the system tells it of their processes: nothing is left out, and
-nothing is assumed.
-"""
+"""What the servers listen on, as the operating system reports it for their processes."""
 
 import socket
 from collections.abc import Iterator, Mapping

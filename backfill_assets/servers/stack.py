@@ -1,15 +1,12 @@
-"""The commands and environments of the servers of one lake, as child processes that are not
-started.
-
-The limits of Dagster's concurrency pools: how many steps of a kind may run at once, over all runs.
-
-The servers of one lake: started, watched and stopped together.
+"""The servers of one lake: started, watched and stopped together.
 
 The webserver and the daemon read the project's code from one code server, so that code reloaded in
 the UI is also what the daemon launches. An engine that dies is restarted on the same port with the
-same token; runs that lost it retry their step. A code server that dies is restarted, and so is a
-run starter: its runs are interrupted and fail, as after any crash. If the webserver or daemon dies,
-all servers are stopped, since requests made meanwhile would be lost without notice.
+same token, and runs that lost it retry their step. A code server or a run starter that dies is
+restarted. The runs of a run starter fail then, as after any crash. If the webserver or the daemon
+dies, all servers are stopped, because requests made meanwhile would be lost without notice.
+
+The limits of Dagster's pools are set here too: how many steps of a kind run at once, over all runs.
 """
 
 import json

@@ -1,12 +1,8 @@
-"""The data files of a Delta table by the day of their partition, as its log lists them.
+"""A source that is a Delta table of another team: a day is the files that its log lists.
 
-A source that is a Delta table of somebody else: a day is made from the files that the table's log
-lists for it.
-
-Rewriting a day's rows into other files (OPTIMIZE) counts as a change of the day: its rows are read
-again, and found the same. So does a DELETE or an UPDATE by a deletion vector, which leaves the
-files and marks rows in them: which ones is part of the day's fingerprint, and they do not count as
-rows.
+Rewriting the rows of a day into other files (OPTIMIZE) counts as a change: the rows are read again,
+and found to be the same. A DELETE or UPDATE by deletion vectors leaves the files and marks rows in
+them. The marks are part of the day's fingerprint, and marked rows do not count.
 """
 
 import hashlib

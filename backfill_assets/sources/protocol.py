@@ -1,11 +1,7 @@
-"""Libraries by which servers are asked: only who has such a source installs them.
+"""What a source is: where the rows of a raw table come from, one delivery per day.
 
-What a source is declared with, held against the types of its fields: a mistake is named where it is
-made.
-
-What a source is: where the rows of a raw table come from, one delivery per day.
-
-The days that a source is read for: all of them, or none.
+A mistake in a source's declaration is named where it is made. Client libraries are imported only by
+the sources that need them.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,6 @@
-"""The SQL types that a column may have: those that Spark computes, Delta keeps and its readers
-know, nested ones too.
+"""The columns that a table declares, and the SQL types that they may have.
 
-The columns that a table declares, read from their SQL text, and what cannot be declared.
+A type is allowed if Spark computes it, Delta stores it and its readers know it, nested types too.
 """
 
 import re

@@ -1,22 +1,10 @@
-"""The name of a table, and its owners, tags and schedule, as Dagster takes them.
+"""`@table`: a pure function of DataFrames, declared with its inputs and its promises.
 
-What a table reads: days of other tables, days of itself, a source, or just the days that are
-computed.
-
-The code version of a table: of its function's code, and of what else decides on its rows and
-figures.
-
-`@table`: a pure function of DataFrames, declared with what it reads and what its days must hold.
-
-A Table is a value and knows no Spark session, no path and no Dagster: `step` computes it,
+A Table is a value and knows no Spark session, no path and no Dagster. `step` computes it, and
 `orchestration` makes it an asset.
 
-The tables of a project read each other: what a table was written with is replaced by the declared
-table of that name.
-
-A project may declare another table under the name of one that was imported, as examples that read
-another version of their features. What reads these was written with the imported ones; what it is
-made from, and waits for, is what is declared.
+The tables of a project read each other. If a project declares another table under the name of an
+imported one, tables that were written with the imported one read the declared one.
 """
 
 from __future__ import annotations

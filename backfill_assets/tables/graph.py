@@ -1,10 +1,7 @@
-"""Which partitions read which: the tables' windows, laid on one calendar. A partition is a (table,
-day).
+"""Which partitions read which, by the windows of the tables on one calendar.
 
-The tables that `--target` names: by name or pattern, with what is upstream or downstream of them.
-
-As dbt and Dagster have it: `raw/outage_events` is one table, `raw/*` those that match,
-`+features/daily` one with everything upstream of it, `staging/outages+` one with everything
+`--target` names tables as dbt and Dagster do: `raw/outage_events` is one table, `raw/*` those that
+match, `+features/daily` one with everything upstream, `staging/outages+` one with everything
 downstream, `group:features` all of a layer.
 """
 

@@ -1,15 +1,11 @@
-"""Runs that died while they were starting or being canceled. Dagster looks only at the processes of
-runs that have started.
+"""Dagster's daemon with an interval of two seconds, which also finds runs that died early.
 
-A run that dies meanwhile would otherwise hold its place in the queue until it is timed out, after
-three minutes.
+Start it with `python -m backfill_assets.orchestration.local.daemon run`. A backfill waits for one
+iteration of the daemon before its runs start, and for another before it is complete. Dagster 1.13
+has only a constant for the interval.
 
-Dagster's daemon, finding dead runs, with a backfill interval of 2 s: `python -m
-backfill_assets.orchestration.local.daemon run`.
-
-A backfill waits for one iteration of the daemon before its runs start, and for another before it is
-completed: at Dagster's own interval that is most of the time of a small rebuild. Dagster 1.13 has
-no setting for it, only a constant.
+Dagster looks only at the processes of runs that have started. A run that dies while it is starting
+or being cancelled would keep its place in the queue for three minutes.
 """
 
 import logging

@@ -1,9 +1,8 @@
-"""Dagster's run launcher on servers that `backfill up` started: each run is forked from the run
-starter.
+"""Dagster's run launcher for `backfill up`: each run is forked from the run starter.
 
-Without a starter (`dagster dev`, servers of one's own) runs are started by the code server, as
-Dagster does by default. The process is kept with the run in a tag, so that any process can end the
-run, or see that its process is gone.
+Without a run starter (`dagster dev`, your own servers) the code server starts runs, as Dagster does
+by default. A tag of the run names its process, so that any process can end the run, or see that its
+process is gone.
 """
 
 import os

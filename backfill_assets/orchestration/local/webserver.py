@@ -1,11 +1,9 @@
-"""The newest days of a calendar that has ended, as the webserver pages them for an asset's plots.
+"""Dagster's webserver, with a check of each request and plots that end with the calendar.
 
-Dagster's webserver behind a check of each request: `python -m
-backfill_assets.orchestration.local.webserver -p 3000 -w FILE`.
-
-Dagster's own takes mutations by GET and from any origin, so that any web page in the user's browser
-could start runs. The check lets pages of this server do so, and programs; it is no login: whoever
-reaches the port may do everything. Plots by day end with the calendar (`partition_keys`).
+Start it with `python -m backfill_assets.orchestration.local.webserver -p 3000 -w FILE`. Dagster's
+own webserver takes mutations by GET and from any origin, so that any web page in the user's browser
+could start runs. The check lets pages of this server and programs pass. It is no login: anyone who
+can reach the port may do everything.
 """
 
 from collections.abc import Callable, Collection

@@ -1,10 +1,7 @@
-"""Archives: large files that cover many days, taken in once (`take_in`), beside the deliveries that
-arrive day by day.
+"""Archives: large files that cover many days, and are loaded once.
 
-The day that a row of an archive is of, as its column says, or the name of its file.
-
-What makes an archive doubtful that can be read to its end: it is refused, until somebody accepts it
-by name.
+The day of a row is in a column, or in the name of its file. A doubtful archive is refused until
+someone accepts it by name, even if it can be read to its end.
 """
 
 import hashlib

@@ -1,15 +1,9 @@
-"""What is committed next of archives that are taken in: lines of one or of many, and what is then
-recorded of them.
+"""Load archives: read each once, split it into its days, and commit the lines.
 
-A load: one archive read to its end, its lines gathered by day, and what is recorded of it.
-
-Taking archives in: each is read once, split into its days, and committed; one that is in and has
-not changed is not read.
-
-Lines are committed in slices, of a part of a large archive or of many small ones, and no day has
-any line of an archive before all are in. What was killed goes on behind the last slice that was
-committed, as long as the archive is the same file. Rows of an archive that changed are replaced in
-the commit that makes the new ones visible.
+An archive that is loaded and has not changed is not read. Lines are committed in batches: a part of
+a large archive, or many small ones. No day gets lines of an archive before all of them are in. A
+load that was killed continues after its last committed batch, if the archive is the same file. Rows
+of a changed archive are replaced in the commit that makes the new ones visible.
 """
 
 from collections import Counter

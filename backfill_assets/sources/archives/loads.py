@@ -1,9 +1,8 @@
-"""What archives hold, by day: the Delta table `_archived/<name>` of a source, partitioned by day.
-No Spark.
+"""The lines of archives by day, in the Delta table `_archived/<name>` of a source. No Spark.
 
-A row is a line of an archive. Each time that an archive is taken in is a load, whose files lie in a
-folder of their own. The newest commit says how far each archive is taken in. Only archives that are
-in as a whole are in any day.
+A row is a line of an archive. Each load of an archive has files in a folder of its own. The newest
+commit says how much of each archive is loaded. Only archives that are loaded completely belong to
+any day.
 """
 
 import hashlib

@@ -1,13 +1,8 @@
-"""The bytes of an archive as they are read, once: how many, their hash, the lines in them, and the
-names of their columns.
+"""Read an archive once, to its end, in any format: each row as a line of JSON, with its day.
 
-A line of CSV as Spark reads it where values hold no line feeds.
-
-RFC 4180 does not say what a quote elsewhere means. Spark takes a value with more behind its closing
-quote as it stands, and one whose quote nothing closes to the end of the line, never beyond.
-
-Reading an archive to its end once, whatever its format: each row as a line of JSON, with what its
-column of the day says.
+Bytes, hash, lines and column names are counted on the way. CSV is read as Spark reads it. RFC 4180
+does not say what a quote elsewhere means: Spark takes a value with text after its closing quote as
+it is, and a value whose quote is never closed up to the end of the line.
 """
 
 import csv

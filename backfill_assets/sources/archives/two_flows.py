@@ -1,8 +1,4 @@
-"""What archives hold of a day: its files, by the archive that their rows are of.
-
-Two flows into one table: what arrives day by day in a landing folder, and what archives hold of the
-same days.
-"""
+"""Two flows into one table: daily deliveries in a folder, and archives of the same days."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence

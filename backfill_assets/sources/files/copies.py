@@ -1,9 +1,8 @@
-"""Copies of objects on this machine's disk: each object is fetched once for as long as it stays the
-same.
+"""Copies of objects on this machine's disk: each is fetched once while it does not change.
 
-They lie in one folder, the least recently used go first once they come to more than `most` bytes,
-and all that nobody has used for a week. A process reads links to them in a folder of its own, which
-is removed with it: what it reads stays while it reads.
+All copies are in one folder. The least recently used go first once there are more than `most`
+bytes, and those that were not used for a week. A process reads links to them in its own folder,
+which is removed with the process, so that a file stays while it is read.
 """
 
 import atexit

@@ -1,8 +1,7 @@
-"""The columns that a source's files have had over time: what a file names them, since when, and
-what the table gets.
+"""The columns of a source's files over time: names in files and since when they exist.
 
-Each era of a source begins where a column came or went. Files are read by the names in their own
-header, whatever their day: sources publish old days again in the new layout.
+An era of a source begins where a column appeared or disappeared. Files are read by the names in
+their own header, whatever their day, because sources publish old days again in the new layout.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,10 +1,7 @@
-"""Where files lie: on a disk of this machine (`local_disk`), or in an object store
-(`object_store`). An area is one and a root.
+"""Where files are: on a disk of this machine, or in an object store (`object_store.py`).
 
-A look at a folder is a `Tree`. Its entries are what `os.scandir` gives, and what an object store
-gives is like them.
-
-Files on the disks of this machine, and on what is mounted there.
+A look at a folder is a `Tree`. Its entries are those of `os.scandir`. An object store gives entries
+that behave like them.
 """
 
 import os

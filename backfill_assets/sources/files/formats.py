@@ -1,16 +1,9 @@
-"""Unpacking files that are packed with gzip or zstd, in pieces, as Spark's reader does it.
+"""The formats of files, and what reading a file once shows: lines, hash, columns, faults.
 
-Python's gzip passes over zeros behind the packed data, that reader fails on them.
-
-What reading a file once, in pieces, shows of it: enough to judge it before Spark reads it.
-
-What a Parquet file shows of itself.
-
-How the files of a source are written: JSON lines, CSV or Parquet; the first two plain, or packed
-with gzip or zstd.
-
-A format says what reading a file shows for the manifest, and which columns the file names. Spark's
-reading is `read_rows`.
+Formats are JSON lines, CSV and Parquet. The first two may be packed with gzip or zstd. A file is
+read in pieces, and judged before Spark reads it. Files are unpacked as Spark's reader does it: it
+fails on zeros after the packed data, which Python's gzip ignores. Spark's own reading is in
+`rows.py`.
 """
 
 import codecs

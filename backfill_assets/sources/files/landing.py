@@ -1,12 +1,12 @@
-"""Files that Spark cannot read as they lie, as copies that it can: packed files that are cut short,
-as far as they go, and Parquet files with types that it does not know. Times in nanoseconds, as
-pandas writes them, are cut to microseconds.
+"""A source of files: the deliveries in a folder of the landing area.
 
-A source of files: the deliveries in a folder of the landing area.
-
-By itself, a day's files are those in `<landing>/<name>/year=YYYY/month=MM/day=DD/` and
+By default the files of a day are those in `<landing>/<name>/year=YYYY/month=MM/day=DD/` and
 `<landing>/<name>/YYYY-MM-DD/`, and files `<landing>/<name>/YYYY-MM-DD*`, all together. Names that
-begin with _ or . are uploads under way, and markers.
+begin with _ or . are uploads in progress, and markers.
+
+Some files must be copied before Spark can read them. A packed file that is cut short is copied as
+far as it can be read. In Parquet files, types that Spark does not know are replaced: times in
+nanoseconds, as pandas writes them, become microseconds.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
-"""Where a day's files are: a pattern of folders and names, with the day in it.
+"""Which files of a source's folder were delivered for which day. No file is opened.
 
-Which files of a source's folder were delivered for which day. Nothing is opened.
+A pattern of folders and names contains the day.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The manifest of a landing area: what reading its files showed.
 
-A file is read once; while its size and times stay the same, its contents count as unchanged. The
+A file is read once. While its size and times stay the same, its contents count as unchanged. The
 manifest is saved in a file, so that the next process need not read the landing area again. Losing
 that file costs time and nothing else.
 """

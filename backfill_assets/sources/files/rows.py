@@ -1,9 +1,7 @@
-"""Reading a source's files with Spark: lines as they are, or rows with the declared columns,
-whatever each file calls them.
+"""Read a source's files with Spark: lines as they are, or rows with the declared columns.
 
-Files with the same header are read together. Each row knows its file, and so its day.
-
-Lines of JSON: one object a line, as RFC 8259 has it.
+Files with the same header are read together. Each row knows its file, and so its day. In JSON
+lines, each line is one object, as in RFC 8259.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
