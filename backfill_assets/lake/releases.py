@@ -101,6 +101,8 @@ class Release:
     switches: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, datetime] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
+    # What its writer knows it by, if the answer to its commit is lost.
+    token: str = field(default="", compare=False, repr=False)
 
     def version(self, name: str) -> TableVersion | None:
         """What readers get who read the table `name`; None if the release does not have it."""
@@ -122,10 +124,6 @@ class Release:
         ]
 
 
-def to_arrow(releases: Sequence[Release], token: str) -> pa.Table:
-    return pa.Table.from_pylist([_row(release, token) for release in releases], schema=SCHEMA)
-
-
 def _row(release: Release, token: str) -> dict[str, Any]:
     return {
         "number": release.number,
@@ -143,33 +141,24 @@ def _row(release: Release, token: str) -> dict[str, Any]:
     }
 
 
-def from_row(row: Mapping[str, Any]) -> Release:
-    tables = {name: TableVersion(*version) for name, version in json.loads(row["tables"]).items()}
-    known = {name: row[name] for name in ("number", "at", "who", "reason", "kind")}
-    retired = {
-        number: date.fromisoformat(on)
-        for first, last, on in json.loads(row.get("retired") or "[]")
-        for number in range(first, last + 1)
-    }
-    channels = json.loads(row["channels"])
-    switches = json.loads(row.get("switches") or "{}")
-    recorded = {
-        name: datetime.fromisoformat(at)
-        for name, at in json.loads(row.get("recorded") or "{}").items()
-    }
-    plans = (
-        tuple(json.loads(row["plans"]))
-        if row.get("plans") is not None
-        else _plans_in(row["kind"], row["reason"])
-    )
+def _from_row(row: Mapping[str, Any]) -> Release:
+    facts = {name: row[name] for name in ("number", "at", "who", "reason", "kind", "token")}
+    plans = row["plans"]
     return Release(
-        **known,
-        tables=tables,
-        channels=channels,
-        retired=retired,
-        switches=switches,
-        recorded=recorded,
-        plans=plans,
+        **facts,
+        tables={name: TableVersion(*at) for name, at in json.loads(row["tables"]).items()},
+        channels=json.loads(row["channels"]),
+        retired={
+            number: date.fromisoformat(on)
+            for first, last, on in json.loads(row["retired"] or "[]")
+            for number in range(first, last + 1)
+        },
+        switches=json.loads(row["switches"] or "{}"),
+        recorded={
+            name: datetime.fromisoformat(at)
+            for name, at in json.loads(row["recorded"] or "{}").items()
+        },
+        plans=_plans_in(row["kind"], row["reason"]) if plans is None else tuple(json.loads(plans)),
     )
 
 
@@ -194,35 +183,35 @@ def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:
 
 @dataclass(frozen=True)
 class ReleaseFiles:
-    """The releases that are in these files. Rows are plain values."""
+    """The releases in these files, which the log lists at one version of their table."""
 
     files: RecordFiles
 
-    def newest(self) -> dict[str, Any] | None:
-        """The row with the highest number; None if there is none."""
-        return self.row(max((file.facts["max.number"] for file in self.files.listed), default=0))
+    def newest(self) -> Release | None:
+        """The release with the highest number; None if there is none."""
+        return self.get(max((file.facts["max.number"] for file in self.files.listed), default=0))
 
-    def row(self, number: int) -> dict[str, Any] | None:
-        """The row of that number; None if there is none."""
-        rows = self._rows(number, number, pc.field("number") == number)
-        return rows[0] if rows else None
+    def get(self, number: int) -> Release | None:
+        """The release of that number; None if there is none."""
+        releases = self._read(number, number, pc.field("number") == number)
+        return releases[0] if releases else None
 
-    def rows(self, after: int = 0) -> list[dict[str, Any]]:
-        """The rows with a higher number than `after`, by number."""
-        rows = self._rows(after + 1, None, pc.field("number") > after)
-        return sorted(rows, key=lambda row: row["number"])
+    def all(self, after: int = 0) -> list[Release]:
+        """Every release with a higher number than `after`, by number."""
+        releases = self._read(after + 1, None, pc.field("number") > after)
+        return sorted(releases, key=lambda release: release.number)
 
     def with_plan(self, plan: str) -> int:
         """The number of the release that published a plan; 0 if there is none."""
-        named = pc.match_substring(pc.field("plans"), f'"{plan}"') | pc.match_substring(
-            pc.field("reason"), plan
-        )
-        rows = self._rows(0, None, named)
-        return min((row["number"] for row in rows if plan in from_row(row).plans), default=0)
+        in_plans = pc.match_substring(pc.field("plans"), f'"{plan}"')
+        in_reason = pc.match_substring(pc.field("reason"), plan)
+        releases = self._read(0, None, in_plans | in_reason)
+        return min((release.number for release in releases if plan in release.plans), default=0)
 
-    def _rows(self, first: int, last: int | None, condition: ds.Expression) -> list[dict[str, Any]]:
-        """The rows for which the condition holds, of the files with numbers from `first` to `last`
-        (None: the highest).
+    def _read(self, first: int, last: int | None, condition: ds.Expression) -> list[Release]:
+        """The releases for which the condition holds.
+
+        Only files with numbers from `first` to `last` (None: the highest) are read.
         """
         wanted = [
             file
@@ -230,7 +219,7 @@ class ReleaseFiles:
             if file.facts["max.number"] >= first
             and (last is None or file.facts["min.number"] <= last)
         ]
-        return list(self.files.read(wanted, condition=condition).to_pylist())
+        return [_from_row(row) for row in self.files.read(wanted, condition=condition).to_pylist()]
 
 
 # Commits that add no release (compacting, a second making of the table) refuse one that comes
@@ -261,15 +250,16 @@ def commit_after(
     """
     records = release_records(root)
     token = secrets.token_hex(8)
+    rows = pa.Table.from_pylist([_row(release, token) for release in releases], schema=SCHEMA)
     release = releases[0]
 
     def is_added(table: DeltaTable | None) -> bool:
         """Whether the releases are there already. Conflict if others came first."""
         files = ReleaseFiles(RecordFiles(records, table))
-        there = files.row(release.number)
-        if there and there["token"] == token:
+        there = files.get(release.number)
+        if there and there.token == token:
             return True
-        if there or (after and not files.row(after.number)):
+        if there or (after and not files.get(after.number)):
             raise Conflict(_overtaken(release, files.newest()))
         return False
 
@@ -277,14 +267,13 @@ def commit_after(
         try:
             table = records.to_write()
             if not is_added(table):
-                (append or records.append)(table, to_arrow(releases, token))
+                (append or records.append)(table, rows)
                 records.compact(table)
         except CommitFailedError:
             raise
         except DeltaError as error:
-            if not is_added(
-                records.open()
-            ):  # else it was committed, and only the answer was an error
+            # It may have been committed, and only the answer was an error.
+            if not is_added(records.open()):
                 raise ServiceUnavailable(
                     f"Release {release.number} cannot be written to {records.path}:"
                     f" {one_line(error)}. What readers get has not changed. Make room or correct"
@@ -306,15 +295,14 @@ def commit_after(
     return release
 
 
-def _overtaken(release: Release, newest: Mapping[str, Any] | None) -> str:
-    there = (
-        f"release {newest['number']} is there by now (by {newest['who']}: {newest['reason']})"
-        if newest
-        else "it is gone"
-    )
-    based_on = (
-        f"made from release {release.number - 1}" if release.number > 1 else "made as the first one"
-    )
+def _overtaken(release: Release, newest: Release | None) -> str:
+    there = "it is gone"
+    if newest:
+        by = f"by {newest.who}: {newest.reason}"
+        there = f"release {newest.number} is there by now ({by})"
+    based_on = "made as the first one"
+    if release.number > 1:
+        based_on = f"made from release {release.number - 1}"
     return (
         f"The release was {based_on}, but {there}. Nothing was released. See `backfill releases`,"
         " then release again."
@@ -339,17 +327,16 @@ class Releases:
 
     def newest(self) -> Release | None:
         """The release added last, of any kind; None if there is none yet."""
-        row = self._files().newest()
-        return from_row(row) if row else None
+        return self.files().newest()
 
     def get(self, number: int) -> Release:
         """The release of that number; UsageError if there is none."""
-        files = self._files()
-        if row := files.row(number):
-            return from_row(row)
+        files = self.files()
+        if release := files.get(number):
+            return release
         if newest := files.newest():
             raise UsageError(
-                f"There is no release {number}; the newest is {newest['number']}. Nothing was read."
+                f"There is no release {number}; the newest is {newest.number}. Nothing was read."
                 " See `backfill releases`."
             )
         raise UsageError(NONE_YET.format(self.root))
@@ -393,7 +380,7 @@ class Releases:
 
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, oldest first."""
-        return [from_row(row) for row in self._files().rows(after)]
+        return self.files().all(after)
 
     def add(
         self,
@@ -520,7 +507,8 @@ class Releases:
                 " Nothing was read or changed. See `backfill releases`."
             )
 
-    def _files(self) -> ReleaseFiles:
+    def files(self) -> ReleaseFiles:
+        """The releases as they are now, to ask for several."""
         return ReleaseFiles(release_records(self.root).files())
 
 

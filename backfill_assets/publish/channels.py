@@ -21,9 +21,7 @@ from backfill_assets.lake.releases import (
     POINTED,
     STABLE,
     Release,
-    ReleaseFiles,
     Releases,
-    release_records,
 )
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
@@ -273,7 +271,7 @@ def came_with(root: str, plan: str) -> int:
     """The number of the release that published a plan; 0 if none did, as of one that changed
     nothing.
     """
-    return ReleaseFiles(release_records(root).files()).with_plan(plan)
+    return Releases(root).files().with_plan(plan)
 
 
 def refuse_others(
