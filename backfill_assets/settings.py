@@ -332,18 +332,15 @@ class Settings(BaseSettings):
     nightly_late_rows: bool = True
     # Days that no plan may rebuild: closed books, days somebody signed.
     protected_days: str = ""
-    ask_above_days: int = Field(
-        default=100, ge=0
-    )  # a quarter of data: more is seldom rebuilt without thinking
-    rollback_days: int = Field(
-        default=30, ge=1, le=400
-    )  # `backfill maintain` keeps files as long; tables keep commits 400
+    # A quarter of data: more is seldom rebuilt without thinking.
+    ask_above_days: int = Field(default=100, ge=0)
+    # `backfill maintain` keeps files as long; tables keep commits 400.
+    rollback_days: int = Field(default=30, ge=1, le=400)
     # What an hour of this machine or cluster costs, in whatever money; a plan then says what it
     # will cost.
     price_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    max_line_bytes: int = Field(
-        default=16 * 2**20, ge=1
-    )  # Spark holds a line in memory whole, several times over
+    # Spark holds a line in memory whole, several times over.
+    max_line_bytes: int = Field(default=16 * 2**20, ge=1)
 
     @field_validator("spark_jars", "allowed_hosts", mode="before")
     @classmethod

@@ -66,9 +66,8 @@ def run_cancel(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = 
     settings = read_settings()
     plans = Plans(settings.lake)
     plan_id = resolve_plan_id(plan_id, plans)
-    state = plans.state(
-        plan_id
-    )  # the plan itself is not read: one that cannot be read can be given up
+    # The plan itself is not read: one that cannot be read can be given up.
+    state = plans.state(plan_id)
     if state in (*CLOSED, "done"):
         raise UsageError(
             f"Plan {plan_id} is {in_words(state)}. Nothing was cancelled: nothing of it is left to"
@@ -81,10 +80,8 @@ def run_cancel(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = 
         )
         raise UsageError(f"{half}, or take it back: `backfill rollback {plan_id}`.")
     plans.note(plan_id, "cancelled", utc_now(), who=getpass.getuser())
-    runs = state in (
-        OPEN,
-        "cancelled",
-    )  # of one that was cancelled, runs may have been left when the server was gone
+    # Of one that was cancelled, runs may have been left when the server was gone.
+    runs = state in (OPEN, "cancelled")
     cancelled = cancel_running(plan_id, dagster_of(settings), sleep) if runs else []
     if as_json:
         print(

@@ -87,9 +87,8 @@ def down() -> int:
         print(f"No servers run on {settings.home}. Nothing was stopped.")
         return 0
     process.terminate()
-    runs = retry_if_result(
-        lambda still: still is not None
-    )  # one that nobody has waited for counts as ended
+    # One that nobody has waited for counts as ended.
+    runs = retry_if_result(lambda still: still is not None)
     try:
         Retrying(stop=stop_after_delay(STOP_TIMEOUT_S), wait=wait_fixed(0.2), retry=runs)(
             record.up.find

@@ -358,9 +358,8 @@ class Dagster:
         tables = [
             node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]
         ]
-        if (
-            not tables
-        ):  # while it starts, while its code server is restarted, or after the code failed to load
+        if not tables:
+            # While it starts, while its code server is restarted, or after the code failed to load.
             raise ServiceUnavailable(
                 f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for"
                 " it to start. If the code did not load, correct it, then press Reload at"
@@ -481,9 +480,8 @@ def _answer(response: httpx.Response) -> dict[str, Any]:
 def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The answer; UsageError or AnswerLost, with Dagster's message, if it is of an error type."""
     kind = str(answer.get("__typename", ""))
-    if (
-        kind == "PythonError"
-    ):  # a locked database, a code location that is being loaded: not the client's fault
+    if kind == "PythonError":
+        # A locked database, a code location that is being loaded: not the client's fault.
         raise AnswerLost(
             f"Dagster failed to answer: {str(answer.get('message')).strip()}. Whether it did what"
             " was requested is not known. See `backfill list`."

@@ -119,10 +119,8 @@ def in_json(values: pa.Array) -> list[Any]:
     """
     try:
         listed = values.to_pylist()
-    except (
-        ValueError,
-        OverflowError,
-    ):  # text that is not UTF-8, a year that Python has no date for
+    except (ValueError, OverflowError):
+        # Text that is not UTF-8, a year that Python has no date for.
         if pa.types.is_nested(values.type):
             return ["(holds a value that Python does not)"] * len(values)
         listed = values.cast(

@@ -323,9 +323,8 @@ def _column(name: str, before: pa.Table, after: pa.Table) -> Column:
     try:
         if kind is not None:
             return Column(name, _cast(one, kind), _cast(other, kind))
-    except (
-        pa.ArrowException
-    ):  # a value that the common type does not hold, or a cast that Arrow does not know
+    except pa.ArrowException:
+        # A value that the common type does not hold, or a cast that Arrow does not know.
         pass
     return Column(name, one, other, comparable=False)
 

@@ -228,9 +228,8 @@ def _decide_and_commit(
         version, committed = commit(table, [build.day for build in accepted], metadata)
         files = hash_by_day((file.day, file.path) for file in committed)
     except Exception as error:
-        made = version_with(
-            commit.folder, metadata, after=before
-        )  # only what comes after a commit failed: its checkpoint
+        # Only what comes after a commit failed: its checkpoint.
+        made = version_with(commit.folder, metadata, after=before)
         if (
             made is None
             and isinstance(error, CommitFailedError)

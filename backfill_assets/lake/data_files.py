@@ -114,10 +114,8 @@ def _column(footer: pq.FileMetaData, n: int) -> tuple[str, int | None, Any, Any]
             _bound(min(each.min for each in bounded)),
             _bound(max(each.max for each in bounded)),
         )
-    except (
-        UnicodeDecodeError,
-        OverflowError,
-    ):  # text that is not UTF-8, a year that Python has no date for
+    except (UnicodeDecodeError, OverflowError):
+        # Text that is not UTF-8, a year that Python has no date for.
         return name, nulls, None, None
 
 

@@ -137,9 +137,8 @@ def open_table(
         table = _kept.get(commit) if commit else None
     if table is None:
         table = _open(KeptTable, path, version, remedy)
-    if (
-        table and commit and table.version() == int(commit.file[:20])
-    ):  # else another commit came in between
+    # Otherwise another commit came in between.
+    if table and commit and table.version() == int(commit.file[:20]):
         with _lock:
             _kept[commit] = table
             _kept.move_to_end(commit)
@@ -195,9 +194,8 @@ def _newest_file(path: str) -> str:
     follow on its checkpoint.
     """
     log = Path(path, "_delta_log")
-    with suppress(
-        OSError, ValueError, TypeError, KeyError
-    ):  # without a checkpoint the log is short
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        # Without a checkpoint the log is short.
         newest = int(json.loads(Path(log, "_last_checkpoint").read_text())["version"])
         if Path(log, _file_of(newest)).exists():
             while Path(log, _file_of(newest + 1)).exists():
@@ -220,9 +218,8 @@ def _open(
     try:
         return kind(path, version=version)
     except TableNotFoundError as error:
-        if "PermissionDenied" in str(
-            error
-        ):  # which the library takes for a table that is not there
+        if "PermissionDenied" in str(error):
+            # Which the library takes for a table that is not there.
             raise ServiceUnavailable(
                 f"{path} may not be read by this user. Correct its permissions."
             ) from None

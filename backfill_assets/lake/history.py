@@ -315,9 +315,8 @@ def latest(
     builds.add(from_arrow(rows.take(_last_rows(rows))))
     for name, newest in files.newest(days).items():
         of_table = days[name]
-        with suppress(
-            TableUnreadable
-        ):  # `rewritten` names its days; other tables have nothing to do with it
+        with suppress(TableUnreadable):
+            # `rewritten` names its days; other tables have nothing to do with it.
             lacking = lacking_builds(Paths(ledger.root).table(name), newest)
             last = until.get(name, -1) if until is not None else None
             builds.add(
@@ -368,9 +367,8 @@ def _last_rows(rows: pa.Table) -> pa.Array:
         .append_column("kind", kind)
         .take(by_time)
     )
-    numbered = builds.append_column(
-        "number", pa.array(range(len(by_time)), pa.int64())
-    )  # typed: of no rows, too
+    # Typed: of no rows, too.
+    numbered = builds.append_column("number", pa.array(range(len(by_time)), pa.int64()))
     comparing = numbered.filter(
         pc.and_(pc.equal(numbered["kind"], "audited"), pc.greater(numbered["fingerprint"], ""))
     )

@@ -249,9 +249,8 @@ def _changed(path: str, before: int, after: int) -> frozenset[date]:
     """
     try:
         earlier = open_table(path, before) if before >= 0 else None
-        if (
-            before >= 0 and earlier is None
-        ):  # so the library says of some logs that do not reach back to a version
+        if before >= 0 and earlier is None:
+            # So the library says of some logs that do not reach back to a version.
             return frozenset()
         return differing_days(earlier, open_table(path, after))
     except TableUnreadable:

@@ -177,9 +177,8 @@ def from_arrow(table: pa.Table) -> list[Build]:
         name: _filled(table[name], name, blank).to_numpy().tolist() for name in table.column_names
     }
     for name in (n for n in NESTED if n in columns):
-        columns[name] = json.loads(
-            f"[{','.join(columns[name])}]"
-        )  # one call for all is twice as fast
+        # One call for all is twice as fast.
+        columns[name] = json.loads(f"[{','.join(columns[name])}]")
     if "at" in columns:
         columns["at"] = [at.replace(tzinfo=UTC) for at in columns["at"]]
     every = [columns.get(f.name, [getattr(blank, f.name)] * table.num_rows) for f in fields(Build)]

@@ -366,9 +366,8 @@ def _each(
         for version in release.tables.values():
             versions.setdefault(version.path, set()).add(version)
     keeping = Keeping(root, at.since, at.young, versions, shadow_versions(root))
-    records = Keeping(
-        root, at.young, at.young, has_days=False
-    )  # of which nobody reads an earlier version
+    # Of which nobody reads an earlier version.
+    records = Keeping(root, at.young, at.young, has_days=False)
     return [act(records if name.startswith("_") else keeping, name) for name in names]
 
 

@@ -104,9 +104,8 @@ def window_files(folder: str, newest: int, since: datetime) -> Window:
     }
     for version, path in sorted(recent.items(), reverse=True):
         paths.update(_changed_by(store, folder, path))
-        if (
-            version == first
-        ):  # without gaps, so that all versions from the one before it on are covered
+        # Without gaps, so that all versions from the one before it on are covered.
+        if version == first:
             first = version - 1
     return Window(first, frozenset(paths))
 

@@ -226,9 +226,8 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield draft
         with draft.open("rb") as written:
-            os.fsync(
-                written.fileno()
-            )  # after a power cut, a file that has its name has its contents
+            # After a power cut, a file that has its name has its contents.
+            os.fsync(written.fileno())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -163,13 +163,8 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
     states = {known: plans.state(known) for known in plans.ids()}
     ended = [known for known, state in states.items() if state != PLANNED]
     if ended:
-        finished = (
-            "done",
-            "cancelled",
-            ROLLED_BACK,
-            PUBLISHED,
-            DISCARDED,
-        )  # meant without a name only if no other ended
+        # Meant without a name only if no other ended.
+        finished = ("done", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)
         return max(
             ended, key=lambda known: (states[known] not in finished, plans.events(known)[-1].at)
         )

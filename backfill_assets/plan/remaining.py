@@ -307,9 +307,8 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
 
     def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
         building = workspace_of(plan, workspace)
-        steps = running_steps(
-            building.lake.root
-        )  # before the ledger: what ends between the two counts as built
+        # Before the ledger: what ends between the two counts as built.
+        steps = running_steps(building.lake.root)
         builds = latest_builds(building, plan.id)
         ready = up_to_date(as_planned, builds)
         done = set[Partition]()

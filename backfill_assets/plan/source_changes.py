@@ -135,9 +135,8 @@ def _of_source(
                 or partition in running
             ):
                 continue
-            elif (
-                last.succeeded or last.delivered != delivery.fingerprint
-            ):  # else a person looks at why it has failed
+            elif last.succeeded or last.delivered != delivery.fingerprint:
+                # Otherwise a person looks at why it has failed.
                 why = files_changed(accepted, delivery)
                 changed.append(
                     ChangedDay(

@@ -186,9 +186,8 @@ def status_of(
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
             is_built = partition in latest.accepted and partition not in latest.rewritten
-            undelivered = isinstance(delivery, NotDelivered) and not isinstance(
-                delivery, Awaited
-            )  # which a step asks for
+            # Which a step asks for.
+            undelivered = isinstance(delivery, NotDelivered) and not isinstance(delivery, Awaited)
             partitions[partition] = status(state, why, is_built, undelivered)
     return Status([table.name for table in tables], list(days), partitions)
 

@@ -407,9 +407,8 @@ class Publication:
             Releases(self.workspace.lake.root).refuse_unknown(channel)
             refuse_other_channel(self.plan, channel, plans)
             released = came_with(self.workspace.lake.root, self.plan.id)
-            if (
-                finishing := bool(released) and plans.half_done(self.plan.id) == PUBLISHING
-            ):  # killed before it was noted
+            if finishing := bool(released) and plans.half_done(self.plan.id) == PUBLISHING:
+                # Killed before it was noted.
                 plans.note(
                     self.plan.id,
                     PUBLISHED,
@@ -433,9 +432,8 @@ class Publication:
             self._refuse_others(channel)
             self.plan.refuse_other_code(self.workspace.code)
             refuse_protected(self.plan, self.workspace, NOT_PUBLISHED)
-            self.workspace.lake.recover(
-                list(self.plan.reasons)
-            )  # what a publication that was killed has committed
+            # What a publication that was killed has committed.
+            self.workspace.lake.recover(list(self.plan.reasons))
             state = state_of(self.plan, self.workspace)
             refuse_unfinished(self.plan, state)
             if not allow_breaking:
@@ -448,14 +446,12 @@ class Publication:
             ]
             for act in acts:
                 act.refuse_unfit()
-            with writing(
-                self.workspace.lake.root, "_plans"
-            ):  # of two publications, one sees that the other has begun
+            with writing(self.workspace.lake.root, "_plans"):
+                # Of two publications, one sees that the other has begun.
                 before = live_state(self.workspace)
                 self._refuse_others(channel)  # who got which plan meanwhile
-                if (
-                    self.plan.id in before.half_published
-                ):  # what was begun is finished; then it is asked whether it is released
+                if self.plan.id in before.half_published:
+                    # What was begun is finished; then it is asked whether it is released.
                     refuse_running(self.workspace, runs)
                 else:
                     refuse_unreleased(self.plan, self.workspace, before, runs)

@@ -333,9 +333,8 @@ def roll_back(
                 workspace.lake.path(table.name), table.partition_by, versions
             ).refuse_missing()
         if days:
-            plans.note(
-                plan.id, ROLLING_BACK, now(), who=who, reason=reason
-            )  # from here on, live is not released
+            # From here on, live is not released.
+            plans.note(plan.id, ROLLING_BACK, now(), who=who, reason=reason)
         with ExitStack() as marked:
             for name, days_of_table in days.items():
                 marked.enter_context(
@@ -355,9 +354,8 @@ def roll_back(
         ]:
             decisions[partition] = Decision(Kind.CONFLICT, why="built by another run, just now")
         left = sum(decision.kind in LEFT for decision in decisions.values())
-        if (
-            days or is_put_back(decisions.values()) or plans.half_done(plan.id)
-        ):  # a publication is given up
+        if days or is_put_back(decisions.values()) or plans.half_done(plan.id):
+            # A publication is given up.
             plans.note(
                 plan.id,
                 ROLLED_BACK,
@@ -367,9 +365,8 @@ def roll_back(
                 restored=len(restored),
                 left=left,
             )
-        if plan.is_shadow and plans.is_rolled_back(
-            plan.id
-        ):  # what it could still be published from
+        if plan.is_shadow and plans.is_rolled_back(plan.id):
+            # What it could still be published from.
             delete_shadow(workspace.lake.root, plan.id)
     return decisions, recorded_by(ROLLBACK, plan, workspace) if finishing else restored
 

@@ -244,9 +244,8 @@ def offending_rows(
     """
     offending = rows.where(F.col(day) == F.lit(on))
     if condition is None:
-        of_key = F.count(F.lit(1)).over(
-            Window.partitionBy(*key)
-        )  # as many as have the key, a null being a value
+        # As many as have the key, a null being a value.
+        of_key = F.count(F.lit(1)).over(Window.partitionBy(*key))
         offending = (
             offending.withColumn(COUNT, of_key).where(F.col(COUNT) > 1).drop(COUNT).orderBy(*key)
         )

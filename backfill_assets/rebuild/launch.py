@@ -176,9 +176,8 @@ class Launcher:
         answered = {launched.tags.get(tags.LAUNCH) for launched in self.launched()}
         for event in self.plans.events(self.plan.id, REQUESTED):
             if event.facts["launch"] not in answered:
-                self._launched_as(
-                    event.facts["launch"], min(event.at, self.now())
-                )  # by a clock that may be ahead
+                # By a clock that may be ahead.
+                self._launched_as(event.facts["launch"], min(event.at, self.now()))
         return running_chunks(self.dagster, self.plan)
 
     def cancellations(self) -> int:

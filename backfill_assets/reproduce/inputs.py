@@ -217,9 +217,8 @@ class _History:
 
 def _left_so(build: Build, version: int, files: str) -> bool:
     """Whether a build left its day in the files that a version of the table has of it."""
-    if (
-        build.rows and not build.data_files
-    ):  # it was recovered from its commit, which does not name them
+    if build.rows and not build.data_files:
+        # It was recovered from its commit, which does not name them.
         return build.delta_version == version
     return build.data_files == files
 

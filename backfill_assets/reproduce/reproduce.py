@@ -112,9 +112,8 @@ def reproduce(recorded: RecordedBuild, workspace: Workspace, spark: SparkSession
     try:
         reproduction = _Rebuild(recorded, basis, workspace, spark).compared()
     except Exception:
-        if isinstance(
-            now := basis_of(recorded, workspace), Reproduction
-        ):  # a vacuum or a delivery came in between
+        if isinstance(now := basis_of(recorded, workspace), Reproduction):
+            # A vacuum or a delivery came in between.
             return now
         raise
     now = basis_of(recorded, workspace) if reproduction.result == Result.DIFFERS else basis
@@ -140,9 +139,8 @@ class _Rebuild:
             return refused(self.recorded, Result.DIFFERS, faults)
         # As in a step.
         with without_code_generation(spark, unless=size > SMALL or table.source() is not None):
-            rows = (
-                new.persist()
-            )  # of code that is not the same twice, rows and fingerprint would differ
+            # Of code that is not the same twice, rows and fingerprint would differ.
+            rows = new.persist()
             try:
                 return self._of(rows)
             finally:

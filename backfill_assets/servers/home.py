@@ -175,9 +175,8 @@ def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
     log(f"An earlier `backfill up` on {home} was killed. Ending what it left running: {names} ...")
     ending: list[psutil.Process] = []
     for process in leftovers.values():
-        with suppress(
-            psutil.NoSuchProcess
-        ):  # it ended by itself meanwhile, as children of a killed process do
+        with suppress(psutil.NoSuchProcess):
+            # It ended by itself meanwhile, as children of a killed process do.
             ending += process_tree(process.pid)
     for process in ending:
         with suppress(psutil.NoSuchProcess):
@@ -194,10 +193,6 @@ def _read_record(home: Path) -> ServersRecord | None:
         fields = json.loads(_record_file(home).read_text())
         children = {name: ProcessId(*child) for name, child in fields["children"].items()}
         return ServersRecord(**fields | {"up": ProcessId(*fields["up"]), "children": children})
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-    ):  # none, or of an older version of this package
+    except (OSError, ValueError, TypeError, KeyError):
+        # None, or of an older version of this package.
         return None

@@ -128,10 +128,8 @@ class Source(ABC):
     archives  the archives (`Archive`) that it is also made from, which `backfill archive` imports
     """
 
-    if (
-        TYPE_CHECKING
-    ):  # A dataclass takes a property that is there for the default of its field of that name.
-
+    if TYPE_CHECKING:
+        # A dataclass takes a property that is there for the default of its field of that name.
         @property
         def name(self) -> str: ...
         @property

@@ -29,9 +29,8 @@ def is_accepted(name: str, accept: str) -> bool:
 
 def unknown_names(accept: str, known: Iterable[str]) -> list[str]:
     """The names in the list that are none of those `known`."""
-    names = sorted(
-        known, key=len, reverse=True
-    )  # a name with commas before those that are a part of it
+    # A name with commas before those that are a part of it.
+    names = sorted(known, key=len, reverse=True)
     rest = _listed(accept)
     for name in names:
         rest = rest.replace(_listed(name), ",")

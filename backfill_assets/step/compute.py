@@ -53,9 +53,8 @@ def changed_in_place(
     fingerprint, or whose files cannot be read. The builds are of the table's columns as they are
     declared now.
     """
-    days = tuple(
-        day for day, build in builds.items() if build.rows
-    )  # of the others there are no files
+    # Of the others there are no files.
+    days = tuple(day for day, build in builds.items() if build.rows)
     try:
         held = _fingerprints(table, days, version, workspace, spark)
     except Exception as error:  # Spark drops the work on all files for one that it cannot read
@@ -274,9 +273,8 @@ def compute_days(
     before = workspace.lake.reader(Slice(table.name, column, tuple(days), version), table.columns)
     with ExitStack() as until_done:
         kept: Collection[date] = ()
-        if (
-            request.write_mode == "merge" and version >= 0
-        ):  # a table that does not exist yet keeps no rows
+        if request.write_mode == "merge" and version >= 0:
+            # A table that does not exist yet keeps no rows.
             new, kept = until_done.enter_context(merged(table, new, before, folder))
             size += before.size
         yield replace(until_done.enter_context(_written(table, new, size, folder)), kept=kept)

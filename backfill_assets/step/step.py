@@ -166,9 +166,8 @@ class Step:
         """
         first = self.table.first_day
         calendar = self.workspace.calendar
-        of_table = sorted(
-            {day for day in days if first is None or day >= first}
-        )  # before, the table has no days
+        # Before, the table has no days.
+        of_table = sorted({day for day in days if first is None or day >= first})
         within = calendar.clip(of_table)
         tries = Retrying(
             retry=retry_if_exception_type(InputsChanged),
@@ -274,9 +273,8 @@ class Step:
         accepted = start.builds.accepted
         folder = workspace.lake.path(table.name)
         versions = start.inputs
-        refuse_other_partitioning(
-            folder, open_table(folder), table.partition_by
-        )  # here, before hours of computing
+        # Here, before hours of computing.
+        refuse_other_partitioning(folder, open_table(folder), table.partition_by)
 
         def records(judgements: Sequence[Judgement], at: datetime) -> list[Build]:
             seconds = (time.monotonic() - started) / len(due.compute)

@@ -303,9 +303,8 @@ def _change(day: date, plan: str, opened: TableDays, now: TableDays) -> Change:
     same_rows = (before.fingerprint if before else "") == (build.fingerprint if build else "")
     if same_files and same_rows:
         return Change.NONE
-    if day in now.rewritten or (
-        same_files and not (build and not build.rows)
-    ):  # a record without a commit, or the reverse
+    if day in now.rewritten or (same_files and not (build and not build.rows)):
+        # A record without a commit, or the reverse.
         return Change.FOREIGN
     if build is None:
         return Change.GONE if day not in now.files else Change.FOREIGN

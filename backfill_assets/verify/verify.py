@@ -55,9 +55,8 @@ class Verdicts:
         """Write a verdict, whole or not at all, as the newest of its plan, with what was accepted
         on the same versions before; the verdict as it is kept.
         """
-        with writing(
-            self.root, "_verdicts"
-        ):  # whoever accepts lines meanwhile does so of the one before, or of this one
+        with writing(self.root, "_verdicts"):
+            # Whoever accepts lines meanwhile does so of the one before, or of this one.
             with suppress(UsageError):  # one that cannot be read is replaced
                 if earlier := self.newest(verdict.plan):
                     verdict = verdict.with_acceptances_of(earlier)

@@ -295,9 +295,8 @@ def test_the_doctor_names_a_missing_java_with_the_remedy(tmp_path):
 def test_the_doctor_looks_at_the_disk_of_a_lake_that_is_on_another_one(tmp_path):
     (same,) = disks(read_settings(home=tmp_path))
     assert same.message.endswith(f" free at {tmp_path}")
-    home, lake = disks(
-        read_settings(home=tmp_path, lake="/proc/lake")
-    )  # never on the disk of anything, and without room
+    # Never on the disk of anything, and without room.
+    home, lake = disks(read_settings(home=tmp_path, lake="/proc/lake"))
     assert home == same
     assert (lake.level, lake.message) == ("FAIL", "0.0 GiB free at /proc")
     assert lake.remedy == "make room, or set BACKFILL_LAKE to a larger disk"

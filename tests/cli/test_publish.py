@@ -102,9 +102,8 @@ def test_published_again_to_another_channel_only_points_it_there(lake, plan, tmp
         f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish"
         f" {plan.id}`)" in said
     )
-    values = json.loads(
-        backfill("publish", "--json", home=tmp_path, landing=tmp_path).stdout
-    )  # the plan that stable lacks
+    # The plan that stable lacks.
+    values = json.loads(backfill("publish", "--json", home=tmp_path, landing=tmp_path).stdout)
     assert (values["plan"], values["channels"], values["accepted"]) == (
         plan.id,
         {"stable": 2, "candidate": 2},
@@ -157,9 +156,8 @@ def test_a_conflict_is_refused_with_the_command_that_solves_it_and_that_works(la
     assert done.exit_code == exit_codes.DONE, done.output
     assert f"  {REJECTED} {SECOND}: built in live by run run3 on " in done.stdout
     assert "verify it again, then publish" in done.stdout
-    code, message = refused(
-        "publish", plan.id, home=tmp_path, landing=tmp_path
-    )  # the verdict was on what live held before
+    # The verdict was on what live held before.
+    code, message = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
     assert f"`backfill verify {plan.id}` again" in message
 
 

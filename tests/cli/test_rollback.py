@@ -43,9 +43,8 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tm
         f"Plan {plan} is rolled back: 1 partition(s) have the rows from before it. No other was"
         " changed." in done.stdout
     )
-    assert (
-        "Dagster still shows these days as the plan built them: " in done.stdout
-    )  # nobody answers
+    # Nobody answers.
+    assert "Dagster still shows these days as the plan built them: " in done.stdout
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
     assert lake.plans.state(plan) == "rolled_back"
 

@@ -205,9 +205,8 @@ def test_what_python_does_not_read_as_one_object_is_rejected(spark, tmp_path):
         if (names := fields_in(line)) is not None and names.issuperset(NEEDED)
     }
     assert accepted - objects == set()
-    assert len(accepted) > 0.9 * len(
-        objects
-    )  # the rest have another value where a time or a kind of change should be
+    # The rest have another value where a time or a kind of change should be.
+    assert len(accepted) > 0.9 * len(objects)
     assert min(len(objects), len(spoiled - objects)) > 150
 
 

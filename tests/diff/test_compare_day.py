@@ -266,11 +266,8 @@ def test_a_key_column_that_one_side_lacks_is_null_there():
         True,
         Totals(),
     )
-    assert (diff.added, diff.removed, diff.unchanged) == (
-        1,
-        1,
-        1,
-    )  # the rows of the key null: one equal, one left
+    # The rows of the key null: one equal, one left.
+    assert (diff.added, diff.removed, diff.unchanged) == (1, 1, 1)
 
 
 def test_of_long_texts_the_part_that_differs_is_shown():

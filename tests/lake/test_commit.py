@@ -35,9 +35,8 @@ from tests.worlds.one_table import (
 
 def test_every_version_is_read_alike_by_everyone(given):
     given.commit(row(FIRST, 1), row(SECOND, 2), row(THIRD, 3), days=(FIRST, SECOND, THIRD))
-    given.commit(
-        row(THIRD, 4), row(THIRD, None), days=(FIRST, THIRD)
-    )  # a gap between them, and the first comes out empty
+    # A gap between them, and the first comes out empty.
+    given.commit(row(THIRD, 4), row(THIRD, None), days=(FIRST, THIRD))
     given.commit(row(FOURTH, 5), days=(FOURTH,))
     want = [
         [(FIRST, 1), (SECOND, 2), (THIRD, 3)],
@@ -144,9 +143,8 @@ def test_a_table_that_spark_made_is_gone_on_with(given):
 def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given):
     given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
     given.commit((SECOND, 2, "x"), days=(SECOND,), columns="day DATE, n INT, z STRING")
-    given.commit(
-        (3, THIRD), days=(THIRD,), columns="n INT, day DATE"
-    )  # one that lacks it, in another order
+    # One that lacks it, in another order.
+    given.commit((3, THIRD), days=(THIRD,), columns="n INT, day DATE")
     assert DeltaTable(given.folder).version() == 2
     rows = SliceReader(given.folder, Slice(NAME, "day", DAYS, 2), "day DATE, n INT, z STRING").rows(
         given.spark

@@ -52,9 +52,10 @@ def test_what_no_version_of_the_window_has_is_removed_and_the_newest_rows_stay(l
     done = upkeep_of(maintain_later(lake, 31))
     assert (len(done.removed), dict(done.kept), done.problem) == (4, {Need.NEWEST: 2}, "")
     assert (files_on_disk(lake), lake.values()) == (newest, {FIRST: 5, SECOND: 6})
+    # The folders of single writes are gone with their files.
     assert sorted(path.name for path in (lake.root / A.name).iterdir() if path.is_dir()) == sorted(
         ["_delta_log", *{path.split("/")[0] for path in newest}]
-    )  # the folders of single writes are gone with their files
+    )
 
 
 @pytest.mark.parametrize(

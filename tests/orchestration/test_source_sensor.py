@@ -121,9 +121,8 @@ class Landed:
 @pytest.fixture
 def landed(tmp_path: Path) -> Iterator[Landed]:
     with DagsterInstance.ephemeral() as instance:
-        lake = Landed(
-            tmp_path, Ticks(instance), Noting(prefix=tmp_path.name)
-        )  # whose manifest is its own
+        # Whose manifest is its own.
+        lake = Landed(tmp_path, Ticks(instance), Noting(prefix=tmp_path.name))
         for n in (10, 16, 17):
             lake.deliver(n)
             lake.deliver(n, "b")

@@ -42,10 +42,8 @@ def test_what_a_day_that_was_put_back_took_when_it_was_computed_is_expected_agai
     )
     workspace.lake.ledger.append([built, put_back])
     expected = make_plan(request(target=raw.name), workspace).expected
-    assert (expected.unknown, expected.minutes) == (
-        (),
-        1.5,
-    )  # a minute, and half of one for its chunk
+    # A minute, and half of one for its chunk.
+    assert (expected.unknown, expected.minutes) == ((), 1.5)
 
 
 def test_a_table_that_reads_itself_takes_no_merge_although_it_has_a_key(tmp_path):

@@ -88,10 +88,8 @@ def test_only_the_code_of_the_planned_tables_is_frozen():
 def test_days_take_what_days_of_their_table_took():
     record = [b for n, s in ((0, 30.0), (1, 90.0)) for b in built(raw, n, seconds=s).values()]
     expected = estimate([(raw.name, at) for at in days(2, 3, 4, 5)], record)
-    assert (expected.minutes, expected.spread) == (
-        4.0,
-        1.0,
-    )  # four days of a minute; 30 s of spread each, squared and added
+    # Four days of a minute; 30 s of spread each, squared and added.
+    assert (expected.minutes, expected.spread) == (4.0, 1.0)
 
 
 def test_each_chunk_waits_for_the_daemon():

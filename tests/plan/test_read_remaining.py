@@ -157,7 +157,6 @@ def test_a_forced_day_that_the_plan_has_built_is_done_whoever_built_it_since(lak
     read = remaining_reader(forced, workspace_of([A, B], CALENDAR, lake))
     assert read({}, {}).pending_days(forced.partitions()) == {A.name: days(2, 3)}
     build_by(forced.id, lake, A, 2)
-    build_by(
-        "", lake, A, 2, 3
-    )  # by the nightly run: it is up to date, and for the other day that is not what was asked for
+    # By the nightly run: it is up to date, and for the other day that is not what was asked for.
+    build_by("", lake, A, 2, 3)
     assert read({}, {}).pending_days(forced.partitions()) == {A.name: days(3)}

@@ -304,9 +304,8 @@ def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
         partition = (CHAIN[t].name, day(n))
         accepted[partition] = replace(accepted[partition], fingerprint=own, code_version=version)
     for t, n in sorted(record):
-        if (
-            record[t, n][0] == "p"
-        ):  # built from what stands now; else from nothing that there ever was
+        if record[t, n][0] == "p":
+            # Built from what stands now; else from nothing that there ever was.
             files = f"lines of {day(n)}" if CHAIN[t] is raw else ""
             now = up_to_date(CHAIN[t], [n], accepted)[CHAIN[t].name, day(n)]
             accepted[CHAIN[t].name, day(n)] = replace(

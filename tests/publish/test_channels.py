@@ -185,9 +185,8 @@ def test_the_command_that_takes_a_plan_back_gives_readers_what_they_had_before(l
     first = rebuilt(lake, {D1: 7})
     second = rebuilt(lake, {D2: 8})
     publish(lake, rebuilt(lake, {D0: 3}), "candidate")
-    assert Switch(A.name, B.name, "candidate").carry_out(
-        lake.workspace, "ada"
-    )  # the release just before the plan's
+    # The release just before the plan's.
+    assert Switch(A.name, B.name, "candidate").carry_out(lake.workspace, "ada")
     others = [plan for plan in lake.plans.ids() if lake.plans.state(plan) == "published"]
     publish(lake, first, together_with=tuple(others))
     publish(lake, second, "candidate")

@@ -73,9 +73,8 @@ def test_a_publication_to_candidate_killed_before_its_note_leaves_stable(lake):
     plan = killed_in(lake, is_released)
     assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
-    with pytest.raises(
-        UsageError, match=f"Plan {plan.id} is published"
-    ):  # what it built anew, nobody would get
+    with pytest.raises(UsageError, match=f"Plan {plan.id} is published"):
+        # What it built anew, nobody would get.
         rebase(plan, lake.workspace, "ada")
     assert publish(lake, plan, "candidate").count("accepted") == 2
     assert (lake.plans.state(plan.id), lake.plans.half_published()) == ("published", [])

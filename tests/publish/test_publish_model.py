@@ -190,9 +190,8 @@ class AsInMemory(RuleBasedStateMachine):
         plan = data.draw(
             st.sampled_from([each for each in self.published if each.id not in model.rolled_back])
         )
-        if (
-            model.channels.get(channel, -1) < model.first[plan.id]
-        ):  # what live has besides, is released first
+        if model.channels.get(channel, -1) < model.first[plan.id]:
+            # What live has besides, is released first.
             model.release_live()
         others = model.missing(channel) - {plan.id}
         with_others = tuple(others) if together else ()

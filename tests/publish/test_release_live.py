@@ -103,9 +103,8 @@ def test_a_failed_day_blocks_no_release_once_its_delivery_is_as_before(lake):
     lake.build(A, 1, 2)
     assert isinstance(decide(lake), Released)
     lake.build(A, 2, rows=5)
-    lake.fail(
-        A, 1, delivered="another file"
-    )  # and the file that was delivered before is there again
+    # And the file that was delivered before is there again.
+    lake.fail(A, 1, delivered="another file")
     assert isinstance(decide(lake), Released)
 
 

@@ -193,9 +193,8 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake)
         rollback_of(plan, workspace, force=True)
     with pytest.raises(Guarded, match=f"{THIRD} is protected .*Nothing was published"):
         Publication(shadow, workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
-    with pytest.raises(
-        Guarded, match=f"{SECOND} is protected"
-    ):  # although the calendar does not have it any more
+    with pytest.raises(Guarded, match=f"{SECOND} is protected"):
+        # Although the calendar does not have it any more.
         rollback_of(plan, replace(workspace, calendar=Calendar(THIRD, FOURTH)))
     assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
 

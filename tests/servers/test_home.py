@@ -108,10 +108,8 @@ def test_dagsters_folder_is_its_owners_only_and_a_dagster_yaml_that_was_edited_s
 
 def test_the_projects_dagster_yaml_replaces_an_older_one_of_ours(settings):
     home = prepare(settings)
-    for name in (
-        "dagster.yaml",
-        ".dagster_yaml_written",
-    ):  # as an older version of this package has left them
+    for name in ("dagster.yaml", ".dagster_yaml_written"):
+        # As an older version of this package has left them.
         (home / name).write_text("telemetry: {enabled: true}\n")
     prepare(settings)
     assert (home / "dagster.yaml").read_text() == (

@@ -117,9 +117,8 @@ def test_a_long_wait_is_left_to_a_later_run_and_no_process_asks_before(
 def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_on(
     weather, area, patience, clock
 ):
-    source = service(
-        ((4, 60.0), (8, 86_400.0)), at_once=2
-    )  # two cells: four units a minute are two requests
+    # Two cells: four units a minute are two requests.
+    source = service(((4, 60.0), (8, 86_400.0)), at_once=2)
     why = ask(source, area, DAYS[:10], patience)
     assert (delivered(source, area), {*why}) == (DAYS[:8], {*DAYS[8:10]})
     assert (

@@ -106,9 +106,8 @@ def test_only_replaced_objects_are_read_again_also_by_the_next_process(bucket, a
     for name in names:
         bucket.put(name, LINE.encode())
     before = EVENTS.delivered(area, days(0, 1))
-    bucket.put(
-        names[1], LINE.replace("1", "2").encode()
-    )  # as many bytes, most likely in the same second
+    # As many bytes, most likely in the same second.
+    bucket.put(names[1], LINE.replace("1", "2").encode())
     for again in ("this process", "the next one"):
         with bucket.counting() as requests:
             after = EVENTS.delivered(area, days(0, 1))

@@ -97,9 +97,8 @@ def test_of_a_packed_file_that_is_cut_short_spark_reads_what_is_left(tmp_path, s
     assert "cannot be read to its end" in delivery.doubts[name]
     read = [row["line"] for row in rows_of(spark, tmp_path, source)]
     assert 100 < len(read) == delivery.files[name] < 9000
-    assert [json.loads(line)["n"] for line in read[:-1]] == list(
-        range(len(read) - 1)
-    )  # the last one may be half a line
+    # The last one may be half a line.
+    assert [json.loads(line)["n"] for line in read[:-1]] == list(range(len(read) - 1))
 
 
 def test_a_file_that_was_written_meanwhile_is_not_copied(tmp_path):

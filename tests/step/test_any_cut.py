@@ -96,9 +96,8 @@ def test_a_failed_day_keeps_its_earlier_rows_and_its_neighbours_are_committed(wo
         world.write(at, [change(), change("2")], "events.jsonl.gz")
     world.write(day(1), ["this is no JSON"], "events.jsonl.gz")
     shorter = [f"{world.folder(at).relative_to(world.landing)}/events.jsonl.gz" for at in three]
-    world.run(
-        three, [REJECTED, RAW], accept=",".join([*shorter, *FIELDS])
-    )  # most of which these lines have not
+    # Most of which these lines have not.
+    world.run(three, [REJECTED, RAW], accept=",".join([*shorter, *FIELDS]))
     result = {b.day: b.outcome for b in world.lake.ledger.builds({RAW: None})[-3:]}
     assert result == {day(0): "accepted", day(1): "failed", day(2): "accepted"}
     assert world.rows(RAW, [day(1)]) == [row for row in good if row["arrival_day"] == day(1)]

@@ -81,9 +81,8 @@ def test_days_of_other_columns_are_not_said_to_have_been_changed_by_somebody(bui
     )
     built.run([day(3)], narrower, run="with a column less")
     assert [b.outcome for b in audited(built, narrower).built] == ["audited"] * len(FOUR)
-    by_hand = replace(
-        narrower, version=old.version
-    )  # a version kept by hand says nothing of the columns
+    # A version kept by hand says nothing of the columns.
+    by_hand = replace(narrower, version=old.version)
     assert [b.outcome for b in audited(built, by_hand).built] == ["audited"] * len(FOUR)
 
 

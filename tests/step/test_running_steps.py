@@ -54,9 +54,8 @@ def test_a_step_that_fails_is_not_seen_after(built, looking):
     table, answers = looking
     with pytest.raises(RuntimeError, match="the engine died"):
         built.run(days(1, 2), replace(table, compute=fail), run="mine", force=True)
-    assert (
-        answers == [{str(at): "run mine" for at in days(1, 2)}] * 3
-    )  # both days together, then each by itself
+    # Both days together, then each by itself.
+    assert answers == [{str(at): "run mine" for at in days(1, 2)}] * 3
     assert running_steps(str(built.root)) == {}
 
 

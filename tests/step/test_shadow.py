@@ -96,9 +96,8 @@ def test_days_outside_the_plan_are_read_from_the_base_of_the_shadow(built, in_li
     built.run(FOUR, run="a night", only=NAMES[:4])
     build_in_shadow(built, plan, [DAILY])
     inside = workspace_of(plan, built.workspace).lake.latest({DAILY: FOUR}).accepted
-    assert {at: build.fingerprint for (_, at), build in inside.items()} == built.fingerprints(
-        DAILY
-    )  # of what was before
+    # Of what was before.
+    assert {at: build.fingerprint for (_, at), build in inside.items()} == built.fingerprints(DAILY)
     assert built.fingerprints(OUTAGES) == in_live.fingerprints(OUTAGES)  # live went on
     state = state_of(plan, built.workspace)
     assert (set(state.unbuilt), {at for _, at in state.conflicts}) == (set(), set(FOUR[1:]))

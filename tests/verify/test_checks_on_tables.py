@@ -75,9 +75,8 @@ def test_a_rebuild_that_came_to_the_same_rows_passes_without_reading_any(tmp_pat
     live.write({DAYS[0]: 1, DAYS[1]: 1, DAYS[2]: 1})
     opened = live_days(live)
     shadow.write({DAYS[1]: 1, DAYS[2]: 1}, plan="p1", code="2")
-    found = outcomes(
-        live, shadow, opened, version=99
-    )  # which is not there: nothing of live is read
+    # Which is not there: nothing of live is read.
+    found = outcomes(live, shadow, opened, version=99)
     assert {name for name, outcome in found.items() if outcome == "skipped"} == {
         "null shares",
         "drift",

@@ -93,9 +93,8 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
         reason="it finds more",
         at=NOW,
     )
-    assert (
-        verdict_of(plan, lake.workspace).result == Result.PASSED
-    )  # what was accepted stays so on the same versions
+    # What was accepted stays so on the same versions.
+    assert verdict_of(plan, lake.workspace).result == Result.PASSED
     publication.publish("stable", lambda: NOW, verified(plan, lake.workspace))
     assert lake.values()[D1] == 30
 

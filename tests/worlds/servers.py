@@ -142,9 +142,8 @@ def servers_of(home: Path, env: Mapping[str, str], project: Path = PROJECT) -> I
         )
         up.end()
     finally:
-        if (
-            up.process and up.process.poll() is None
-        ):  # a test failed: its own children must not outlive it either
+        if up.process and up.process.poll() is None:
+            # A test failed: its own children must not outlive it either.
             up.process.terminate()
             up.process.wait(timeout=90)
 

@@ -387,9 +387,8 @@ class Server:
                 force_days=plan.forced_days(table.name),
                 planned=plan.partitions().keys(),
             )
-            for at in (
-                days
-            ):  # by the day, so that one of a table that reads itself falls with the day before it
+            for at in days:
+                # By the day, so that one of a table that reads itself falls with the day before it.
                 failed = failed_partitions(table, request, self.record, self.workspace)
                 force = request.forced(table, [at], self.record)
                 due = days_due(

@@ -94,9 +94,8 @@ def refusal_of(request: HTTPConnection, hosts: Collection[str]) -> PlainTextResp
     origins = {f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts}
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
-    if (
-        host.lower() not in hosts
-    ):  # perhaps a name of an attacker's own, which he lets point to this machine
+    if host.lower() not in hosts:
+        # Perhaps a name of an attacker's own, which he lets point to this machine.
         remedy = (
             "If that is your proxy or tunnel, add it to BACKFILL_ALLOWED_HOSTS and start `backfill"
             " up` again."

@@ -236,9 +236,8 @@ class Reading(ArchiveFile):
         at = self.place_in(names)
         width = len(names)
         for text, cells, is_utf8 in rows:
-            if (
-                len(cells) == width
-            ):  # as Spark reads it, an empty value is null; its column is there
+            if len(cells) == width:
+                # As Spark reads it, an empty value is null; its column is there.
                 values = {name: cell or None for name, cell in zip(names, cells, strict=True)}
                 text = json.dumps(values, ensure_ascii=False)
             yield Line(text, day_of(cells[at] if at < len(cells) else None), is_utf8)
@@ -274,9 +273,8 @@ class Reading(ArchiveFile):
         for batch in opened.iter_batches():
             for row in batch.to_pylist():
                 text = json.dumps(_plain(row), ensure_ascii=False, default=str)
-                self.digest.update(
-                    text.encode()
-                )  # of its rows: for one of its bytes it would be read twice
+                # Of its rows: for one of its bytes it would be read twice.
+                self.digest.update(text.encode())
                 yield Line(text, day_of(row.get(self.archive.day)))
 
 

@@ -88,9 +88,8 @@ def name_in(area: LandingArea, path: Entry) -> str:
     """A file's name in messages and in `source_file`: relative to the landing area. Bytes that are
     not UTF-8 are escaped.
     """
-    name = os.fspath(path).removeprefix(
-        f"{area.root}{os.sep}"
-    )  # `relative_to` takes most of the time of a look at many files
+    # `relative_to` takes most of the time of a look at many files.
+    name = os.fspath(path).removeprefix(f"{area.root}{os.sep}")
     return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
 
 

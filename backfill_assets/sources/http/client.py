@@ -92,9 +92,8 @@ class Asking:
         paths = Paths(self.area.lake)
         name = self.source.name
         patience = self.patience
-        elsewhere = self.area.cache or Path(
-            tempfile.gettempdir()
-        )  # an object store locks nothing: one budget a home
+        # An object store locks nothing: one budget a home.
+        elsewhere = self.area.cache or Path(tempfile.gettempdir())
         place = (
             Path(paths.answers(name), "_budget.sqlite")
             if paths.is_local

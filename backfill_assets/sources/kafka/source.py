@@ -96,9 +96,8 @@ def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int
     }
     with needing((PACKAGE,)):
         rows = spark.read.format("kafka").options(**options).load()
-        assert (
-            rows.columns
-        )  # over Spark Connect, the format is looked for when columns are asked for
+        # Over Spark Connect, the format is looked for when columns are asked for.
+        assert rows.columns
     return rows
 
 

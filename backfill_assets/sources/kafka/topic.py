@@ -154,9 +154,8 @@ class Topic:
                 assert number is not None
                 assert offset is not None
                 end = ends.get(number, -1)
-                if (
-                    error or offset >= end
-                ):  # its end, where the last offsets are of transactions; or more came since
+                if error or offset >= end:
+                    # Its end, where the last offsets are of transactions; or more came since.
                     ends.pop(number, None)
                     continue
                 day = message.timestamp()[1] // DAY_MS
@@ -284,9 +283,8 @@ class Known(NamedTuple):
 
     def gone(self, begins: int, today: int) -> Gone:
         """The days of which records may have been deleted: those before the offset `begins`."""
-        if (
-            not begins or not self.runs or self.first > begins
-        ):  # there is a record still, before the first that is known
+        if not begins or not self.runs or self.first > begins:
+            # There is a record still, before the first that is known.
             return NOTHING_GONE
         deleted = frozenset(run.day for run in self.runs if run.first < begins and run.day <= today)
         if not self.first:

@@ -155,9 +155,9 @@ class Server:
         with ExitStack() as held:
             if area.cache:
                 try:
-                    with suppress(
-                        OSError
-                    ):  # without a home, or where one may only read it, one looks beside the others
+                    with suppress(OSError):
+                        # Without a home, or where one may only read it, one looks beside the
+                        # others.
                         make_cache(area.cache)
                         held.enter_context(
                             file_lock(area.cache / f"{self.name}.look.lock", patience=PATIENCE_S)
