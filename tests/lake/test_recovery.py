@@ -47,7 +47,7 @@ def test_a_hole_before_the_newest_commit_recorded_is_seen_and_filled_once(tmp_pa
     assert latest(ledger, {TABLE: None}).accepted[TABLE, day(0)].delta_version == 1
 
 
-def test_a_hole_before_the_newest_commit_recorded_is_seen_by_readers_and_filled_by_steps(tmp_path):
+def test_a_hole_in_the_ledger_is_seen_by_readers_and_filled_by_steps(tmp_path):
     ledger = Ledger(str(tmp_path))
     for number in range(3):
         commit(tmp_path, build(number, number))
