@@ -50,10 +50,10 @@ from backfill_assets.servers.home import (
 )
 from backfill_assets.settings import Settings
 
-RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "run_starter.py"
+RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_starter.py"
 # These load the code location once, as they start: the code server must answer before.
 READ_CODE = ("webserver", "daemon")
-ORCHESTRATION = "backfill_assets.orchestration"
+ORCHESTRATION = "backfill_assets.orchestration.local"
 # The engine, and what starts runs: the code server does so while the run starter is restarted. No
 # other server gets the token.
 USE_ENGINE = ("engine", "run-starter", "code-server")
