@@ -7,8 +7,11 @@ sample to about 10 million rows.
 """
 
 import argparse
+import gzip
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,9 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import psutil
+from dagster import DagsterInstance
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run
 from rich.console import Console
 from rich.table import Table
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
@@ -28,11 +34,48 @@ from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.lake.spark.engine import Engine, engine_command, spark_home
 from backfill_assets.lake.spark.session import ALWAYS, ONE_MACHINE
 from backfill_assets.servers.child import Child, free_port, is_taken, stop
+from backfill_assets.servers.home import DAGSTER_YAML
 from backfill_assets.settings import read_settings
-from tests.benchmarks.amplify import amplify
 
 PROJECT = Path(__file__).resolve().parents[2]
 SAMPLE = PROJECT / "backfill_assets" / "sample"
+NUMBER = re.compile(rb'"outageNumber":"')
+
+
+def amplify(sample: Path, landing: Path, times: int) -> int:
+    """Write the amplified landing area and return its number of rows."""
+    rows = 0
+    for source in sorted((sample / "outage_events").rglob("*.gz")):
+        target = landing / source.relative_to(sample)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = gzip.decompress(source.read_bytes())
+        rows += times * text.count(b"\n")
+        with target.open("wb") as file:  # one gzip member a copy: a valid file of `times` members
+            for copy in range(times):
+                renamed = text if copy == 0 else NUMBER.sub(b'"outageNumber":"%d-' % copy, text)
+                file.write(gzip.compress(renamed, compresslevel=1))
+    return rows
+
+
+def one_run(first: str, last: str) -> int:
+    """Run the code location once over these days, and print the seconds of the run.
+
+    The project is imported here, with the settings of the process that `Bench.one_run` starts.
+    """
+    from backfill_assets.datasets.outages.project import defs
+
+    home = Path(os.environ["DAGSTER_HOME"])
+    home.mkdir(parents=True, exist_ok=True)
+    shutil.copy(DAGSTER_YAML, home / "dagster.yaml")
+    instance = DagsterInstance.get()
+    job = defs.resolve_job_def("rebuild")
+    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    run = instance.create_run_for_job(job, tags=tags)
+    result = execute_run(InMemoryJob(job), run, instance, raise_on_error=False)
+    record = instance.get_run_record_by_id(run.run_id)
+    if record and record.start_time and record.end_time:
+        print(f"{record.end_time - record.start_time:.2f}")
+    return 0 if result.success else 1
 
 
 @dataclass
@@ -119,7 +162,14 @@ class Bench:
             "BACKFILL_LANDING": str(self.landing),
         }
         days = {"BACKFILL_LAST_DAY": str(LAST_DAY), "BACKFILL_SPARK_CONF": json.dumps(self.conf)}
-        command = [sys.executable, "-m", "tests.benchmarks.one_run", str(first), str(last)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.benchmarks.compare",
+            "--one-run",
+            str(first),
+            str(last),
+        ]
         return timed(
             name, _days(first, last), command, places | days | env, self.root / f"{self.number}.log"
         )
@@ -251,4 +301,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one-run"]:
+        sys.exit(one_run(*sys.argv[2:]))
     main()

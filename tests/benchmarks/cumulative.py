@@ -14,13 +14,15 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from statistics import median
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table as Drawn
@@ -37,12 +39,36 @@ from backfill_assets.step.step import Step
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, window
 from backfill_assets.workspace import Workspace
-from tests.benchmarks.took import Took, took
 
 FIRST = date(2024, 1, 1)
 DAYS = 365
 OUTAGES = 671
 REGIONS = 246
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds on the clock, and of the processors: those of this process and of its Spark."""
+
+    clock: float
+    worked: float
+
+    def __str__(self) -> str:
+        return f"{self.clock:.1f} s, worked {self.worked:.1f} s"
+
+
+def took(act: Callable[[], object]) -> Took:
+    """What it takes to `act`."""
+    started = time.perf_counter()
+    worked = _worked()
+    act()
+    return Took(time.perf_counter() - started, _worked() - worked)
+
+
+def _worked() -> float:
+    this = psutil.Process()
+    times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
 
 
 def made_up(a_day: int, regions: int) -> Table:
