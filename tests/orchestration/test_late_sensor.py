@@ -12,15 +12,18 @@ from dagster import (
     DagsterRunStatus,
     DefaultSensorStatus,
     Definitions,
+    materialize,
     validate_run_config,
 )
 from dagster._core.test_utils import create_run_for_test
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.datasets.case_reports.tables import TABLES as WHOLE_DAYS
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import request_of
+from backfill_assets.orchestration.other_assets import REPORT, late_reports
 from backfill_assets.orchestration.rebuild_sensors import LONGEST, QUIET, late_rows_sensor
 from backfill_assets.plan.lifecycle import start
 from backfill_assets.plan.make import make_plan
@@ -228,3 +231,43 @@ def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requ
     assert validate_run_config(
         definitions.resolve_job_def("run_plan"), {"ops": {"run": {"config": REBUILT}}}
     )
+
+
+CALENDAR = Calendar(day(0), day(19))
+
+
+def test_it_is_drawn_from_the_ledger_and_counts_what_is_outdated(tmp_path):
+    late_lake(tmp_path)
+    with DagsterInstance.ephemeral() as instance:
+        result = materialize(
+            late_reports(workspace_of(TABLES, CALENDAR, str(tmp_path))), instance=instance
+        )
+    (materialized,) = result.asset_materializations_for_node("reports__late_arrivals")
+    values = {name: value.value for name, value in materialized.metadata.items()}
+    assert str(values.pop("staging/outage_updates")).startswith(
+        "![staging/outage_updates](data:image/png;base64,"
+    )
+    assert values == {"outdated within the horizon": 1, "outdated beyond the horizon": 1}
+
+
+def test_before_anything_has_arrived_there_is_no_picture(tmp_path):
+    with DagsterInstance.ephemeral() as instance:
+        result = materialize(
+            late_reports(workspace_of(TABLES, CALENDAR, str(tmp_path))), instance=instance
+        )
+    (materialized,) = result.asset_materializations_for_node("reports__late_arrivals")
+    assert "staging/outage_updates" not in materialized.metadata
+
+
+def test_the_code_location_has_it_after_the_table_it_shows_and_in_no_job_of_tables(tmp_path):
+    definitions = definitions_of(workspace_of(TABLES, CALENDAR, str(tmp_path)))
+    Definitions.validate_loadable(definitions)
+    node = definitions.resolve_asset_graph().get(REPORT)
+    assert node.parent_keys == {AssetKey(["staging", "outage_updates"])}
+    assert not node.is_partitioned
+    for job in ("rebuild", "nightly"):
+        assert REPORT not in definitions.resolve_job_def(job).asset_layer.selected_asset_keys
+
+
+def test_a_project_whose_tables_read_whole_days_has_none(tmp_path):
+    assert late_reports(workspace_of(WHOLE_DAYS, CALENDAR, str(tmp_path))) == []

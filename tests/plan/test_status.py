@@ -12,13 +12,15 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
-from backfill_assets.plan.status import PartitionStatus, State, status_of
+from backfill_assets.orchestration.assets import failure_message
+from backfill_assets.plan.status import PartitionStatus, State, of_day, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import days_due
+from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import itself, same_day, window
 from tests.worlds.chain import CALENDAR, Lines, built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day, days
-from tests.worlds.tables import workspace_of
+from tests.worlds.tables import table, workspace_of
 
 CHAIN = (raw, updates, outages, history)
 
@@ -313,9 +315,27 @@ def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
             )
     workspace = workspace_of(CHAIN, CALENDAR)
     status = status_of(workspace, CHAIN, CALENDAR.days(), latest=Latest(accepted, accepted))
-    for table in CHAIN:
+    for declared in CHAIN:
         for at in CALENDAR.days():
-            due = days_due(table, [at], workspace, builds=Latest(accepted, accepted))
-            known = status.partitions[table.name, at].state == State.UP_TO_DATE
-            blocked = at in due.blocked and (table.name, at) in accepted
+            due = days_due(declared, [at], workspace, builds=Latest(accepted, accepted))
+            known = status.partitions[declared.name, at].state == State.UP_TO_DATE
+            blocked = at in due.blocked and (declared.name, at) in accepted
             assert known == (at in due.up_to_date) or blocked
+
+
+def test_of_a_step_that_failed_each_day_has_its_own_reason():
+    failed = Build(
+        "raw/a",
+        day(0),
+        "failed",
+        "r",
+        "1",
+        message="no_nulls_n: null: 2 of 3 rows\n      {'n': None}",
+    )
+    message = failure_message(
+        StepResult(table("raw/a"), [failed], [], {day(1): "reads raw/b, which is not built"})
+    )
+    assert of_day(message, day(0)) == failed.message
+    assert of_day(message, day(1)) == "blocked: reads raw/b, which is not built"
+    assert of_day(message, day(2)) == message
+    assert of_day("The engine is gone.", day(0)) == "The engine is gone."

@@ -4,17 +4,23 @@ has the files it had.
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import rewritten_partitions
 from backfill_assets.lake.ledger import ROWS_DIFFER, SCHEMA
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.rollback import Kind, Record, restore, rollback_of
-from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, four_days, rebuilt_in_live
+from backfill_assets.publish.rollback import Kind, Record, restore, roll_back, rollback_of
+from tests.worlds.small_lake import CALENDAR, DAYS, NOW, A, B, SmallLake, four_days, rebuilt_in_live
+from tests.worlds.tables import workspace_of
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
 
@@ -219,3 +225,199 @@ def test_a_rollback_that_was_killed_after_one_table_is_gone_on_with(lake):
     assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 7)
     assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED, (B.name, SECOND): Kind.RESTORE}
     assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 1)
+
+
+def test_a_column_that_came_with_the_plan_stays_and_is_null_in_the_days_put_back(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7}, more="note")
+    lake.roll_back(plan)
+    rows = DeltaTable(str(lake.root / A.name)).to_pyarrow_table()
+    assert rows.column_names == ["n", "day", "note"]
+    assert rows["note"].null_count == rows.num_rows
+    assert lake.values()[SECOND] == 2
+
+
+def test_a_column_that_only_the_days_put_back_have_comes_back_with_them(tmp_path):
+    lake = SmallLake(tmp_path)
+    lake.write({FIRST: 1, SECOND: 2}, more="note")
+    plan = rebuilt_in_live(lake, {FIRST: 3, SECOND: 4})
+    assert DeltaTable(str(lake.root / A.name)).schema().to_arrow().names == ["n", "day"]
+    lake.roll_back(plan)
+    rows = DeltaTable(str(lake.root / A.name)).to_pyarrow_table().sort_by("day")
+    assert rows["note"].to_pylist() == ["1", "2", "2"]
+
+
+def test_files_that_a_vacuum_removed_are_named_and_nothing_is_restored(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
+    table = DeltaTable(str(lake.root / A.name))
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    with pytest.raises(
+        UsageError, match=f"of {SECOND}..{THIRD} were removed, by a vacuum or by hand"
+    ):
+        lake.roll_back(plan)
+    assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 8, FOURTH: 4}
+    assert lake.plans.state(plan.id) == "done"
+
+
+def test_a_column_that_had_another_type_is_refused_with_both(lake):
+    plan = lake.plan({A.name: DAYS})
+    data = pa.table({"n": pa.array([str(n) for n in range(4)]), "day": pa.array(DAYS, pa.date32())})
+    write_deltalake(
+        str(lake.root / A.name),
+        data,
+        mode="overwrite",
+        schema_mode="overwrite",
+        partition_by=["day"],
+    )
+    lake.write(dict.fromkeys(DAYS, 1), table=B.name)
+    as_built = {
+        "plan": plan.id,
+        "at": NOW.replace(year=2099),
+        "fingerprint": "x",
+        "delta_version": 1,
+        "data_files": "",
+    }
+    ours = [replace(b, **as_built, outcome="accepted")
+            for b in lake.workspace.lake.ledger.builds({A.name: DAYS})]  # fmt: skip
+    lake.workspace.lake.ledger.append(ours)
+    with pytest.raises(UsageError, match="had n long in version 0, and has n string now"):
+        lake.roll_back(plan, force=True)
+
+
+def test_an_empty_day_is_empty_again(tmp_path):
+    lake = SmallLake(tmp_path)
+    lake.write({FIRST: 1, SECOND: 0})
+    plan = rebuilt_in_live(lake, {SECOND: 3})
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE}
+    assert lake.values() == {FIRST: 1}
+
+
+def test_nothing_of_a_plan_is_taken_back_while_a_table_of_it_is_not_declared(lake):
+    lake.write({FIRST: 1, SECOND: 2}, table=B.name)
+    plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
+    for table in (A.name, B.name):
+        lake.write({SECOND: 7}, table=table, plan=plan.id)
+    without = workspace_of([A], CALENDAR, str(lake.root))
+    with pytest.raises(
+        UsageError, match=r"built days of raw/b, which the project does not have any more\."
+    ):
+        roll_back(plan, without, who="ada", now=lambda: NOW)
+    assert lake.values()[SECOND] == lake.values(B.name)[SECOND] == 7
+    assert lake.plans.state(plan.id) == "done"
+    lake.roll_back(plan)
+    assert lake.values()[SECOND] == lake.values(B.name)[SECOND] == 2
+
+
+def test_a_day_that_the_plan_found_unchanged_is_as_up_to_date_as_before(lake):
+    lake.write({SECOND: 2}, table=B.name)
+    plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
+    lake.write({SECOND: 7}, plan=plan.id)
+    lake.write({SECOND: 2}, table=B.name, plan=plan.id)  # of other inputs, with the same rows
+    ledger = lake.workspace.lake.ledger
+    last = ledger.builds({B.name: [SECOND]})[-1]
+    assert (last.outcome, last.inputs) == ("unchanged", {A.name: {str(SECOND): "7"}})
+    kinds = lake.roll_back(plan)
+    assert kinds == {(A.name, SECOND): Kind.RESTORE, (B.name, SECOND): Kind.RESTORED}
+    last = ledger.builds({B.name: [SECOND]})[-1]
+    assert (last.outcome, last.inputs, last.run[:9]) == (
+        "unchanged",
+        {A.name: {str(SECOND): "2"}},
+        "rollback-",
+    )
+    assert not lake.workspace.lake.rewritten({(B.name, SECOND): last}, {B.name: None})
+    status = status_of(
+        lake.workspace, [B], [SECOND], latest=latest_builds(lake.workspace)
+    ).partitions
+    assert status[B.name, SECOND].state == State.UP_TO_DATE
+
+
+def test_a_day_that_the_plan_found_unchanged_keeps_its_record_if_its_input_stays(lake):
+    lake.write({SECOND: 2}, table=B.name)
+    plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
+    lake.write({SECOND: 7}, plan=plan.id)
+    lake.write({SECOND: 2}, table=B.name, plan=plan.id)
+    lake.write({SECOND: 9})
+    lake.write({SECOND: 7})  # a night has written to the input since
+    before = lake.workspace.lake.ledger.builds({B.name: [SECOND]})
+    lake.write({SECOND: 8})
+    assert lake.roll_back(plan)[A.name, SECOND] == Kind.CONFLICT
+    assert lake.workspace.lake.ledger.builds({B.name: [SECOND]}) == before
+
+
+@pytest.mark.parametrize("first_goes_first", [False, True])
+def test_plans_that_are_taken_back_in_any_order_come_to_what_none_of_them_has_made(
+    lake, first_goes_first
+):
+    first = rebuilt_in_live(lake, {SECOND: 7, THIRD: 7})
+    second = rebuilt_in_live(lake, {SECOND: 8, FOURTH: 8})
+    for plan in (first, second) if first_goes_first else (second, first):
+        lake.roll_back(plan)
+    assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
+    assert {lake.roll_back(plan)[A.name, SECOND] for plan in (first, second)} == {Kind.RESTORED}
+
+
+def test_rows_that_a_rollback_had_put_back_are_those_of_whoever_built_them(lake):
+    first = rebuilt_in_live(lake, {SECOND: 7, THIRD: 7})
+    second = rebuilt_in_live(lake, {SECOND: 8})
+    lake.roll_back(second)  # the rows are the first one's again
+    third = rebuilt_in_live(lake, {SECOND: 9})
+    assert lake.roll_back(first) == {(A.name, SECOND): Kind.CONFLICT, (A.name, THIRD): Kind.RESTORE}
+    lake.roll_back(third)
+    assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
+
+
+def test_a_day_built_only_by_rolled_back_plans_gets_the_rows_of_the_last_one(tmp_path):
+    lake = SmallLake(tmp_path)
+    lake.write({FIRST: 1})
+    first = rebuilt_in_live(lake, {FIRST: 7, SECOND: 7})
+    lake.roll_back(first)
+    second = rebuilt_in_live(lake, {SECOND: 8})
+    assert lake.roll_back(second) == {(A.name, SECOND): Kind.RESTORE}
+    assert lake.values() == {FIRST: 1, SECOND: 7}
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_order_of_plans_nights_and_rollbacks_agrees_with_a_model(tmp_path_factory, data):
+    """The model: of each day, whose each value was, in order; a rollback puts back what no plan
+    wrote that was rolled back, if its plan's value is the last.
+    """
+    lake = SmallLake(tmp_path_factory.mktemp("lake"))
+    model = {at: [("night", 1)] for at in DAYS}
+    undone = set[str]()
+    plans: list[Plan] = []
+    lake.write(dict.fromkeys(DAYS, 1))
+    for _ in range(data.draw(st.integers(1, 6))):
+        act = data.draw(st.sampled_from(["plan", "night", "rollback"]))
+        if act == "rollback" and plans:
+            plan = data.draw(st.sampled_from(plans))
+            files = lake.files()
+            decided = lake.roll_back(plan)
+            for at in DAYS:
+                wrote = [n for n, (who, _) in enumerate(model[at]) if who == plan.id]
+                first = wrote[0] if wrote else 0
+                before = [
+                    (who, value)
+                    for who, value in model[at][:first]
+                    if who not in {plan.id, *undone}
+                ]
+                if wrote and model[at][-1][1] == model[at][first][1] != before[-1][1]:
+                    assert decided[A.name, at] == Kind.RESTORE
+                    model[at].append(before[-1])
+                else:
+                    assert decided.get((A.name, at)) != Kind.RESTORE
+                    assert lake.files()[at] == files[at]
+            undone |= {plan.id} if lake.plans.is_rolled_back(plan.id) else set()
+            continue
+        values = data.draw(st.dictionaries(st.sampled_from(DAYS), st.integers(1, 3), min_size=1))
+        plan = (
+            lake.plan({A.name: list(values)}, reason=f"plan {len(plans)}")
+            if act == "plan"
+            else None
+        )
+        plans += [plan] if plan else []
+        lake.write(values, plan=plan.id if plan else "")
+        for at, value in values.items():
+            if model[at][-1][1] != value:
+                model[at].append((plan.id if plan else "night", value))
+        assert lake.values() == {at: of[-1][1] for at, of in model.items()}
+    assert lake.values() == {at: of[-1][1] for at, of in model.items()}

@@ -3,24 +3,37 @@ is a function.
 """
 
 import json
-from dataclasses import replace
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from threading import Barrier, BrokenBarrierError, Event
 from typing import Any
 
 import httpx
 import pytest
 
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.errors import Guarded
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.progress import Progress, Stop
+from backfill_assets.plan.progress import Ending, Progress, Stop
 from backfill_assets.plan.remaining import Readers, Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.status import State, status_of
-from backfill_assets.rebuild.carry_out import after_nothing, after_plan, after_publication
+from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.carry_out import (
+    after_nothing,
+    after_plan,
+    after_publication,
+    carry_out,
+)
+from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
-from tests.worlds.tables import CALENDAR, A, B, workspace_of
+from tests.worlds.tables import CALENDAR, SHAPES, A, B, workspace_of
+from tests.worlds.webservers import Server
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = day(2)
@@ -160,3 +173,46 @@ def test_days_that_are_up_to_date_again_are_green_again_once_somebody_asks_for_t
     after_nothing(request, workspace, webserver.dagster, print)
     assert webserver.reported == [(A.name, str(DAY), "fa")]
     after_nothing(request, workspace, Dagster(""), pytest.fail)
+
+
+# How long a command waits for the other one to get as far; under a lock of the lake, that never
+# happens.
+MEET_S = 0.5
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class MeetingPlans(Plans):
+    """Plans of two commands that both have looked for open plans before either goes on."""
+
+    looked: Barrier = field(default_factory=lambda: Barrier(2))
+
+    def open(self) -> list[str]:
+        found = super().open()
+        with suppress(BrokenBarrierError):
+            self.looked.wait(MEET_S)
+        return found
+
+
+def test_one_of_two_plans_of_the_same_days_that_start_at_once_is_refused(tmp_path):
+    plans = MeetingPlans(str(tmp_path))
+    over = Event()
+
+    def follow(updates: Iterable[Progress]) -> Progress:
+        over.wait(TIMEOUT_S)  # the plan stays open until the other one was refused
+        return [*updates][-1]
+
+    def outcome(reason: str) -> str:
+        server = Server(Graph(SHAPES["one table"], CALENDAR), tmp_path)
+        plan: Plan = server.planned(replace(PlanOptions(), reason=reason))
+        rebuild = server.rebuild(plan)
+        rebuild.launcher = replace(rebuild.launcher, plans=plans)
+        try:
+            return carry_out(rebuild, follow).ending
+        except Guarded:
+            return "refused"
+        finally:
+            over.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(outcome, ("one", "another"))) == [Ending.DONE, "refused"]

@@ -8,18 +8,23 @@ from itertools import pairwise
 
 import pytest
 
+from backfill_assets.cli.doctor import webserver
+from backfill_assets.cli.run import cancel_running
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.plan.progress import Ending
-from backfill_assets.plan.remaining import WorkState
+from backfill_assets.plan.plan import Chunk
+from backfill_assets.plan.progress import Ending, Stop
+from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.store import REQUESTED
+from backfill_assets.plan.store import REQUESTED, how_ended
+from backfill_assets.plan.text import ending_lines, not_built_lines
 from backfill_assets.rebuild.carry_out import carry_out
-from backfill_assets.rebuild.launch import SETTLED_AFTER
+from backfill_assets.rebuild.launch import SETTLED_AFTER, WAY_OUT
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
+from backfill_assets.tables.declaration import Window, window
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
-from tests.worlds.tables import CALENDAR, A, B
+from tests.worlds.tables import CALENDAR, SHAPES, A, B
 from tests.worlds.webservers import Launch, Server, chain, ended
 
 OPTIONS = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
@@ -265,3 +270,191 @@ def test_every_chunk_is_launched_with_the_options_of_its_plan(tmp_path):
         launched | {"spark_conf": options.spark_conf}
     ] * len(server.launched)
     assert len(server.launched) > 1
+
+
+def test_a_plan_stops_early_at_an_unchanged_table_and_counts_the_days_left(tmp_path):
+    server = Server(Graph(SHAPES["self-dependent"], CALENDAR), tmp_path)
+    _, itself = SHAPES["self-dependent"]
+    ended(server.rebuild(server.planned(PlanOptions(canary=0))))
+    options = PlanOptions(canary=0, days_per_run=2, force=True)
+    plan = server.planned(options, [itself.name], days(2), force=True, downstream=True)
+    assert plan.days_of(itself.name) == set(days(2, 3, 4, 5, 6, 7))
+    end = carry_out(server.rebuild(plan), lambda updates: [*updates][-1])
+    said = (
+        f"{itself.name}: stopped early. {day(2)} came out as it was, so that the 5 day(s) computed"
+        " from it, "
+    )
+    (stop,) = map(str, end.remaining.early_stops)
+    assert stop == f"{said}{day(3)}..{day(7)}, were not rebuilt."
+    assert stop in ending_lines(end)
+    assert [launch.partitions for launch in server.launched[1:]] == [
+        [(itself.name, at) for at in days(2, 3)]
+    ]
+    recorded = how_ended(server.plans.events(plan.id))
+    assert recorded is not None
+    assert recorded.early_stops == [stop]
+    # Of days that a stopped command did not get to, nothing is said.
+    chunk = Chunk(0, {itself.name: days(6, 7)})
+    pending = replace(
+        end.remaining, states={**end.remaining.states, (itself.name, day(7)): WorkState.PENDING}
+    )
+    assert pending.at_the_end([chunk]).early_stops == []
+
+
+NEVER_WAITS = replace(B, reads={**B.reads, "raw/a": window(A, first=0, last=0, wait_for=-1)})
+
+
+def test_days_that_were_built_without_what_they_read_and_do_not_wait_for_are_done(tmp_path):
+    """As features beside the weather, where the service was down: `backfill status` says that they
+    are up to date.
+    """
+    server = Server(Graph([A, NEVER_WAITS], CALENDAR), tmp_path, killed={1: [NEVER_WAITS.name]})
+    end = ended(server.rebuild(server.planned(PlanOptions(canary=0, retries=0))))
+    failed = {(A.name, day): "run r1 ended without building it" for day in CALENDAR.days()}
+    assert (end.ending, end.remaining.why) == (Ending.PARTIAL, failed)
+    assert {table for table, _ in end.remaining.of(WorkState.DONE)} == {NEVER_WAITS.name}
+
+
+class CancelledLate(Server):
+    """A plan is cancelled when the first launch of it has reached Dagster, and its answer is still
+    on the way.
+    """
+
+    def _launch(self, *given, **how):
+        launch = super()._launch(*given, **how)
+        if len(self.launched) == 1:
+            (plan,) = self.plans.ids()
+            self.plans.note(plan, "cancelled", self.now())
+        return launch
+
+
+@pytest.mark.parametrize(
+    ("days_per_run", "starting"),
+    [(1000, 0), (1, 0), (1000, 2)],
+    ids=["as a run", "as a backfill", "as a run that is starting"],
+)
+def test_a_launch_during_a_cancellation_is_cancelled_and_none_follows(
+    tmp_path, days_per_run, starting
+):
+    """`backfill cancel` sees only what Dagster has by then; several chunks may be launched one
+    after the other.
+    """
+    graph = Graph(SHAPES["chain"], CALENDAR)
+    server = CancelledLate(
+        graph, tmp_path, polls_needed=9, days_per_run=days_per_run, starting=starting
+    )
+    end = ended(
+        server.rebuild(server.planned(PlanOptions(days_per_run=3, canary=0, max_parallel=4)))
+    )
+    assert end.ending == Ending.CANCELLED
+    assert ([launch.status for launch in server.launched], sum(server.built.values())) == (
+        ["CANCELED"],
+        0,
+    )
+
+
+def test_of_a_chunk_that_a_failed_canary_kept_from_being_launched_nothing_is_done(tmp_path):
+    """As in the README: a day after the canary reads, without needing it, a day whose delivery
+    failed; nobody looked at it.
+    """
+    reader = replace(B, reads={**B.reads, A.name: Window(A, 0, 2, 0)})
+    server = Server(Graph((A, reader), CALENDAR), tmp_path)
+    ended(server.rebuild(server.planned(PlanOptions(canary=0))))
+    server.failing = {(A.name, day(2))}
+    options = PlanOptions(canary=1, days_per_run=100, force=True)
+    plan = server.planned(options, [A.name], days(2, 5), force=True, downstream=True)
+    assert [chunk.partitions() for chunk in plan.chunks] == [
+        {(A.name, day(2)), (B.name, day(0))}, {(A.name, day(5)), *((B.name, day(n)) for n in range(1, 6))},
+    ]  # fmt: skip
+    end = ended(server.rebuild(plan))
+    assert (end.ending, end.remaining.saved) == (Ending.STOPPED, {(B.name, day(0))})
+    assert [end.remaining.states[B.name, day(n)].value for n in range(6)] == [
+        "done",
+        "pending",
+        "blocked",
+        *["pending"] * 3,
+    ]
+    server.plans.note(
+        plan.id, "ended", server.now(), ending=end.ending, stop="canary", why="failed"
+    )
+    assert server.watch(plan).progress().remaining.states == end.remaining.states
+
+
+def test_why_a_plan_was_stopped_ends_with_one_full_stop(tmp_path):
+    server = Server(Graph((A, B), CALENDAR), tmp_path)
+    end = replace(
+        ended(server.rebuild(server.planned(PlanOptions(canary=0)))),
+        stopped=Stop("refused", "Cancel it, then plan again."),
+    )
+    said = [line for line in ending_lines(end) if line.startswith(f"Plan {end.plan.id}: ")]
+    assert [line.partition("Stopped: ")[2] for line in said] == ["Cancel it, then plan again."]
+
+
+def test_a_starting_run_is_cancelled_as_soon_as_it_has_started(tmp_path):
+    server = Server(Graph(SHAPES["chain"], CALENDAR), tmp_path, polls_needed=100, starting=3)
+    plan = server.planned(PlanOptions(days_per_run=3, canary=0, max_parallel=2))
+    rebuild = server.rebuild(plan)
+    next(rebuild.run())
+    assert [launch.status for launch in server.launched] == ["REQUESTED", "REQUESTED"]
+    ended_now = cancel_running(plan.id, server.dagster, server.sleep)
+    assert ({launched.id for launched in ended_now}, server.starting) == ({"r1", "r2"}, 0)
+    assert [launch.status for launch in server.launched] == ["CANCELED", "CANCELED"]
+
+
+def test_of_a_day_with_rows_that_broke_a_rule_it_is_said_what_shows_them(tmp_path):
+    server = Server(Graph((A, B), CALENDAR), tmp_path)
+    end = ended(server.rebuild(server.planned(PlanOptions(canary=0))))
+    why = {
+        (A.name, day(1)): 'unique_key: 1 keys more than once\n      {"n": 7}',
+        (A.name, day(2)): "has_rows: 0 rows",
+    }
+    states = {**end.remaining.states, **dict.fromkeys(why, WorkState.FAILED)}
+    said = list(not_built_lines(replace(end, remaining=Remaining(states, why))))
+    assert said == [
+        (
+            f"  failed: {A.name} {day(1)}: unique_key: 1 keys more than once; `backfill status"
+            f" --why {A.name} {day(1)}` shows the rows"
+        ),
+        f"  failed: {A.name} {day(2)}: has_rows: 0 rows",
+    ]
+
+
+def refused(server: Server) -> str:
+    """Why a plan of all tables is not carried out by these servers."""
+    end = ended(server.rebuild(server.planned(PlanOptions())))
+    assert (end.ending, server.launched) == (Ending.REFUSED, [])
+    assert end.stopped
+    return end.stopped.why
+
+
+def test_servers_of_another_lake_are_refused_with_both(tmp_path):
+    server = chain(tmp_path)
+    server.serves = "/another/lake"
+    assert (
+        f"a table is at file:///another/lake/raw/a, and the lake of this command is {tmp_path}"
+        in refused(server)
+    )
+
+
+def test_servers_of_another_project_are_refused_with_the_tables_that_they_lack(tmp_path):
+    server = chain(tmp_path)
+    server.lacks = {"raw/b", "raw/c"}
+    why = refused(server)
+    assert (
+        f"The servers at {server.dagster.url} have no table raw/b, raw/c: they work on another"
+        " project" in why
+    )
+    assert why.endswith("`backfill down`, then `backfill up`. Then type the same command again.")
+
+
+def test_the_doctor_warns_of_servers_of_another_project_with_the_way_out(tmp_path):
+    server = chain(tmp_path)
+    names = [A.name, "raw/b"]
+    assert webserver(server.dagster, names).level == "ok"
+    server.lacks = {"raw/b"}
+    found = webserver(server.dagster, names)
+    assert (found.level, found.remedy) == ("warn", WAY_OUT)
+    assert (
+        f"those at {server.dagster.url} have no table raw/b: they work on another project"
+        in found.message
+    )

@@ -4,11 +4,14 @@ bad replaces anything good.
 
 import gzip
 from dataclasses import replace
+from datetime import date
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.functions import expr
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.tables.declaration import Window
 from tests.worlds.deliveries import change, day, days
 from tests.worlds.outages import FOUR, HISTORY, OUTAGES, RAW, REJECTED, UPDATES, World
 
@@ -210,3 +213,32 @@ def test_a_day_outside_the_calendar_is_not_computed_from_part_of_its_inputs(buil
         FOUR[3]: f"it is outside the calendar, which runs from {FOUR[0]} to {FOUR[2]}"
     }
     assert built.rows(HISTORY) == before
+
+
+def days_seen(world: World, *, whole_days: bool) -> set[date]:
+    """The event days of the rows that `outages` reads to compute one day."""
+    plain = world.table(OUTAGES)
+    seen = set[date]()
+    updates_read = plain.reads["updates"]
+    assert isinstance(updates_read, Window)
+    window = replace(updates_read, whole_days=whole_days)
+
+    def compute(updates):
+        seen.update(
+            row.outage_day for row in updates.select(F.col("outage_day")).distinct().collect()
+        )
+        return plain.compute(updates)
+
+    world.run(
+        days(1),
+        replace(plain, reads={"updates": window}, compute=compute, version="2"),
+        run="looks",
+    )
+    return seen
+
+
+def test_rows_about_other_days_are_read_only_where_whole_days_are_asked_for(built):
+    about = {row["outage_day"] for row in built.rows(UPDATES, FOUR[1:])}
+    assert len(about) > 1
+    assert days_seen(built, whole_days=False) == {day(1)}
+    assert days_seen(built, whole_days=True) == about

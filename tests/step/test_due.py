@@ -6,13 +6,15 @@ import pytest
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.history import Latest
-from backfill_assets.step.due import Due, days_due
+from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.step.due import Due, days_due, failed_partitions, snapshot
 from backfill_assets.step.inputs import partitions_changed
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import window
 from tests.worlds.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import write_days
 from tests.worlds.tables import workspace_of
 
 
@@ -251,3 +253,84 @@ def test_an_input_that_came_in_went_or_is_another_has_changed():
     }
     assert partitions_changed(before, now) == [("staging/u", f"2019-08-{n}") for n in (15, 16, 18)]
     assert partitions_changed(before, before) == []
+
+
+WORKSPACE = workspace_of([raw, updates, outages, history], CALENDAR)
+PLANNED = {(table.name, day(n)) for table in (raw, updates, outages, history) for n in range(10)}
+
+
+def failed(accepted, *partitions, plan="p", rewritten=None):
+    """What blocks `outages` in plan `p`, after builds of `partitions` by `plan` that failed."""
+    last = {
+        key: replace(
+            accepted.get(key) or built(raw, 3)[raw.name, day(3)], outcome="failed", plan=plan
+        )
+        for key in partitions
+    }
+    builds = Latest(accepted | last, accepted, rewritten or {})
+    return failed_partitions(
+        outages, StepRequest("r", plan="p", planned=PLANNED), builds, WORKSPACE
+    )
+
+
+RAW_3 = (raw.name, day(3))
+UPDATES_3 = (updates.name, day(3))
+OUTAGES = {(outages.name, day(n)) for n in (1, 2, 3)}
+
+
+def test_a_day_that_failed_blocks_what_needs_it_and_what_needs_that():
+    assert failed(built(raw, 3, delivered="other files"), RAW_3) == {RAW_3, UPDATES_3, *OUTAGES}
+
+
+def test_a_day_that_another_plan_failed_blocks_nothing():
+    assert failed(built(raw, 3, delivered="other files"), RAW_3, plan="another") == set()
+
+
+def test_a_day_that_failed_and_is_up_to_date_again_blocks_nothing():
+    """A delivery was damaged, refused, and put back as it was: there is nothing to build, and its
+    rows are right.
+    """
+    accepted = built(raw, 3, delivered="lines of 2019-08-18")
+    assert failed(accepted, RAW_3) == set()
+    assert failed(up_to_date(updates, [3], accepted), RAW_3, UPDATES_3) == set()
+
+
+def test_a_day_that_failed_and_that_somebody_rewrote_since_blocks():
+    accepted = built(raw, 3, delivered="lines of 2019-08-18")
+    assert RAW_3 in failed(
+        accepted, RAW_3, rewritten={RAW_3: "it was rewritten by commit 7 (UPDATE)"}
+    )
+
+
+def test_an_ancestor_that_is_up_to_date_again_blocks_nothing(tmp_path):
+    """Its own inputs are not inputs of the step: without their builds it would look as if they had
+    changed, for ever.
+    """
+    workspace = workspace_of([raw, updates, outages, history], CALENDAR, str(tmp_path))
+    accepted = up_to_date(
+        outages, [3], built(updates, 3, 4, 5, 6, 7, day_fingerprints={str(day(3)): "p"})
+    )
+    failed = replace(accepted[outages.name, day(3)], outcome="failed", plan="p")
+    Ledger(str(tmp_path)).append(list(accepted.values()))
+    Ledger(str(tmp_path)).append(
+        [replace(failed, at=Ledger(str(tmp_path)).next_time(outages.name))]
+    )
+    request = StepRequest("r", plan="p", planned={(outages.name, day(3)), (history.name, day(3))})
+    start = snapshot(history, [day(3)], request, workspace)
+    builds = start.builds
+    assert builds.last[outages.name, day(3)].outcome == "failed"
+    assert failed_partitions(history, request, builds, workspace) == set()
+    assert (start.inputs, start.version) == ({history.name: -1, outages.name: -1}, -1)
+
+
+@pytest.mark.parametrize(("write_mode", "found"), [("overwrite", []), ("merge", [4])])
+def test_rows_that_no_build_has_accepted_are_not_kept(tmp_path, write_mode, found):
+    ours, theirs = (Build(outages.name, day(n), "accepted", "r", "1", rows=2) for n in (3, 4))
+    write_days(tmp_path, ours)
+    write_days(tmp_path, theirs, ours=False)
+    workspace = workspace_of([raw, updates, outages], CALENDAR, str(tmp_path))
+    start = snapshot(outages, days(3, 4, 5), StepRequest("r", write_mode=write_mode), workspace)
+    assert start.version == 1
+    assert start.builds.rewritten == {
+        (outages.name, day(n)): "it has rows that no build has accepted" for n in found
+    }

@@ -9,12 +9,20 @@ from rich.console import Console
 
 from backfill_assets import DriftThresholds, Reconciled, SliceDays, consumer, reconciliation, table
 from backfill_assets.tables.declaration import Table
-from backfill_assets.verify.builds import TableDays
-from backfill_assets.verify.checklist import Outcome, Result, Verdict
+from backfill_assets.verify.builds import (
+    RowBounds,
+    TableDays,
+    changes,
+    days_built,
+    null_shares,
+    planned_code,
+    row_counts,
+)
+from backfill_assets.verify.checklist import Line, Outcome, Result, Verdict
 from backfill_assets.verify.checks import RebuiltTable, checklist
 from backfill_assets.verify.text import ending_lines, markdown, terminal_table
 from tests.worlds.deliveries import day, days
-from tests.worlds.rows import TABLE, accepted_builds, reader, rows_of_days
+from tests.worlds.rows import TABLE, accepted_build, accepted_builds, reader, rows_of_days
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LIVE = rows_of_days([0, 0, 1, 1], id=["a", "b", "a", "b"], n=[1, 2, 3, 4])
@@ -169,3 +177,164 @@ def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
         " missing" in markdown(found)
     )
     assert found.lines[0].outcome == Outcome.FAILED
+
+
+def summary(line: Line) -> tuple[str, list]:
+    assert line.table == TABLE
+    return line.outcome.value, list(line.days)
+
+
+def test_a_plan_is_built_if_each_of_its_days_is():
+    assert days_built(TABLE, days(0, 1), days(0, 1), {}) == Line(
+        f"days built {TABLE}", Outcome.PASSED, "2 of 2 days built", TABLE, ()
+    )
+    assert (
+        days_built(TABLE, days(0, 1, 2), days(1), {}).figures
+        == "1 of 3 days built, 2 up to date in live"
+    )
+
+
+def test_days_that_failed_or_were_never_built_are_named_with_why():
+    unbuilt = {day(1): "failed: no_nulls: 3 rows\nand where", day(2): "missing: never built"}
+    line = days_built(TABLE, days(0, 1, 2), days(0, 1), unbuilt)
+    assert summary(line) == ("failed", days(1, 2))
+    assert (
+        line.figures
+        == f"1 of 3 days built; {day(1)} failed: no_nulls: 3 rows; {day(2)} missing: never built"
+    )
+    many = days_built(
+        TABLE, days(*range(5)), [], dict.fromkeys(days(*range(5)), "missing: never built")
+    )
+    assert many.figures.endswith(
+        f"{day(2)} missing: never built; 5 days are not built: {day(0)}..{day(4)}"
+    )
+
+
+def test_a_day_of_other_code_than_planned_fails():
+    assert summary(planned_code(TABLE, "c1", accepted_builds(0, 1))) == ("passed", [])
+    line = planned_code(TABLE, "c1", accepted_builds(0, 1) | accepted_builds(2, code_version="c2"))
+    assert summary(line) == ("failed", [day(2)])
+    assert line.figures == "planned c1; built by c1 on 2 day(s), c2 on 1 day(s)"
+
+
+@pytest.mark.parametrize(
+    ("now", "live", "outcome"),
+    [
+        pytest.param(100, 100, "passed", id="as many as in live"),
+        pytest.param(125, 100, "passed", id="at the bound"),
+        pytest.param(126, 100, "decision", id="beyond it"),
+        pytest.param(79, 100, "decision", id="below it"),
+        pytest.param(0, 100, "decision", id="none any more"),
+        pytest.param(5, 0, "decision", id="some where live has none"),
+        pytest.param(0, 0, "passed", id="none in either"),
+    ],
+)
+def test_the_rows_of_a_day_are_held_against_the_same_day_in_live(now, live, outcome):
+    line = row_counts(TABLE, accepted_builds(0, rows=now), accepted_builds(0, rows=live))
+    assert summary(line) == (outcome, [day(0)] if outcome == "decision" else [])
+
+
+def test_rows_of_a_day_are_compared_with_the_median_of_the_days_before():
+    live = {at: each for n in range(8) for at, each in accepted_builds(n, rows=10 * n).items()}
+    # Of days 0 to 7 the median is 35: five times that are 175.
+    assert summary(row_counts(TABLE, accepted_builds(8, rows=175), live)) == ("passed", [])
+    line = row_counts(TABLE, accepted_builds(8, rows=176), live)
+    assert summary(line) == ("decision", [day(8)])
+    assert line.figures.endswith(f"times the usual; {day(8)} 176 rows, 35 usual")
+    # As many as in live are not held against the days before.
+    assert summary(
+        row_counts(TABLE, accepted_builds(8, rows=9999), live | accepted_builds(8, rows=9999))
+    ) == ("passed", [])
+    # Rebuilt, days 1 and 2 have as many rows as the others now: the median is 55.
+    rebuilt = accepted_builds(1, 2, rows=60) | accepted_builds(8, rows=176)
+    assert day(8) not in row_counts(TABLE, rebuilt, live).days
+    # Six days say nothing yet, and days longer ago than 28 neither.
+    few = {at: each for at, each in live.items() if at > day(1)}
+    assert summary(row_counts(TABLE, accepted_builds(8, rows=9999), few)) == ("passed", [])
+    assert summary(row_counts(TABLE, accepted_builds(40, rows=9999), live)) == ("passed", [])
+
+
+def test_bounds_can_be_others():
+    bounds = RowBounds(of_live=(1, 1))
+    assert summary(
+        row_counts(TABLE, accepted_builds(0, rows=101), accepted_builds(0, rows=100), bounds)
+    ) == (
+        "decision",
+        [day(0)],
+    )
+
+
+def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
+    live = accepted_builds(0, 1, rows=50, nulls={"a": 10, "b": 0, "old": 1}, fingerprint="old")
+    live |= accepted_builds(3, rows=999, nulls={"a": 0, "b": 0})
+    now = accepted_builds(0, rows=100, nulls={"a": 25, "b": 3, "new": 100}) | accepted_builds(
+        1, rows=100, nulls={"a": 30, "b": 4, "new": 100}
+    )
+    # a: 20 of 100, then 55 of 200; b: 0, then 7 of 200. Day 2 is not in live, and day 3 has live's
+    # rows.
+    first, moved = null_shares(
+        TABLE, now | accepted_builds(2, rows=5, nulls={"b": 5}) | {day(3): live[day(3)]}, live
+    )
+    assert (first.outcome, first.figures) == (
+        Outcome.PASSED,
+        (
+            "2 columns over 2 changed day(s); the largest difference is 7.5% in a; a person decides"
+            " beyond 5.0%; new: new; gone: old; farther: a"
+        ),
+    )
+    assert moved == Line(
+        f"null shares {TABLE}.a", Outcome.DECISION, "20.0% before, 27.5% now", TABLE
+    )
+    assert len(null_shares(TABLE, now, live, warn=0.01)) == 3
+    assert len(null_shares(TABLE, now, live, warn=0.08)) == 1
+
+
+def test_a_day_of_nulls_is_not_watered_down_by_thirty_days_that_have_none():
+    live = accepted_builds(*range(31), rows=100, nulls={"a": 0, "b": 0}, fingerprint="old")
+    now = accepted_builds(*range(31), rows=100, nulls={"a": 0, "b": 3}) | accepted_builds(
+        7, rows=100, nulls={"a": 100, "b": 3}
+    )
+    first, moved = null_shares(TABLE, now, live)
+    assert first.figures.endswith("farther: a")
+    said = f"0.0% before, 3.2% now; {day(7)} 0.0% before, 100.0% now"
+    assert moved == Line(f"null shares {TABLE}.a", Outcome.DECISION, said, TABLE, (day(7),))
+
+
+def test_one_null_in_a_day_of_few_rows_is_chance():
+    live, now = (
+        accepted_builds(*range(31), rows=5, nulls={"a": 0}, fingerprint=of) for of in ("old", "new")
+    )
+    now |= accepted_builds(7, rows=5, nulls={"a": 1}, fingerprint="new")
+    assert len(null_shares(TABLE, now, live)) == 1
+
+
+def test_nulls_are_not_compared_for_days_that_are_new_or_equal_in_live():
+    for live in ({}, accepted_builds(0, nulls={"a": 1})):
+        (line,) = null_shares(TABLE, accepted_builds(0, nulls={"a": 1}), live)
+        assert summary(line) == ("skipped", [])
+
+
+def test_no_rows_have_no_nulls():
+    (line,) = null_shares(
+        TABLE,
+        accepted_builds(0, rows=0, nulls={}),
+        accepted_builds(0, nulls={"a": 1}, fingerprint="old"),
+    )
+    assert line.figures == "0 columns over 1 changed day(s); gone: a"
+
+
+def test_changes_are_counted_by_fingerprints():
+    now = (
+        accepted_builds(0, rows=4)
+        | accepted_builds(1, rows=7, fingerprint="g")
+        | accepted_builds(2, rows=9)
+    )
+    line = changes(
+        TABLE,
+        now,
+        accepted_builds(0, rows=4) | accepted_builds(1, rows=5) | {day(5): accepted_build(5)},
+    )
+    assert (line.outcome, line.figures) == (
+        Outcome.PASSED,
+        "3 day(s): 1 changed, 1 as in live, 1 new; 9 rows become 20 (+11)",
+    )
