@@ -15,7 +15,7 @@ from backfill_assets.diff.diff import (
     TableDiff,
     ValueChange,
 )
-from backfill_assets.diff.text import page
+from backfill_assets.diff.text import number, page
 
 HOSTILE = '</td><script>alert("x")</script>'
 DAY = DayDiff("2019-09-01", 5, 4, 1, 2, 2, 1, repeated_keys_before=1, repeated_keys_after=2)
@@ -98,4 +98,4 @@ def test_nothing_that_differs_and_nothing_to_compare_are_said():
     ],
 )
 def test_numbers_have_as_many_digits_as_tell_them_apart(of, text):
-    assert text.number(of) == text
+    assert number(of) == text

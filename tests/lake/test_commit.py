@@ -407,9 +407,8 @@ def test_who_comes_second_decides_again(given):
 
     def decide() -> list[Build]:
         decided.append(DeltaTable(given.folder).version())
-        if (
-            len(decided) == 1
-        ):  # without the lock, as on an object store, another writer may commit now
+        # Without the lock, as on an object store, another writer may commit now.
+        if len(decided) == 1:
             other(DeltaTable(given.folder), [SECOND], "")
         return accepted(SECOND)
 

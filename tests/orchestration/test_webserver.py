@@ -269,9 +269,8 @@ def test_backwards_the_pages_hold_every_day_there_is_from_the_last_to_the_first(
 
 
 def test_the_process_of_the_webserver_pages_so(monkeypatch):
-    monkeypatch.setattr(
-        TimeWindowPartitionsDefinition, "get_paginated_partition_keys", PAGINATE
-    )  # restored for other tests
+    # Restored for other tests.
+    monkeypatch.setattr(TimeWindowPartitionsDefinition, "get_paginated_partition_keys", PAGINATE)
     page_from_the_last_day()
     paginate = TimeWindowPartitionsDefinition.get_paginated_partition_keys
     partitions = partitions_of(Calendar(FIRST, date(2019, 8, 24)))

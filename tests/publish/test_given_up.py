@@ -166,9 +166,8 @@ def test_what_would_keep_live_from_being_released_is_asked_before_the_first_comm
         publish(lake, plan)
     assert lake.files() == files
     assert lake.plans.half_published() == []
-    if (
-        beside != "an open plan that has not written yet"
-    ):  # a person decides on it, as the message says
+    if beside != "an open plan that has not written yet":
+        # A person decides on it, as the message says.
         assert isinstance(release_as_it_stands(lake.workspace, who="bo", reason="known"), Released)
         publish(lake, plan)
         assert released(lake)[D1] == 7
@@ -185,9 +184,8 @@ def test_a_publication_that_was_killed_is_finished_although_a_day_failed_meanwhi
         ),
     ):
         publish(lake, half)
-    assert (
-        lake.values() == lake.values(B.name) == RELEASED | {D1: 7}
-    )  # all of it, so that no part can be released
+    # All of it, so that no part can be released.
+    assert lake.values() == lake.values(B.name) == RELEASED | {D1: 7}
     with pytest.raises(Guarded, match="only a part is in live"):
         release_as_it_stands(lake.workspace, who="bo", reason="the report is due")
     lake.write({D3: 4})
@@ -216,7 +214,6 @@ def test_a_night_that_found_the_same_rows_changes_nothing_of_what_the_shadow_rea
         run="a night",
         inputs={A.name: {str(D2): "other"}},
     )
-    ledger.append(
-        [replace(night, at=ledger.next_time(B.name))]
-    )  # as after an input that was other, and is so no more
+    # As after an input that was other, and is so no more.
+    ledger.append([replace(night, at=ledger.next_time(B.name))])
     assert state_of(plan, lake.workspace).unbuilt == {}

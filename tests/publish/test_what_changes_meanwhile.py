@@ -186,9 +186,8 @@ def test_lost_files_of_the_base_are_a_conflict_that_rebase_solves(lake):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     (file,) = lake.files()[D1]
     lake.write({D1: 99})
-    lake.write(
-        {D1: lake.values(B.name)[D1]}
-    )  # the same rows again, in another file, as after a compaction
+    # The same rows again, in another file, as after a compaction.
+    lake.write({D1: lake.values(B.name)[D1]})
     (lake.root / A.name / file).unlink()
     with pytest.raises(
         TableUnreadable,
@@ -214,9 +213,8 @@ def test_an_unreadable_table_outside_the_plan_does_not_stop_its_shadow(lake):
     assert verdict_of(plan, lake.workspace).result != Result.FAILED
     with pytest.raises(TableUnreadable, match=B.name):
         lake.shadow_plan({B.name: [D1]})
-    with pytest.raises(
-        TableUnreadable, match=B.name
-    ):  # nobody knows whether what it holds may be released
+    with pytest.raises(TableUnreadable, match=B.name):
+        # Nobody knows whether what it holds may be released.
         publish_verified(lake, plan)
     log.write_bytes(whole)
     publish_verified(lake, plan)
