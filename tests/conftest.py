@@ -56,7 +56,7 @@ FIXTURES_OF = {
     "lake": {"given"},
     "spark": {"spark"},
     "servers": {"sixty"},
-    "services": {"postgres", "running", "server", "endpoint"},
+    "services": {"postgres", "running", "server", "endpoint", "weather"},
 }
 # Worlds that write Delta tables.
 LAKES = ("tests.worlds.small_lake", "tests.worlds.recorded")

@@ -122,6 +122,7 @@ def test_every_package_has_its_arrows_and_they_make_no_circle():
     TopologicalSorter({package: allowed.split() for package, allowed in ARROWS.items()}).prepare()
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [

@@ -51,6 +51,7 @@ def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_
     assert {"\x1b", "\x07", "\x9b"}.isdisjoint(shown.stdout + wrong.stderr)
 
 
+@pytest.mark.servers
 def test_help_loads_neither_dagster_nor_spark():
     script = (
         "import sys; sys.argv = ['backfill', '--help']\nfrom backfill_assets.cli.app import app,"

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.mark.parametrize(
     ("source", "module", "said"),
