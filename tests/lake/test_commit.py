@@ -221,7 +221,7 @@ def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(given, pa
     ):
         given.commit((FIRST, 2), days=(FIRST,), columns="day DATE, n INT")
     assert given.by_delta() == given.by_library() == [(FIRST, 1)]
-    with pytest.raises(UsageError, match=f"is partitioned by {by}"):
+    with pytest.raises(UsageError, match=by):
         given.by_slice(0)
 
 

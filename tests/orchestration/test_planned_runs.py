@@ -111,7 +111,5 @@ def test_a_day_that_failed_in_a_plan_blocks_its_readers_despite_an_earlier_build
 
 def test_a_plan_refuses_code_that_is_gone_as_well():
     plan = Plan({"raw/gone": "1"}, {}, [], PlanOptions())
-    with pytest.raises(
-        UsageError, match="has raw/gone, which the code location does not have any more"
-    ):
+    with pytest.raises(UsageError, match="raw/gone"):
         plan.refuse_other_code({"raw/a": "1"})

@@ -142,9 +142,7 @@ def test_a_plan_whose_code_has_changed_is_shown_without_dagster(lake):
 
 
 def test_a_plan_with_a_table_that_is_gone_is_refused_by_name(lake):
-    with pytest.raises(
-        UsageError, match=r"has raw/b, which the code location does not have any more"
-    ):
+    with pytest.raises(UsageError, match="raw/b"):
         remaining_reader(plan(), workspace_of([A], CALENDAR, lake))
 
 

@@ -107,7 +107,7 @@ def test_a_plan_of_another_channel_is_not_published_along_unless_named(lake):
     assert (lake.values(), gets(lake)) == (RELEASED | {D1: 7}, RELEASED)
     publish(lake, plan, "candidate")
     for one, other in ((tried, plan), (plan, tried)):
-        with pytest.raises(Guarded, match=f"would get 1 more plan.*{other.id}"):
+        with pytest.raises(Guarded, match=other.id):
             publish(lake, one)
     published = publish(lake, plan, together_with=(tried.id,))
     assert gets(lake) == gets(lake, "candidate") == RELEASED | {D1: 7, D2: 8}

