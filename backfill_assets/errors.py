@@ -1,122 +1,158 @@
-"""What can go wrong, and who has to act.
+"""The errors of this package, and who must act on each.
 
 BackfillError
-├── UsageError           the request: change it
-│   ├── SettingsError    a setting: change it
-│   │   └── ProjectError the project's code: correct it
-│   └── NothingToBuild   nothing: all that was asked for is up to date
-├── Guarded              a guard set for this lake: change the request, or say that it is meant
-├── SourceError          the delivery: mend it, then rebuild the day
-│   └── NotDelivered     there is none
-│       ├── StillWritten it is not complete yet, or its server does not answer: wait
-│       └── Awaited      a service has not given it yet: a run that builds the day asks
-├── Conflict             someone else wrote meanwhile: run again
-│   └── InputsChanged    what was read is not what stands there now: the step computes again by itself
-├── TableUnreadable      a table in the lake: restore it, or rebuild it
-├── NotRecorded          the disk or store of the lake: rows were committed and not recorded; mend it, then run again
-└── ServiceUnavailable   the server, the engine or the machine: start or mend it, then run again
-    └── AnswerLost       asked, and no answer came: it may have been done
+├── UsageError              the request: change it
+│   ├── SettingsError       a setting: change it
+│   │   └── ProjectError    the project's code: correct it
+│   └── NothingToBuild      nothing: everything requested is up to date
+├── RefusedByGuard          a guard of this lake: change the request, or confirm it
+├── SourceError             the delivery: fix it, then rebuild the day
+│   └── NotDelivered        nothing was delivered
+│       ├── IncompleteDelivery  not complete yet, or its server does not answer: wait
+│       └── NotFetchedYet       a service was not asked yet: a run that builds the day asks it
+├── Conflict                another writer was faster: run again
+│   └── InputsChanged       an input changed after it was read: the step computes again
+├── TableUnreadable         a table in the lake: restore it, or rebuild it
+├── NotRecorded             the lake's disk or store: fix it, then run again
+└── ServiceUnavailable      the server, the engine or the machine: start or fix it, then run again
+    └── AnswerLost          a request without an answer: check whether it was done
 
-A message says what happened, what was left as it was, and what to do next.
+An error has three facts as attributes, each a short sentence:
 
-Names in a sentence: the first of them, and how many more there are.
+    raise UsageError(
+        "Plan 4f2 was not found.",
+        unchanged=NOTHING_CHANGED,
+        next_step="`backfill list` shows the plans.",
+    )
 
-The name that was probably meant where another one was typed.
+They are `what` happened, what was left `unchanged`, and the `next_step` to type. `str(error)` joins
+them, and `--json` has each of them by name. Code that needs one fact reads the attribute and never
+parses the text. An error that is the reason of one day may have only `what`.
 """
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+NOTHING_CHANGED = "Nothing was changed."
+NOTHING_COMMITTED = "Nothing was committed."
+EARLIER_TABLES_COMMITTED = "The tables before it are committed."
+
+
+def error_text(what: str, unchanged: str = "", next_step: str = "") -> str:
+    """The three sentences of an error as one text."""
+    return " ".join(sentence for sentence in (what, unchanged, next_step) if sentence)
+
 
 class BackfillError(Exception):
-    """Something the user can act on; shown as its message, never as a stack trace."""
+    """An error that the user can act on. It is shown as a message, never as a stack trace."""
+
+    def __init__(self, what: str, *, unchanged: str = "", next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.unchanged = unchanged
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return error_text(self.what, self.unchanged, self.next_step)
+
+    def facts(self) -> dict[str, str]:
+        """The three facts by name."""
+        return {"what": self.what, "unchanged": self.unchanged, "next_step": self.next_step}
 
 
 class UsageError(BackfillError):
-    """The request cannot be carried out as asked; nothing was started."""
+    """The request cannot be carried out. Nothing was started."""
 
 
 class SettingsError(UsageError):
-    """A setting has a value that is not allowed; nothing was started."""
+    """A setting has a value that is not allowed. Nothing was started."""
 
 
 class ProjectError(SettingsError):
-    """The project cannot be imported; nothing was started. `place`: the file and the line that
-    raised, if it is known.
+    """The project cannot be imported. Nothing was started.
+
+    `place` is the file and line that raised the error, if they were found.
     """
 
-    def __init__(self, message: str, place: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self, what: str, place: str = "", *, unchanged: str = "", next_step: str = ""
+    ) -> None:
+        super().__init__(what, unchanged=unchanged, next_step=next_step)
         self.place = place
 
 
 class NothingToBuild(UsageError):
-    """Everything asked for is up to date; nothing was planned or started."""
+    """Everything requested is up to date. Nothing was planned or started."""
 
 
-class Guarded(BackfillError):
-    """A guard refuses what was asked for; nothing was started."""
+class RefusedByGuard(BackfillError):
+    """A guard refuses the request. Nothing was started."""
 
 
 class SourceError(BackfillError):
-    """A day's delivery is missing, incomplete or cannot be read; the day's earlier version stays."""
+    """A day's delivery is missing, incomplete or unreadable. The day's earlier version stays."""
 
 
 class NotDelivered(SourceError):
-    """Nothing was delivered for a day; the day's earlier version stays."""
+    """Nothing was delivered for a day. The day's earlier version stays."""
 
 
-class StillWritten(NotDelivered):
-    """A day's delivery is not complete yet, or cannot be asked for now; the day's earlier version
-    stays.
+class IncompleteDelivery(NotDelivered):
+    """A delivery is not complete yet, or its server does not answer now.
+
+    The day's earlier version stays.
     """
 
 
-class Awaited(NotDelivered):
-    """A service was not asked for a day yet, or has not given it; the day's earlier version stays."""
+class NotFetchedYet(NotDelivered):
+    """A service was not asked for a day yet, or has no answer yet.
+
+    The day's earlier version stays.
+    """
 
 
 class Conflict(BackfillError):
-    """Another writer committed to the same days meanwhile; nothing was written."""
+    """Another writer committed to the same days first. Nothing was written."""
 
 
 class InputsChanged(Conflict):
-    """An input was built again after it was read; nothing was written."""
+    """An input was built again after it was read. Nothing was written."""
 
 
 class TableUnreadable(BackfillError):
-    """The Delta log of a table cannot be read; nothing was written to it."""
+    """The Delta log of a table cannot be read. Nothing was written to it."""
 
 
 class NotRecorded(BackfillError):
-    """Rows were committed, and their builds could not be written to the ledger; the next run brings
-    them in.
+    """Rows were committed, but their builds were not written to the ledger.
+
+    The next run records them.
     """
 
 
 class ServiceUnavailable(BackfillError):
-    """Something this needs is not running or not installed."""
+    """A required service is not running or not installed."""
 
 
 class AnswerLost(ServiceUnavailable):
-    """A request was sent and its answer never came: whether it was carried out is not known."""
+    """A request was sent, but no answer came. It may have been carried out."""
 
 
-NAMED = 3
+NAMES_SHOWN = 3
 
 
-def named(names: Sequence[str], most: int = NAMED) -> str:
-    """`a, b, c and 2 more`."""
+def named(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
+    """The first names, and the number of the others: `a, b, c and 2 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The one of `known` that is most like `name`; "" if none is."""
-    return next(iter(get_close_matches(name, sorted(known), n=1)), "")
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """The candidate most similar to `name`, or "" if none is similar."""
+    return next(iter(get_close_matches(name, sorted(candidates), n=1)), "")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question, as a sentence that follows another; "" if no name is like this one."""
-    meant = nearest(name, known)
-    return f" Did you mean {meant}?" if meant else ""
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """A question to append to a sentence, or "" if no candidate is similar."""
+    candidate = nearest(name, candidates)
+    return f" Did you mean {candidate}?" if candidate else ""

@@ -14,7 +14,13 @@ import typer
 from typer.exceptions import TyperException
 
 from backfill_assets.cli.terminal import plain
-from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError
+from backfill_assets.errors import (
+    NOTHING_CHANGED,
+    BackfillError,
+    RefusedByGuard,
+    ServiceUnavailable,
+    UsageError,
+)
 
 DONE = 0
 PARTIAL = 1
@@ -36,7 +42,7 @@ OF_ENDING = {
 def of_error(error: BackfillError) -> int:
     if isinstance(error, UsageError):
         return WRONG_USAGE
-    if isinstance(error, Guarded):
+    if isinstance(error, RefusedByGuard):
         return STOPPED
     return UNAVAILABLE if isinstance(error, ServiceUnavailable) else PARTIAL
 
@@ -47,7 +53,7 @@ def exit_on_error() -> Iterator[None]:
     try:
         yield
     except BackfillError as error:
-        _end(str(error), of_error(error))
+        _end(error, of_error(error))
     except BrokenPipeError:  # what reads the output has seen enough
         sys.exit(DONE)
     except OSError as error:
@@ -55,17 +61,16 @@ def exit_on_error() -> Iterator[None]:
             one_line,  # loads its library, which help does without
         )
 
-        # A store's has no number; its causes follow in lines of their own.
-        said = (
-            f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
-            if error.strerror
-            else one_line(error)
+        # The error of an object store has no errno, and lists its causes on further lines.
+        place = f": {error.filename}" if error.filename else ""
+        what = f"{error.strerror}{place}" if error.strerror else one_line(error)
+        failed = BackfillError(
+            f"{what}.",
+            unchanged="Earlier work is kept.",
+            next_step="Free some space, correct the permissions, or set BACKFILL_HOME or"
+            " BACKFILL_LAKE to another place; see `backfill doctor`.",
         )
-        _end(
-            f"{said}. What was done before stays. Make room, correct the permissions, or set"
-            " BACKFILL_HOME or BACKFILL_LAKE to another place; see `backfill doctor`.",
-            UNAVAILABLE,
-        )
+        _end(failed, UNAVAILABLE)
 
 
 def run(app: typer.Typer) -> NoReturn:
@@ -77,9 +82,10 @@ def run(app: typer.Typer) -> NoReturn:
     try:
         sys.exit(app(standalone_mode=False))
     except TyperException as error:
-        said = error.format_message().rstrip(".")
         raise UsageError(
-            f"{said}. Nothing was done. `-h` after a command shows its options."
+            f"{error.format_message().rstrip('.')}.",
+            unchanged=NOTHING_CHANGED,
+            next_step="`-h` after a command shows its options.",
         ) from None
     except typer.Abort:
         sys.exit(PARTIAL)
@@ -89,9 +95,9 @@ def _wants_json() -> bool:
     return "--json" in sys.argv[1:]
 
 
-def _end(message: str, code: int) -> NoReturn:
-    """Print the message on stderr, and as JSON where that is asked for, and end."""
+def _end(error: BackfillError, code: int) -> NoReturn:
+    """Print the error on stderr, with --json also its facts on stdout, and exit."""
     if _wants_json():
-        print(json.dumps({"error": message, "exit_code": code}))
-    print(plain(f"backfill: {message}"), file=sys.stderr)
+        print(json.dumps({"error": str(error), **error.facts(), "exit_code": code}))
+    print(plain(f"backfill: {error}"), file=sys.stderr)
     sys.exit(code)

@@ -27,7 +27,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.releases import as_values
 from backfill_assets.cli.terminal import terminal
-from backfill_assets.errors import Guarded, ServiceUnavailable, SourceError, UsageError
+from backfill_assets.errors import RefusedByGuard, ServiceUnavailable, SourceError, UsageError
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.ledger import Build, short
 from backfill_assets.lake.releases import Releases
@@ -195,7 +195,7 @@ def run_release(reason: str, *, as_json: bool) -> int:
     )
     if isinstance(decision, Withheld):
         why = "; ".join(map(str, decision.reasons[:REASONS_SHOWN]))
-        raise Guarded(
+        raise RefusedByGuard(
             f"Live is being written: {why}. Nothing was released. Type the same again when that has"
             " ended."
         )

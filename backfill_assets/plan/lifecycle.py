@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from backfill_assets.calendar import ranges
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.releases import STABLE
 from backfill_assets.lake.storage import writing
 from backfill_assets.plan.plan import Plan
@@ -49,10 +49,12 @@ def what_is_half_done(plan_id: str, plans: Plans, which: str = "") -> str:
 
 
 def refuse_half_done(plans: Plans, nothing: str) -> None:
-    """Guarded while a plan is published, or taken back, in part. `nothing`: what was not done."""
+    """RefusedByGuard while a plan is published, or taken back, in part. `nothing`: what was not
+    done.
+    """
     if half_done := plans.half_published():
         words = "; ".join(what_is_half_done(plan_id, plans) for plan_id in half_done)
-        raise Guarded(f"{words[0].upper()}{words[1:]}. {nothing}")
+        raise RefusedByGuard(f"{words[0].upper()}{words[1:]}. {nothing}")
 
 
 # The states in which a plan has no shadow: not yet, or not any more.
@@ -60,8 +62,8 @@ NOT_IN_SHADOW = (PLANNED, PUBLISHED, DISCARDED, ROLLED_BACK)
 
 
 def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
-    """Record that a plan is started; Guarded, and nothing is recorded, if a partition of it is in
-    another open plan. UsageError if it was published, discarded or rolled back.
+    """Record that a plan is started; RefusedByGuard, and nothing is recorded, if a partition of it
+    is in another open plan. UsageError if it was published, discarded or rolled back.
 
     Both under a lock of the lake, so that of two plans started at the same moment one is refused.
     In an object store there is no lock: there both may start, and their runs build the same
@@ -85,8 +87,8 @@ def refuse_ended(plan_id: str, plans: Plans) -> None:
 
 
 def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
-    """Guarded if a partition of this plan is in another one that is open. One that cannot be read
-    cannot be run either.
+    """RefusedByGuard if a partition of this plan is in another one that is open. One that cannot be
+    read cannot be run either.
 
     Plans into shadows do not meet: what changed in live meanwhile is looked at when one is
     published. One that is taken back writes to live, wherever it was built: `in_live`.
@@ -104,7 +106,7 @@ def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
             )
             if both:
                 table, day = both[0]
-                raise Guarded(
+                raise RefusedByGuard(
                     f"{table} {day} is in plan {plan_id} too, which is open ({len(both)}"
                     " partition(s) in both). Nothing was started. Let that one end (`backfill"
                     f" resume {plan_id}`), or give it up: `backfill cancel {plan_id}`."
@@ -174,11 +176,11 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
 
 
 def refuse_protected(plan: Plan, workspace: Workspace, nothing: str) -> None:
-    """Guarded if a day of the plan is protected; `nothing`: what was not done."""
+    """RefusedByGuard if a day of the plan is protected; `nothing`: what was not done."""
     settings = workspace.settings
     protected = sorted(set(settings.protected()) & set(plan.days()))
     if protected:
-        raise Guarded(
+        raise RefusedByGuard(
             f"{ranges(protected)} is protected (BACKFILL_PROTECTED_DAYS={settings.protected_days})."
             f" {nothing} Leave these days out, or change the setting."
         )

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import Awaited, Guarded, SourceError, UsageError, did_you_mean
+from backfill_assets.errors import (
+    NotFetchedYet,
+    RefusedByGuard,
+    SourceError,
+    UsageError,
+    did_you_mean,
+)
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import WriteMode
 from backfill_assets.plan import lifecycle
@@ -53,7 +59,9 @@ class Planned:
 
 
 def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
-    """Make the plan and keep it in the lake. Raises UsageError and Guarded; then nothing is kept."""
+    """Make the plan and keep it in the lake. Raises UsageError and RefusedByGuard; then nothing is
+    kept.
+    """
     workspace = workspace.one_look()
     graph = workspace.graph
     settings = workspace.settings
@@ -98,7 +106,7 @@ def _unusable(
         for day, each in delivered_for(
             table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted, accept
         ).items()
-        if isinstance(each, SourceError) and not isinstance(each, Awaited)
+        if isinstance(each, SourceError) and not isinstance(each, NotFetchedYet)
     }
 
 
@@ -192,14 +200,14 @@ def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans)
 
 
 def guard(plan: Plan, workspace: Workspace, *, yes: bool) -> None:
-    """Guarded for protected days, or for more days than may be rebuilt without `yes`."""
+    """RefusedByGuard for protected days, or for more days than may be rebuilt without `yes`."""
     refuse_protected(
         plan, workspace, "Nothing was planned; with --leave-protected, the others are."
     )
     settings = workspace.settings
     days = plan.days()
     if len(days) > settings.ask_above_days and not yes:
-        raise Guarded(
+        raise RefusedByGuard(
             f"This plan rebuilds {len(days)} days, more than {settings.ask_above_days}"
             " (BACKFILL_ASK_ABOVE_DAYS). Nothing was planned. Type the same with --yes if that is"
             " meant."

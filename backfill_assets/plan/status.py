@@ -11,7 +11,13 @@ from functools import cache, cached_property
 from itertools import takewhile
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import Awaited, NotDelivered, SourceError, StillWritten, named
+from backfill_assets.errors import (
+    IncompleteDelivery,
+    NotDelivered,
+    NotFetchedYet,
+    SourceError,
+    named,
+)
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, Days
 from backfill_assets.lake.running import running_steps
@@ -187,7 +193,9 @@ def status_of(
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
             is_built = partition in latest.accepted and partition not in latest.rewritten
             # Which a step asks for.
-            undelivered = isinstance(delivery, NotDelivered) and not isinstance(delivery, Awaited)
+            undelivered = isinstance(delivery, NotDelivered) and not isinstance(
+                delivery, NotFetchedYet
+            )
             partitions[partition] = status(state, why, is_built, undelivered)
     return Status([table.name for table in tables], list(days), partitions)
 
@@ -219,7 +227,7 @@ class _TableHistory:
                 f"; {delivery} any more: `backfill reconcile --restore` puts back the rows that"
                 " were accepted"
             )
-            is_gone = isinstance(delivery, NotDelivered) and not isinstance(delivery, Awaited)
+            is_gone = isinstance(delivery, NotDelivered) and not isinstance(delivery, NotFetchedYet)
             return State.REWRITTEN, happened + (gone if is_gone else "")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
@@ -256,7 +264,7 @@ class _TableHistory:
     ) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
         changed = change(self.table, accepted, self._inputs.of(day), delivery)
-        if isinstance(delivery, StillWritten | Awaited):
+        if isinstance(delivery, IncompleteDelivery | NotFetchedYet):
             return changed, str(delivery)
         if isinstance(delivery, NotDelivered):
             return changed, f"{delivery} any more: the rows stay, and cannot be built again"

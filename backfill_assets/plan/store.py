@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.storage import Documents, Locked, Paths, file_lock
 from backfill_assets.plan.plan import Plan, read
 
@@ -201,7 +201,7 @@ class Plans:
 
     @contextmanager
     def exclusive(self, plan_id: str) -> Iterator[None]:
-        """Hold the lock for launching a plan's chunks; Guarded if another command holds it.
+        """Hold the lock for launching a plan's chunks; RefusedByGuard if another command holds it.
 
         In an object store there is no lock: before each launch, the tags of the backfills that run
         already are looked up.
@@ -214,7 +214,7 @@ class Plans:
             with file_lock(paths.locks / f"plan.{plan_id}.lock"):
                 yield
         except Locked:
-            raise Guarded(
+            raise RefusedByGuard(
                 f"Another command is carrying out plan {plan_id}. Nothing was launched. See"
                 f" `backfill watch {plan_id}`."
             ) from None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.history import latest, writers
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger, from_arrow
 from backfill_assets.lake.releases import (
@@ -287,8 +287,8 @@ def refuse_others(
     """The plans of `together_with` that readers of `channel` get along with `plan`, who are given
     live, or a release.
 
-    Guarded if they would get still others, or what a person has pointed them back from. `nothing`:
-    what was not done.
+    RefusedByGuard if they would get still others, or what a person has pointed them back from.
+    `nothing`: what was not done.
     """
     number = _number(newest, channel)
     missing = [p for p in plans_missing(root, newest, channel, given) if p != plan]
@@ -298,7 +298,7 @@ def refuse_others(
         if pointed:
             last = Releases(root).last_of_tables(newest).number
             other = CANDIDATE if channel == STABLE else STABLE
-            raise Guarded(
+            raise RefusedByGuard(
                 f"Readers of {channel} were pointed back to release {number}: {pointed.reason}"
                 f" ({pointed.who}). They would get again what they were pointed back from."
                 f" {nothing} If that is over, point them at release {last} first: `backfill"
@@ -307,14 +307,14 @@ def refuse_others(
                 " at the release of that."
             )
     if others and given and not any(is_in_live(root, each) for each in others):
-        raise Guarded(
+        raise RefusedByGuard(
             f"Release {given.number}, which readers of {channel} would get, has rows of plan"
             f" {', '.join(others)}, and live has none any more, and cannot be released yet:"
             f" `backfill status` says why. {nothing} Publish again then."
         )
     if others:
         named = " ".join(f"--with {each}" for each in others)
-        raise Guarded(
+        raise RefusedByGuard(
             f"Readers of {channel} would get {len(others)} more plan(s), which were published to"
             f" other channels only: {', '.join(others)}. {nothing} If that is meant: `backfill"
             f" publish {plan} --channel {channel} {named}`. If not, take them back first: `backfill"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import Guarded, TableUnreadable, UsageError
+from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.released import open_version
@@ -37,8 +37,8 @@ SHOWN = 5
 
 
 def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHED) -> None:
-    """UsageError for a plan that has nothing to publish, Guarded for one that is being built.
-    `nothing`: what was not done.
+    """UsageError for a plan that has nothing to publish, RefusedByGuard for one that is being
+    built. `nothing`: what was not done.
     """
     state = plans.state(plan.id)
     if not plan.is_shadow:
@@ -59,22 +59,24 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
         )
         raise UsageError(f"Plan {plan.id} {said}. {nothing} {then}.")
     if plans.half_done(plan.id) == ROLLING_BACK:
-        raise Guarded(
+        raise RefusedByGuard(
             f"Plan {plan.id} is taken back in part. {nothing} Finish that:"
             f" `{finishing(plan.id, plans)}`."
         )
     if state == OPEN:
-        raise Guarded(f"Plan {plan.id} is open. {nothing} Let it end: `backfill resume {plan.id}`.")
+        raise RefusedByGuard(
+            f"Plan {plan.id} is open. {nothing} Let it end: `backfill resume {plan.id}`."
+        )
 
 
 def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
-    """Guarded if `channel` is stable, and a publication of this plan was begun for a few readers
-    first, and not finished.
+    """RefusedByGuard if `channel` is stable, and a publication of this plan was begun for a few
+    readers first, and not finished.
     """
     if plans.half_done(plan.id) == PUBLISHING and channel == STABLE != (
         begun := begun_for(plan.id, plans)
     ):
-        raise Guarded(
+        raise RefusedByGuard(
             f"The publication of plan {plan.id} to {begun} was begun, and is not finished."
             f" {NOT_PUBLISHED} Finish it first (`{finishing(plan.id, plans)}`), then publish to"
             f" {channel}; or take it back: `backfill rollback {plan.id}`."
@@ -93,24 +95,24 @@ def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
 
 
 def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
-    """Guarded for a shadow with days that are not built, or that was built on what live does not
-    hold any more.
+    """RefusedByGuard for a shadow with days that are not built, or that was built on what live does
+    not hold any more.
     """
     if state.unbuilt:
-        raise Guarded(
+        raise RefusedByGuard(
             f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not"
             f" built:\n{examples(state.unbuilt)}\n{NOT_PUBLISHED} Correct what is named, then"
             f" `backfill resume {plan.id}`."
         )
     if state.conflicts:
-        raise Guarded(in_conflict(plan, state.conflicts))
+        raise RefusedByGuard(in_conflict(plan, state.conflicts))
 
 
 def refuse_breaking(
     plan: Plan, channel: str, workspace: Workspace, after: Callable[[str], DeltaTable | None]
 ) -> None:
-    """Guarded if the readers of `channel` would miss columns of a table, as it would be `after`:
-    they may use them.
+    """RefusedByGuard if the readers of `channel` would miss columns of a table, as it would be
+    `after`: they may use them.
 
     New columns break nobody; until all days of live are built with them, they are null in the
     others.
@@ -120,7 +122,7 @@ def refuse_breaking(
         if before and (then := after(name)):
             breaking += [f"{name}: {lost}" for lost in columns_lost(before, then)]
     if breaking:
-        raise Guarded(
+        raise RefusedByGuard(
             f"Readers of {channel} would miss something after plan {plan.id}:"
             f" {'; '.join(breaking)}. {NOT_PUBLISHED} If that is meant, `backfill publish {plan.id}"
             f" --channel {channel} --allow-breaking`."
@@ -152,8 +154,8 @@ def refuse_unreleased(
     *,
     publication: str = "",
 ) -> None:
-    """Guarded if live in this state has changes, other than of this plan's days, that cannot be
-    released with them. That all channels stay behind is no such change: a publication moves one.
+    """RefusedByGuard if live in this state has changes, other than of this plan's days, that cannot
+    be released with them. That all channels stay behind is no such change: a publication moves one.
 
     `runs` asks Dagster's record for those of live that are not finished. `publication`: the run
     whose steps are the plan's own.
@@ -180,16 +182,16 @@ def refuse_unreleased(
             if begun
             else f"or {despite}"
         )
-        raise Guarded(
+        raise RefusedByGuard(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}. {half}. Wait"
             f" for what runs; mend what failed, {then}."
         )
 
 
 def refuse_running(workspace: Workspace, runs: Runs = no_runs) -> None:
-    """Guarded while steps or runs of live are at work."""
+    """RefusedByGuard while steps or runs of live are at work."""
     if reasons := running(workspace.lake.root, runs):
-        raise Guarded(
+        raise RefusedByGuard(
             f"Live is being written: {'; '.join(map(str, reasons))}. {NOT_PUBLISHED} Publish again"
             " when that has ended."
         )

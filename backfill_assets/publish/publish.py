@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import Conflict, Guarded
+from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.ledger import SCHEMA, Build
 from backfill_assets.lake.moves import PromoteCommit
@@ -227,8 +227,8 @@ def release_plan(
     already stands.
 
     `runs` and `publication` as for `refuse_unreleased`, which is asked again, as `refuse_others`
-    is: Guarded if live is being written by now, or if these readers were pointed back, or others
-    got more plans, while this one was put into live.
+    is: RefusedByGuard if live is being written by now, or if these readers were pointed back, or
+    others got more plans, while this one was put into live.
     """
     attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(ATTEMPTS))
     try:
@@ -279,8 +279,8 @@ def point_to_plan(
     plan, and was released. What live has besides, those of the others get first, if it can be
     released.
 
-    Readers who have the plan already keep what they get. Guarded if no readers get the plan any
-    more, and as `refuse_others` and, unless `allow_breaking`, `refuse_breaking`.
+    Readers who have the plan already keep what they get. RefusedByGuard if no readers get the plan
+    any more, and as `refuse_others` and, unless `allow_breaking`, `refuse_breaking`.
     """
     releases = Releases(workspace.lake.root)
     newest = releases.newest()
@@ -292,7 +292,7 @@ def point_to_plan(
         return replace(releases.get(newest.channels[channel]), channels=newest.channels)
     number = max(newest.channels.values(), default=0) if newest else 0
     if newest is None or number < with_plan:
-        raise Guarded(
+        raise RefusedByGuard(
             f"No readers get plan {plan.id} any more: they were pointed back to release {number},"
             f" and it came with release {with_plan}. Nothing was changed. `backfill rollback"
             f" --release {with_plan} --channel {channel}` gives it to those of {channel}."
@@ -315,7 +315,7 @@ def point_to_plan(
         pointed = releases.point(newest, channel, number, who=by.who, reason=why)
         return replace(source, channels=pointed.channels)
     if source.tables != newest.tables:
-        raise Guarded(
+        raise RefusedByGuard(
             f"Readers of {channel} get other tables under some names than those of release {number}"
             f" do, and release {newest.number} is newer. Nothing was changed. `backfill rollback"
             f" --release {number} --channel {channel}` gives them that release as it is."
@@ -394,7 +394,7 @@ class Publication:
         to that channel.
 
         `approve` raises if the shadow, in the state that it is given, may not be published.
-        UsageError for a plan that has no shadow; Guarded if it is open, not built whole, in
+        UsageError for a plan that has no shadow; RefusedByGuard if it is open, not built whole, in
         conflict with live, lacks columns that live has (unless `allow_breaking`), if live has
         changes that cannot be released, or as `refuse_others`. `runs` asks Dagster's record for
         those of live that are not finished: nothing is published beside them. Conflict or
@@ -497,7 +497,7 @@ class Publication:
             release_live(self.workspace, who=self.who, runs=runs)
 
     def _withdraw_beside_others(self, before: LiveState) -> None:
-        """Guarded where there are no locks and another publication has begun since `before`:
+        """RefusedByGuard where there are no locks and another publication has begun since `before`:
         whoever sees that gives way, so that of those that begin at once none, or one, goes on.
         """
         plans = Plans(self.workspace.lake.root)
@@ -508,7 +508,7 @@ class Publication:
             and not self.workspace.lake.paths.is_local
         ):
             plans.withdraw(self.plan.id, PUBLISHING)
-            raise Guarded(
+            raise RefusedByGuard(
                 f"Plan {sorted(begun)[0]} began to be published, or taken back, at the same moment."
                 f" Nothing of plan {self.plan.id} was published. Once that has ended, publish"
                 " again."

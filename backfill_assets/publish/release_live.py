@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.errors import Conflict, Guarded, TableUnreadable, UsageError
+from backfill_assets.errors import Conflict, RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.ledger import AUDITS, Build, Ledger
@@ -338,12 +338,12 @@ def release_as_it_stands(
     names what it is in spite of, which keeps nothing back any more; plans among it that only
     readers of other channels had.
 
-    Raises TableUnreadable for a table whose log cannot be read, Guarded while a plan is published,
-    or taken back, in part.
+    Raises TableUnreadable for a table whose log cannot be read, RefusedByGuard while a plan is
+    published, or taken back, in part.
     """
     state = live_state(workspace)
     if state.half_published:
-        raise Guarded(
+        raise RefusedByGuard(
             f"Of plan {', '.join(state.half_published)} only a part is in live, and readers would"
             " get that part. Nothing was "
             "released:"

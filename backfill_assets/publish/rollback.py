@@ -12,7 +12,7 @@ from datetime import date, datetime
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.history import Latest, last_committed, recover_newest, writers
 from backfill_assets.lake.integrity import rewritten, rewritten_at
@@ -253,8 +253,8 @@ def rollback_of(
     more since than what its part covers.
 
     UsageError if the plan was never started, or has built days of a table that the project does not
-    have any more; Guarded if it is open, shares a partition with another plan that is, or has
-    protected days, or if a table's log shows days of it that the ledger does not have.
+    have any more; RefusedByGuard if it is open, shares a partition with another plan that is, or
+    has protected days, or if a table's log shows days of it that the ledger does not have.
     """
     plans = Plans(workspace.lake.root)
     state = plans.state(plan.id)
@@ -272,7 +272,7 @@ def rollback_of(
             f" restored. `backfill discard {plan.id}` deletes the shadow."
         )
     if state == OPEN:
-        raise Guarded(
+        raise RefusedByGuard(
             f"Plan {plan.id} is open. Nothing was restored. Let it end (`backfill resume"
             f" {plan.id}`), or cancel it first: `backfill cancel {plan.id}`."
         )
@@ -376,8 +376,8 @@ def _puts_back_conflicts(plan: Plan, workspace: Workspace, *, force: bool) -> bo
 
 
 def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decision]) -> None:
-    """Guarded for a plan that is published in part, and of which some would stay: readers would get
-    that part. What others have built since is none of it.
+    """RefusedByGuard for a plan that is published in part, and of which some would stay: readers
+    would get that part. What others have built since is none of it.
     """
     left = [
         partition
@@ -386,7 +386,7 @@ def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decisio
     ]
     if left and plans.half_done(plan.id) == PUBLISHING:
         table, day = left[0]
-        raise Guarded(
+        raise RefusedByGuard(
             f"Plan {plan.id} is published in part, and {len(left)} of its partition(s) cannot be"
             f" put back, as {table} {day}: {decisions[left[0]].kind}. Nothing was restored. Finish"
             f" it (`{finishing(plan.id, plans)}`), then roll it back; or put back what can be:"
@@ -397,15 +397,15 @@ def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decisio
 def _refuse_unrecorded(
     plan: Plan, workspace: Workspace, decisions: Mapping[Partition, Decision]
 ) -> None:
-    """Guarded while a table's log shows days of the plan that nothing was decided of: the ledger
-    does not have them.
+    """RefusedByGuard while a table's log shows days of the plan that nothing was decided of: the
+    ledger does not have them.
     """
     for name in plan.reasons:
         undecided = {day for day in plan.days_of(name) if (name, day) not in decisions}
         last = last_committed(workspace.lake.path(name), undecided)
         of_plan = sorted(day for day, build in last.items() if build.plan == plan.id)
         if of_plan:
-            raise Guarded(
+            raise RefusedByGuard(
                 f"The log of {name} shows {ranges(of_plan)} as built by plan {plan.id}, and the"
                 " ledger does not. Nothing was restored. Type `backfill reconcile --repair`, then"
                 f" `backfill rollback {plan.id}` again."

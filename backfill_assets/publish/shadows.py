@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from backfill_assets.errors import Guarded
+from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.shadow import delete_shadow, write_base
 from backfill_assets.plan.lifecycle import finishing
 from backfill_assets.plan.plan import Plan
@@ -54,20 +54,20 @@ def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
 def discard(
     plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = ""
 ) -> None:
-    """Delete the shadow of `plan`: what it has built is gone, live is as it was. Guarded if the
-    plan is open.
+    """Delete the shadow of `plan`: what it has built is gone, live is as it was. RefusedByGuard if
+    the plan is open.
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
         if plans.state(plan.id) == OPEN:
-            raise Guarded(
+            raise RefusedByGuard(
                 f"Plan {plan.id} is open. Nothing was discarded. Let it end (`backfill resume"
                 f" {plan.id}`), or cancel it first: `backfill cancel {plan.id}`."
             )
         if plans.state(plan.id) != DISCARDED:  # a discard that was killed is finished
             refuse_not_in_shadow(plan, plans, "Nothing was discarded.")
         if plan.id in plans.half_published():
-            raise Guarded(
+            raise RefusedByGuard(
                 f"Some tables of plan {plan.id} are published already. Nothing was discarded."
                 f" Finish it (`{finishing(plan.id, plans)}`), or take it back: `backfill rollback"
                 f" {plan.id}`."

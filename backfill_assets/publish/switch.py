@@ -11,7 +11,7 @@ from datetime import date
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import days_as_typed, ranges
-from backfill_assets.errors import Guarded, TableUnreadable, UsageError, did_you_mean
+from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, did_you_mean
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.released import open_version
@@ -37,9 +37,10 @@ class Switch:
         """The release from which on readers get `to`; None if they get it already, and nothing was
         changed.
 
-        UsageError for a table that is not released, or an unknown channel; Guarded if the channel
-        does not get the tables that were released last, or if its readers would lose columns or
-        days (unless `allow_breaking`); Conflict if something else was released meanwhile.
+        UsageError for a table that is not released, or an unknown channel; RefusedByGuard if the
+        channel does not get the tables that were released last, or if its readers would lose
+        columns or days (unless `allow_breaking`); Conflict if something else was released
+        meanwhile.
         """
         releases = Releases(workspace.lake.root)
         releases.refuse_unknown(self.channel)
@@ -48,7 +49,7 @@ class Switch:
             raise UsageError(NONE_YET.format(workspace.lake.root))
         number = newest.channels.get(self.channel, newest.channels.get(STABLE))
         if number is None:
-            raise Guarded(
+            raise RefusedByGuard(
                 f"Readers of {self.channel} have no release yet: what there is was published to"
                 f" others. {NOTHING} Give them one first: `backfill publish PLAN`, or `backfill"
                 " release --reason ...`."
@@ -59,7 +60,7 @@ class Switch:
         if before == after:
             return None
         if now.tables != newest.tables:
-            raise Guarded(
+            raise RefusedByGuard(
                 f"Readers of {self.channel} get release {number}, and release {newest.number} has"
                 f" other tables. {NOTHING} Give them the newest first: `backfill publish PLAN"
                 f" --channel {self.channel}`, or `backfill release --reason ...`."
@@ -96,7 +97,7 @@ class Switch:
                 if days
                 else ""
             )
-            raise Guarded(
+            raise RefusedByGuard(
                 f"Readers of {self.name} would miss something in {after.path}: {'; '.join(losses)}."
                 f" {NOTHING}{build} If it is meant: `backfill switch {self.name} --to {self.to}"
                 f" --channel {self.channel} --allow-breaking`."

@@ -40,9 +40,9 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
     last one.
 
     Whatever interrupts it (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on,
-    nothing new is launched. Raises Guarded if another command is carrying it out or another open
-    plan has a partition of it, ServiceUnavailable if Dagster is gone, UsageError if the very first
-    launch is refused.
+    nothing new is launched. Raises RefusedByGuard if another command is carrying it out or another
+    open plan has a partition of it, ServiceUnavailable if Dagster is gone, UsageError if the very
+    first launch is refused.
     """
     launcher = rebuild.launcher
     plan = rebuild.plan
@@ -179,7 +179,7 @@ def rebuild_of(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Rebuild:
     """The plan, ready to be carried out. UsageError if it is unknown, edited, ended for good, or
-    made for other code; Guarded for protected days.
+    made for other code; RefusedByGuard for protected days.
     """
     plans = Plans(workspace.lake.root)
     plan = plans.read(plan_id)

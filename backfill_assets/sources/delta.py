@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.errors import (
+    IncompleteDelivery,
     NotDelivered,
     ServiceUnavailable,
     SourceError,
-    StillWritten,
     TableUnreadable,
 )
 from backfill_assets.lake.delta import NONE_DELETED, Remedy, open_table, with_deletion_vectors
@@ -166,8 +166,8 @@ class DeltaSource(Source):
             return table.version(), listed(table, self.day)
 
     def _opened(self, area: LandingArea) -> DeltaTable:
-        """The table. NotDelivered if there is none, StillWritten if its store does not answer,
-        SourceError for another one.
+        """The table. NotDelivered if there is none, IncompleteDelivery if its store does not
+        answer, SourceError for another one.
         """
         place = self._place(area)
         setting = f"`path` of {self.name}" if self.path else "BACKFILL_LANDING"
@@ -228,6 +228,6 @@ def _source_errors() -> Iterator[None]:
     try:
         yield
     except ServiceUnavailable as error:
-        raise StillWritten(f"{error} Days stay as they were built.") from None
+        raise IncompleteDelivery(f"{error} Days stay as they were built.") from None
     except TableUnreadable as error:
         raise SourceError(str(error)) from None

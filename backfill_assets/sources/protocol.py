@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from backfill_assets.errors import SourceError, StillWritten
+from backfill_assets.errors import IncompleteDelivery, SourceError
 from backfill_assets.sources.area import LandingArea
 
 
 @contextmanager
 def client_library(library: str, source: str, extra: str) -> Iterator[None]:
-    """The block imports `library`. StillWritten that says how to install it, if it cannot be
+    """The block imports `library`. IncompleteDelivery that says how to install it, if it cannot be
     imported.
     """
     try:
         yield
     except ImportError as error:
-        raise StillWritten(
+        raise IncompleteDelivery(
             f"{source} cannot be asked: {library} is not installed ({error}). Days stay as they"
             " were built. Install it where `backfill up` and commands are typed: pip install"
             f" 'backfill-assets[{extra}]'"

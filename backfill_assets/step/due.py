@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 from backfill_assets.calendar import Calendar, Partition, days_around, ranges
-from backfill_assets.errors import Awaited, SourceError
+from backfill_assets.errors import NotFetchedYet, SourceError
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import never_accepted
 from backfill_assets.lake.lake import Lake
@@ -106,7 +106,7 @@ def days_due(
             due.blocked[day] = f"needs {missing}, of which there is no accepted build"
         elif unusable:
             due.blocked[day] = f"needs {unusable}, which failed in this plan, or needs what failed"
-        elif isinstance(source, Awaited):
+        elif isinstance(source, NotFetchedYet):
             due.awaited[day] = str(source)
         elif isinstance(source, SourceError):
             due.unusable[day] = str(source)

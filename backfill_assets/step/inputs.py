@@ -19,10 +19,10 @@ from typing import NamedTuple, TypeVar
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import (
     BackfillError,
+    IncompleteDelivery,
     NotDelivered,
     ServiceUnavailable,
     SourceError,
-    StillWritten,
     named,
 )
 from backfill_assets.lake.history import COLUMNS, Latest
@@ -47,7 +47,7 @@ def answer(source: Source, ask: Callable[[], T]) -> T | SourceError:
     except SourceError as error:
         return error
     except ServiceUnavailable as error:
-        return StillWritten(str(error))
+        return IncompleteDelivery(str(error))
     except Exception as error:
         about = (
             str(error) if isinstance(error, BackfillError) else f"{type(error).__name__}: {error}"

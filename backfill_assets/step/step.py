@@ -18,7 +18,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from backfill_assets.errors import Awaited, InputsChanged, NotRecorded, UsageError
+from backfill_assets.errors import InputsChanged, NotFetchedYet, NotRecorded, UsageError
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
 from backfill_assets.lake.ledger import SCHEMA, Build
 from backfill_assets.lake.running import RunningStep, mark_running
@@ -132,7 +132,7 @@ def due_once_asked(
     start, due = look()
     for day, unasked in due.awaited.items():
         reason = why.get(day)
-        if reason is None or isinstance(reason, Awaited):
+        if reason is None or isinstance(reason, NotFetchedYet):
             later = (
                 f"Later, `backfill run --partitions {day} --target {table.name}` builds it, or a"
                 " nightly run, if it is recent"

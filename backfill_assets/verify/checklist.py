@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any
 
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 
 FORMAT = 1
 
@@ -145,7 +145,9 @@ class Verdict:
         return replace(self, accepted={**self.accepted, **kept})
 
     def refuse_other_versions(self, versions: Mapping[str, int], code: Mapping[str, str]) -> None:
-        """Guarded if these are not exactly the versions and the code that the verdict is about."""
+        """RefusedByGuard if these are not exactly the versions and the code that the verdict is
+        about.
+        """
         changes = [
             f"{name} (seen {seen.get(name, 'none')}, now {now.get(name, 'none')})"
             for seen, now in ((self.versions_seen, versions), (self.code, code))
@@ -153,7 +155,7 @@ class Verdict:
             if seen.get(name) != now.get(name)
         ]
         if changes:
-            raise Guarded(
+            raise RefusedByGuard(
                 f"The verdict on plan {self.plan} is about other versions than there are now:"
                 f" {', '.join(changes)}. Nothing was written. Type `backfill verify {self.plan}`"
                 " again."

@@ -21,7 +21,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff import Diffs
 from backfill_assets.diff.sides import shadow_compared
 from backfill_assets.diff.tables import diff_tables
-from backfill_assets.errors import Conflict, Guarded, TableUnreadable, UsageError
+from backfill_assets.errors import Conflict, RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import Latest, latest
 from backfill_assets.lake.integrity import day_files
@@ -165,14 +165,14 @@ def code_of(plan: Plan, workspace: Workspace) -> dict[str, str]:
 
 
 def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
-    """What refuses a shadow that was not verified: it raises Guarded where the newest verdict did
-    not pass, or there is none, and Conflict where it is about other versions.
+    """What refuses a shadow that was not verified: it raises RefusedByGuard where the newest
+    verdict did not pass, or there is none, and Conflict where it is about other versions.
     """
 
     def approve(state: ShadowState) -> None:
         verdict = Verdicts(workspace.lake.root).newest(plan.id)
         if verdict is None:
-            raise Guarded(
+            raise RefusedByGuard(
                 f"Plan {plan.id} was not verified. {NOT_PUBLISHED} Type `backfill verify"
                 f" {plan.id}`."
             )
@@ -183,14 +183,14 @@ def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
                 for line in verdict.lines
                 if line.outcome == Outcome.FAILED
             ]
-            raise Guarded(
+            raise RefusedByGuard(
                 f"The verdict on plan {plan.id} is that it failed: {'; '.join(failed)}."
                 f" {NOT_PUBLISHED} Mend what is named and plan again, or `backfill discard"
                 f" {plan.id}`."
             )
         if verdict.result == Result.NEEDS_A_DECISION:
             names = [line.name for line in verdict.undecided()]
-            raise Guarded(
+            raise RefusedByGuard(
                 f"The verdict on plan {plan.id} needs a decision: {', '.join(names)}."
                 f" {NOT_PUBLISHED} Look at them (`backfill diff {plan.id}`), then `backfill verify"
                 f" {plan.id} --accept NAME --reason ...`."
@@ -207,7 +207,7 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
     is written.
 
     What was accepted on the same versions stays accepted. UsageError for a plan that has no shadow,
-    Guarded for an open one.
+    RefusedByGuard for an open one.
     """
     refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
     plan.refuse_other_code(workspace.code)

@@ -16,6 +16,7 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
 from backfill_assets.cli.doctor import disks
 from backfill_assets.errors import (
+    NOTHING_CHANGED,
     Conflict,
     ServiceUnavailable,
     SettingsError,
@@ -112,6 +113,7 @@ def test_an_error_is_json_too_where_json_is_asked_for(tmp_path):
     assert (done.returncode, error["exit_code"]) == (2, 2)
     assert done.stderr == f"backfill: {error['error']}\n"
     assert error["error"].startswith("There is no table raw/lines.")
+    assert {"what", "unchanged", "next_step"} <= error.keys()
 
 
 def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace(tmp_path):
@@ -138,7 +140,9 @@ def test_what_is_wrong_with_arguments_is_json_too_where_json_is_asked_for(tmp_pa
     done = backfill_main(*typed, "--json", home=tmp_path)
     error = json.loads(done.stdout)
     assert (done.returncode, error["exit_code"], error["error"].startswith(said)) == (2, 2, True)
-    assert error["error"].endswith(". Nothing was done. `-h` after a command shows its options.")
+    assert error["unchanged"] == NOTHING_CHANGED
+    assert error["next_step"] == "`-h` after a command shows its options."
+    assert error["error"] == f"{error['what']} {error['unchanged']} {error['next_step']}"
     assert done.stderr == f"backfill: {error['error']}\n"
 
 

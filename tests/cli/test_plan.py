@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from backfill_assets.calendar import between
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
-from backfill_assets.errors import BackfillError, Guarded, UsageError
+from backfill_assets.errors import BackfillError, RefusedByGuard, UsageError
 
 CALENDAR = {
     "BACKFILL_FIRST_DAY": "2019-08-15",
@@ -265,7 +265,7 @@ def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(
 ):
     error = asked(*arguments, home=tmp_path, **env).exception
     assert isinstance(error, BackfillError)
-    assert isinstance(error, Guarded if code == 4 else UsageError)
+    assert isinstance(error, RefusedByGuard if code == 4 else UsageError)
     assert (exit_codes.of_error(error), said in str(error)) == (code, True), str(error)
     assert not (tmp_path / "lake").exists()
 

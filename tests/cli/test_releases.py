@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from backfill_assets.cli.app import app
 from backfill_assets.cli.releases import write
-from backfill_assets.errors import Guarded, ServiceUnavailable, TableUnreadable, UsageError
+from backfill_assets.errors import RefusedByGuard, ServiceUnavailable, TableUnreadable, UsageError
 from backfill_assets.lake.releases import CANDIDATE, TableVersion
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.reading import read
@@ -169,7 +169,7 @@ def test_live_that_a_plan_holds_open_is_a_line_of_status(lake):
 def test_nobody_releases_while_a_step_is_running(lake):
     with mark_running(str(lake.root), RunningStep(B, [day(1)], "run-7")):
         refused = backfill("release", "--reason", "now").exception
-    assert isinstance(refused, Guarded)
+    assert isinstance(refused, RefusedByGuard)
     assert str(refused).startswith(
         f"Live is being written: {B} {day(1)}: run run-7 is computing them. Nothing was released."
     )

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from pyarrow.fs import PyFileSystem
 
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.storage import files_in
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
@@ -155,7 +155,7 @@ def test_the_events_of_a_plan_are_listed_in_order_and_by_kind(tmp_path):
 def test_one_command_at_a_time_carries_out_a_plan(tmp_path):
     with Plans(str(tmp_path)).exclusive("abc"):
         with (
-            pytest.raises(Guarded, match="Another command is carrying out plan abc"),
+            pytest.raises(RefusedByGuard, match="Another command is carrying out plan abc"),
             Plans(str(tmp_path)).exclusive("abc"),
         ):
             pass

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
@@ -102,12 +102,12 @@ def test_a_plan_of_another_channel_is_not_published_along_unless_named(lake):
         f"1 more plan.*{tried.id}. Nothing was published.*--channel stable --with"
         f" {tried.id}`.*rollback {tried.id}`"
     )
-    with pytest.raises(Guarded, match=said):
+    with pytest.raises(RefusedByGuard, match=said):
         publish(lake, plan)
     assert (lake.values(), gets(lake)) == (RELEASED | {D1: 7}, RELEASED)
     publish(lake, plan, "candidate")
     for one, other in ((tried, plan), (plan, tried)):
-        with pytest.raises(Guarded, match=other.id):
+        with pytest.raises(RefusedByGuard, match=other.id):
             publish(lake, one)
     published = publish(lake, plan, together_with=(tried.id,))
     assert gets(lake) == gets(lake, "candidate") == RELEASED | {D1: 7, D2: 8}
@@ -155,7 +155,7 @@ def test_readers_who_were_pointed_back_get_no_plan_before_they_are_pointed_forwa
     if tried_first:
         publish(lake, plan, "candidate")
     with pytest.raises(
-        Guarded, match=r"stable were pointed back to release 2: a wrong night \(bo\)"
+        RefusedByGuard, match=r"stable were pointed back to release 2: a wrong night \(bo\)"
     ) as refused:
         publish(lake, plan)
     assert gets(lake) == RELEASED | {D1: 7}

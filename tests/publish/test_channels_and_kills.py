@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.channels import behind
@@ -100,10 +100,10 @@ def test_half_a_publication_is_finished_for_the_channel_that_it_was_begun_for(la
         str(decision.reasons[0])
         == f"plan {plan.id} is published in part ({D1}): {finish} finishes it"
     )
-    with pytest.raises(Guarded, match=finish):
+    with pytest.raises(RefusedByGuard, match=finish):
         release_as_it_stands(lake.workspace, who="bo", reason="due")
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=rf"to candidate was begun.*Finish it first \({finish}\), then publish to stable",
     ):
         publish(lake, plan)
@@ -224,7 +224,7 @@ def test_what_others_were_given_meanwhile_is_asked_for_before_the_first_commit(l
         publish(lake, other, "candidate")
 
     with pytest.raises(
-        Guarded, match=f"stable would get 1 more plan.*{other.id}. Nothing was published"
+        RefusedByGuard, match=f"stable would get 1 more plan.*{other.id}. Nothing was published"
     ):
         publication.publish("stable", lambda: NOW, meanwhile)
     assert lake.files()[D1] == files[D1]
@@ -246,7 +246,7 @@ def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(l
         return ()
 
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=plan.id,
     ):
         publish(lake, plan, runs=pointed_meanwhile)
@@ -265,13 +265,14 @@ def test_a_fix_reaches_readers_without_showing_them_the_fault_again(lake, nights
     plan = rebuilt_in_shadow(lake, {D3: 6})
     right = RELEASED | {D3: 6} | ({D2: 5} if nights_since else {})
     with pytest.raises(
-        Guarded, match=f"If the plan mends it.*`backfill publish {plan.id} --channel candidate`"
+        RefusedByGuard,
+        match=f"If the plan mends it.*`backfill publish {plan.id} --channel candidate`",
     ):
         publish(lake, plan)
     number = publish(lake, plan, "candidate").release.number
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, right)
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=f"point them at release {number} first: `backfill rollback --release {number} ",
     ):
         publish(lake, plan)
@@ -290,6 +291,6 @@ def test_a_publication_begun_for_stable_may_be_finished_for_candidate(lake):
 def test_a_switch_gives_readers_without_a_release_nothing(tmp_path):
     lake = SmallLake(tmp_path / "lake")
     publish(lake, rebuilt_in_shadow(lake, RELEASED), "candidate")
-    with pytest.raises(Guarded, match=r"stable have no release yet.*Nothing was switched"):
+    with pytest.raises(RefusedByGuard, match=r"stable have no release yet.*Nothing was switched"):
         Switch(A.name, B.name).carry_out(lake.workspace, "ada")
     assert list(Releases(str(lake.root)).newest().channels) == ["candidate"]  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.errors import BackfillError, Guarded
+from backfill_assets.errors import BackfillError, RefusedByGuard
 from backfill_assets.lake.history import recover
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
@@ -86,7 +86,7 @@ def test_a_plan_is_not_taken_back_while_a_log_has_days_of_it_that_the_ledger_lac
     plan = killed_before_a_night(lake, {D1: 7}, {D2: 9})
     DeltaTable(lake.workspace.lake.ledger.path).delete(f"plan = '{plan.id}'")
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=f"The log of raw/a shows {D1} as built by plan {plan.id}, and the ledger does not",
     ):
         lake.roll_back(plan)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.errors import Guarded
+from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.ledger import ROWS_DIFFER
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
@@ -72,7 +72,7 @@ def test_a_plan_that_ended_before_all_was_built_withholds_what_it_has_built(lake
         f"plan {plan.id} {said} with 1 of its 2 partition(s) not built, as {B.name} {D1}: `backfill"
         f" resume {plan.id}` builds them, `backfill rollback {plan.id}` takes back what is built"
     ]
-    with pytest.raises(Guarded, match=f"plan {plan.id} {said} with 1 of its 2"):
+    with pytest.raises(RefusedByGuard, match=f"plan {plan.id} {said} with 1 of its 2"):
         publish(lake, rebuilt_in_shadow(lake, {D2: 8}))
     assert released(lake) == released(lake, B.name) == RELEASED
 
@@ -161,7 +161,7 @@ def test_what_would_keep_live_from_being_released_is_asked_before_the_first_comm
         other = lake.plan({A.name: [D3]}, reason="another")
         lake.plans.note(other.id, "started", NOW, who="ben")
     with pytest.raises(
-        Guarded, match=r"Live has changes that are not released.*Nothing was published"
+        RefusedByGuard, match=r"Live has changes that are not released.*Nothing was published"
     ):
         publish(lake, plan)
     assert lake.files() == files
@@ -177,7 +177,7 @@ def test_a_publication_that_was_killed_is_finished_although_a_day_failed_meanwhi
     half = half_published(lake, {D1: 7})
     lake.fail(D3)
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=(
             f"Plan {half.id} is in live and not released.*take it back .`backfill rollback"
             f" {half.id}`"
@@ -186,7 +186,7 @@ def test_a_publication_that_was_killed_is_finished_although_a_day_failed_meanwhi
         publish(lake, half)
     # All of it, so that no part can be released.
     assert lake.values() == lake.values(B.name) == RELEASED | {D1: 7}
-    with pytest.raises(Guarded, match="only a part is in live"):
+    with pytest.raises(RefusedByGuard, match="only a part is in live"):
         release_as_it_stands(lake.workspace, who="bo", reason="the report is due")
     lake.write({D3: 4})
     publish(lake, half)
@@ -198,7 +198,7 @@ def test_a_plan_is_not_taken_back_under_one_that_builds_the_same_days_in_live(la
     publish(lake, plan)
     other = lake.plan({A.name: [D1]}, reason="another")
     lake.plans.note(other.id, "started", NOW, who="ben")
-    with pytest.raises(Guarded, match=f"(?s){A.name}.*{D1}.*{other.id}"):
+    with pytest.raises(RefusedByGuard, match=f"(?s){A.name}.*{D1}.*{other.id}"):
         lake.roll_back(plan)
     assert lake.values()[D1] == 7
 

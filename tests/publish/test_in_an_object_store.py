@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from backfill_assets.errors import Conflict, Guarded
+from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
@@ -86,7 +86,7 @@ def test_concurrent_publications_without_locks_lose_nothing(lake):
     def published(plan: Plan) -> bool:
         try:
             publish(lake, plan)
-        except (Guarded, Conflict):  # of another that has begun; it is typed again
+        except (RefusedByGuard, Conflict):  # of another that has begun; it is typed again
             return False
         return True
 

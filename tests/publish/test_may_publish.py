@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backfill_assets import Reconciled, reconciliation
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
@@ -81,7 +81,7 @@ def test_without_a_verdict_that_passed_nothing_is_published(lake, outcomes, said
     files = lake.files()
     if outcomes:
         verdict_on(lake, plan, *outcomes)
-    with pytest.raises(Guarded, match=f"(?s){said}"):
+    with pytest.raises(RefusedByGuard, match=f"(?s){said}"):
         publish(lake, plan)
     assert (lake.files(), lake.plans.state(plan.id)) == (files, "done")
 
@@ -98,7 +98,7 @@ def test_a_verdict_older_than_the_shadows_last_commit_does_not_count(lake):
     plan = rebuilt(lake)
     verdict_on(lake, plan, Outcome.PASSED)
     lake.write({D1: 8}, into=plan)
-    with pytest.raises(Guarded, match=f"(?s){A.name}.*{plan.id}"):
+    with pytest.raises(RefusedByGuard, match=f"(?s){A.name}.*{plan.id}"):
         publish(lake, plan)
     assert lake.values()[D1] == 2
 
@@ -108,7 +108,7 @@ def test_a_verdict_on_other_code_does_not_count(lake):
     Verdicts(str(lake.root)).keep(
         replace(verdict_on(lake, plan, Outcome.PASSED), code={A.name: "0"})
     )
-    with pytest.raises(Guarded, match=f"{A.name} .seen 0, now 1"):
+    with pytest.raises(RefusedByGuard, match=f"{A.name} .seen 0, now 1"):
         publish(lake, plan)
 
 
@@ -116,7 +116,7 @@ def test_a_verdict_by_other_reconciliations_does_not_count(lake):
     plan = rebuilt(lake)
     verdict_on(lake, plan, Outcome.PASSED)
     stricter = replace(lake.workspace, reconciliations=(reconciliation(tables=[A])(few_rows),))
-    with pytest.raises(Guarded, match=r"check few_rows .seen none, now "):
+    with pytest.raises(RefusedByGuard, match=r"check few_rows .seen none, now "):
         Publication(plan, stricter, "ada").publish("stable", lambda: NOW, verified(plan, stricter))
 
 
@@ -126,7 +126,8 @@ def test_a_column_of_live_is_not_lost_unless_that_is_allowed(lake):
     plan = rebuilt(lake)
     verdict_on(lake, plan, Outcome.PASSED)
     with pytest.raises(
-        Guarded, match=f"{A.name}: it has no column note. Nothing was published.*--allow-breaking"
+        RefusedByGuard,
+        match=f"{A.name}: it has no column note. Nothing was published.*--allow-breaking",
     ):
         publish(lake, plan)
     publish(lake, plan, allow_breaking=True)
@@ -145,7 +146,7 @@ def test_columns_that_do_not_go_together_are_refused_before_any_table_is_written
     )
     verdict_on(lake, plan, Outcome.PASSED)
     files = lake.files()
-    with pytest.raises((UsageError, Guarded), match=B.name):
+    with pytest.raises((UsageError, RefusedByGuard), match=B.name):
         publish(lake, plan, allow_breaking=True)
     assert lake.files() == files
     assert lake.plans.half_published() == []
@@ -160,12 +161,12 @@ def test_readers_of_stable_lose_no_column_by_a_plan_of_another_channel(lake):
     lake.write(dict(zip(DAYS, [2, 3, 4, 5], strict=True)), into=dropping)
     verdict_on(lake, dropping, Outcome.PASSED)
     publish(lake, dropping, "candidate", allow_breaking=True)
-    with pytest.raises(Guarded, match=A.name):
+    with pytest.raises(RefusedByGuard, match=A.name):
         publish(lake, dropping)
     other = lake.shadow_plan({B.name: [D1]})
     lake.write({D1: 7}, into=other, table=B.name)
     verdict_on(lake, other, Outcome.PASSED)
-    with pytest.raises(Guarded, match=A.name):
+    with pytest.raises(RefusedByGuard, match=A.name):
         Publication(other, lake.workspace, "ada", together_with=(dropping.id,)).publish(
             "stable", lambda: NOW, verified(other, lake.workspace)
         )
@@ -186,7 +187,9 @@ def test_while_a_step_of_live_is_running_nothing_is_published(lake):
     running = mark_running(str(lake.root), RunningStep(A.name, [D3], "a night"))
     with (
         running,
-        pytest.raises(Guarded, match=r"run a night is computing them\. Nothing was published"),
+        pytest.raises(
+            RefusedByGuard, match=r"run a night is computing them\. Nothing was published"
+        ),
     ):
         publish(lake, plan)
     publish(lake, plan)
@@ -197,7 +200,7 @@ def test_failed_days_of_live_stop_a_publication_unless_the_plan_rebuilds_them(la
     verdict_on(lake, plan, Outcome.PASSED)
     lake.write({D0: 6})
     lake.fail(D3)
-    with pytest.raises(Guarded, match=f"{A.name} {D3}: no rows. Nothing was published"):
+    with pytest.raises(RefusedByGuard, match=f"{A.name} {D3}: no rows. Nothing was published"):
         publish(lake, plan)
     release_live(lake.workspace, who="sensor")
     lake.write({D3: 4, D2: 9})
@@ -220,7 +223,7 @@ def test_a_plan_into_live_or_that_was_discarded_has_nothing_to_publish(lake):
 def test_an_open_plan_is_neither_published_nor_discarded(lake):
     plan = rebuilt(lake)
     lake.plans.note(plan.id, "started", NOW)
-    with pytest.raises(Guarded, match=f"Plan {plan.id} is open. Nothing was published"):
+    with pytest.raises(RefusedByGuard, match=f"Plan {plan.id} is open. Nothing was published"):
         publish(lake, plan)
-    with pytest.raises(Guarded, match=f"Plan {plan.id} is open. Nothing was discarded"):
+    with pytest.raises(RefusedByGuard, match=f"Plan {plan.id} is open. Nothing was discarded"):
         discard(plan, lake.workspace, who="ada", now=lambda: NOW)

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState, state_of
@@ -118,7 +118,7 @@ def test_a_night_on_the_plans_day_is_a_conflict_and_rebasing_solves_it(lake):
     for table in (A.name, B.name):
         lake.write({D1: 5}, table=table)
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=(
             f"(?s)Live has changed under 2 partition.*raw/a {D1}: built in live by run"
             " run5.*backfill rebase"
@@ -144,12 +144,12 @@ def test_a_changed_input_is_a_conflict_and_rebase_makes_its_day_due(lake):
     plan = lake.shadow_plan({B.name: [D1]})
     lake.write({D1: 7}, table=B.name, into=plan)
     lake.write({D1: 5}, table=A.name)
-    with pytest.raises(Guarded, match=f"{B.name} {D1}: outdated: input changed: raw/a {D1}"):
+    with pytest.raises(RefusedByGuard, match=f"{B.name} {D1}: outdated: input changed: raw/a {D1}"):
         publish(lake, plan)
     state = rebase(plan, lake.workspace, "ada")
     assert list(state.unbuilt) == [(B.name, D1)]
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=f"(?s)1 partition.* of plan {plan.id} are not built.*backfill resume {plan.id}",
     ):
         publish(lake, plan)
@@ -161,14 +161,14 @@ def test_a_changed_input_is_a_conflict_and_rebase_makes_its_day_due(lake):
 def test_a_hand_made_commit_on_the_plans_day_is_a_conflict(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     DeltaTable(str(lake.root / A.name)).update(updates={"n": "n + 100"}, predicate=f"day = '{D1}'")
-    with pytest.raises(Guarded, match=f"(?s)raw/a.*{D1}"):
+    with pytest.raises(RefusedByGuard, match=f"(?s)raw/a.*{D1}"):
         publish(lake, plan)
 
 
 def test_days_that_failed_or_are_missing_in_the_shadow_are_not_published(lake):
     plan = lake.shadow_plan({A.name: [D1, D2]})
     lake.write({D1: 7}, into=plan)
-    with pytest.raises(Guarded, match=f"raw/a {D2}: not built yet, which the plan forces"):
+    with pytest.raises(RefusedByGuard, match=f"raw/a {D2}: not built yet, which the plan forces"):
         publish(lake, plan)
     assert lake.values() == {D0: 1, D1: 2, D2: 3, D3: 4}
 
@@ -190,7 +190,7 @@ def test_a_file_of_the_shadow_that_is_gone_keeps_it_from_being_published(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     for file in (lake.root / "_shadow" / plan.id / A.name).rglob("*.parquet"):
         file.unlink()
-    with pytest.raises(Guarded, match="not built"):
+    with pytest.raises(RefusedByGuard, match="not built"):
         publish(lake, plan)
     assert lake.values() == {D0: 1, D1: 2, D2: 3, D3: 4}
 
@@ -200,9 +200,9 @@ def test_who_objects_keeps_a_shadow_from_being_published(lake):
     files = lake.files()
 
     def refuse(state: ShadowState) -> None:
-        raise Guarded("not verified")
+        raise RefusedByGuard("not verified")
 
-    with pytest.raises(Guarded, match="not verified"):
+    with pytest.raises(RefusedByGuard, match="not verified"):
         Publication(plan, lake.workspace, "ada").publish("stable", lambda: NOW, refuse)
     assert (lake.files(), lake.plans.state(plan.id)) == (files, "done")
 
@@ -246,7 +246,7 @@ def test_these_are_all_the_places_at_which_it_is_killed(lake):
 def test_beside_half_a_publication_of_another_plan_nothing_is_released(lake):
     half = half_published(lake, {D1: 7})
     plan = rebuilt_in_shadow(lake, {D2: 8})
-    with pytest.raises(Guarded, match=half.id):
+    with pytest.raises(RefusedByGuard, match=half.id):
         publish(lake, plan)
     assert released(lake) == released(lake, B.name) == RELEASED
     publish(lake, half)
@@ -280,7 +280,7 @@ def test_half_a_publication_of_which_rows_would_stay_is_not_given_up_without_for
     half = half_published(lake, {D1: 7})
     DeltaTable(str(lake.root / A.name)).update(updates={"n": "n"}, predicate=f"day = '{D1}'")
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=f"(?s){A.name}.*{D1}.*{half.id}.*--force",
     ):
         lake.roll_back(half)
@@ -327,7 +327,7 @@ def test_of_two_publications_that_begin_at_once_one_is_published_and_then_the_ot
 def refused(lake: SmallLake, plan: Plan) -> str:
     try:
         publish(lake, plan)
-    except Guarded as error:
+    except RefusedByGuard as error:
         return str(error)
     return ""
 
@@ -340,7 +340,7 @@ def test_a_run_that_begins_while_files_are_copied_is_asked_for_again(lake):
         asked.append(lake.values()[D1])
         return ["run 1b9d6bcd"] if lake.values()[D1] == 7 else []
 
-    with pytest.raises(Guarded, match="1b9d6bcd"):
+    with pytest.raises(RefusedByGuard, match="1b9d6bcd"):
         publish(lake, plan, runs=runs)
     assert asked == [2, 7]
     assert released(lake) == RELEASED
@@ -352,10 +352,10 @@ def test_beside_an_open_plan_in_live_or_a_run_that_goes_on_nothing_is_released(l
     plan, other = rebuilt_in_shadow(lake, {D1: 7}), lake.plan({A.name: [D2]})
     lake.plans.note(other.id, "started", NOW)
     lake.write({D2: 9}, plan=other.id)
-    with pytest.raises(Guarded, match=other.id):
+    with pytest.raises(RefusedByGuard, match=other.id):
         publish(lake, plan)
     lake.plans.note(other.id, "ended", NOW, ending="done")
-    with pytest.raises(Guarded, match="1b9d6bcd"):
+    with pytest.raises(RefusedByGuard, match="1b9d6bcd"):
         publish(lake, plan, runs=lambda: ["run 1b9d6bcd"])
     assert released(lake) == RELEASED
 
@@ -367,7 +367,7 @@ def test_readers_who_were_pointed_back_do_not_get_that_release_again(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     releases.point(releases.newest(), "stable", 1, who="bo", reason="a wrong night")  # type: ignore[arg-type]
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=r"(?s)--release.*--channel",
     ):
         publish(lake, plan)
@@ -408,7 +408,7 @@ def test_a_channel_is_not_given_a_plan_that_readers_were_pointed_back_from(lake)
     releases = Releases(str(lake.root))
     releases.point(releases.newest(), "candidate", 1, who="bo", reason="wrong")  # type: ignore[arg-type]
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=plan.id,
     ):
         publish(lake, plan, "stable")

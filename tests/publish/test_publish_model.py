@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from backfill_assets.errors import Guarded
+from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
@@ -156,12 +156,12 @@ class AsInMemory(RuleBasedStateMachine):
             shadow.plan, self.lake.workspace, "ada", together_with=with_others
         )
         if others and not together:
-            with pytest.raises(Guarded, match=f"would get {len(others)} more plan"):
+            with pytest.raises(RefusedByGuard, match=f"would get {len(others)} more plan"):
                 publication.publish(channel, lambda: NOW, lambda state: None)
             assert self.lake.files() == files
             return
         if conflicts:
-            with pytest.raises(Guarded, match=f"changed under {len(conflicts)} partition"):
+            with pytest.raises(RefusedByGuard, match=f"changed under {len(conflicts)} partition"):
                 publication.publish(channel, lambda: NOW, lambda state: None)
             assert self.lake.files() == files
             return
@@ -206,7 +206,7 @@ class AsInMemory(RuleBasedStateMachine):
         if not has and (
             (others and not together) or (switches_differ and source[0] != model.releases[-1][0])
         ):
-            with pytest.raises(Guarded):
+            with pytest.raises(RefusedByGuard):
                 publication.publish(channel, lambda: NOW, lambda state: None)
         else:
             publication.publish(channel, lambda: NOW, lambda state: None)
@@ -245,7 +245,7 @@ class AsInMemory(RuleBasedStateMachine):
         if (of_channel in model.switched) == (to == B.name):
             assert switching.carry_out(self.lake.workspace, "ada") is None
         elif release[0] != model.releases[-1][0]:
-            with pytest.raises(Guarded, match="has other tables"):
+            with pytest.raises(RefusedByGuard, match="has other tables"):
                 switching.carry_out(self.lake.workspace, "ada")
         else:
             switching.carry_out(self.lake.workspace, "ada")

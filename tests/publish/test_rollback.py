@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import rewritten_partitions
 from backfill_assets.lake.ledger import ROWS_DIFFER, SCHEMA
@@ -175,9 +175,9 @@ def test_rollback_refuses_plans_that_are_open_or_were_never_started(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     other = lake.plan({A.name: [SECOND, THIRD]})
     lake.plans.note(other.id, "started", NOW, who="bo")
-    with pytest.raises(Guarded, match=f"Plan {other.id} is open. Nothing was restored"):
+    with pytest.raises(RefusedByGuard, match=f"Plan {other.id} is open. Nothing was restored"):
         lake.roll_back(other)
-    with pytest.raises(Guarded, match=f"(?s){A.name}.*{SECOND}.*{other.id}"):
+    with pytest.raises(RefusedByGuard, match=f"(?s){A.name}.*{SECOND}.*{other.id}"):
         lake.roll_back(plan)
     fresh = lake.plan({A.name: [FOURTH]}, reason="never started")
     for event in (lake.root / "_plans" / fresh.id).iterdir():
@@ -193,11 +193,11 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake)
     lake.write({THIRD: 8}, into=shadow)
     settings = lake.workspace.settings.model_copy(update={"protected_days": f"{SECOND}..{THIRD}"})
     workspace = replace(lake.workspace, settings=settings)
-    with pytest.raises(Guarded, match=f"{SECOND} is protected .*Nothing was restored"):
+    with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected .*Nothing was restored"):
         rollback_of(plan, workspace, force=True)
-    with pytest.raises(Guarded, match=str(THIRD)):
+    with pytest.raises(RefusedByGuard, match=str(THIRD)):
         Publication(shadow, workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
-    with pytest.raises(Guarded, match=f"{SECOND} is protected"):
+    with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected"):
         # Although the calendar does not have it any more.
         rollback_of(plan, replace(workspace, calendar=Calendar(THIRD, FOURTH)))
     assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}

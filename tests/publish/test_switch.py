@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.errors import Conflict, Guarded, UsageError
+from backfill_assets.errors import Conflict, RefusedByGuard, UsageError
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Release, Releases
 from backfill_assets.publish.publish import Publication
@@ -152,7 +152,7 @@ def test_days_that_readers_would_lose_are_named_with_the_command_that_builds_the
     lake.write(OF_A)
     lake.write({D0: 5}, table=B.name)
     release_live(lake.workspace, who="sensor")
-    with pytest.raises(Guarded) as refused:
+    with pytest.raises(RefusedByGuard) as refused:
         switch(lake)
     assert f"3 day(s) are missing ({D1}..{D3}). Nothing was switched." in str(refused.value)
     assert f"`backfill plan --target {B.name} --partitions {D1}..{D3}`" in str(refused.value)
@@ -167,7 +167,7 @@ def test_the_command_for_days_with_a_gap_is_one_argument(tmp_path):
     lake.write(OF_A)
     lake.write({D1: 5}, table=B.name)
     release_live(lake.workspace, who="sensor")
-    with pytest.raises(Guarded, match=f"--partitions {D0},{D2}..{D3}`"):
+    with pytest.raises(RefusedByGuard, match=f"--partitions {D0},{D2}..{D3}`"):
         switch(lake)
 
 
@@ -176,7 +176,7 @@ def test_columns_that_readers_would_lose_are_named_and_new_ones_are_not(tmp_path
     lake.write(OF_A, more="note")
     lake.write(OF_B, table=B.name)
     release_live(lake.workspace, who="sensor")
-    with pytest.raises(Guarded, match="raw/b"):
+    with pytest.raises(RefusedByGuard, match="raw/b"):
         switch(lake)
     switch(lake, name=B.name, to=A.name)
     assert get(lake, name=B.name) == OF_A
@@ -187,7 +187,7 @@ def test_a_channel_that_was_left_behind_is_not_switched(lake):
     lake.write({D1: 7}, into=plan)
     Publication(plan, lake.workspace, "ada").publish("candidate", lambda: NOW, lambda state: None)
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=r"of stable get release 1, and release 2 has other tables\. Nothing was switched",
     ):
         switch(lake)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.errors import Conflict, Guarded, TableUnreadable, UsageError
+from backfill_assets.errors import Conflict, RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import Withheld, release_live
@@ -79,7 +79,9 @@ def test_a_reconciliation_that_came_after_the_verdict_asks_for_another_one(lake)
     def totals(read, days):
         return Reconciled("", ["it does not add up"])
 
-    with pytest.raises(Guarded, match=r"check totals .seen none, now \w+.*Type `backfill verify"):
+    with pytest.raises(
+        RefusedByGuard, match=r"check totals .seen none, now \w+.*Type `backfill verify"
+    ):
         publish_verified(lake, plan, replace(lake.workspace, reconciliations=(totals,)))
 
 
@@ -90,7 +92,7 @@ def test_a_shadow_that_was_built_anew_to_the_same_versions_is_another_one(lake):
         shutil.rmtree(lake.root / "_shadow" / plan.id / name)
     for table in (A.name, B.name):
         lake.write({D1: 12}, table=table, into=plan)
-    with pytest.raises(Guarded, match=A.name):
+    with pytest.raises(RefusedByGuard, match=A.name):
         publish_verified(lake, plan)
 
 
@@ -169,7 +171,7 @@ def test_half_a_publication_of_new_days_is_finished_before_its_rollback(tmp_path
     with killed_when(lambda: D3 in lake.values()):
         publish_verified(lake, plan)
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=f"published in part, and 1 .* cannot be put back.*`backfill publish {plan.id}`",
     ):
         lake.roll_back(plan)
@@ -191,7 +193,8 @@ def test_lost_files_of_the_base_are_a_conflict_that_rebase_solves(lake):
     ):
         verdict_of(plan, lake.workspace)
     with pytest.raises(
-        Guarded, match=f"version 0 of live, which the shadow reads, its file {file} is missing"
+        RefusedByGuard,
+        match=f"version 0 of live, which the shadow reads, its file {file} is missing",
     ):
         Publication(plan, lake.workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
     rebase(plan, lake.workspace, "ada")

@@ -5,7 +5,7 @@ put back. No Spark.
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.errors import Guarded
+from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.channels import behind
@@ -106,7 +106,7 @@ def test_stable_gets_no_rolled_back_plan_while_live_cannot_be_released(lake):
     lake.roll_back(other)
     lake.fail(D3)
     with pytest.raises(
-        Guarded,
+        RefusedByGuard,
         match=(
             f"Release 3, .* has rows of plan {other.id}, and live has none any more, and cannot be "
         ),
@@ -157,7 +157,7 @@ def test_a_plan_built_on_rows_of_a_tried_plan_needs_that_plan_in_stable(lake):
     same = rebuilt_in_shadow(lake, {D1: 7, D2: 3})
     publish(lake, first, "candidate")
     assert publish(lake, same, "candidate").count("unchanged") == 4
-    with pytest.raises(Guarded, match=first.id):
+    with pytest.raises(RefusedByGuard, match=first.id):
         publish(lake, same)
     publish(lake, first)
     publish(lake, same)

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.errors import Guarded
+from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Progress, Stop
@@ -209,7 +209,7 @@ def test_one_of_two_plans_of_the_same_days_that_start_at_once_is_refused(tmp_pat
         rebuild.launcher = replace(rebuild.launcher, plans=plans)
         try:
             return carry_out(rebuild, follow).ending
-        except Guarded:
+        except RefusedByGuard:
             return "refused"
         finally:
             over.set()

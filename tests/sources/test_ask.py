@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.errors import Awaited, SourceError
+from backfill_assets.errors import NotFetchedYet, SourceError
 from backfill_assets.lake import storage
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.budget import Budget
@@ -135,7 +135,7 @@ def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_
     assert (delivered(source, area), {*why}) == (DAYS[:8], {*DAYS[8:10]})
     assert (
         messages(why)[DAYS[9]]
-        == "Awaited: weather is not asked before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400"
+        == "NotFetchedYet: weather is not asked before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400"
         " s is used up"
     )
     assert clock.slept == [60], "the budget of a minute is waited for"
@@ -148,9 +148,11 @@ def test_days_that_the_service_has_not_got_yet_wait(weather, area, patience):
     weather.newest = DAYS[2]
     weather.faults = ["a missing day"]
     why = ask(service(PLENTY), area, DAYS[:3], patience)
-    assert messages(why) == {DAYS[2]: f"Awaited: weather has nothing of {DAYS[2]} yet"}
+    assert messages(why) == {DAYS[2]: f"NotFetchedYet: weather has nothing of {DAYS[2]} yet"}
     why = ask(service(PLENTY), area, DAYS[:5], patience)
-    assert {day: type(error) for day, error in why.items()} == dict.fromkeys(DAYS[3:5], Awaited)
+    assert {day: type(error) for day, error in why.items()} == dict.fromkeys(
+        DAYS[3:5], NotFetchedYet
+    )
     assert delivered(service(PLENTY), area) == DAYS[:3]
     assert weather.days()[1] == (
         str(DAYS[2]),
@@ -177,7 +179,7 @@ def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, patie
         service(PLENTY, at_once=1), area_of(tmp_path, f"{gone.url}?apikey=S3CRET"), DAYS, patience
     )
     assert {*why} == {*DAYS}
-    assert {type(error) for error in why.values()} == {Awaited}
+    assert {type(error) for error in why.values()} == {NotFetchedYet}
     assert "no whole answer came (ConnectError" in str(why[DAYS[19]])
     assert "CRET" not in str(why)
 
@@ -215,7 +217,7 @@ def test_days_wait_whose_budget_cannot_be_used_and_those_that_are_kept_are_there
     before = budget.read_bytes()
     spoil(budget, how)
     why = ask(source, area, DAYS[:3], patience)
-    assert ({*why}, type(why[DAYS[2]])) == ({DAYS[2]}, Awaited)
+    assert ({*why}, type(why[DAYS[2]])) == ({DAYS[2]}, NotFetchedYet)
     assert f"the record of what was asked, {budget}, cannot be used (" in str(why[DAYS[2]])
     assert (len(weather.log), delivered(source, area)) == (1, DAYS[:2])
     budget.write_bytes(before)
@@ -383,6 +385,6 @@ def test_days_wait_for_another_process_that_does_not_stop_asking(
         why = ask(service(PLENTY), area, DAYS[:2], patience)
     assert ({*why}, {type(error) for error in why.values()}, weather.log) == (
         {*DAYS[:2]},
-        {Awaited},
+        {NotFetchedYet},
         [],
     )

@@ -36,6 +36,6 @@ def test_without_its_library_a_source_says_for_each_day_what_to_install(source, 
     lines = done.stdout.splitlines()
     extra = {"psycopg": "postgres", "confluent_kafka": "kafka"}[module]
     assert [line.partition(" (")[0] for line in lines] == [
-        f"StillWritten no source for 2024-06-0{n}: {said}" for n in (1, 2)
+        f"IncompleteDelivery no source for 2024-06-0{n}: {said}" for n in (1, 2)
     ], done.stderr
     assert all(line.endswith(f"pip install 'backfill-assets[{extra}]'") for line in lines)

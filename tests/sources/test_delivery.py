@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backfill_assets import Csv, Landing, Parquet, field
-from backfill_assets.errors import SourceError, StillWritten
+from backfill_assets.errors import IncompleteDelivery, SourceError
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import Field
 from backfill_assets.sources.protocol import Delivery
@@ -136,7 +136,7 @@ def test_a_file_that_was_written_just_now_is_left_alone_until_it_has_settled(tmp
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
     os.utime(file, (1000, 1000))
     waiting = delivered(source, tmp_path, clock=lambda: 1010.0)
-    assert isinstance(waiting, StillWritten)
+    assert isinstance(waiting, IncompleteDelivery)
     assert (
         str(waiting)
         == f"the source for {day(0)} is still being written: {NAME} was written 10 s ago, and is"
@@ -149,7 +149,7 @@ def test_files_without_their_marker_are_left_alone_until_it_is_written(tmp_path)
     put(tmp_path, "cases/2019-08-15/a.csv", HEADER + "a,1\n")
     source = Landing("cases", format=Csv(), marker="_SUCCESS")
     waiting = delivered(source, tmp_path)
-    assert isinstance(waiting, StillWritten)
+    assert isinstance(waiting, IncompleteDelivery)
     assert "cases/2019-08-15/a.csv has no _SUCCESS beside it yet" in str(waiting)
     put(tmp_path, "cases/2019-08-15/_SUCCESS", "")
     assert isinstance(delivered(source, tmp_path), Delivery)

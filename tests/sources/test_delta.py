@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.servers.child import free_port
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.delta import DeltaSource
@@ -95,7 +95,7 @@ def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch
     away = DeltaSource("orders", "ordered_on", path="s3://bucket/orders").delivered(
         LandingArea(Path("/nowhere")), days(0, 1)
     )
-    assert {type(each) for each in away.values()} == {StillWritten}
+    assert {type(each) for each in away.values()} == {IncompleteDelivery}
     message = str(away[day(0)])
     assert message.startswith(f"no source for {day(0)}: s3://bucket/orders cannot be opened: ")
     assert message.endswith(

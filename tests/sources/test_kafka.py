@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from backfill_assets import rules, same_day, table
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.plan.status import State, latest_builds, status_of
@@ -276,13 +276,13 @@ def test_what_cannot_be_read_says_why(topic, area):
         Kafka("events", topic.broker.with_login, login | impatient | {"sasl.password": "another"})
     )
     misspelt = why(Kafka("events", topic.broker.address, {"security.protocoll": "SSL"}))
-    assert isinstance(misspelt, StillWritten)
+    assert isinstance(misspelt, IncompleteDelivery)
     assert (
         str(misspelt)
         == f"no source for {day(0)}: {topic.broker.address} cannot be asked for the topic events"
         ' (No such configuration property: "security.protocoll")'
     )
-    assert isinstance(silent, StillWritten), "what was built stays up to date meanwhile"
+    assert isinstance(silent, IncompleteDelivery), "what was built stays up to date meanwhile"
     assert (
         str(silent)
         == f"no source for {day(0)}: 127.0.0.1:1 cannot be asked for the topic events ({CONNECTS}"
@@ -296,7 +296,7 @@ def test_what_cannot_be_read_says_why(topic, area):
         == f"no source for {day(0)}: the environment variable OF_NOBODY is not set; set it where"
         " the servers and the commands are started"
     )
-    assert (type(refused), "Authentication failed" in str(refused)) == (StillWritten, True)
+    assert (type(refused), "Authentication failed" in str(refused)) == (IncompleteDelivery, True)
     topic.create(**{"cleanup.policy": "compact"})
     assert type(why(source)) is SourceError
     assert str(why(source)).endswith(
@@ -307,7 +307,7 @@ def test_what_cannot_be_read_says_why(topic, area):
         str(not_over)
         == f"{day(0)} is not over yet: the records of {topic.name} are read from {day(1)} on"
     )
-    assert isinstance(not_over, StillWritten)
+    assert isinstance(not_over, IncompleteDelivery)
 
 
 def test_a_login_is_made_by_both_clients_with_a_password_of_the_environment(

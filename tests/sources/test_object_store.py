@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backfill_assets.cli import doctor, status
-from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.archives.archive import Archive
@@ -167,8 +167,8 @@ def test_a_day_waits_for_its_marker_and_until_its_objects_have_settled(bucket, a
     bucket.put("events/2019-08-15/a.jsonl", LINE.encode())
     marked = Landing("events", marker="_SUCCESS")
     settled = Landing("events", settled=60)
-    assert isinstance(marked.delivered(area, [day(0)])[day(0)], StillWritten)
-    assert isinstance(settled.delivered(area, [day(0)])[day(0)], StillWritten)
+    assert isinstance(marked.delivered(area, [day(0)])[day(0)], IncompleteDelivery)
+    assert isinstance(settled.delivered(area, [day(0)])[day(0)], IncompleteDelivery)
     bucket.put("events/2019-08-15/_SUCCESS", b"")
     assert isinstance(marked.delivered(area, [day(0)])[day(0)], Delivery)
     later = replace(area, clock=lambda: time.time() + 61)
@@ -207,7 +207,7 @@ def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
     place = wrong(bucket, monkeypatch)
     area = area_at(place, tmp_path)
     for on, refused in EVENTS.delivered(area, days(0, 1)).items():
-        assert isinstance(refused, StillWritten), "what was built stays up to date meanwhile"
+        assert isinstance(refused, IncompleteDelivery), "what was built stays up to date meanwhile"
         assert str(refused) == f"no source for {on}: events cannot be listed ({place}: {why})"
     with pytest.raises(
         SourceError, match=r"past cannot be listed \(s3://.*\. Nothing was read or changed"

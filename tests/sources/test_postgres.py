@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.servers.child import free_port
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.postgres.source import PostgresTable
@@ -186,22 +186,22 @@ def test_a_hundred_days_are_looked_at_by_one_query(postgres):
 ERRORS = {
     "wrong password": (
         {"password_env": "WRONG_PASSWORD"},
-        StillWritten,
+        IncompleteDelivery,
         "password authentication failed for user",
     ),
     "a password that is not there": (
         {"password_env": "NO_PASSWORD"},
-        StillWritten,
+        IncompleteDelivery,
         "the environment has no NO_PASSWORD",
     ),
     "no server": (
         {"url": "postgresql://reader@127.0.0.1:{free}/postgres"},
-        StillWritten,
+        IncompleteDelivery,
         "Connection refused",
     ),
     "no database": (
         {"url": "postgresql://reader@127.0.0.1:{port}/shop"},
-        StillWritten,
+        IncompleteDelivery,
         'database "shop" does not exist',
     ),
     "no table": (

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from backfill_assets.errors import StillWritten
+from backfill_assets.errors import IncompleteDelivery
 from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.archives.loading import take_in
 from backfill_assets.sources.archives.two_flows import Precedence, TwoFlows
@@ -137,7 +137,7 @@ def test_a_day_that_is_still_being_written_is_waited_for_although_archives_have_
         delivered = TwoFlows(landing, Archive("past", day="at"), precedence).delivered(
             area, [day(0)]
         )[day(0)]
-        assert isinstance(delivered, StillWritten) == waits, precedence
+        assert isinstance(delivered, IncompleteDelivery) == waits, precedence
 
 
 def test_files_that_are_neither_deliveries_nor_archives_are_named(area):

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.errors import (
+    IncompleteDelivery,
     NotDelivered,
     ServiceUnavailable,
     SourceError,
-    StillWritten,
     UsageError,
 )
 from backfill_assets.lake.history import latest
@@ -358,7 +358,7 @@ class Answering(Lines):
             SourceError,
             "the source lines (Answering) cannot be asked: No such topic. Its days",
         ),
-        (ServiceUnavailable("install it"), StillWritten, "install it"),
+        (ServiceUnavailable("install it"), IncompleteDelivery, "install it"),
         (NotDelivered("not there"), NotDelivered, "not there"),
         (
             None,

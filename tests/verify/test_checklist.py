@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.verify.checklist import (
     Acceptance,
     Line,
@@ -129,7 +129,7 @@ def test_a_checklist_without_lines_or_with_two_of_one_name_is_none():
 def test_a_verdict_is_about_the_versions_it_saw_and_no_others(versions, code, said):
     seen = verdict(BUILT)
     seen.refuse_other_versions(dict(seen.versions_seen), dict(seen.code))
-    with pytest.raises(Guarded, match=f"(?s){said}.*p1"):
+    with pytest.raises(RefusedByGuard, match=f"(?s){said}.*p1"):
         seen.refuse_other_versions({**seen.versions_seen, **versions}, {**seen.code, **code})
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
@@ -81,7 +81,7 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
         "rows: 30 added, 10 removed, 0 changed, 10 unchanged"
     )
     publication = Publication(plan, lake.workspace, "ada")
-    with pytest.raises(Guarded, match="needs a decision"):
+    with pytest.raises(RefusedByGuard, match="needs a decision"):
         publication.publish("stable", lambda: NOW, verified(plan, lake.workspace))
     verdicts = Verdicts(str(lake.root))
     with pytest.raises(UsageError, match=r"has no line 'nulls \*'. Nothing was accepted"):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from backfill_assets.errors import NotDelivered, SourceError, StillWritten, named
+from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError, named
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import Field, Header, fault_of, header_of, lacking
 from backfill_assets.sources.files.filesystem import Entry
@@ -46,10 +46,10 @@ def delivery_of(
         return NotDelivered(f"no source for {day} in {area.place()}: {why}")
     first = next(iter(files))
     if away := area.files.away(first):
-        return StillWritten(f"no source for {day}: {name_in(area, first)} {away}")
+        return IncompleteDelivery(f"no source for {day}: {name_in(area, first)} {away}")
     for file, contents in files.items():
         if why := _unfinished(area, day, file, contents, asked):
-            return StillWritten(
+            return IncompleteDelivery(
                 f"the source for {day} is still being written: {name_in(area, file)} {why}"
             )
     names = {name_in(area, file): each for file, each in files.items()}

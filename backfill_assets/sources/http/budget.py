@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from backfill_assets.errors import Awaited
+from backfill_assets.errors import NotFetchedYet
 
 # A writer holds the file for milliseconds.
 BUSY_S = 30
@@ -125,8 +125,8 @@ class Budget:
     @contextmanager
     def _file(self) -> Iterator[tuple[sqlite3.Connection, float]]:
         """The file, while no other process reads or writes it, and its time; what is written is
-        there before it ends. Awaited, if it cannot be used: without it, nobody knows whether there
-        is leave.
+        there before it ends. NotFetchedYet, if it cannot be used: without it, nobody knows whether
+        there is leave.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -137,7 +137,7 @@ class Budget:
                 yield file, _now(file, self.clock())
                 file.execute("COMMIT")  # else, nothing is written
         except sqlite3.Error as error:
-            raise Awaited(
+            raise NotFetchedYet(
                 f"nothing is asked, as the record of what was asked, {self.path}, cannot be used"
                 f" ({error}). Make room, or correct its permissions; if it is damaged, delete it"
                 " when nothing was asked for a day"

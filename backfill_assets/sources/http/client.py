@@ -26,7 +26,7 @@ import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from backfill_assets.calendar import consecutive
-from backfill_assets.errors import Awaited, Conflict, SourceError
+from backfill_assets.errors import Conflict, NotFetchedYet, SourceError
 from backfill_assets.lake.storage import ANSWERS, Paths, writing
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.budget import Budget, Limit, Moment, Slot, moment
@@ -112,8 +112,8 @@ class Asking:
         self.client.close()
 
     def __call__(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
-        """What the service says of `days`. Raises Awaited if it cannot be asked now, SourceError if
-        it answers wrongly.
+        """What the service says of `days`. Raises NotFetchedYet if it cannot be asked now,
+        SourceError if it answers wrongly.
         """
         patience = self.patience
         again = Retrying(
@@ -137,14 +137,14 @@ class Asking:
             httpx.RequestError
         ) as error:  # whether the service had it is not known: the slot stays as it is
             raise Again(
-                Awaited(f"{about}: no whole answer came ({type(error).__name__}: {error})")
+                NotFetchedYet(f"{about}: no whole answer came ({type(error).__name__}: {error})")
             ) from error
-        with suppress(Awaited):  # the answer is there; its slot counts for longer then
+        with suppress(NotFetchedYet):  # the answer is there; its slot counts for longer then
             self.budget.answered(slot)
         if response.status_code == TOO_MANY or response.status_code >= UNAVAILABLE:
             self._pause(response)
             raise Again(
-                Awaited(
+                NotFetchedYet(
                     f"{about}: the service answered {response.status_code} {response.reason_phrase}"
                 )
             )
@@ -167,7 +167,7 @@ class Asking:
             ) from error
 
     def _slot(self, units: int) -> Slot:
-        """Leave to send a request, once there is; Awaited if that is too far off."""
+        """Leave to send a request, once there is; NotFetchedYet if that is too far off."""
         while (slot := self._taken(units)).wait > 0:
             if slot.wait > self.patience.longest_wait:
                 until = datetime.fromtimestamp(self.patience.clock().wall + slot.wait, UTC)
@@ -176,7 +176,7 @@ class Asking:
                     if slot.limit
                     else "the service asked to wait"
                 )
-                raise Awaited(
+                raise NotFetchedYet(
                     f"{self.source.name} is not asked before {until:%Y-%m-%d %H:%M:%S} UTC: {why}"
                 )
             self.patience.sleep(slot.wait)
@@ -251,7 +251,7 @@ def ask(
     source: HttpSource, area: LandingArea, days: Sequence[date], patience: Patience | None = None
 ) -> dict[date, SourceError]:
     """Ask for those of `days` that have not all their answers. Of each that still has not, why:
-    Awaited, or a wrong answer.
+    NotFetchedYet, or a wrong answer.
     """
     answers = Answers(area, source.name)
     why = dict[date, SourceError]()
@@ -272,9 +272,9 @@ def ask(
                     said = asking(query, unanswered) if unanswered else {}
                     for day, rows in said.items():
                         answers.keep(query, day, rows)
-            except (Awaited, Conflict) as error:  # nor can anything else be asked for now
+            except (NotFetchedYet, Conflict) as error:  # nor can anything else be asked for now
                 waiting = [day for day in missing if day not in answers.stored(source.queries())]
-                return {**dict.fromkeys(waiting, Awaited(str(error))), **why}
+                return {**dict.fromkeys(waiting, NotFetchedYet(str(error))), **why}
             except SourceError as error:
                 refusals += 1
                 if isinstance(error, Refused) and len(unanswered) > 1 and refusals < REFUSED_FIRST:
@@ -288,7 +288,7 @@ def ask(
             else:
                 refusals = 0 if said else refusals
                 why |= {
-                    d: Awaited(f"{source.name} has nothing of {d} yet")
+                    d: NotFetchedYet(f"{source.name} has nothing of {d} yet")
                     for d in unanswered
                     if d not in said and d not in why
                 }

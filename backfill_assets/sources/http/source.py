@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.errors import Awaited, SourceError
+from backfill_assets.errors import NotFetchedYet, SourceError
 from backfill_assets.lake.storage import Documents, Paths
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery, Source
@@ -156,7 +156,7 @@ class HttpSource(Source):
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
-        """The fingerprint of each day's answers; Awaited where they are not all there."""
+        """The fingerprint of each day's answers; NotFetchedYet where they are not all there."""
         stored = Answers(area, self.name).stored(self.queries())
         return {
             day: self._delivery(day, stored[day]) if day in stored else self._awaited(day)
@@ -169,8 +169,8 @@ class HttpSource(Source):
         ).hexdigest()[:32]
         return Delivery(fingerprint, {f"{self.name}/{day}": sum(answer.rows for answer in answers)})
 
-    def _awaited(self, day: date) -> Awaited:
-        return Awaited(
+    def _awaited(self, day: date) -> NotFetchedYet:
+        return NotFetchedYet(
             f"{self.name} has no answer for {day} yet: a run that builds the day asks for it"
         )
 
@@ -199,7 +199,7 @@ class HttpSource(Source):
         return spark.createDataFrame(rows, f"arrival_day DATE, {self.columns}")
 
     def _stored(self, area: LandingArea, days: Sequence[date]) -> dict[date, list[Answer]]:
-        """The answers of each of `days`; raises Awaited if one has not all of them."""
+        """The answers of each of `days`; raises NotFetchedYet if one has not all of them."""
         stored = Answers(area, self.name).stored(self.queries())
         for day in days:
             if day not in stored:

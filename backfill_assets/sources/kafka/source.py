@@ -35,7 +35,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.lake.spark.jars import needing
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.kafka.topic import (
@@ -227,8 +227,8 @@ class Kafka(Source):
             runs = {day: type(error)(f"no source for {day}: {error}") for day in over}
         return {day: runs[day] if day in runs else self._not_over(day) for day in days}
 
-    def _not_over(self, day: date) -> StillWritten:
-        return StillWritten(
+    def _not_over(self, day: date) -> IncompleteDelivery:
+        return IncompleteDelivery(
             f"{day} is not over yet: the records of {self.topic} are read from"
             f" {day + timedelta(days=1)} on"
         )

@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from backfill_assets.errors import NotDelivered, StillWritten
+from backfill_assets.errors import IncompleteDelivery, NotDelivered
 from backfill_assets.lake.storage import make_cache, write_whole
 from backfill_assets.sources.protocol import client_library
 
@@ -91,8 +91,8 @@ class Topic:
         return int(self.options.get(TIMEOUT, TIMEOUT_MS)) / 1000
 
     def state(self) -> TopicState:
-        """What the topic has now. NotDelivered if there is no such topic, StillWritten if no broker
-        shows it.
+        """What the topic has now. NotDelivered if there is no such topic, IncompleteDelivery if no
+        broker shows it.
         """
         with self._asking() as admin:
             described = admin.describe_topics(
@@ -234,20 +234,20 @@ class Topic:
             )
             if error.args[0].code() in no_topic:
                 raise NotDelivered(f"there is no topic {self.name} at {self.servers}") from None
-            raise StillWritten(
+            raise IncompleteDelivery(
                 f"{self.servers} cannot be asked for the topic {self.name} ({said})"
             ) from None
 
 
 def environment(value: str) -> str:
     """The value of an option; of an environment variable for one that begins with `env:`.
-    StillWritten if that is not set.
+    IncompleteDelivery if that is not set.
     """
     if not value.startswith(ENV):
         return value
     name = value.removeprefix(ENV)
     if name not in os.environ:
-        raise StillWritten(
+        raise IncompleteDelivery(
             f"the environment variable {name} is not set; set it where the servers and the commands"
             " are started"
         )

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from backfill_assets.errors import SourceError, StillWritten
+from backfill_assets.errors import IncompleteDelivery, SourceError
 from backfill_assets.lake.storage import Locked, file_lock, make_cache
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import client_library
@@ -76,8 +76,8 @@ class Server:
     def connected(self, area: LandingArea) -> Iterator["Connection[Any]"]:
         """A connection that sees one state of the database, and ends with the block.
 
-        Raises StillWritten where there is none, or it breaks, and SourceError for what the server
-        refuses in the block.
+        Raises IncompleteDelivery where there is none, or it breaks, and SourceError for what the
+        server refuses in the block.
         """
         with client_library("psycopg", str(self), "postgres"):
             import psycopg
@@ -102,7 +102,7 @@ class Server:
             variable = (
                 f"${self.password_env}" if self.password_env else "$PGPASSWORD or the pgpass file"
             )
-            raise StillWritten(
+            raise IncompleteDelivery(
                 f"{self} cannot be asked: {_one_line(error)}. Days stay as they were built. Start"
                 f" the server, or correct the `url` of {self.name} or the password in {variable}"
             ) from None
@@ -141,7 +141,7 @@ class Server:
     def _password(self) -> str | None:
         if not self.password_env or os.environ.get(self.password_env):
             return os.environ.get(self.password_env)
-        raise StillWritten(
+        raise IncompleteDelivery(
             f"{self} cannot be asked: the environment has no {self.password_env}, which is"
             f" `password_env` of {self.name}. Days stay as they were built. Set it where `backfill"
             " up` and commands are typed"
@@ -163,7 +163,7 @@ class Server:
                             file_lock(area.cache / f"{self.name}.look.lock", patience=PATIENCE_S)
                         )
                 except Locked:
-                    raise StillWritten(
+                    raise IncompleteDelivery(
                         f"{self} has been looked at by another process for {PATIENCE_S // 60}"
                         " minutes"
                     ) from None
