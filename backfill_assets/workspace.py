@@ -67,9 +67,9 @@ class Workspace:
         """
         return Graph(self.tables, Calendar(self.calendar.first, self.calendar.last))
 
-    def one_look(self) -> Workspace:
+    def with_cached_listing(self) -> Workspace:
         """The same workspace for one act: it looks at each folder of the landing area once."""
-        return replace(self, area=self.area.one_look())
+        return replace(self, area=self.area.with_cached_listing())
 
     @property
     def names(self) -> list[str]:

@@ -302,7 +302,7 @@ DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 
 def run_status(days: str, target: str, *, check: bool, as_json: bool) -> int:
-    workspace = open_workspace(only_reading=True).one_look()
+    workspace = open_workspace(only_reading=True).with_cached_listing()
     console = terminal()
     tables = workspace.named(target)
     calendar = workspace.calendar

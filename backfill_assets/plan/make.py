@@ -62,7 +62,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     """Make the plan and keep it in the lake. Raises UsageError and RefusedByGuard; then nothing is
     kept.
     """
-    workspace = workspace.one_look()
+    workspace = workspace.with_cached_listing()
     graph = workspace.graph
     settings = workspace.settings
     selector = selector_of(request, workspace, graph.calendar)

@@ -95,7 +95,7 @@ def source_changes(workspace: Workspace) -> list[SourceChanges]:
     """The changes of each source of a workspace; of tables that have one of other horizons, each by
     its own.
     """
-    workspace = replace(workspace, area=workspace.area.one_look(of_all=False))
+    workspace = replace(workspace, area=workspace.area.with_cached_listing(whole_folders=False))
     running = runs_by_partition(workspace)
     builds = latest_builds(workspace)
     tables: dict[tuple[str, int], list[Table]] = {}

@@ -28,10 +28,10 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.delta import NONE_DELETED, Remedy, open_table, with_deletion_vectors
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.protocol import Delivery, Source, usable
+from backfill_assets.sources.protocol import Delivery, Source, require_usable
 
 
-class Listed(NamedTuple):
+class _DataFile(NamedTuple):
     """A data file of a day: its path, its size in bytes, its rows, and a hash of which of all it
     holds were deleted, if any.
     """
@@ -45,20 +45,22 @@ class Listed(NamedTuple):
         return f"{self.path} {self.size}{self.deleted and f' {self.deleted}'}"
 
 
-def listed(table: DeltaTable, by: str) -> Mapping[date, Sequence[Listed]]:
+def _files_of_days(table: DeltaTable, by: str) -> Mapping[date, Sequence[_DataFile]]:
     """The files of each day."""
     added = pa.table(table.get_add_actions(flatten=True))
     deleted = with_deletion_vectors(table)
     names = ("path", "size_bytes", "num_records", f"partition.{by}")
-    files: dict[date, list[Listed]] = {}
+    files: dict[date, list[_DataFile]] = {}
     for path, size, rows, value in zip(*(added[name].to_pylist() for name in names), strict=True):
         if day := _day(value):
             gone = deleted.get(unquote(path), NONE_DELETED)
-            files.setdefault(day, []).append(Listed(path, size, (rows or 0) - gone.rows, gone.hash))
+            files.setdefault(day, []).append(
+                _DataFile(path, size, (rows or 0) - gone.rows, gone.hash)
+            )
     return {day: sorted(of_day) for day, of_day in files.items()}
 
 
-def of_no_day(table: DeltaTable, by: str) -> list[str]:
+def _values_without_day(table: DeltaTable, by: str) -> list[str]:
     """The values of partitions that are of no day."""
     values = pa.table(table.get_add_actions(flatten=True))[f"partition.{by}"].unique().to_pylist()
     return sorted(str(value) for value in values if not _day(value))
@@ -74,7 +76,7 @@ def _day(value: Any) -> date | None:
 
 DAY = "arrival_day"
 # Types of a partition column that may say a day.
-DAYS = [PrimitiveType("date"), PrimitiveType("string")]
+_DAY_TYPES = [PrimitiveType("date"), PrimitiveType("string")]
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class DeltaSource(Source):
             table = self._opened(area)
         except NotDelivered:
             return []
-        return [f"{self.name}/{self.day}={value}" for value in of_no_day(table, self.day)]
+        return [f"{self.name}/{self.day}={value}" for value in _values_without_day(table, self.day)]
 
     def _place(self, area: LandingArea) -> str:
         return (
@@ -152,18 +154,20 @@ class DeltaSource(Source):
 
     def _usable(
         self, area: LandingArea, days: Sequence[date]
-    ) -> tuple[int, dict[date, Sequence[Listed]]]:
+    ) -> tuple[int, dict[date, Sequence[_DataFile]]]:
         """The table's version, and the files of each of `days`. Raises the SourceError of the first
         day without any.
         """
         version, files = self._files(area)
-        return version, usable({day: files.get(day) or self._missing(area, day) for day in days})
+        return version, require_usable(
+            {day: files.get(day) or self._missing(area, day) for day in days}
+        )
 
-    def _files(self, area: LandingArea) -> tuple[int, Mapping[date, Sequence[Listed]]]:
+    def _files(self, area: LandingArea) -> tuple[int, Mapping[date, Sequence[_DataFile]]]:
         """The table's version, and its files by day. Raises as `_opened` does."""
         table = self._opened(area)
         with _source_errors():
-            return table.version(), listed(table, self.day)
+            return table.version(), _files_of_days(table, self.day)
 
     def _opened(self, area: LandingArea) -> DeltaTable:
         """The table. NotDelivered if there is none, IncompleteDelivery if its store does not
@@ -189,7 +193,7 @@ class DeltaSource(Source):
                 f" {self.day}"
             )
         kinds = {each.name: each.type for each in table.schema().fields}
-        if kinds[self.day] not in DAYS:
+        if kinds[self.day] not in _DAY_TYPES:
             kind = kinds[self.day].type
             raise SourceError(
                 f"{self.day} of the Delta table {place} is of type {kind}, and a day is a DATE or a"
@@ -210,7 +214,7 @@ class DeltaSource(Source):
         return NotDelivered(f"no source for {day} in {self._place(area)}")
 
     def _delivery(
-        self, area: LandingArea, day: date, files: Sequence[Listed]
+        self, area: LandingArea, day: date, files: Sequence[_DataFile]
     ) -> Delivery | SourceError:
         if not files:
             return self._missing(area, day)

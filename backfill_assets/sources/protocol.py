@@ -43,7 +43,7 @@ def refuse_mistyped(declared: Any) -> None:
         hint = hints[each.name]
         try:
             if isinstance(hint, type) and hint not in (float, int, Any):
-                wrong = "" if isinstance(value, hint) else f"it is not a {_spelt(hint)}"
+                wrong = "" if isinstance(value, hint) else f"it is not a {_type_name(hint)}"
             else:
                 _adapter(hint).validate_python(value, strict=True)
                 wrong = ""
@@ -74,7 +74,7 @@ def _why(error: ValidationError) -> str:
     return " or ".join(said).replace("input should be", "it should be")
 
 
-def _spelt(kind: type) -> str:
+def _type_name(kind: type) -> str:
     return {str: "text", bool: "True or False"}.get(kind, kind.__name__)
 
 
@@ -194,7 +194,7 @@ class Source(ABC):
 T = TypeVar("T")
 
 
-def usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
+def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
     """What was found for each day. Raises the SourceError of the first day that cannot be used."""
     days: dict[date, T] = {}
     for day, each in found.items():

@@ -11,7 +11,7 @@ from shlex import quote
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import SourceError, UsageError, named
 from backfill_assets.sources.archives.archive import Archive
-from backfill_assets.sources.archives.loading import LoadResult, chosen, take_in
+from backfill_assets.sources.archives.loading import LoadResult, is_selected, load_archives
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Source
 from backfill_assets.step.accept import is_accepted, unknown_names
@@ -72,7 +72,9 @@ def take_in_named(
         )
     asked = [name] if name else [*archives]
     listed = _listed(workspace, [archives[each] for each in asked]) if files or accept else []
-    unknown = [pattern for pattern in files if not any(chosen(each, [pattern]) for each in listed)]
+    unknown = [
+        pattern for pattern in files if not any(is_selected(each, [pattern]) for each in listed)
+    ]
     if unknown := [*unknown, *unknown_names(accept, listed)]:
         raise UsageError(
             f"There is no archive {unknown[0]}. Nothing was read. There are:"
@@ -81,7 +83,7 @@ def take_in_named(
     accepted = [each for each in listed if is_accepted(each, accept)]
     for each in asked:
         try:
-            for result in take_in(
+            for result in load_archives(
                 archives[each],
                 workspace.area,
                 full_refresh=full_refresh,

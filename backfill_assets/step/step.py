@@ -23,7 +23,7 @@ from backfill_assets.lake.delta import open_table, refuse_other_partitioning
 from backfill_assets.lake.ledger import SCHEMA, Build
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.http.client import ask
+from backfill_assets.sources.http.client import fetch_days
 from backfill_assets.sources.http.source import HttpSource
 from backfill_assets.step.audit import Audited, audit, leaks_of_step
 from backfill_assets.step.commit import Judgement, commit_days, judge_days, record
@@ -128,7 +128,7 @@ def due_once_asked(
     source = table.source()
     if not due.awaited or not isinstance(source, HttpSource):
         return start, due
-    why = ask(source, area, sorted(due.awaited))
+    why = fetch_days(source, area, sorted(due.awaited))
     start, due = look()
     for day, unasked in due.awaited.items():
         reason = why.get(day)

@@ -36,7 +36,7 @@ from backfill_assets.datasets.case_reports.tables import (
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import SCHEMA, Build
 from backfill_assets.plan.status import State, status_of
-from backfill_assets.sources.archives.loading import take_in
+from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.sources.files.formats import Csv
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
@@ -153,7 +153,7 @@ def test_with_both_flows_at_once_they_come_to_the_same(tmp_path, spark, seed):
     def archives() -> None:
         for version in (archived[3], *archived[:3]):
             file_away(reports.landing, version)
-            (taken,) = take_in(PAST, reports.workspace.area)
+            (taken,) = load_archives(PAST, reports.workspace.area)
             assert not taken.problem
 
     with ThreadPoolExecutor(1) as beside:

@@ -59,9 +59,9 @@ class Noting(LocalDisk):
 
     read: list[str] = field(default_factory=list, compare=False)
 
-    def at_hand(self, entry: Entry) -> AbstractContextManager[Path]:
+    def open_local(self, entry: Entry) -> AbstractContextManager[Path]:
         self.read.append(entry.name)
-        return super().at_hand(entry)
+        return super().open_local(entry)
 
 
 @dataclass

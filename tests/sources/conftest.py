@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from backfill_assets.sources.http.client import Patience
+from backfill_assets.sources.http.client import RetryPolicy
 from backfill_assets.sources.postgres.source import PostgresTable
 from tests.worlds import weather as weather_service
 from tests.worlds.deliveries import day
@@ -33,8 +33,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def patience(clock: Clock) -> Patience:
-    return Patience(sleep=clock.sleep, clock=clock, silence=5)
+def policy(clock: Clock) -> RetryPolicy:
+    return RetryPolicy(sleep=clock.sleep, clock=clock, silence=5)
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(
         "an archive that is split otherwise is taken in again"
     )
     assert archives.run() == {}
-    monkeypatch.setattr("backfill_assets.sources.archives.archive.FORM", -1)
+    monkeypatch.setattr("backfill_assets.sources.archives.archive._FORM_VERSION", -1)
     assert archives.run()["past/a.jsonl"].rows == 4, "and so it is by code that splits otherwise"
 
 

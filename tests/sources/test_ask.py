@@ -1,4 +1,4 @@
-"""Asking a service that limits, delays and breaks, on a port of this machine: what is asked, what
+"""RateLimitedClient a service that limits, delays and breaks, on a port of this machine: what is asked, what
 is kept, and what waits.
 """
 
@@ -15,7 +15,7 @@ from backfill_assets.errors import NotFetchedYet, SourceError
 from backfill_assets.lake import storage
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.budget import Budget
-from backfill_assets.sources.http.client import Refused, ask, seconds_after
+from backfill_assets.sources.http.client import RequestRefused, fetch_days, seconds_after
 from tests.worlds.weather import (
     DAYS,
     PLACES,
@@ -41,10 +41,10 @@ def messages(why: Mapping[date, SourceError]) -> dict[date, str]:
     return {day: f"{type(error).__name__}: {error}" for day, error in why.items()}
 
 
-def test_many_days_and_places_are_one_request_and_nothing_is_asked_twice(weather, area, patience):
+def test_many_days_and_places_are_one_request_and_nothing_is_asked_twice(weather, area, policy):
     source = service(PLENTY)
-    assert ask(source, area, DAYS[:3], patience) == {}
-    assert ask(source, area, DAYS, patience) == {}
+    assert fetch_days(source, area, DAYS[:3], policy) == {}
+    assert fetch_days(source, area, DAYS, policy) == {}
     assert weather.days() == [
         ("2019-08-15", "2019-08-17"),
         ("2019-08-18", "2019-08-31"),
@@ -57,39 +57,39 @@ def test_many_days_and_places_are_one_request_and_nothing_is_asked_twice(weather
     ), "two places in one cell, once"
     assert all(rows(source, area, day) == expected(day) for day in DAYS)
     before = source.delivered(area, DAYS)
-    assert ask(source, area, DAYS, patience) == {}
+    assert fetch_days(source, area, DAYS, policy) == {}
     assert (len(weather.log), source.delivered(area, DAYS)) == (3, before)
 
 
 def test_how_days_and_places_are_put_together_makes_no_difference_to_what_is_kept(
-    tmp_path, weather, patience
+    tmp_path, weather, policy
 ):
     one, other = (area_of(tmp_path / name, weather.url) for name in ("one", "other"))
-    ask(service(PLENTY), one, DAYS[:5], patience)
+    fetch_days(service(PLENTY), one, DAYS[:5], policy)
     for day in reversed(DAYS[:5]):
-        ask(service(PLENTY), other, [day], patience)
+        fetch_days(service(PLENTY), other, [day], policy)
     assert service(PLENTY).delivered(one, DAYS[:5]) == service(PLENTY).delivered(other, DAYS[:5])
     by_place = service(PLENTY, at_a_time=1)
-    ask(by_place, other, DAYS[:5], patience)
+    fetch_days(by_place, other, DAYS[:5], policy)
     assert all(rows(by_place, other, day) == expected(day) for day in DAYS[:5])
 
 
-def test_another_place_or_variable_is_another_question(weather, area, patience):
+def test_another_place_or_variable_is_another_question(weather, area, policy):
     source = service(PLENTY)
-    ask(source, area, DAYS[:2], patience)
+    fetch_days(source, area, DAYS[:2], policy)
     for other in (
         replace(source, variables={"precipitation_sum": "mm"}),
         replace(source, places={"Chico": (39.73, -121.84)}),
     ):
         assert delivered(other, area) == []
-        assert ask(other, area, DAYS[:2], patience) == {}
+        assert fetch_days(other, area, DAYS[:2], policy) == {}
     assert len(weather.log) == 3
     assert delivered(source, area) == DAYS[:2]
 
 
-def test_what_may_pass_is_asked_again_after_longer_and_longer_waits(weather, area, patience, clock):
+def test_what_may_pass_is_asked_again_after_longer_and_longer_waits(weather, area, policy, clock):
     weather.faults += ["500", "cut off", "not JSON"]
-    assert ask(service(PLENTY), area, DAYS[:2], patience) == {}
+    assert fetch_days(service(PLENTY), area, DAYS[:2], policy) == {}
     assert (len(weather.log), clock.slept) == (4, [1, 2, 4])
     assert rows(service(PLENTY), area, DAYS[1]) == expected(DAYS[1])
 
@@ -103,19 +103,19 @@ def test_what_may_pass_is_asked_again_after_longer_and_longer_waits(weather, are
     ],
 )
 def test_a_service_that_asks_to_wait_is_left_alone_as_long(
-    weather, area, patience, clock, fault, slept
+    weather, area, policy, clock, fault, slept
 ):
     weather.faults.append(fault)
-    assert ask(service(PLENTY), area, DAYS[:1], patience) == {}
+    assert fetch_days(service(PLENTY), area, DAYS[:1], policy) == {}
     assert (len(weather.log), sum(clock.slept)) == (2, slept)
 
 
 def test_a_long_wait_is_left_to_a_later_run_and_no_process_asks_before(
-    weather, area, patience, clock
+    weather, area, policy, clock
 ):
     weather.faults.append("429 3600")
     for _ in range(2):
-        why = ask(service(PLENTY), area, DAYS, patience)
+        why = fetch_days(service(PLENTY), area, DAYS, policy)
         assert {*why} == {*DAYS}
         assert (
             "weather is not asked before 2019-08-17 01:00:00 UTC: the service asked to wait"
@@ -123,15 +123,15 @@ def test_a_long_wait_is_left_to_a_later_run_and_no_process_asks_before(
         )
     assert (len(weather.log), sum(clock.slept)) == (1, 1), "the others were not even tried"
     clock.now += 3600
-    assert ask(service(PLENTY), area, DAYS, patience) == {}
+    assert fetch_days(service(PLENTY), area, DAYS, policy) == {}
 
 
 def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_on(
-    weather, area, patience, clock
+    weather, area, policy, clock
 ):
     # Two cells: four units a minute are two requests.
     source = service(((4, 60.0), (8, 86_400.0)), at_once=2)
-    why = ask(source, area, DAYS[:10], patience)
+    why = fetch_days(source, area, DAYS[:10], policy)
     assert (delivered(source, area), {*why}) == (DAYS[:8], {*DAYS[8:10]})
     assert (
         messages(why)[DAYS[9]]
@@ -140,16 +140,16 @@ def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_
     )
     assert clock.slept == [60], "the budget of a minute is waited for"
     clock.now += 86_400
-    assert ask(source, area, DAYS[:10], patience) == {}
+    assert fetch_days(source, area, DAYS[:10], policy) == {}
     assert delivered(source, area) == DAYS[:10]
 
 
-def test_days_that_the_service_has_not_got_yet_wait(weather, area, patience):
+def test_days_that_the_service_has_not_got_yet_wait(weather, area, policy):
     weather.newest = DAYS[2]
     weather.faults = ["a missing day"]
-    why = ask(service(PLENTY), area, DAYS[:3], patience)
+    why = fetch_days(service(PLENTY), area, DAYS[:3], policy)
     assert messages(why) == {DAYS[2]: f"NotFetchedYet: weather has nothing of {DAYS[2]} yet"}
-    why = ask(service(PLENTY), area, DAYS[:5], patience)
+    why = fetch_days(service(PLENTY), area, DAYS[:5], policy)
     assert {day: type(error) for day, error in why.items()} == dict.fromkeys(
         DAYS[3:5], NotFetchedYet
     )
@@ -160,23 +160,23 @@ def test_days_that_the_service_has_not_got_yet_wait(weather, area, patience):
     ), "what is there was not asked for again"
 
 
-def test_an_answer_that_does_not_end_is_given_up(weather, area, patience):
+def test_an_answer_that_does_not_end_is_given_up(weather, area, policy):
     weather.faults += ["slow", "slow"]
-    why = ask(service(PLENTY), area, DAYS[:1], replace(patience, attempts=2, longest=0.2))
+    why = fetch_days(service(PLENTY), area, DAYS[:1], replace(policy, attempts=2, longest=0.2))
     assert "no whole answer came (ReadTimeout: not complete after 0.2 s)" in messages(why)[DAYS[0]]
 
 
-def test_an_answer_that_is_too_large_is_given_up(weather, area, patience):
-    why = ask(service(PLENTY), area, DAYS[:1], replace(patience, attempts=2, largest=100))
+def test_an_answer_that_is_too_large_is_given_up(weather, area, policy):
+    why = fetch_days(service(PLENTY), area, DAYS[:1], replace(policy, attempts=2, largest=100))
     assert "no whole answer came (DecodingError: more than 100 bytes)" in messages(why)[DAYS[0]]
     assert len(weather.log) == 2
 
 
-def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, patience):
+def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, policy):
     with running() as gone:
         pass
-    why = ask(
-        service(PLENTY, at_once=1), area_of(tmp_path, f"{gone.url}?apikey=S3CRET"), DAYS, patience
+    why = fetch_days(
+        service(PLENTY, at_once=1), area_of(tmp_path, f"{gone.url}?apikey=S3CRET"), DAYS, policy
     )
     assert {*why} == {*DAYS}
     assert {type(error) for error in why.values()} == {NotFetchedYet}
@@ -184,9 +184,9 @@ def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, patie
     assert "CRET" not in str(why)
 
 
-def test_a_key_in_the_address_is_sent_and_counts_for_nothing(weather, area, patience):
+def test_a_key_in_the_address_is_sent_and_counts_for_nothing(weather, area, policy):
     with_key = replace(area, urls={"weather": f"{weather.url}?apikey=S3CRET"})
-    assert ask(service(PLENTY), with_key, DAYS[:1], patience) == {}
+    assert fetch_days(service(PLENTY), with_key, DAYS[:1], policy) == {}
     assert weather.asked[0]["apikey"] == "S3CRET"
     assert delivered(service(PLENTY), area) == DAYS[:1]
     assert not [
@@ -209,23 +209,23 @@ def spoil(budget: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["damaged", "full"])
 def test_days_wait_whose_budget_cannot_be_used_and_those_that_are_kept_are_there(
-    weather, area, patience, how
+    weather, area, policy, how
 ):
     source = service(PLENTY)
     budget = Path(area.lake, "_answers", "weather", "_budget.sqlite")
-    ask(source, area, DAYS[:2], patience)
+    fetch_days(source, area, DAYS[:2], policy)
     before = budget.read_bytes()
     spoil(budget, how)
-    why = ask(source, area, DAYS[:3], patience)
+    why = fetch_days(source, area, DAYS[:3], policy)
     assert ({*why}, type(why[DAYS[2]])) == ({DAYS[2]}, NotFetchedYet)
     assert f"the record of what was asked, {budget}, cannot be used (" in str(why[DAYS[2]])
     assert (len(weather.log), delivered(source, area)) == (1, DAYS[:2])
     budget.write_bytes(before)
-    assert ask(source, area, DAYS[:3], patience) == {}
+    assert fetch_days(source, area, DAYS[:3], policy) == {}
 
 
 def test_an_answer_counts_although_the_budget_could_not_record_it(
-    weather, area, patience, monkeypatch
+    weather, area, policy, monkeypatch
 ):
     source = service(PLENTY)
     budget = Path(area.lake, "_answers", "weather", "_budget.sqlite")
@@ -237,11 +237,11 @@ def test_an_answer_counts_although_the_budget_could_not_record_it(
         return slot
 
     monkeypatch.setattr(Budget, "take", take_and_spoil)
-    assert (ask(source, area, DAYS[:2], patience), delivered(source, area)) == ({}, DAYS[:2])
+    assert (fetch_days(source, area, DAYS[:2], policy), delivered(source, area)) == ({}, DAYS[:2])
 
 
-def test_a_request_of_more_than_the_budget_says_so(weather, area, patience):
-    why = ask(service(((1, 60.0),)), area, DAYS[:1], patience)
+def test_a_request_of_more_than_the_budget_says_so(weather, area, policy):
+    why = fetch_days(service(((1, 60.0),)), area, DAYS[:1], policy)
     assert messages(why)[DAYS[0]].startswith(
         "SourceError: weather cannot be asked: a request of 2 units never fits"
     )
@@ -304,12 +304,12 @@ def test_retry_after_is_seconds_or_a_time(header, seconds):
     ],
 )
 def test_a_wrong_answer_is_not_kept_and_named_and_other_days_are_there(
-    weather, area, patience, fault, message
+    weather, area, policy, fault, message
 ):
     source = service(PLENTY, at_once=2)
-    twice = replace(patience, attempts=2)
+    twice = replace(policy, attempts=2)
     weather.faults += [fault] * 2
-    why = ask(source, area, DAYS[:4], twice)
+    why = fetch_days(source, area, DAYS[:4], twice)
     assert {*why} == {*DAYS[:2]}
     for error in why.values():
         assert type(error) is SourceError
@@ -317,14 +317,14 @@ def test_a_wrong_answer_is_not_kept_and_named_and_other_days_are_there(
         with error_of:
             raise error
     assert delivered(source, area) == DAYS[2:4]
-    assert ask(source, area, DAYS[:4], patience) == {}
+    assert fetch_days(source, area, DAYS[:4], policy) == {}
 
 
-def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, patience):
+def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, policy):
     weather.faults.append("400")
-    why = ask(service(PLENTY), area, DAYS[:1], patience)
+    why = fetch_days(service(PLENTY), area, DAYS[:1], policy)
     assert [f"{type(error).__name__}: {error}" for error in why.values()] == [
-        "Refused: weather for 2019-08-15..2019-08-15 cannot be had: the service answered 400: "
+        "RequestRefused: weather for 2019-08-15..2019-08-15 cannot be had: the service answered 400: "
         '{"error": true, "reason": "Out of range"}'
     ]
     assert len(weather.log) == 1
@@ -339,17 +339,17 @@ def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, 
     ],
 )
 def test_days_that_a_service_refuses_hold_up_no_others_of_their_request(
-    weather, area, patience, has, asked
+    weather, area, policy, has, asked
 ):
     weather.has = has
-    why = ask(service(PLENTY), area, DAYS[:14], patience)
+    why = fetch_days(service(PLENTY), area, DAYS[:14], policy)
     assert {*why} == {*DAYS[:14]} - {*has}
-    assert {type(error) for error in why.values()} == {Refused}
+    assert {type(error) for error in why.values()} == {RequestRefused}
     assert (delivered(service(PLENTY), area), len(weather.log)) == (has, asked)
 
 
-def test_a_changed_stored_answer_is_refused_and_fetched_again_once_deleted(weather, area, patience):
-    ask(service(PLENTY), area, DAYS[:2], patience)
+def test_a_changed_stored_answer_is_refused_and_fetched_again_once_deleted(weather, area, policy):
+    fetch_days(service(PLENTY), area, DAYS[:2], policy)
     (kept,) = Path(area.lake).rglob(f"{DAYS[0]}-*.json")
     for changed in (kept.read_text().replace("40.75", "40.5"), kept.read_text()[:-9], "[]"):
         kept.write_text(changed)
@@ -359,14 +359,14 @@ def test_a_changed_stored_answer_is_refused_and_fetched_again_once_deleted(weath
             rows(service(PLENTY), area, DAYS[0])
     assert rows(service(PLENTY), area, DAYS[1]) == expected(DAYS[1])
     kept.unlink()
-    assert ask(service(PLENTY), area, DAYS[:2], patience) == {}
+    assert fetch_days(service(PLENTY), area, DAYS[:2], policy) == {}
     assert rows(service(PLENTY), area, DAYS[0]) == expected(DAYS[0])
 
 
-def test_places_on_a_fine_grid_get_their_own_answers(weather, area, patience):
+def test_places_on_a_fine_grid_get_their_own_answers(weather, area, policy):
     """Seven digits of a degree: 38.1875, -121.1875."""
     source = service(PLENTY, grid=0.0625)
-    assert ask(source, area, DAYS[:1], patience) == {}
+    assert fetch_days(source, area, DAYS[:1], policy) == {}
     by_name = {
         name: (round(latitude * 16) / 16, round(longitude * 16) / 16)
         for name, (latitude, longitude) in PLACES.items()
@@ -378,11 +378,11 @@ def test_places_on_a_fine_grid_get_their_own_answers(weather, area, patience):
 
 
 def test_days_wait_for_another_process_that_does_not_stop_asking(
-    weather, area, patience, monkeypatch
+    weather, area, policy, monkeypatch
 ):
     monkeypatch.setattr(storage, "TIMEOUT_S", 0.1)
     with storage.writing(area.lake, "_answers/weather"):
-        why = ask(service(PLENTY), area, DAYS[:2], patience)
+        why = fetch_days(service(PLENTY), area, DAYS[:2], policy)
     assert ({*why}, {type(error) for error in why.values()}, weather.log) == (
         {*DAYS[:2]},
         {NotFetchedYet},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.sources.http.client import Patience, ask
+from backfill_assets.sources.http.client import RetryPolicy, fetch_days
 from tests.worlds.weather import DAYS, WeatherService, area_of, delivered, expected, rows, service
 
 pytestmark = pytest.mark.servers
@@ -60,6 +60,6 @@ def test_a_process_killed_during_a_request_keeps_its_earlier_answers(tmp_path, w
     source = service(((1000, 60.0),), at_once=1)
     area = area_of(tmp_path, weather.url)
     assert delivered(source, area) == DAYS[:2]
-    assert ask(source, area, DAYS[:5], Patience()) == {}
+    assert fetch_days(source, area, DAYS[:5], RetryPolicy()) == {}
     assert weather.days()[2:] == [(str(day), str(day)) for day in (DAYS[2], *DAYS[2:5])]
     assert all(rows(source, area, day) == expected(day) for day in DAYS[:5])

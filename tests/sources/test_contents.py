@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backfill_assets.sources.archives.archive import Archive
-from backfill_assets.sources.archives.loading import take_in
+from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.sources.archives.two_flows import TwoFlows
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import field
-from backfill_assets.sources.files.formats import Csv, Lines, of_gzip, read_contents
+from backfill_assets.sources.files.formats import Csv, LineCounter, read_contents, unpacked_gzip
 from backfill_assets.sources.files.landing import Landing
 from tests.worlds.deliveries import LINE, day, put
 
@@ -99,7 +99,7 @@ def test_a_file_says_how_many_lines_it_has_and_why_it_cannot_be_used(
 @example([b"a\r", b"\nb"])
 @example([b"", b"a", b"", b"\n"])
 def test_lines_are_counted_however_the_pieces_fall(pieces):
-    lines = Lines()
+    lines = LineCounter()
     whole = b"".join(pieces).removeprefix(b"\xef\xbb\xbf").splitlines()
     for piece in pieces:
         lines.add(piece)
@@ -117,7 +117,7 @@ def test_lines_are_counted_however_the_pieces_fall(pieces):
     )
 )
 def test_a_file_is_utf_8_as_a_whole_however_the_pieces_fall(pieces):
-    lines = Lines()
+    lines = LineCounter()
     for piece in [*pieces, b""]:
         lines.add(piece)
     assert lines.utf8 == (b"".join(pieces).decode(errors="replace").find("\ufffd") < 0)
@@ -134,7 +134,7 @@ def test_what_is_unpacked_is_what_python_unpacks_or_refused(members, length, cut
     packed = packed[: len(packed) - cut]
     pieces = [packed[at : at + length] for at in range(0, len(packed), length)]
     try:
-        text = b"".join(of_gzip(pieces))
+        text = b"".join(unpacked_gzip(pieces))
     except (EOFError, zlib.error):
         text = None
     try:
@@ -231,7 +231,7 @@ def test_lines_of_csv_are_the_same_rows_by_either_way_whatever_quotes_they_have(
     put(
         area.root, "past/a.csv.gz", "at,x,y,z\n" + "".join(f"2019-08-16,{line}\n" for line in lines)
     )
-    (taken,) = take_in(source.archive, area)
+    (taken,) = load_archives(source.archive, area)
     assert taken.record
     assert (taken.rows, taken.record.undated) == (
         len(lines),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.sources.files.copies import UNUSED_S, Copies
+from backfill_assets.sources.files.copies import _UNUSED_S, LocalCopies
 
 
 class Store:
@@ -33,34 +33,34 @@ def store() -> Store:
 
 def test_a_home_that_is_made_for_copies_is_private_to_its_owner(tmp_path, store):
     home = tmp_path / "home"
-    look(Copies(home / "landed" / "copies"), store, "a")
+    look(LocalCopies(home / "landed" / "copies"), store, "a")
     assert home.stat().st_mode & 0o777 == 0o700
 
 
-def look(copies: Copies, store: Store, *names: str) -> None:
+def look(copies: LocalCopies, store: Store, *names: str) -> None:
     for name in names:
-        with copies.at_hand(name, partial(store.fetch, name)) as path:
+        with copies.open_local(name, partial(store.fetch, name)) as path:
             assert path.read_bytes() == name.encode() * 10
 
 
-def kept(copies: Copies, store: Store, name: str, content: bytes | None = None) -> Path:
+def kept(copies: LocalCopies, store: Store, name: str, content: bytes | None = None) -> Path:
     digest = hashlib.blake2b(name.encode() * 10 if content is None else content).hexdigest()[:32]
-    return copies.kept(name, lambda: store.fetch(name), digest)
+    return copies.cached(name, lambda: store.fetch(name), digest)
 
 
-def shared(copies: Copies) -> list[str]:
+def shared(copies: LocalCopies) -> list[str]:
     return sorted(path.name for path in copies.folder.iterdir() if path.is_file())
 
 
 def test_an_object_is_fetched_once_by_all_processes(tmp_path, store):
-    look(Copies(tmp_path), store, "a", "b")
-    look(Copies(tmp_path), store, "b", "a")
-    assert kept(Copies(tmp_path), store, "a").read_bytes() == b"a" * 10
+    look(LocalCopies(tmp_path), store, "a", "b")
+    look(LocalCopies(tmp_path), store, "b", "a")
+    assert kept(LocalCopies(tmp_path), store, "a").read_bytes() == b"a" * 10
     assert store.fetched == ["a", "b"]
 
 
 def test_the_least_recently_used_copies_are_removed_when_there_are_too_many(tmp_path, store):
-    copies = Copies(tmp_path, most=30)
+    copies = LocalCopies(tmp_path, most=30)
     path = kept(copies, store, "a")
     look(copies, store, "b", "c", "b", "d")
     assert shared(copies) == ["b", "c", "d"]
@@ -71,9 +71,9 @@ def test_the_least_recently_used_copies_are_removed_when_there_are_too_many(tmp_
 
 
 def test_what_nobody_has_used_for_a_week_goes(tmp_path, store):
-    copies = Copies(tmp_path, most=99)
+    copies = LocalCopies(tmp_path, most=99)
     look(copies, store, "a", "b")
-    long_ago = (tmp_path / "a").stat().st_mtime - UNUSED_S - 1
+    long_ago = (tmp_path / "a").stat().st_mtime - _UNUSED_S - 1
     os.utime(tmp_path / "a", (long_ago, long_ago))
     look(copies, store, "c")
     assert shared(copies) == ["b", "c"]
@@ -84,21 +84,21 @@ def test_what_is_not_what_was_judged_or_not_fetched_to_its_end_is_not_kept(tmp_p
         yield b"half"
         raise OSError("no more")
 
-    copies = Copies(tmp_path)
+    copies = LocalCopies(tmp_path)
     with pytest.raises(OSError, match="another than it was when it was looked at"):
         kept(copies, store, "a", b"other")
     with pytest.raises(OSError, match="no more"):
-        copies.kept("b", cut_off, "")
+        copies.cached("b", cut_off, "")
     assert (shared(copies), [*tmp_path.glob("*/*")]) == ([], [])
 
 
 def test_copies_of_an_ended_process_are_removed_and_those_of_a_running_one_stay(tmp_path, store):
     code = (
-        "import sys; from backfill_assets.sources.files.copies import Copies; from pathlib import"
+        "import sys; from backfill_assets.sources.files.copies import LocalCopies; from pathlib import"
         " Path; import os\n"
     )
     code += (
-        "Copies(Path(sys.argv[1])).kept('a', lambda: iter([b'a']), ''); print(flush=True);"
+        "LocalCopies(Path(sys.argv[1])).cached('a', lambda: iter([b'a']), ''); print(flush=True);"
         " sys.stdin.read(); os._exit(1)"
     )
     running = subprocess.Popen(
@@ -109,8 +109,8 @@ def test_copies_of_an_ended_process_are_removed_and_those_of_a_running_one_stay(
     )
     assert running.stdout
     running.stdout.readline()
-    look(Copies(tmp_path), store, "b")
+    look(LocalCopies(tmp_path), store, "b")
     assert len([*tmp_path.glob("*/a")]) == 1
     running.communicate()
-    look(Copies(tmp_path), store, "b")
-    assert ([*tmp_path.glob("*/a")], shared(Copies(tmp_path))) == ([], ["a", "b"])
+    look(LocalCopies(tmp_path), store, "b")
+    assert ([*tmp_path.glob("*/a")], shared(LocalCopies(tmp_path))) == ([], ["a", "b"])

@@ -5,7 +5,14 @@ from datetime import date
 import pytest
 
 from backfill_assets import Csv
-from backfill_assets.sources.files.fields import Header, eras, fault_of, field, header_of, lacking
+from backfill_assets.sources.files.fields import (
+    Header,
+    eras,
+    field,
+    header_of,
+    missing_columns,
+    repeated_columns,
+)
 from backfill_assets.sources.files.landing import Landing
 from tests.worlds.deliveries import day, days
 
@@ -40,15 +47,15 @@ def test_a_column_is_found_by_the_first_of_its_names(names, places, missing, unk
 
 def test_a_required_column_that_a_file_lacks_is_named_with_all_that_it_was_called():
     assert (
-        lacking(header_of(["Confirmed"], CASES), CASES, day(0))
+        missing_columns(header_of(["Confirmed"], CASES), CASES, day(0))
         == "has no column Country_Region, also called Country/Region, which country needs"
     )
-    assert lacking(header_of(["Country/Region"], CASES), CASES, day(0)) == ""
+    assert missing_columns(header_of(["Country/Region"], CASES), CASES, day(0)) == ""
 
 
 def test_a_required_column_is_not_looked_for_on_days_whose_files_do_not_have_it():
     since = [field("n BIGINT"), field("region STRING", required=True, since=day(1), until=day(2))]
-    of_days = {at: lacking(header_of(["n"], since), since, at) for at in days(0, 1, 2, 3)}
+    of_days = {at: missing_columns(header_of(["n"], since), since, at) for at in days(0, 1, 2, 3)}
     assert [bool(why) for why in of_days.values()] == [False, True, True, False]
 
 
@@ -60,15 +67,18 @@ def test_a_file_with_none_of_the_declared_columns_is_named_with_those_it_has():
         field("note STRING"),
     ]
     assert (
-        lacking(header_of(["id;town;amount"], declared), declared, day(0))
+        missing_columns(header_of(["id;town;amount"], declared), declared, day(0))
         == "has none of the columns id, town, Amount and 1 more: it has id;town;amount"
     )
-    assert lacking(header_of(["note", "x"], declared), declared, day(0)) == ""
-    assert lacking(header_of(["x"], ()), (), day(0)) == ""
+    assert missing_columns(header_of(["note", "x"], declared), declared, day(0)) == ""
+    assert missing_columns(header_of(["x"], ()), (), day(0)) == ""
 
 
 def test_a_file_that_has_a_column_twice_is_refused():
-    assert fault_of(header_of(["Country_Region", "a", "a"], CASES)) == "has more than one column a"
+    assert (
+        repeated_columns(header_of(["Country_Region", "a", "a"], CASES))
+        == "has more than one column a"
+    )
 
 
 def test_an_era_begins_where_a_column_comes_or_goes():

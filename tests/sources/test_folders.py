@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backfill_assets.sources.files import listing
 from backfill_assets.sources.files.filesystem import DISK, EVERYTHING
-from backfill_assets.sources.files.landing import DAILY
+from backfill_assets.sources.files.landing import _DAILY
 from backfill_assets.sources.files.listing import Pattern
 from tests.worlds.deliveries import day, days, put
 
@@ -33,13 +33,13 @@ DOES_NOT = {
 }
 
 
-def files_by_day(top, days, patterns=DAILY):
+def files_by_day(top, days, patterns=_DAILY):
     found = listing.files_by_day(tree(top), days, [Pattern(text) for text in patterns])
     return {day: [Path(file) for file in files] for day, files in found.items()}
 
 
-def unmatched(top, patterns=DAILY):
-    return listing.unmatched(tree(top), [Pattern(text) for text in patterns])
+def unmatched(top, patterns=_DAILY):
+    return listing.unmatched_files(tree(top), [Pattern(text) for text in patterns])
 
 
 def tree(top):
@@ -81,7 +81,7 @@ def test_a_link_to_a_folder_within_a_days_folder_is_not_followed_and_not_passed_
 @pytest.mark.parametrize(
     ("pattern", "unread"),
     [
-        (DAILY, ["extra/"]),
+        (_DAILY, ["extra/"]),
         (("%Y-%m-%d/in/*",), ["extra/"]),
         (("%Y/%m%d/*",), ["2019-08-15/", "extra/"]),
     ],
@@ -203,29 +203,29 @@ IN_AUGUST = [day(0), day(16)]
     ("patterns", "of", "parts"),
     [
         (
-            DAILY,
+            _DAILY,
             [day(0)],
             [("", False), ("2019-08-15/", True), ("year=2019/month=08/day=15/", True)],
         ),
         (
-            DAILY[:1],
+            _DAILY[:1],
             IN_AUGUST,
             [("year=2019/month=08/day=15/", True), ("year=2019/month=08/day=31/", True)],
         ),
-        (DAILY[1:2], [day(138), day(139)], [("2019-12-31/", True), ("2020-01-01/", True)]),
+        (_DAILY[1:2], [day(138), day(139)], [("2019-12-31/", True), ("2020-01-01/", True)]),
         (
-            DAILY[:1],
+            _DAILY[:1],
             days(*range(17, 53)),
             [("year=2019/month=09/", True), ("year=2019/month=10/", True)],
         ),
         (
-            DAILY[:1],
+            _DAILY[:1],
             days(*range(0, 1500, 9)),
             [(f"year={year}/", True) for year in range(2019, 2024)],
         ),
-        (DAILY[:1], days(*range(0, 15_000, 9)), [("", True)]),
-        (DAILY, days(*range(40)), [("", True)]),
-        (DAILY, [], []),
+        (_DAILY[:1], days(*range(0, 15_000, 9)), [("", True)]),
+        (_DAILY, days(*range(40)), [("", True)]),
+        (_DAILY, [], []),
         (("%m-%d-%Y.csv",), IN_AUGUST, [("", False)]),
         (("%Y/%m-%d.csv",), IN_AUGUST, [("2019/", False)]),
         (("all/*/%Y-%m-%d.csv", "all/%Y-%m-%d/*"), IN_AUGUST, [("all/", True)]),
@@ -233,4 +233,4 @@ IN_AUGUST = [day(0), day(16)]
     ],
 )
 def test_what_must_be_listed_for_some_days_is_as_little_as_their_patterns_say(patterns, of, parts):
-    assert listing.begins([Pattern(text) for text in patterns], of) == parts
+    assert listing.folders_to_list([Pattern(text) for text in patterns], of) == parts

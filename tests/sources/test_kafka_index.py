@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.sources.kafka.source import Kafka
-from backfill_assets.sources.kafka.topic import GAP, MOST, Gone, Known, Run, joined, ranges
+from backfill_assets.sources.kafka.topic import (
+    _MAX_RANGES,
+    GAP,
+    ExpiredDays,
+    IndexedPartition,
+    OffsetRun,
+    join_runs,
+    offsets_to_read,
+)
 
 # The length of a run, and of the gap before it: most are near each other, some are far, and those
 # of several days overlap.
@@ -19,13 +27,13 @@ LENGTHS = st.lists(
 )
 
 
-def runs_of(lengths: list[tuple[int, int]]) -> list[Run]:
-    runs = list[Run]()
+def runs_of(lengths: list[tuple[int, int]]) -> list[OffsetRun]:
+    runs = list[OffsetRun]()
     end = 0
     for gap, length in lengths:
         first = max(0, end + gap)
         end = first + length
-        runs.append(Run(0, first, end, length, 0))
+        runs.append(OffsetRun(0, first, end, length, 0))
     return sorted(runs)
 
 
@@ -48,51 +56,62 @@ def test_options_that_are_none_are_refused_where_they_are_declared(options, said
 @given(LENGTHS)
 def test_ranges_cover_every_run_once_in_order_and_are_few(lengths):
     runs = runs_of(lengths)
-    spans = ranges(runs_of(lengths))
+    spans = offsets_to_read(runs_of(lengths))
     assert [
         [first <= run.first and run.end <= end for first, end in spans].count(True) for run in runs
     ] == [1] * len(runs)
     assert spans == sorted(spans)
     assert all(end <= first for (_, end), (first, _) in pairwise(spans))
-    assert len(spans) <= MOST
+    assert len(spans) <= _MAX_RANGES
 
 
 def test_offsets_of_other_days_are_read_along_only_where_there_are_few():
     near = GAP
     far = GAP + 1
-    assert ranges(runs_of([(0, 5), (near, 5)])) == [(0, near + 10)]
-    assert ranges(runs_of([(0, 5), (far, 5)])) == [(0, 5), (far + 5, far + 10)]
-    assert ranges([]) == []
+    assert offsets_to_read(runs_of([(0, 5), (near, 5)])) == [(0, near + 10)]
+    assert offsets_to_read(runs_of([(0, 5), (far, 5)])) == [(0, 5), (far + 5, far + 10)]
+    assert offsets_to_read([]) == []
 
 
 def test_what_is_read_since_goes_on_with_the_run_of_before():
-    assert joined([Run(7, 0, 3, 3, 30)], [Run(7, 4, 6, 2, 20), Run(8, 6, 7, 1, 1)]) == [
-        Run(7, 0, 6, 5, 50),
-        Run(8, 6, 7, 1, 1),
+    assert join_runs(
+        [OffsetRun(7, 0, 3, 3, 30)], [OffsetRun(7, 4, 6, 2, 20), OffsetRun(8, 6, 7, 1, 1)]
+    ) == [
+        OffsetRun(7, 0, 6, 5, 50),
+        OffsetRun(8, 6, 7, 1, 1),
     ]
-    assert joined([], [Run(7, 4, 6, 2, 20)]) == [Run(7, 4, 6, 2, 20)]
-    assert joined([Run(7, 0, 1, 1, 1)], [Run(8, 1, 2, 1, 1)]) == [
-        Run(7, 0, 1, 1, 1),
-        Run(8, 1, 2, 1, 1),
+    assert join_runs([], [OffsetRun(7, 4, 6, 2, 20)]) == [OffsetRun(7, 4, 6, 2, 20)]
+    assert join_runs([OffsetRun(7, 0, 1, 1, 1)], [OffsetRun(8, 1, 2, 1, 1)]) == [
+        OffsetRun(7, 0, 1, 1, 1),
+        OffsetRun(8, 1, 2, 1, 1),
     ]
 
 
 def test_records_of_a_day_near_each_other_are_one_run_however_they_were_read():
     runs = [
-        Run(7, 0, 1, 1, 5),
-        Run(8, 1, 2, 1, 5),
-        Run(7, 2, 3, 1, 5),
-        Run(7, 4 + GAP, 5 + GAP, 1, 5),
+        OffsetRun(7, 0, 1, 1, 5),
+        OffsetRun(8, 1, 2, 1, 5),
+        OffsetRun(7, 2, 3, 1, 5),
+        OffsetRun(7, 4 + GAP, 5 + GAP, 1, 5),
     ]
-    whole = [Run(7, 0, 3, 2, 10), Run(8, 1, 2, 1, 5), Run(7, 4 + GAP, 5 + GAP, 1, 5)]
-    assert [joined(joined([], runs[:n]), runs[n:]) for n in range(5)] == [whole] * 5
+    whole = [
+        OffsetRun(7, 0, 3, 2, 10),
+        OffsetRun(8, 1, 2, 1, 5),
+        OffsetRun(7, 4 + GAP, 5 + GAP, 1, 5),
+    ]
+    assert [join_runs(join_runs([], runs[:n]), runs[n:]) for n in range(5)] == [whole] * 5
 
 
 def test_the_days_are_gone_of_which_a_record_was_deleted():
-    known = Known(
+    known = IndexedPartition(
         0,
         30,
-        [Run(5, 0, 10, 10, 0), Run(3, 10, 11, 1, 0), Run(6, 11, 30, 19, 0), Run(99, 12, 13, 1, 0)],
+        [
+            OffsetRun(5, 0, 10, 10, 0),
+            OffsetRun(3, 10, 11, 1, 0),
+            OffsetRun(6, 11, 30, 19, 0),
+            OffsetRun(99, 12, 13, 1, 0),
+        ],
     )
     gone = [
         [day for day in range(9) if day in known.gone(begins, 8)]
@@ -109,13 +128,21 @@ def test_the_days_are_gone_of_which_a_record_was_deleted():
 
 
 def test_of_what_was_deleted_unseen_the_first_record_that_is_left_says_the_days():
-    def gone(known: Known, begins: int) -> Gone:
+    def gone(known: IndexedPartition, begins: int) -> ExpiredDays:
         return known.gone(begins, 8)
 
-    unknown = Known(12, 30, [Run(99, 12, 13, 1, 0), Run(6, 13, 30, 17, 0), Run(7, 20, 31, 1, 0)])
+    unknown = IndexedPartition(
+        12,
+        30,
+        [OffsetRun(99, 12, 13, 1, 0), OffsetRun(6, 13, 30, 17, 0), OffsetRun(7, 20, 31, 1, 0)],
+    )
     assert gone(unknown, 12).until == 6, (
         "its records may have begun before; a clock that was ahead says nothing"
     )
-    assert gone(unknown, 11) == Gone(), "a record is left before the first that is known"
-    assert gone(Known(12, 13, [Run(99, 12, 13, 1, 0)]), 12).until == 8, "all up to today"
-    assert gone(Known(12, 12), 12) == Gone(), "a partition that holds nothing says nothing"
+    assert gone(unknown, 11) == ExpiredDays(), "a record is left before the first that is known"
+    assert gone(IndexedPartition(12, 13, [OffsetRun(99, 12, 13, 1, 0)]), 12).until == 8, (
+        "all up to today"
+    )
+    assert gone(IndexedPartition(12, 12), 12) == ExpiredDays(), (
+        "a partition that holds nothing says nothing"
+    )

@@ -14,7 +14,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.filesystem import LocalDisk
 from backfill_assets.sources.files.formats import Csv, FileContents
 from backfill_assets.sources.files.landing import Landing
-from backfill_assets.sources.files.manifest import FORM, Manifest, manifest_at
+from backfill_assets.sources.files.manifest import _FORM_VERSION, Manifest, manifest_at
 from tests.worlds.deliveries import LINE, day, put
 
 
@@ -113,7 +113,7 @@ def test_a_saved_manifest_that_cannot_be_read_is_made_anew(tmp_path):
     assert Manifest(saved).contents([file]) == Manifest().contents([file])
 
 
-@pytest.mark.parametrize("form", [None, FORM - 1], ids=["no form", "an earlier form"])
+@pytest.mark.parametrize("form", [None, _FORM_VERSION - 1], ids=["no form", "an earlier form"])
 def test_a_saved_manifest_of_another_form_is_made_anew(tmp_path, form):
     file = put(tmp_path, "a.jsonl")
     saved = tmp_path / "landed.json"

@@ -18,13 +18,13 @@ from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.archives.archive import Archive
-from backfill_assets.sources.archives.loading import take_in
+from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.sources.archives.two_flows import TwoFlows
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.formats import Parquet
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.manifest import manifest_at
-from backfill_assets.sources.files.object_store import NO_CREDENTIALS
+from backfill_assets.sources.files.object_store import _NO_CREDENTIALS
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import LINE, day, days, put
@@ -95,13 +95,13 @@ def test_a_colon_in_a_name_keeps_no_object_from_being_read(bucket, area):
 
 def test_one_look_lists_a_folder_once_for_all_that_ask(bucket, area):
     bucket.put("events/2019-08-15.jsonl", LINE.encode())
-    look = area.one_look()
+    look = area.with_cached_listing()
     with bucket.counting() as requests:
         assert isinstance(EVENTS.delivered(look, [day(0)])[day(0)], Delivery)
         assert EVENTS.unmatched(look) == []
         EVENTS.delivered(look, days(0, 1))
     assert requests["lists"] == 1
-    look = area.one_look(of_all=False)
+    look = area.with_cached_listing(whole_folders=False)
     with bucket.counting() as requests:
         assert EVENTS.delivered(look, [day(0)]) == EVENTS.delivered(look, [day(0)])
     assert requests["lists"] == 3, "those of the day, once"
@@ -142,15 +142,15 @@ def test_an_object_that_the_client_cannot_read_fails_only_its_possible_days(buck
 def test_an_object_that_is_replaced_after_it_was_judged_is_not_read(bucket, area, tmp_path):
     name = "events/2019-08-15.jsonl"
     bucket.put(name, LINE.encode())
-    look = area.one_look()
+    look = area.with_cached_listing()
     listed = look.tree("events")
     file = next(iter(listed.entries(listed.top) or ()))
     bucket.put(name, LINE.replace("1", "2").encode())
     with pytest.raises(OSError, match="it was replaced while it was read"):
-        area.files.kept(file, "any")
+        area.files.cached(file, "any")
     bucket.delete(name)
     with pytest.raises(OSError, match="it is not there any more"):
-        area.files.kept(file, "any")
+        area.files.cached(file, "any")
 
 
 def test_a_packed_object_that_is_cut_off_is_refused_by_name(bucket, area):
@@ -193,7 +193,7 @@ def no_credentials(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
 WRONG = {
     no_bucket: "NoSuchBucket, The specified bucket does not exist",
     no_server: "http://127.0.0.1:9 does not answer",
-    no_credentials: NO_CREDENTIALS,
+    no_credentials: _NO_CREDENTIALS,
 }
 
 
@@ -203,7 +203,7 @@ def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
 ):
     bucket.put("past/all.jsonl", b'{"at": "2019-08-15"}\n')
     source = TwoFlows(EVENTS, Archive("past", day="at"))
-    list(take_in(source.archive, area_at(bucket.place, tmp_path)))
+    list(load_archives(source.archive, area_at(bucket.place, tmp_path)))
     place = wrong(bucket, monkeypatch)
     area = area_at(place, tmp_path)
     for on, refused in EVENTS.delivered(area, days(0, 1)).items():
@@ -212,7 +212,7 @@ def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
     with pytest.raises(
         SourceError, match=r"past cannot be listed \(s3://.*\. Nothing was read or changed"
     ):
-        list(take_in(source.archive, area, full_refresh=True))
+        list(load_archives(source.archive, area, full_refresh=True))
     assert isinstance(source.delivered(area_at(place, tmp_path), [day(0)])[day(0)], SourceError)
     assert source._of_archives(area, [day(0)])[day(0)].files
 
@@ -246,8 +246,8 @@ def test_an_archive_in_the_store_is_read_once_until_it_is_another(bucket, area, 
     bucket.put("past/notes.txt", b"x")
     archive = Archive("past", day="at")
     with bucket.counting() as requests:
-        (taken,) = take_in(archive, area)
-        assert list(take_in(archive, area)) == []
+        (taken,) = load_archives(archive, area)
+        assert list(load_archives(archive, area)) == []
     assert (taken.days, taken.rows, taken.bytes_read) == (
         days(0, 1),
         3,
@@ -259,14 +259,14 @@ def test_an_archive_in_the_store_is_read_once_until_it_is_another(bucket, area, 
         "past/deep/all.jsonl.gz",
         gzip.compress(lines.encode().replace(b"2019-08-15", b"2019-08-14")),
     )
-    (taken,) = take_in(archive, area)
+    (taken,) = load_archives(archive, area)
     assert taken.days == [date(2019, 8, 14), day(1)]
 
 
 def test_an_archive_of_parquet_is_read_from_the_store(bucket, area, tmp_path):
     pq.write_table(pa.table({"at": days(0, 1), "n": [1, 2]}), tmp_path / "a.parquet")
     bucket.put("past/a.parquet", (tmp_path / "a.parquet").read_bytes())
-    (taken,) = take_in(Archive("past", day="at", format=Parquet()), area)
+    (taken,) = load_archives(Archive("past", day="at", format=Parquet()), area)
     assert (taken.problem, taken.days) == ("", days(0, 1))
 
 

@@ -14,7 +14,7 @@ from backfill_assets import Csv, Landing, Parquet, field
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.formats import FileContents
-from backfill_assets.sources.files.landing import readable
+from backfill_assets.sources.files.landing import spark_readable
 from backfill_assets.sources.protocol import Delivery
 from tests.worlds.deliveries import day, put
 
@@ -104,6 +104,6 @@ def test_of_a_packed_file_that_is_cut_short_spark_reads_what_is_left(tmp_path, s
 def test_a_file_that_was_written_meanwhile_is_not_copied(tmp_path):
     path = put(tmp_path, "a.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-9])
     contents = Csv().contents(path)
-    assert readable(path, contents, tmp_path / "cache").read_text() == "a,b\n1,2\n"
+    assert spark_readable(path, contents, tmp_path / "cache").read_text() == "a,b\n1,2\n"
     with pytest.raises(OSError, match="it is another than it was when it was looked at"):
-        readable(path, FileContents(content="other", cut=contents.cut), tmp_path / "cache")
+        spark_readable(path, FileContents(content="other", cut=contents.cut), tmp_path / "cache")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backfill_assets.sources.archives.loads import archived
+from backfill_assets.sources.archives.loads import loaded_archives
 from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat, Csv, Parquet
 from backfill_assets.step.sources import sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, expected, lines, parquet, rows
@@ -37,7 +37,7 @@ def test_a_changed_archive_replaces_its_days_in_one_commit(archives):
     archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[1])))
     archives.put("b.jsonl", lines(*rows(ARCHIVED_DAYS[1], b=1)))
     archives.run()
-    files = archived(str(archives.root / "lake/_archived/past")).days()
+    files = loaded_archives(str(archives.root / "lake/_archived/past")).days()
     archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[2])))
     before = archives.version()
     assert set(archives.run()) == {"past/a.jsonl"}
@@ -45,7 +45,7 @@ def test_a_changed_archive_replaces_its_days_in_one_commit(archives):
     assert archives.held() == expected(
         *rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[2]), *rows(ARCHIVED_DAYS[1], b=1)
     )
-    now = archived(str(archives.root / "lake/_archived/past")).days()
+    now = loaded_archives(str(archives.root / "lake/_archived/past")).days()
     content = [
         file.path.rpartition("-")[2]
         for state in (files, now)
@@ -57,11 +57,11 @@ def test_a_changed_archive_replaces_its_days_in_one_commit(archives):
 def test_the_same_content_is_read_again_after_a_touch_and_commits_no_row(archives):
     path = archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0])))
     archives.run()
-    files = archived(str(archives.root / "lake/_archived/past")).days()
+    files = loaded_archives(str(archives.root / "lake/_archived/past")).days()
     os.utime(path, (1, 1))
     (again,) = archives.run().values()
     assert (again.bytes_read, again.rows) == (path.stat().st_size, 1)
-    assert archived(str(archives.root / "lake/_archived/past")).days() == files
+    assert loaded_archives(str(archives.root / "lake/_archived/past")).days() == files
     assert archives.run() == {}
 
 
@@ -174,10 +174,10 @@ def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(archives):
     path.rename(path.with_name("b.jsonl"))
     archives.run()
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]))
-    files = archived(str(archives.root / "lake/_archived/past")).days()
+    files = loaded_archives(str(archives.root / "lake/_archived/past")).days()
     os.utime(path.with_name("b.jsonl"), (1, 1))
     assert len(archives.run()) == 1
-    assert archived(str(archives.root / "lake/_archived/past")).days() == files, (
+    assert loaded_archives(str(archives.root / "lake/_archived/past")).days() == files, (
         "its rows are in, by the name that it had"
     )
     assert archives.run() == {}

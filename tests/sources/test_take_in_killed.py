@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.lake.maintenance import look, maintain
-from backfill_assets.sources.archives.loads import archived
+from backfill_assets.sources.archives.loads import loaded_archives
 from tests.worlds.archives import (
     ARCHIVED_DAYS,
     PAST,
@@ -39,7 +39,7 @@ def test_a_load_killed_between_slices_is_invisible_until_the_next_finishes_it(ar
     archives.archive = replace(PAST, slice_bytes=2 * len(json.dumps(many[0])))
     with pytest.raises(Killed):
         archives.run(reader=KilledAfter)
-    begun = archived(str(archives.root / "lake/_archived/past")).begun["past/a.jsonl.gz"]
+    begun = loaded_archives(str(archives.root / "lake/_archived/past")).begun["past/a.jsonl.gz"]
     assert (begun.lines, archives.held()) == (6, {})
     (taken,) = archives.run().values()
     assert (taken.record.load, taken.rows) == (begun.load, 12)
@@ -68,7 +68,7 @@ def test_a_process_that_is_killed_again_and_again_is_finished_by_the_same_comman
         child.kill()
         child.wait()
         begun = archives.version()
-        assert archives.held() == {} or "past/a.jsonl.gz" in archived(folder).whole
+        assert archives.held() == {} or "past/a.jsonl.gz" in loaded_archives(folder).whole
     archives.archive = replace(PAST, slice_bytes=20_000)
     archives.run()
     assert archives.held() == expected(*many)

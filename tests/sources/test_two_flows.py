@@ -12,7 +12,7 @@ import pytest
 
 from backfill_assets.errors import IncompleteDelivery
 from backfill_assets.sources.archives.archive import Archive
-from backfill_assets.sources.archives.loading import take_in
+from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.sources.archives.two_flows import Precedence, TwoFlows
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import field
@@ -34,7 +34,7 @@ def test_lines_of_archives_are_given_as_lines(area, spark):
     source = TwoFlows(Landing("events"), Archive("past", day="at"))
     put(area.root, "events/2019-08-16.jsonl", '{"b": 2}\n')
     put(area.root, "past/all.jsonl.gz", '{"at": "2019-08-15", "a": 1}\n')
-    list(take_in(source.archive, area))
+    list(load_archives(source.archive, area))
     read = source.read(area, spark, [day(0), day(1)])
     assert sorted(map(tuple, read.collect())) == [
         (day(0), "past/all.jsonl.gz", '{"at": "2019-08-15", "a": 1}', True),
@@ -61,7 +61,7 @@ def test_rows_of_parquet_archives_are_read_as_the_csv_that_lands_is(area, spark)
     }  # fmt: skip
     (area.root / "past").mkdir()
     pq.write_table(pa.table(columns), area.root / "past" / "old.parquet")
-    list(take_in(source.archive, area))
+    list(load_archives(source.archive, area))
     read = source.read(area, spark, [day(0), day(1)])
     seen = datetime(2019, 8, 15, 10)
     rows = sorted(map(tuple, read.drop("source_file", "share").collect()), key=repr)
@@ -80,7 +80,7 @@ def test_a_required_column_may_be_empty_in_archives_as_in_what_lands(area, spark
     )
     put(area.root, "cases/2019-08-15.csv", "Place,Sick\n,3\n")
     put(area.root, "past/old.csv", "Day,Town,Sick\n2019-08-16,,3\n2019-08-16,3\n")
-    list(take_in(source.archive, area))
+    list(load_archives(source.archive, area))
     rows = source.read(area, spark, [day(0), day(1)]).select(
         "arrival_day", "place", "sick", "malformed"
     )
@@ -102,7 +102,7 @@ def test_a_required_column_that_a_loaded_archive_lacks_fails_its_days(area, form
     source = TwoFlows(Landing("cases", fields=[sick]), Archive("past", day="Day", format=form))
     put(area.root, "cases/2019-08-15.jsonl", '{"Sick": 1, "Place": "A"}\n')
     put(area.root, f"past/old{form.endings[0]}", OLD[form])
-    list(take_in(source.archives[0], area))
+    list(load_archives(source.archives[0], area))
     assert isinstance(source.delivered(area, [day(1)])[day(1)], Delivery)
     stricter = replace(source, landing=replace(source.landing, fields=[sick, place]))
     name = f"past/old{form.endings[0]}"
@@ -119,19 +119,21 @@ def test_a_required_column_that_a_loaded_archive_lacks_fails_its_days(area, form
         "accepted for a run"
     )
     assert stricter.described(area, day(1))[-1] == f"{name} {why}"
-    (refused,) = take_in(stricter.archives[0], area, full_refresh=True)
+    (refused,) = load_archives(stricter.archives[0], area, full_refresh=True)
     assert (refused.problem, refused.acceptable) == (f"{name} {why}", True)
-    (accepted,) = take_in(stricter.archives[0], area, accept=[name], reason="towns are not known")
+    (accepted,) = load_archives(
+        stricter.archives[0], area, accept=[name], reason="towns are not known"
+    )
     assert (accepted.problem, accepted.rows) == ("", 1)
     assert isinstance(delivered_for(raw, [day(1)], area, {})[day(1)], Delivery), "accepted for good"
-    assert list(take_in(stricter.archives[0], area)) == []
+    assert list(load_archives(stricter.archives[0], area)) == []
 
 
 def test_a_day_that_is_still_being_written_is_waited_for_although_archives_have_it(area):
     landing = Landing("events", marker="_SUCCESS")
     put(area.root, "events/2019-08-15/a.jsonl", '{"b": 2}\n')
     put(area.root, "past/all.jsonl", '{"at": "2019-08-15"}\n')
-    list(take_in(Archive("past", day="at"), area))
+    list(load_archives(Archive("past", day="at"), area))
     waiting: dict[Precedence, bool] = {"landing": True, "both": True, "archive": False}
     for precedence, waits in waiting.items():
         delivered = TwoFlows(landing, Archive("past", day="at"), precedence).delivered(
@@ -158,11 +160,11 @@ def test_files_that_are_neither_deliveries_nor_archives_are_named(area):
 def test_an_archive_modified_too_late_is_named_as_such_and_the_rows_that_are_in_stay(area):
     source = TwoFlows(Landing("events"), Archive("events", day="at", files="history/*"))
     put(area.root, "events/history/a.jsonl", '{"at": "2019-08-15"}\n')
-    list(take_in(source.archive, area))
+    list(load_archives(source.archive, area))
     moved = replace(
         source, archive=replace(source.archive, modified_before=datetime(2020, 1, 1, tzinfo=UTC))
     )
-    list(take_in(moved.archive, area, full_refresh=True))
+    list(load_archives(moved.archive, area, full_refresh=True))
     assert moved.described(area, day(0)) == ["events/history/a.jsonl, lines of the day: 1"]
     assert (moved.unmatched(area), moved.not_taken_in(area)) == ([], [])
     declare = table(

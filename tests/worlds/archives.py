@@ -19,9 +19,9 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.lake import Lake
 from backfill_assets.plan.status import State, Status, latest_builds, status_of
 from backfill_assets.settings import read_settings
-from backfill_assets.sources.archives.loading import LoadResult, take_in
-from backfill_assets.sources.archives.loads import archived
-from backfill_assets.sources.archives.reading import Line, Reading
+from backfill_assets.sources.archives.loading import LoadResult, load_archives
+from backfill_assets.sources.archives.loads import loaded_archives
+from backfill_assets.sources.archives.reading import ArchiveReader, ArchiveRow
 from backfill_assets.sources.archives.two_flows import Precedence
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest, StepResult
@@ -57,7 +57,7 @@ class ArchiveLake:
         return put(self.area.root, f"past/{name}", text)
 
     def run(self, **given: Any) -> dict[str, LoadResult]:
-        return {each.name: each for each in take_in(self.archive, self.area, **given)}
+        return {each.name: each for each in load_archives(self.archive, self.area, **given)}
 
     def held(self) -> dict[date, list[str]]:
         """The lines of each day, read without the code under test but for which files are of which
@@ -71,11 +71,11 @@ class ArchiveLake:
                 for file in files
                 for line in pq.read_table(folder / file.path)["line"].to_pylist()
             )
-            for at, of_day in archived(str(folder)).days().items()
+            for at, of_day in loaded_archives(str(folder)).days().items()
         }
 
     def version(self) -> int:
-        return archived(str(self.root / "lake" / "_archived" / "past")).version
+        return loaded_archives(str(self.root / "lake" / "_archived" / "past")).version
 
 
 def expected(*rows: dict[str, Any]) -> dict[date, list[str]]:
@@ -89,10 +89,10 @@ class Killed(BaseException):
     pass
 
 
-class KilledAfter(Reading):
+class KilledAfter(ArchiveReader):
     """A reading that is killed before its eighth line."""
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ArchiveRow]:
         for n, line in enumerate(super().lines()):
             if n == 7:
                 raise Killed
@@ -184,7 +184,9 @@ class History:
         return put(self.workspace.area.root, f"past/{name}", _lines(rows))
 
     def take_in(self, **given: Any) -> dict[str, LoadResult]:
-        return {each.name: each for each in take_in(self.archive, self.workspace.area, **given)}
+        return {
+            each.name: each for each in load_archives(self.archive, self.workspace.area, **given)
+        }
 
     def run(self, at: Iterable[date] = DAYS, **request: Any) -> dict[str, StepResult]:
         workspace = self.workspace

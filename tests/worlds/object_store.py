@@ -17,7 +17,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.servers.child import free_port, is_taken
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.copies import Copies
+from backfill_assets.sources.files.copies import LocalCopies
 from backfill_assets.sources.files.object_store import ObjectStore
 
 REQUEST = re.compile(r'"(?:\x1b\[[\d;]*m)*(?P<verb>[A-Z]+) (?P<path>\S*)')
@@ -105,5 +105,5 @@ def moto_server(folder: Path) -> Iterator[str]:
 
 def area_at(place: str, tmp_path: Path) -> LandingArea:
     """Without trying again where a store does not answer, which takes half a minute."""
-    files = ObjectStore(place, Copies(tmp_path / "copies"), retries=0)
+    files = ObjectStore(place, LocalCopies(tmp_path / "copies"), retries=0)
     return LandingArea(Path(), tmp_path / "landed", lake=str(tmp_path / "lake"), files=files)

@@ -23,9 +23,9 @@ from urllib.parse import parse_qs, urlsplit
 from backfill_assets.calendar import as_day, between
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.budget import Moment
-from backfill_assets.sources.http.client import Asking, Patience, ask
+from backfill_assets.sources.http.client import RateLimitedClient, RetryPolicy, fetch_days
 from backfill_assets.sources.http.open_meteo import OpenMeteo
-from backfill_assets.sources.http.source import Answers
+from backfill_assets.sources.http.source import AnswerStore
 from backfill_assets.sources.protocol import Delivery
 
 UNITS = {"temperature_2m_max": "°C", "precipitation_sum": "mm"}
@@ -259,7 +259,7 @@ def delivered(source: OpenMeteo, area: LandingArea) -> list[date]:
 
 def rows(source: OpenMeteo, area: LandingArea, day: date) -> set[tuple]:
     """What is kept of a day, as rows of the source."""
-    answers = Answers(area, source.name)
+    answers = AnswerStore(area, source.name)
     of_day = answers.stored(source.queries())[day]
     return set(map(tuple, source.rows([row for each in of_day for row in answers.read(each)])))
 
@@ -288,11 +288,11 @@ if __name__ == "__main__":
     lake, url, units, seconds, way, *days = sys.argv[1:]
     source = service(((int(units), float(seconds)),), at_once=1)
     area = area_of(Path(lake), url)
-    patience = Patience(longest=2.0)
+    patience = RetryPolicy(longest=2.0)
     if way == "ask":
-        ask(source, area, [as_day(day) for day in days], patience)
+        fetch_days(source, area, [as_day(day) for day in days], patience)
     else:
         (query,) = source.queries()
-        with Asking(source, area, patience) as asking:
+        with RateLimitedClient(source, area, patience) as asking:
             for day in days:
                 asking(query, [as_day(day)])

@@ -15,17 +15,17 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.delivery import name_in
-from backfill_assets.sources.files.fields import Field, header_of, lacking
+from backfill_assets.sources.files.delivery import name_of_file
+from backfill_assets.sources.files.fields import Field, header_of, missing_columns
 from backfill_assets.sources.files.filesystem import Entry
 from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat
-from backfill_assets.sources.files.listing import Pattern, globbed
+from backfill_assets.sources.files.listing import Pattern, glob_entries
 from backfill_assets.sources.protocol import refuse_mistyped
 
-ANY = "**/*"
+_ANY = "**/*"
 # Of the lines that archives are split into, and the hash of what they hold. Increase it with any
 # change of which lines come of an archive, or of their days.
-FORM = 3
+_FORM_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Archive:
     name: str
     day: str = ""
     day_formats: Sequence[str] = ()
-    files: str | Sequence[str] = ANY
+    files: str | Sequence[str] = _ANY
     format: AnyFormat = JSON_LINES
     first_day: date | None = None
     modified_before: datetime | None = None
@@ -98,7 +98,7 @@ class Archive:
     def declared(self) -> str:
         """A hash of how archives are split: taken in otherwise, they are taken in again."""
         split = repr(
-            (FORM, self.day, self.day_formats, self._patterns, self.format, self.first_day)
+            (_FORM_VERSION, self.day, self.day_formats, self._patterns, self.format, self.first_day)
         )
         return hashlib.blake2b(split.encode(), digest_size=8).hexdigest()
 
@@ -124,10 +124,10 @@ class Archive:
     def unmatched(self, area: LandingArea) -> list[str]:
         """The files in the folder that are no archives."""
         archives = self._matched(area)
-        return [name for name in self._files(area, [ANY]) if name not in archives]
+        return [name for name in self._files(area, [_ANY]) if name not in archives]
 
     def _matched(self, area: LandingArea) -> dict[str, Entry]:
-        files = self._files(area, [ANY] if self._patterns else self.files).items()
+        files = self._files(area, [_ANY] if self._patterns else self.files).items()
         is_one = {name: not self._patterns or self.day_in(name) for name, _ in files}
         return {
             name: file
@@ -140,12 +140,12 @@ class Archive:
         files = {
             os.fspath(file): file
             for pattern in patterns
-            for file in globbed(tree, tree.top, pattern.split("/"))
+            for file in glob_entries(tree, tree.top, pattern.split("/"))
         }
         return {
-            name_in(area, files[path]): files[path]
+            name_of_file(area, files[path]): files[path]
             for path in sorted(files)
-            if stamp_of(area, files[path])
+            if file_stamp(area, files[path])
         }
 
     def _is_late(self, area: LandingArea, file: Entry) -> bool:
@@ -157,17 +157,17 @@ class Archive:
         return False
 
 
-def stamp_of(area: LandingArea, file: Entry) -> str:
+def file_stamp(area: LandingArea, file: Entry) -> str:
     """The text of a file's state as it was listed; "" for what is no file, or a link to none."""
     with suppress(OSError):
         return area.files.state(file).text
     return ""
 
 
-DayOf = Callable[[Any], date | None]
+DayReader = Callable[[Any], date | None]
 
 
-def day_reader(archive: Archive, name: str) -> DayOf:
+def day_reader(archive: Archive, name: str) -> DayReader:
     """The day of a value of the column of the day in the archive of that name; None for one that is
     no time.
     """
@@ -211,7 +211,7 @@ def _in_utc(time: datetime) -> date | None:
         return None
 
 
-def doubt_of(
+def doubt_about(
     names: Sequence[str] | None,
     fields: Sequence[Field],
     days: Collection[date],
@@ -224,14 +224,16 @@ def doubt_of(
     """
     if not lines:
         return "has no rows"
-    return "is cut off" if is_cut else lacking_in(names, fields, days)
+    return "is cut off" if is_cut else missing_in_archive(names, fields, days)
 
 
-def lacking_in(names: Sequence[str] | None, fields: Sequence[Field], days: Collection[date]) -> str:
+def missing_in_archive(
+    names: Sequence[str] | None, fields: Sequence[Field], days: Collection[date]
+) -> str:
     """What columns an archive with these lacks that rows of these days should have; "" if none, or
     if that is not known.
     """
     if names is None:
         return ""
     header = header_of(names, fields)
-    return next((why for day in sorted(days) if (why := lacking(header, fields, day))), "")
+    return next((why for day in sorted(days) if (why := missing_columns(header, fields, day))), "")

@@ -16,21 +16,21 @@ from pathlib import Path
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import ARCHIVED, Paths, writing
-from backfill_assets.sources.archives.archive import Archive, doubt_of, stamp_of
+from backfill_assets.sources.archives.archive import Archive, doubt_about, file_stamp
 from backfill_assets.sources.archives.loads import (
-    Archived,
+    LoadedArchives,
     LoadRecord,
-    archived,
     commit,
-    new_load,
+    loaded_archives,
+    new_load_name,
     write_lines,
 )
-from backfill_assets.sources.archives.reading import Reading
+from backfill_assets.sources.archives.reading import ArchiveReader
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.filesystem import Entry
 
 # Small archives are committed together: each commit says of all archives how far they are in.
-FILES = 1000
+_MAX_BATCH_FILES = 1000
 
 
 @dataclass(frozen=True)
@@ -55,25 +55,25 @@ class LoadResult:
 
 
 @dataclass
-class Slice:
+class ArchiveBatch:
     """The archives of the table in `folder` as they are in once this slice is committed: its
     `files`, which hold lines of `size` bytes, and the results that are told then.
     """
 
     folder: str
-    state: Archived
-    committed: Archived
+    state: LoadedArchives
+    committed: LoadedArchives
     files: list[DataFile] = field(default_factory=list)
     size: int = 0
     results: list[LoadResult] = field(default_factory=list)
 
     @classmethod
-    def of(cls, folder: str) -> "Slice":
-        state = archived(folder)
+    def of(cls, folder: str) -> "ArchiveBatch":
+        state = loaded_archives(folder)
         return cls(folder, state, state)
 
     def is_full(self, slice_bytes: int) -> bool:
-        return self.size >= slice_bytes or len(self.files) >= FILES
+        return self.size >= slice_bytes or len(self.files) >= _MAX_BATCH_FILES
 
     def begin(self, name: str, record: LoadRecord) -> None:
         """Commit so much of one archive, of which no day has any row yet."""
@@ -94,19 +94,19 @@ class Slice:
         self.size = 0
 
 
-EXAMPLES = 3
-Reader = Callable[[Archive, Path, str, int], Reading]
+_MAX_EXAMPLES = 3
+Reader = Callable[[Archive, Path, str, int], ArchiveReader]
 
 
 @dataclass
-class Load:
+class ArchiveLoad:
     """Taking in one archive: its lines are gathered by day, and written into the open slice, which
     archives share.
     """
 
     archive: Archive
     area: LandingArea
-    slice: Slice
+    slice: ArchiveBatch
     name: str
     listed: Mapping[str, Entry]
     reader: Reader
@@ -127,11 +127,11 @@ class Load:
         """
         file = self.listed[self.name]
         files = self.area.files
-        load = LoadRecord(new_load(), stamp_of(self.area, file), self.archive.declared)
+        load = LoadRecord(new_load_name(), file_stamp(self.area, file), self.archive.declared)
         begun = self.slice.state.begun.get(self.name, load)
         if (begun.stamp, begun.declared) != (load.stamp, load.declared):
             begun = load
-        with files.at_hand(file) as path:
+        with files.open_local(file) as path:
             reading = self.reader(self.archive, path, self.name, self.area.max_line_bytes)
             try:
                 self._read(reading, begun)
@@ -140,7 +140,7 @@ class Load:
         if files.has_changed(file):
             raise SourceError(f"{self.name} was written to while it was read")
         record = replace(self._so_far(begun), content=reading.content, names=reading.names)
-        doubt = doubt_of(
+        doubt = doubt_about(
             reading.names, self.archive.fields, self.rows, lines=self.lines, is_cut=reading.is_cut
         )
         before = self.slice.state.whole.get(self.name, load)
@@ -157,7 +157,7 @@ class Load:
         record = self._finish(record, anew=anew)
         return LoadResult(self.name, self.bytes_read, record, self.rows.total(), sorted(self.rows))
 
-    def _read(self, reading: Reading, begun: LoadRecord) -> None:
+    def _read(self, reading: ArchiveReader, begun: LoadRecord) -> None:
         """Read it to its end. Lines that are in the files of the `begun` load are not gathered
         again.
         """
@@ -168,7 +168,7 @@ class Load:
             self.lines += 1
             if day is None:
                 self.undated += 1
-                self.examples += [self.lines] if len(self.examples) < EXAMPLES else []
+                self.examples += [self.lines] if len(self.examples) < _MAX_EXAMPLES else []
             elif day < first:
                 self.before += 1
             elif self.lines <= begun.lines:
@@ -248,7 +248,7 @@ class Load:
         }
 
 
-def take_in(
+def load_archives(
     archive: Archive,
     area: LandingArea,
     *,
@@ -256,7 +256,7 @@ def take_in(
     only: Sequence[str] = (),
     accept: Collection[str] = (),
     reason: str = "",
-    reader: Reader = Reading,
+    reader: Reader = ArchiveReader,
 ) -> Iterator[LoadResult]:
     """Take in the archives that are new or have changed; with `full_refresh` all, and what is in of
     those that are gone goes.
@@ -269,18 +269,22 @@ def take_in(
     with writing(area.lake, f"{ARCHIVED}/{archive.name}"):
         listed = archive.listed(area)
         late = archive.late(area)
-        slice_ = Slice.of(folder)
+        slice_ = ArchiveBatch.of(folder)
         failed = set[str]()
         if full_refresh and not only:
             _drop(slice_, {*listed, *late})
-        asked = {name: stamp_of(area, file) for name, file in listed.items() if chosen(name, only)}
+        asked = {
+            name: file_stamp(area, file) for name, file in listed.items() if is_selected(name, only)
+        }
         # Twice: the rows of one may have stood for another of the same content, and have changed
         # since.
         for first in (True, False):
             for name, stamp in asked.items():
                 wanted = first and (full_refresh or name in accept)
-                if name not in failed and (wanted or not is_in(slice_.state, archive, name, stamp)):
-                    load = Load(archive, area, slice_, name, listed, reader)
+                if name not in failed and (
+                    wanted or not is_loaded(slice_.state, archive, name, stamp)
+                ):
+                    load = ArchiveLoad(archive, area, slice_, name, listed, reader)
                     result = _result(
                         load, anew=full_refresh, reason=reason if name in accept else ""
                     )
@@ -289,10 +293,10 @@ def take_in(
                 if slice_.is_full(archive.slice_bytes):
                     yield from slice_.told()
         yield from slice_.told()
-    yield from (LoadResult(name, left_out=True) for name in late if chosen(name, only))
+    yield from (LoadResult(name, left_out=True) for name in late if is_selected(name, only))
 
 
-def is_in(state: Archived, archive: Archive, name: str, stamp: str) -> bool:
+def is_loaded(state: LoadedArchives, archive: Archive, name: str, stamp: str) -> bool:
     """Whether an archive is in as it lies there and is declared, with rows of its name or of one
     that has the same content.
     """
@@ -307,13 +311,13 @@ def is_in(state: Archived, archive: Archive, name: str, stamp: str) -> bool:
     return bool(holder and holder.load == record.load)
 
 
-def chosen(name: str, only: Sequence[str]) -> bool:
+def is_selected(name: str, only: Sequence[str]) -> bool:
     return not only or any(
         fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for pattern in only
     )
 
 
-def _drop(slice_: Slice, there: Collection[str]) -> None:
+def _drop(slice_: ArchiveBatch, there: Collection[str]) -> None:
     """Drop what is in of archives that are gone."""
     gone = {*slice_.state.whole} - {*there}
     days = slice_.state.days()
@@ -329,7 +333,7 @@ def _drop(slice_: Slice, there: Collection[str]) -> None:
     slice_.state = replace(slice_.state, whole=whole)
 
 
-def _result(load: Load, *, anew: bool, reason: str) -> LoadResult:
+def _result(load: ArchiveLoad, *, anew: bool, reason: str) -> LoadResult:
     try:
         return load.run(anew=anew, reason=reason)
     except SourceError as error:

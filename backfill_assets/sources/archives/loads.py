@@ -27,19 +27,22 @@ from backfill_assets.lake.slices import DataFile, files_of
 from backfill_assets.lake.storage import files_in
 
 DAY = "day"
-LINE = pa.schema([("source_file", pa.string()), ("line", pa.string()), ("is_utf8", pa.bool_())])
-SPARKS = {"day": "date", "source_file": "string", "line": "string", "is_utf8": "boolean"}
-COLUMNS = json.dumps(
+_ROW_SCHEMA = pa.schema(
+    [("source_file", pa.string()), ("line", pa.string()), ("is_utf8", pa.bool_())]
+)
+_SPARK_TYPES = {"day": "date", "source_file": "string", "line": "string", "is_utf8": "boolean"}
+_SPARK_SCHEMA = json.dumps(
     {
         "type": "struct",
         "fields": [
-            {"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in SPARKS.items()
+            {"name": n, "type": t, "nullable": True, "metadata": {}}
+            for n, t in _SPARK_TYPES.items()
         ],
     }
 )
 
 
-def new_load() -> str:
+def new_load_name() -> str:
     """A new load's name, which begins with the time: names are in the order of loads."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:12]}"
 
@@ -71,7 +74,7 @@ class LoadRecord:
 
 
 @dataclass(frozen=True)
-class Archived:
+class LoadedArchives:
     """The archives of a source by name: those that are in as a `whole`, those `begun`; the files of
     the days.
     """
@@ -93,11 +96,11 @@ class Archived:
         return by_day
 
 
-def archived(folder: str) -> Archived:
+def loaded_archives(folder: str) -> LoadedArchives:
     """What is taken in of a source's archives now."""
     table = open_table(folder)
     if table is None:
-        return Archived(folder)
+        return LoadedArchives(folder)
     version = int(table.version())
     for at in count(version, -1):  # somebody else may have compacted the table since
         commits = read_commits(folder, at, at)
@@ -109,8 +112,8 @@ def archived(folder: str) -> Archived:
                 {name: LoadRecord(**each) for name, each in metadata[key].items()}
                 for key in ("whole", "begun")
             )
-            return Archived(folder, version, whole, begun)
-    return Archived(folder, version)
+            return LoadedArchives(folder, version, whole, begun)
+    return LoadedArchives(folder, version)
 
 
 def _files(folder: str, version: int) -> list[DataFile]:
@@ -121,7 +124,9 @@ def _files(folder: str, version: int) -> list[DataFile]:
     return files_of(table, DAY, pc.unique(days).to_pylist())
 
 
-def _by_day(state: Archived, files: Iterable[DataFile]) -> dict[date, dict[str, list[DataFile]]]:
+def _by_day(
+    state: LoadedArchives, files: Iterable[DataFile]
+) -> dict[date, dict[str, list[DataFile]]]:
     names = {record.load: record.same_as or name for name, record in state.whole.items()}
     by_day: dict[date, dict[str, list[DataFile]]] = {}
     for file in sorted(files, key=lambda file: file.path):
@@ -153,7 +158,7 @@ def write_lines(
         marks[place] = False
     content = hashlib.blake2b("\n".join([name, *lines]).encode(), digest_size=16).hexdigest()
     path = f"{within}/{first:012}-{content}.parquet"
-    rows = pa.table([[name] * len(lines), lines, marks], schema=LINE)
+    rows = pa.table([[name] * len(lines), lines, marks], schema=_ROW_SCHEMA)
     store.create_dir(within, recursive=True)
     with store.open_output_stream(path) as out:
         pq.write_table(rows, out, compression="snappy")
@@ -161,12 +166,14 @@ def write_lines(
     return DataFile(path, day, size, len(lines), int(datetime.now(UTC).timestamp() * 1000))
 
 
-def content_of(file: DataFile) -> str:
+def lines_hash(file: DataFile) -> str:
     """A hash of the lines in a file."""
     return file.path.rpartition("-")[2]
 
 
-def commit(before: Archived, after: Archived, files: Sequence[DataFile]) -> Archived:
+def commit(
+    before: LoadedArchives, after: LoadedArchives, files: Sequence[DataFile]
+) -> LoadedArchives:
     """Add `files`, and drop those of loads that `after` does not name any more, in one commit that
     says what is in then.
 
@@ -181,13 +188,13 @@ def commit(before: Archived, after: Archived, files: Sequence[DataFile]) -> Arch
     states = {"whole": after.whole, "begun": after.begun}
     metadata = json.dumps(
         {
-            key: {name: _shortly(each) for name, each in state.items()}
+            key: {name: _without_defaults(each) for name, each in state.items()}
             for key, state in states.items()
         }
     )
     table = open_table(before.folder, before.version) if before.version >= 0 else None
     try:
-        version = FileCommit(before.folder, DAY, [*staying, *files], COLUMNS)(
+        version = FileCommit(before.folder, DAY, [*staying, *files], _SPARK_SCHEMA)(
             table, days, metadata
         ).version
     except CommitFailedError as error:
@@ -198,5 +205,5 @@ def commit(before: Archived, after: Archived, files: Sequence[DataFile]) -> Arch
     return replace(after, version=version)
 
 
-def _shortly(record: LoadRecord) -> dict[str, Any]:
+def _without_defaults(record: LoadRecord) -> dict[str, Any]:
     return {name: value for name, value in asdict(record).items() if value}

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from backfill_assets.errors import SourceError
-from backfill_assets.sources.archives.archive import Archive, DayOf, day_reader
+from backfill_assets.sources.archives.archive import Archive, DayReader, day_reader
 from backfill_assets.sources.files.fields import header_of
 from backfill_assets.sources.files.formats import (
     BLANK,
@@ -29,7 +29,7 @@ from backfill_assets.sources.files.formats import (
     PIECE,
     Csv,
     Parquet,
-    Pieces,
+    PiecesReader,
     unpacked,
 )
 
@@ -130,7 +130,7 @@ class ArchiveFile:
         return names.index(column) if column else 0
 
 
-def cells_of(line: str, delimiter: str) -> list[str]:
+def _cells_of(line: str, delimiter: str) -> list[str]:
     """The values of a line, as text."""
     if '"' not in line:
         return line.split(delimiter)
@@ -170,10 +170,10 @@ def _cell(delimiter: str) -> re.Pattern[str]:
 
 
 # Names of JSON lines that are so many are values rather than columns.
-MANY = 1000
+_MAX_NAMES = 1000
 
 
-class Line(NamedTuple):
+class ArchiveRow(NamedTuple):
     """A row of an archive; `text` is its line of JSON, or what cannot be read as one; `day` is of
     no day if None.
     """
@@ -183,10 +183,10 @@ class Line(NamedTuple):
     is_utf8: bool = True
 
 
-class Reading(ArchiveFile):
+class ArchiveReader(ArchiveFile):
     """One reading of an archive, row by row."""
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ArchiveRow]:
         """Every row that is not blank. Raises SourceError for an archive that cannot be read to its
         end, whatever the reason: others are taken in.
         """
@@ -208,7 +208,7 @@ class Reading(ArchiveFile):
                 f"{self.name} cannot be read to its end ({str(error).partition('.')[0]})"
             ) from error
 
-    def _of_json(self, day_of: DayOf) -> Iterator[Line]:
+    def _of_json(self, day_of: DayReader) -> Iterator[ArchiveRow]:
         column = self.archive.day
         names = set[str]()
         for text, is_utf8 in self.texts():
@@ -217,17 +217,17 @@ class Reading(ArchiveFile):
             except (ValueError, RecursionError):
                 row = None
             is_row = type(row) is dict
-            if is_row and not names.issuperset(row) and len(names) < MANY:
+            if is_row and not names.issuperset(row) and len(names) < _MAX_NAMES:
                 names |= row.keys()
-            yield Line(text, day_of(row.get(column) if is_row else None), is_utf8)
-        self.names = sorted(names) if len(names) < MANY else None
+            yield ArchiveRow(text, day_of(row.get(column) if is_row else None), is_utf8)
+        self.names = sorted(names) if len(names) < _MAX_NAMES else None
 
-    def _of_csv(self, day_of: DayOf, form: Csv) -> Iterator[Line]:
+    def _of_csv(self, day_of: DayReader, form: Csv) -> Iterator[ArchiveRow]:
         if form.multiline:
             rows = self._rows_of_many_lines(form)
         else:
             rows = (
-                (text, cells_of(text, form.delimiter), is_utf8) for text, is_utf8 in self.texts()
+                (text, _cells_of(text, form.delimiter), is_utf8) for text, is_utf8 in self.texts()
             )
         header = next(rows, None)
         if header is None:
@@ -240,14 +240,14 @@ class Reading(ArchiveFile):
                 # As Spark reads it, an empty value is null; its column is there.
                 values = {name: cell or None for name, cell in zip(names, cells, strict=True)}
                 text = json.dumps(values, ensure_ascii=False)
-            yield Line(text, day_of(cells[at] if at < len(cells) else None), is_utf8)
+            yield ArchiveRow(text, day_of(cells[at] if at < len(cells) else None), is_utf8)
 
     def _rows_of_many_lines(self, form: Csv) -> Iterator[tuple[str, list[str], bool]]:
         """Rows of which values may hold line feeds. One quote that nothing closes would be a value
         of all that follows it.
         """
         # Bytes that are not UTF-8 stay different from a U+FFFD that was delivered.
-        binary = BufferedReader(Pieces(self.unpacked()))
+        binary = BufferedReader(PiecesReader(self.unpacked()))
         text = TextIOWrapper(binary, "utf-8-sig", errors="surrogateescape", newline="")
         csv.field_size_limit(self.max_line_bytes)
         rows = csv.reader(text, delimiter=form.delimiter, strict=True)
@@ -266,7 +266,7 @@ class Reading(ArchiveFile):
                 f"{self.name} cannot be read beyond line {rows.line_num} ({error})"
             ) from error
 
-    def _of_parquet(self, day_of: DayOf) -> Iterator[Line]:
+    def _of_parquet(self, day_of: DayReader) -> Iterator[ArchiveRow]:
         opened = pq.ParquetFile(self.path)
         self.bytes_read = self.path.stat().st_size
         self.place_in(opened.schema_arrow.names)
@@ -275,7 +275,7 @@ class Reading(ArchiveFile):
                 text = json.dumps(_plain(row), ensure_ascii=False, default=str)
                 # Of its rows: for one of its bytes it would be read twice.
                 self.digest.update(text.encode())
-                yield Line(text, day_of(row.get(self.archive.day)))
+                yield ArchiveRow(text, day_of(row.get(self.archive.day)))
 
 
 def _plain(value: Any) -> Any:

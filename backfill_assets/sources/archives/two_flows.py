@@ -12,11 +12,17 @@ from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.spark.reading import read_files
 from backfill_assets.lake.storage import Paths
-from backfill_assets.sources.archives.archive import Archive, lacking_in, stamp_of
-from backfill_assets.sources.archives.loading import is_in
-from backfill_assets.sources.archives.loads import DAY, Archived, archived, content_of, load_of
+from backfill_assets.sources.archives.archive import Archive, file_stamp, missing_in_archive
+from backfill_assets.sources.archives.loading import is_loaded
+from backfill_assets.sources.archives.loads import (
+    DAY,
+    LoadedArchives,
+    lines_hash,
+    load_of,
+    loaded_archives,
+)
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.delivery import DIGITS
+from backfill_assets.sources.files.delivery import HASH_DIGITS
 from backfill_assets.sources.files.fields import Field
 from backfill_assets.sources.files.formats import JsonLines
 from backfill_assets.sources.files.landing import Landing
@@ -44,7 +50,7 @@ class ArchivedDay:
     @property
     def hashes(self) -> dict[str, str]:
         return {
-            name: hash_of(map(content_of, files))[:DIGITS]
+            name: _hash_of(map(lines_hash, files))[:HASH_DIGITS]
             for name, files in self.by_archive.items()
         }
 
@@ -52,13 +58,13 @@ class ArchivedDay:
     def contents(self) -> Iterator[str]:
         """What tells its rows apart from others: whatever loads they came by."""
         return (
-            f"{name} {content_of(file)}"
+            f"{name} {lines_hash(file)}"
             for name in sorted(self.by_archive)
             for file in self.by_archive[name]
         )
 
 
-NOTHING = ArchivedDay({})
+_NO_ARCHIVES = ArchivedDay({})
 
 
 def archived_days(
@@ -67,7 +73,7 @@ def archived_days(
     """Each of `days` that archives of the table in `folder` hold rows of. An archive is in doubt
     where it lacks columns that it should have of those declared, unless it was accepted.
     """
-    state = archived(folder)
+    state = loaded_archives(folder)
     records = {each.load: each for each in state.whole.values()}
     by_day = state.days()
     found: dict[date, ArchivedDay] = {}
@@ -77,7 +83,7 @@ def archived_days(
                 (name, records[load_of(file)]) for name, files in archives.items() for file in files
             ]
             doubts = {
-                name: lacking_in(load.names, fields, [day])
+                name: missing_in_archive(load.names, fields, [day])
                 for name, load in loads
                 if not load.accepted
             }
@@ -85,13 +91,13 @@ def archived_days(
     return found
 
 
-def hash_of(parts: Iterator[str] | Sequence[str]) -> str:
+def _hash_of(parts: Iterator[str] | Sequence[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 # Where both flows have a day, whose rows it gets.
 Precedence = Literal["landing", "archive", "both"]
-SCHEMA = "day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN"
+_LINE_SCHEMA = "day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN"
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,9 @@ class TwoFlows(Source):
         """What both hold of each day, or what `precedence` takes of it."""
         landed = self.landing.delivered(area, days)
         of_archives = self._of_archives(area, days)
-        return {day: self._delivery(landed[day], of_archives.get(day, NOTHING)) for day in days}
+        return {
+            day: self._delivery(landed[day], of_archives.get(day, _NO_ARCHIVES)) for day in days
+        }
 
     def _delivery(
         self, landed: Delivery | SourceError, archives: ArchivedDay
@@ -171,7 +179,7 @@ class TwoFlows(Source):
             return replace(landed, set_aside=[*rows], overlap=overlap)
         stamp = "\n".join(file.path for file in archives.files)
         if not takes_landing or isinstance(landed, SourceError):
-            fingerprint = hash_of(archives.contents)
+            fingerprint = _hash_of(archives.contents)
             fewest = self.landing.fewest
             delivery = Delivery(
                 fingerprint, rows, stamp, hashes, fewest=fewest, doubts=archives.doubts
@@ -179,7 +187,7 @@ class TwoFlows(Source):
             if isinstance(landed, SourceError):
                 return delivery
             return replace(delivery, set_aside=[*landed.files], overlap=overlap)
-        fingerprint = hash_of([landed.fingerprint, *archives.contents])
+        fingerprint = _hash_of([landed.fingerprint, *archives.contents])
         files = {**landed.files, **rows}
         hashes = {**landed.hashes, **hashes}
         stamp = f"{landed.stamp}\n{stamp}"
@@ -211,7 +219,7 @@ class TwoFlows(Source):
         delivery = self.delivered(area, [day])[day]
         if isinstance(delivery, SourceError):
             raise delivery
-        archives = self._of_archives(area, [day]).get(day, NOTHING).by_archive
+        archives = self._of_archives(area, [day]).get(day, _NO_ARCHIVES).by_archive
         of_archives = [
             f"{name}, lines of the day: {delivery.files[name]}"
             for name in archives
@@ -238,7 +246,7 @@ class TwoFlows(Source):
         rows = self.landing.read(area, spark, landed)
         if not files:
             return rows
-        schema = spark.createDataFrame([], SCHEMA).schema
+        schema = spark.createDataFrame([], _LINE_SCHEMA).schema
         lines = read_files(spark, self._folder(area), files, DAY, schema).withColumnRenamed(
             DAY, "arrival_day"
         )
@@ -255,7 +263,7 @@ class TwoFlows(Source):
         files = list[DataFile]()
         for day in days:
             delivery = landed[day]
-            archives = of_archives.get(day, NOTHING)
+            archives = of_archives.get(day, _NO_ARCHIVES)
             takes_landing, takes_archives = self._takes(delivery, archives)
             if takes_landing and isinstance(delivery, SourceError):
                 raise delivery
@@ -276,10 +284,12 @@ class TwoFlows(Source):
 
     def not_taken_in(self, area: LandingArea) -> list[str]:
         """The archives that are not in as they lie there."""
-        state = archived(self._folder(area)) if area.lake else Archived("")
-        stamps = {name: stamp_of(area, file) for name, file in self.archive.listed(area).items()}
+        state = loaded_archives(self._folder(area)) if area.lake else LoadedArchives("")
+        stamps = {name: file_stamp(area, file) for name, file in self.archive.listed(area).items()}
         return [
-            name for name, stamp in stamps.items() if not is_in(state, self.archive, name, stamp)
+            name
+            for name, stamp in stamps.items()
+            if not is_loaded(state, self.archive, name, stamp)
         ]
 
     def left_out(self, area: LandingArea) -> list[str]:

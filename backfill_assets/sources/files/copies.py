@@ -23,24 +23,24 @@ import psutil
 
 from backfill_assets.lake.storage import make_cache, replacing
 
-MOST_BYTES = 10 * 2**30
-UNUSED_S = 7 * 86_400
-MANY = 1000
+_MAX_BYTES = 10 * 2**30
+_UNUSED_S = 7 * 86_400
+_CLEAR_AFTER_FILES = 1000
 Fetch = Callable[[], Iterator[bytes]]
 
 
 @dataclass
-class Copies:
+class LocalCopies:
     """The copies in `folder`."""
 
     folder: Path
-    most: int = MOST_BYTES
+    most: int = _MAX_BYTES
     _lock: Lock = field(default_factory=Lock, repr=False)
     _own: Path | None = field(default=None, repr=False)
     _since: tuple[int, int] = field(default=(0, 0), repr=False)
 
     @contextmanager
-    def at_hand(self, name: str, fetch: Fetch) -> Iterator[Path]:
+    def open_local(self, name: str, fetch: Fetch) -> Iterator[Path]:
         """A copy, for as long as the block. Raises OSError, also of what `fetch` raises."""
         path = self._linked(name, fetch, f"{uuid4().hex}-{name}")
         try:
@@ -48,7 +48,7 @@ class Copies:
         finally:
             path.unlink(missing_ok=True)
 
-    def kept(self, name: str, fetch: Fetch, content: str) -> Path:
+    def cached(self, name: str, fetch: Fetch, content: str) -> Path:
         """A copy, for as long as this process: OSError unless its bytes have the hash `content`."""
         path = self._place() / name
         if not path.exists():
@@ -81,7 +81,7 @@ class Copies:
                 make_cache(self.folder.parent, and_home=True)
                 self.folder.mkdir(exist_ok=True)
                 for folder in (
-                    each for each in self.folder.iterdir() if each.is_dir() and _is_over(each)
+                    each for each in self.folder.iterdir() if each.is_dir() and _is_abandoned(each)
                 ):
                     shutil.rmtree(folder, ignore_errors=True)
                 self._own = self.folder / _name_of(psutil.Process())
@@ -95,7 +95,7 @@ class Copies:
         """
         with self._lock:
             self._since = (self._since[0] + 1, self._since[1] + size)
-            if self._since[0] >= MANY or self._since[1] > self.most // 10:
+            if self._since[0] >= _CLEAR_AFTER_FILES or self._since[1] > self.most // 10:
                 self._since = (0, 0)
                 self._clear()
 
@@ -110,7 +110,7 @@ class Copies:
                         [(state.st_mtime_ns, state.st_size, entry.path)] if entry.is_file() else []
                     )
         left = self.most
-        oldest = time.time_ns() - UNUSED_S * 10**9
+        oldest = time.time_ns() - _UNUSED_S * 10**9
         for used, size, path in sorted(found, reverse=True):
             left -= size
             if left < 0 or used < oldest:
@@ -118,9 +118,9 @@ class Copies:
 
 
 @cache
-def copies_in(folder: Path) -> Copies:
+def local_copies(folder: Path) -> LocalCopies:
     """The one set of copies of this process below the folder."""
-    return Copies(folder / "copies")
+    return LocalCopies(folder / "copies")
 
 
 def _write(pieces: Iterator[bytes], path: Path) -> str:
@@ -141,11 +141,11 @@ def _pid_of(folder: Path) -> int:
     return int(folder.name.partition("-")[0])
 
 
-def _is_over(folder: Path) -> bool:
+def _is_abandoned(folder: Path) -> bool:
     """Whether the process of a folder has ended; of another host, whether it lies there for long."""
     pid, _, rest = folder.name.partition("-")
     if not rest.endswith(f"-{socket.gethostname()}"):
-        return folder.stat().st_mtime < time.time() - UNUSED_S
+        return folder.stat().st_mtime < time.time() - _UNUSED_S
     try:
         return _name_of(psutil.Process(int(pid))) != folder.name
     except (psutil.NoSuchProcess, ValueError):

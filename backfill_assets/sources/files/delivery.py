@@ -8,19 +8,25 @@ from datetime import date
 
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError, named
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.fields import Field, Header, fault_of, header_of, lacking
+from backfill_assets.sources.files.fields import (
+    Field,
+    Header,
+    header_of,
+    missing_columns,
+    repeated_columns,
+)
 from backfill_assets.sources.files.filesystem import Entry
 from backfill_assets.sources.files.formats import PACKED, FileContents, Format
 from backfill_assets.sources.files.listing import Pattern, with_day
 from backfill_assets.sources.protocol import Delivery
 
 # Of the hash of a file: enough to see that it is another than it was.
-DIGITS = 12
-Contents = Mapping[Entry, FileContents]
+HASH_DIGITS = 12
+ContentsByFile = Mapping[Entry, FileContents]
 
 
 @dataclass(frozen=True)
-class Asked:
+class DeliverySpec:
     """What a source asks of the files of its folder `name`: where a day's are, how they are
     written, with which columns, and what is waited for before a day is read: that they lie
     unchanged for `settled` seconds, `marker` beside them.
@@ -36,30 +42,36 @@ class Asked:
 
 
 def delivery_of(
-    area: LandingArea, day: date, files: Contents, others: Sequence[Entry], asked: Asked
+    area: LandingArea,
+    day: date,
+    files: ContentsByFile,
+    others: Sequence[Entry],
+    spec: DeliverySpec,
 ) -> Delivery | SourceError:
     """The delivery of a day's `files`; `others` are the day's files that are not read."""
-    unread = [name_in(area, path) for path in others if path.name != with_day(asked.marker, day)]
+    unread = [
+        name_of_file(area, path) for path in others if path.name != with_day(spec.marker, day)
+    ]
     if not files:
-        like = " or ".join(pattern.text for pattern in asked.patterns)
-        why = not_read(unread, asked.format) if unread else f"no file in {asked.name} like {like}"
+        like = " or ".join(pattern.text for pattern in spec.patterns)
+        why = unread_text(unread, spec.format) if unread else f"no file in {spec.name} like {like}"
         return NotDelivered(f"no source for {day} in {area.place()}: {why}")
     first = next(iter(files))
-    if away := area.files.away(first):
-        return IncompleteDelivery(f"no source for {day}: {name_in(area, first)} {away}")
+    if away := area.files.unavailable_reason(first):
+        return IncompleteDelivery(f"no source for {day}: {name_of_file(area, first)} {away}")
     for file, contents in files.items():
-        if why := _unfinished(area, day, file, contents, asked):
+        if why := _unfinished(area, day, file, contents, spec):
             return IncompleteDelivery(
-                f"the source for {day} is still being written: {name_in(area, file)} {why}"
+                f"the source for {day} is still being written: {name_of_file(area, file)} {why}"
             )
-    names = {name_in(area, file): each for file, each in files.items()}
-    doubts = _twins(names) | {
-        name: why for name, each in names.items() if (why := _doubt(each, day, asked))
+    names = {name_of_file(area, file): each for file, each in files.items()}
+    doubts = _packed_twice(names) | {
+        name: why for name, each in names.items() if (why := _doubt(each, day, spec))
     }
     faults = {
-        name_in(area, file): why
+        name_of_file(area, file): why
         for file, each in files.items()
-        if (why := _fault(area, file, each, asked))
+        if (why := _fault(area, file, each, spec))
     }
     if faults:
         whys = "; ".join(f"{name} {why}" for name, why in (doubts | faults).items())
@@ -69,22 +81,17 @@ def delivery_of(
         hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
         {name: each.lines for name, each in names.items()},
         "\n".join(each.stamp for each in files.values()),
-        {name: each.content[:DIGITS] for name, each in names.items()},
+        {name: each.content[:HASH_DIGITS] for name, each in names.items()},
         unread,
         sorted(
-            {
-                name
-                for each in files.values()
-                if asked.fields
-                for name in _header(each, asked).unknown
-            }
+            {name for each in files.values() if spec.fields for name in _header(each, spec).unknown}
         ),
-        asked.fewest,
+        spec.fewest,
         doubts,
     )
 
 
-def name_in(area: LandingArea, path: Entry) -> str:
+def name_of_file(area: LandingArea, path: Entry) -> str:
     """A file's name in messages and in `source_file`: relative to the landing area. Bytes that are
     not UTF-8 are escaped.
     """
@@ -93,7 +100,7 @@ def name_in(area: LandingArea, path: Entry) -> str:
     return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
 
 
-def not_read(names: Sequence[str], form: Format) -> str:
+def unread_text(names: Sequence[str], form: Format) -> str:
     return (
         f"{named(names)} {'is' if len(names) == 1 else 'are'} not read, only"
         f" {', '.join(form.endings)}"
@@ -101,45 +108,45 @@ def not_read(names: Sequence[str], form: Format) -> str:
 
 
 def _unfinished(
-    area: LandingArea, day: date, file: Entry, contents: FileContents, asked: Asked
+    area: LandingArea, day: date, file: Entry, contents: FileContents, spec: DeliverySpec
 ) -> str:
     """Why a file may not be complete; "" if it is."""
-    if asked.marker:
-        if not _own_marker(area, file, asked):
+    if spec.marker:
+        if not _has_own_marker(area, file, spec):
             return (
-                f"lies in a folder of several days: write the day into marker={asked.marker!r}, as"
+                f"lies in a folder of several days: write the day into marker={spec.marker!r}, as"
                 " '%Y-%m-%d.done'"
             )
-        if not area.files.has_beside(file, marker := with_day(asked.marker, day)):
+        if not area.files.has_sibling(file, marker := with_day(spec.marker, day)):
             return f"has no {marker} beside it yet"
-    if not asked.settled or not contents.stamp:
+    if not spec.settled or not contents.stamp:
         return ""
     age = area.files.state(file).age(area.clock())
-    if age >= asked.settled:
+    if age >= spec.settled:
         return ""
     when = (
         f"was written {age:.0f} s ago"
         if age >= 0
         else f"is of a time {-age:.0f} s ahead of this machine's clock"
     )
-    return f"{when}, and is read once it has been unchanged for {asked.settled:g} s"
+    return f"{when}, and is read once it has been unchanged for {spec.settled:g} s"
 
 
-def _own_marker(area: LandingArea, file: Entry, asked: Asked) -> bool:
+def _has_own_marker(area: LandingArea, file: Entry, spec: DeliverySpec) -> bool:
     """Whether the marker beside a file is that of its day alone."""
-    within = name_in(area, file).removeprefix(f"{asked.name}/")
+    within = name_of_file(area, file).removeprefix(f"{spec.name}/")
     return any(
-        pattern.is_of_one_day(asked.marker) for pattern in asked.patterns if pattern.day_of(within)
+        pattern.is_of_one_day(spec.marker) for pattern in spec.patterns if pattern.day_of(within)
     )
 
 
-def _header(contents: FileContents, asked: Asked) -> Header:
-    return header_of(asked.format.names(contents.header), asked.fields)
+def _header(contents: FileContents, spec: DeliverySpec) -> Header:
+    return header_of(spec.format.names(contents.header), spec.fields)
 
 
-def _fault(area: LandingArea, file: Entry, contents: FileContents, asked: Asked) -> str:
+def _fault(area: LandingArea, file: Entry, contents: FileContents, spec: DeliverySpec) -> str:
     """Why a file cannot be read; "" if it can."""
-    if unreadable := area.files.unreadable(os.fspath(file)):
+    if unreadable := area.files.unreadable_reason(os.fspath(file)):
         return unreadable
     if contents.longest_line > area.max_line_bytes:
         return (
@@ -148,18 +155,18 @@ def _fault(area: LandingArea, file: Entry, contents: FileContents, asked: Asked)
         )
     # Names in objects are not repeated; and reading the header takes most of the time of a look at
     # many files.
-    has_header = contents.header and not asked.format.named_in
-    return contents.fault or (fault_of(_header(contents, asked)) if has_header else "")
+    has_header = contents.header and not spec.format.named_in
+    return contents.fault or (repeated_columns(_header(contents, spec)) if has_header else "")
 
 
-def _doubt(contents: FileContents, day: date, asked: Asked) -> str:
+def _doubt(contents: FileContents, day: date, spec: DeliverySpec) -> str:
     """Why a file that can be read should not be; "" if it should."""
-    if contents.cut or not contents.header or not asked.fields:
+    if contents.cut or not contents.header or not spec.fields:
         return contents.cut
-    return lacking(_header(contents, asked), asked.fields, day, asked.format.named_in)
+    return missing_columns(_header(contents, spec), spec.fields, day, spec.format.named_in)
 
 
-def _twins(names: Collection[str]) -> dict[str, str]:
+def _packed_twice(names: Collection[str]) -> dict[str, str]:
     """Of the files that another one of a day is called like, but for how it is packed: that they
     may be one delivery, twice.
     """

@@ -13,9 +13,9 @@ from backfill_assets.sources.protocol import refuse_mistyped
 
 # Columns of the rows read, beside those declared.
 UNPARSED = "unparsed"
-UNKNOWN = "unknown_fields"
+UNKNOWN_FIELDS = "unknown_fields"
 MALFORMED = "malformed"
-OF_EVERY_SOURCE = ("arrival_day", "source_file", UNPARSED, UNKNOWN, MALFORMED)
+_COMMON_COLUMNS = ("arrival_day", "source_file", UNPARSED, UNKNOWN_FIELDS, MALFORMED)
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
     )
 
 
-def fault_of(header: Header) -> str:
+def repeated_columns(header: Header) -> str:
     """Why a file with this header cannot be read: "" if it can."""
     return f"has more than one column {header.repeated[0]}" if header.repeated else ""
 
 
-def lacking(header: Header, fields: Sequence[Field], day: date, where: str = "") -> str:
+def missing_columns(header: Header, fields: Sequence[Field], day: date, where: str = "") -> str:
     """Which columns a file of the day lacks `where` it was looked for them, if it is of another
     data set, lacking one that is required, or all; else "".
     """
@@ -135,7 +135,7 @@ def refuse_unusable_fields(fields: Sequence[Field]) -> None:
     """
     taken = set[str]()
     for n, each in enumerate(fields):
-        if each.name in OF_EVERY_SOURCE:
+        if each.name in _COMMON_COLUMNS:
             raise ValueError(
                 f"{each.name} is a column of every source of files: give the declared one another"
                 " name"

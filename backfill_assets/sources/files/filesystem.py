@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-CLOSED = "cannot be listed"
+CANNOT_BE_LISTED = "cannot be listed"
 # A part of a folder: the path of one below it, with "/" at its end, and whether the folders in that
 # belong to it.
 Part = tuple[str, bool]
@@ -30,7 +30,7 @@ class Entry(Protocol):
     def __fspath__(self) -> str: ...
 
 
-class State(NamedTuple):
+class FileState(NamedTuple):
     """How a file lies there: while its `stamp` stays the same, its contents count as unchanged. The
     second part of that is when it was modified, in nanoseconds. `changed`: when it was last
     changed, in seconds; 0 if the stamp itself tells contents apart. `fault`: why it is no file that
@@ -78,7 +78,7 @@ class Tree(Protocol):
         ...
 
 
-class Files(Protocol):
+class FileSystem(Protocol):
     """A file system. Everything that takes an entry raises OSError for one that cannot be read."""
 
     def __hash__(self) -> int: ...
@@ -97,7 +97,7 @@ class Files(Protocol):
         """A look at these parts of a folder: what lies elsewhere in it may be left out."""
         ...
 
-    def state(self, entry: Entry) -> State:
+    def state(self, entry: Entry) -> FileState:
         """How it was when it was listed."""
         ...
 
@@ -105,27 +105,27 @@ class Files(Protocol):
         """Whether what was read of it may be other than what was listed."""
         ...
 
-    def away(self, entry: Entry) -> str:
+    def unavailable_reason(self, entry: Entry) -> str:
         """Why nobody can say now what is there; "" of what a look has found."""
         ...
 
-    def has_beside(self, entry: Entry, name: str) -> bool:
+    def has_sibling(self, entry: Entry, name: str) -> bool:
         """Whether its folder has a file of that name."""
         ...
 
-    def at_hand(self, entry: Entry) -> AbstractContextManager[Path]:
+    def open_local(self, entry: Entry) -> AbstractContextManager[Path]:
         """A file of this machine with its bytes, for as long as the block."""
         ...
 
-    def kept(self, entry: Entry, content: str) -> Path:
+    def cached(self, entry: Entry, content: str) -> Path:
         """The same for as long as this process: its bytes have the hash `content`."""
         ...
 
-    def shown(self, path: str) -> str:
+    def display_path(self, path: str) -> str:
         """A path as people write it."""
         ...
 
-    def unreadable(self, path: str) -> str:
+    def unreadable_reason(self, path: str) -> str:
         """Why Spark cannot read a file of that name; "" if it can."""
         ...
 
@@ -135,7 +135,7 @@ def is_hidden(name: str) -> bool:
     return name.startswith(("_", "."))
 
 
-NOT_UTF8 = range(0xDC80, 0xDD00)  # how Python holds bytes of other encodings
+_NOT_UTF8 = range(0xDC80, 0xDD00)  # how Python holds bytes of other encodings
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,15 @@ class LocalDisk:
     prefix: str = ""
 
     def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
-        return _Folders(Path(folder))
+        return _LocalTree(Path(folder))
 
-    def state(self, entry: Entry) -> State:
+    def state(self, entry: Entry) -> FileState:
         state = entry.stat() if isinstance(entry, os.DirEntry) else Path(entry).stat()
         if not stat.S_ISREG(state.st_mode):
-            return State((), 0.0, CLOSED if stat.S_ISDIR(state.st_mode) else "is not a file")
-        return State(
+            return FileState(
+                (), 0.0, CANNOT_BE_LISTED if stat.S_ISDIR(state.st_mode) else "is not a file"
+            )
+        return FileState(
             (state.st_size, state.st_mtime_ns, state.st_ctime_ns),
             max(state.st_mtime, state.st_ctime),
         )
@@ -163,25 +165,25 @@ class LocalDisk:
         except OSError:
             return True
 
-    def away(self, entry: Entry) -> str:
+    def unavailable_reason(self, entry: Entry) -> str:
         return ""
 
-    def has_beside(self, entry: Entry, name: str) -> bool:
+    def has_sibling(self, entry: Entry, name: str) -> bool:
         return Path(entry).with_name(name).exists()
 
-    def at_hand(self, entry: Entry) -> AbstractContextManager[Path]:
+    def open_local(self, entry: Entry) -> AbstractContextManager[Path]:
         return nullcontext(Path(entry))
 
-    def kept(self, entry: Entry, content: str) -> Path:
+    def cached(self, entry: Entry, content: str) -> Path:
         return Path(entry)
 
-    def shown(self, path: str) -> str:
+    def display_path(self, path: str) -> str:
         return path
 
-    def unreadable(self, path: str) -> str:
+    def unreadable_reason(self, path: str) -> str:
         if ":" in os.path.basename(path):  # noqa: PTH119  # a `Path` takes most of the time of a look at many files
             return "has a colon in its name, with which Spark cannot read it. Rename it"
-        if not path.isascii() and any(ord(letter) in NOT_UTF8 for letter in path):
+        if not path.isascii() and any(ord(letter) in _NOT_UTF8 for letter in path):
             return "has a name that is not UTF-8. Rename it"
         return ""
 
@@ -190,7 +192,7 @@ DISK = LocalDisk()
 
 
 @dataclass(frozen=True)
-class _Folders:
+class _LocalTree:
     """Folders of a disk. Each is listed once at most."""
 
     top: Path

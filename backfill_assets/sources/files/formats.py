@@ -25,11 +25,11 @@ from backfill_assets.errors import named
 
 PIECE = 1 << 18
 # Of a file that is cut off, the piece in which it ends is lost.
-SMALL_PIECE = 1 << 14
-GZIP = 16 + zlib.MAX_WBITS
+_SMALL_PIECE = 1 << 14
+_GZIP = 16 + zlib.MAX_WBITS
 
 
-def of_gzip(packed: Iterable[bytes]) -> Iterator[bytes]:
+def unpacked_gzip(packed: Iterable[bytes]) -> Iterator[bytes]:
     """What gzip members, one behind the other, hold, in pieces. Raises EOFError or zlib.error where
     anything else follows.
     """
@@ -37,7 +37,7 @@ def of_gzip(packed: Iterable[bytes]) -> Iterator[bytes]:
     for piece in packed:
         while piece:
             if member is None or member.eof:
-                member = zlib.decompressobj(wbits=GZIP)
+                member = zlib.decompressobj(wbits=_GZIP)
             yield member.decompress(piece, PIECE)
             piece = member.unused_data if member.eof else member.unconsumed_tail
     if member is not None and not member.eof:
@@ -51,11 +51,11 @@ def unpacked(ending: str, packed: Iterator[bytes]) -> Iterator[bytes]:
     holds anything else.
     """
     if ending == ".gz":
-        return of_gzip(packed)
+        return unpacked_gzip(packed)
     return _unpacked_zstd(packed) if ending == ".zst" else packed
 
 
-class Pieces(RawIOBase):
+class PiecesReader(RawIOBase):
     """Pieces as a file, for Arrow to read."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
@@ -74,24 +74,24 @@ class Pieces(RawIOBase):
 
 
 def _unpacked_zstd(packed: Iterator[bytes]) -> Iterator[bytes]:
-    with pa.CompressedInputStream(pa.PythonFile(Pieces(packed), mode="r"), "zstd") as stream:
+    with pa.CompressedInputStream(pa.PythonFile(PiecesReader(packed), mode="r"), "zstd") as stream:
         while piece := _read(stream):
             yield piece
 
 
 def _read(stream: pa.CompressedInputStream) -> bytes:
     try:
-        return bytes(stream.read(SMALL_PIECE))
+        return bytes(stream.read(_SMALL_PIECE))
     except OSError as error:
         raise (EOFError if "Truncated" in str(error) else zlib.error)(str(error)) from None
 
 
 # Of a line that its file does not end, this much is kept to see whether it is whole.
-KEPT = 16 * 2**20
+_KEPT_OF_LINE = 16 * 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANK = b" \t"
 # What files begin with that are no text in UTF-8, whatever they are called.
-NO_TEXT = {
+_NOT_TEXT = {
     b"\xff\xfe": "is text in UTF-16; write it in UTF-8",
     b"\xfe\xff": "is text in UTF-16; write it in UTF-8",
     b"\x1f\x8b": "is packed with gzip, and its name does not end in .gz",
@@ -100,8 +100,8 @@ NO_TEXT = {
 }
 # Of a file, so much of its beginning is looked at by itself; and so many lines of JSON, for their
 # names.
-HEAD = 64 * 2**10
-LINES_NAMED = 20
+_HEAD_BYTES = 64 * 2**10
+_LINES_WITH_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class FileContents:
 
 
 @dataclass
-class Lines:
+class LineCounter:
     """Counts lines, given in pieces, as Spark splits them: at a line feed, a carriage return, or
     both.
     """
@@ -151,7 +151,7 @@ class Lines:
     def add(self, piece: bytes) -> None:
         self._decode(piece)
         self.quotes += piece.count(b'"')
-        self.head += piece[: HEAD - len(self.head)]
+        self.head += piece[: _HEAD_BYTES - len(self.head)]
         if not self.begun:
             piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
         *ended, rest = [*piece.splitlines(), *([b""] if piece[-1:] in (b"", b"\n", b"\r") else [])]
@@ -163,7 +163,7 @@ class Lines:
         self._extend(rest)
 
     def _extend(self, part: bytes) -> None:
-        self.beginning += part[: KEPT - len(self.beginning)]
+        self.beginning += part[: _KEPT_OF_LINE - len(self.beginning)]
         self.length += len(part)
         self.blank = self.blank and not part.strip(BLANK)
 
@@ -183,20 +183,20 @@ class Lines:
         self.length = 0
         self.blank = True
 
-    def cut_off(self, is_whole: "IsWhole", header: str) -> bool:
+    def cut_off(self, is_whole: "_IsWhole", header: str) -> bool:
         """Whether the file, if it ends here, ends within a line. A line too long to be kept needs a
         line feed at its end.
         """
-        if self.blank or self.length > KEPT:
+        if self.blank or self.length > _KEPT_OF_LINE:
             return not self.blank
         return not is_whole(bytes(self.beginning), header)
 
 
 # Whether a file's last line, which no line feed ends, is whole, given the file's header.
-IsWhole = Callable[[bytes, str], bool]
+_IsWhole = Callable[[bytes, str], bool]
 
 
-def is_json(line: bytes) -> bool:
+def _is_json(line: bytes) -> bool:
     try:
         json.loads(line.decode(errors="replace"), parse_int=str)
     except (ValueError, RecursionError):
@@ -204,17 +204,17 @@ def is_json(line: bytes) -> bool:
     return True
 
 
-def names_in(head: bytes) -> str:
+def _names_of_objects(head: bytes) -> str:
     """The names in the first lines of a file of JSON objects, as JSON; "" if it has no line, or not
     all of one is in `head`.
     """
     text = head.removeprefix(BYTE_ORDER_MARK)
-    whole = len(head) < HEAD
+    whole = len(head) < _HEAD_BYTES
     lines = [line for line in text.splitlines()[: None if whole else -1] if line.strip(BLANK)][
-        :LINES_NAMED
+        :_LINES_WITH_NAMES
     ]
     objects = [
-        json.loads(line.decode(errors="replace"), parse_int=str) for line in lines if is_json(line)
+        json.loads(line.decode(errors="replace"), parse_int=str) for line in lines if _is_json(line)
     ]
     names = dict.fromkeys(name for each in objects if isinstance(each, dict) for name in each)
     return json.dumps(list(names)) if lines else ""
@@ -222,7 +222,7 @@ def names_in(head: bytes) -> str:
 
 def read_contents(
     path: Path,
-    is_whole: IsWhole = lambda line, _: is_json(line),
+    is_whole: _IsWhole = lambda line, _: _is_json(line),
     *,
     has_header: bool = False,
     multiline: bool = False,
@@ -232,7 +232,7 @@ def read_contents(
     Raises OSError.
     """
     digest = hashlib.blake2b()
-    lines = Lines()
+    lines = LineCounter()
     sizes = list[int]()
 
     def pieces() -> Iterator[bytes]:
@@ -255,12 +255,12 @@ def read_contents(
         for _ in packed:  # the rest, for the hash
             pass
     header = lines.first.decode(errors="replace") if has_header else ""
-    fault = next((what for mark, what in NO_TEXT.items() if lines.head.startswith(mark)), fault)
+    fault = next((what for mark, what in _NOT_TEXT.items() if lines.head.startswith(mark)), fault)
     is_cut = (multiline and lines.quotes % 2 == 1) or lines.cut_off(is_whole, header)
     cut = "" if fault else cut or ("is cut off" if is_cut else "")
     lines.end()
     lines.add(b"")
-    header = lines.first.decode(errors="replace") if has_header else names_in(lines.head)
+    header = lines.first.decode(errors="replace") if has_header else _names_of_objects(lines.head)
     count = lines.count - (has_header and lines.count > 0)
     content = digest.hexdigest()[:32]
     return FileContents(
@@ -268,7 +268,7 @@ def read_contents(
     )
 
 
-def read_parquet(path: Path) -> FileContents:
+def _read_parquet(path: Path) -> FileContents:
     """The rows of a Parquet file, and its columns with their types as JSON. Raises OSError."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, hashlib.blake2b)
@@ -337,7 +337,7 @@ class JsonLines:
         return names
 
     def is_whole(self, line: bytes, header: str) -> bool:
-        return is_json(line)
+        return _is_json(line)
 
 
 JSON_LINES = JsonLines()
@@ -383,7 +383,7 @@ class Parquet:
     named_in: ClassVar[str] = ""
 
     def contents(self, path: Path) -> FileContents:
-        return read_parquet(path)
+        return _read_parquet(path)
 
     def names(self, header: str) -> list[str]:
         return [name for name, _ in json.loads(header or "[]")]

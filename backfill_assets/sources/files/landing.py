@@ -28,8 +28,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.copies import copies_in
-from backfill_assets.sources.files.delivery import Asked, Contents, delivery_of, name_in, not_read
+from backfill_assets.sources.files.copies import local_copies
+from backfill_assets.sources.files.delivery import (
+    ContentsByFile,
+    DeliverySpec,
+    delivery_of,
+    name_of_file,
+    unread_text,
+)
 from backfill_assets.sources.files.fields import Field, eras, refuse_unusable_fields
 from backfill_assets.sources.files.filesystem import Entry
 from backfill_assets.sources.files.formats import (
@@ -44,10 +50,10 @@ from backfill_assets.sources.files.formats import (
 from backfill_assets.sources.files.listing import (
     FilesByDay,
     Pattern,
-    begins,
-    cannot_be_listed,
     files_by_day,
-    unmatched,
+    folders_to_list,
+    is_unlistable,
+    unmatched_files,
 )
 from backfill_assets.sources.files.manifest import manifest_at
 from backfill_assets.sources.files.rows import ReadFile, read_json, read_lines, read_rows
@@ -61,19 +67,21 @@ from backfill_assets.sources.protocol import (
 
 # The types, as a file's header has them, that Spark may not know; some files have such times in a
 # way that it does.
-UNKNOWN = re.compile(r"\[ns|\btime(32|64)\b|decimal256|halffloat")
-ANOTHER = "it is another than it was when it was looked at"
+_UNSUPPORTED = re.compile(r"\[ns|\btime(32|64)\b|decimal256|halffloat")
+_REPLACED = "it is another than it was when it was looked at"
 
 
-def at_hand(area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]) -> list[ReadFile]:
+def local_files(
+    area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]
+) -> list[ReadFile]:
     """The files where Spark reads them: what it cannot read where it lies is copied, until this
     process ends.
     """
 
     def one(day: date, file: Entry, contents: FileContents) -> ReadFile:
-        name = name_in(area, file)
+        name = name_of_file(area, file)
         try:
-            path = readable(area.files.kept(file, contents.content), contents, area.cache)
+            path = spark_readable(area.files.cached(file, contents.content), contents, area.cache)
             return ReadFile(day, str(path), name, contents)
         except (OSError, pa.ArrowException) as error:
             raise SourceError(
@@ -84,26 +92,26 @@ def at_hand(area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]
         return list(readers.map(lambda file: one(*file), files))
 
 
-def readable(path: Path, contents: FileContents, cache_folder: Path | None) -> Path:
+def spark_readable(path: Path, contents: FileContents, cache_folder: Path | None) -> Path:
     """The file, or a copy of it that stays for as long as this process. Raises OSError."""
     kind = Path(path.stem).suffix if path.suffix in PACKED[1:] else path.suffix
     if contents.cut and kind != path.suffix:
-        return copies_in(cache_folder or _own()).kept(
-            f"{contents.content}{kind}", lambda: _until_cut(path, contents.content), ""
+        return local_copies(cache_folder or _folder_of_process()).cached(
+            f"{contents.content}{kind}", lambda: _unpacked_until_cut(path, contents.content), ""
         )
-    if kind == ".parquet" and UNKNOWN.search(contents.header) and _is_unknown(path):
-        return copies_in(cache_folder or _own()).kept(
-            f"{contents.content}.parquet", lambda: _known(path, contents.content), ""
+    if kind == ".parquet" and _UNSUPPORTED.search(contents.header) and _has_unsupported_type(path):
+        return local_copies(cache_folder or _folder_of_process()).cached(
+            f"{contents.content}.parquet", lambda: _with_spark_types(path, contents.content), ""
         )
     return path
 
 
 @cache
-def _own() -> Path:
+def _folder_of_process() -> Path:
     return Path(tempfile.mkdtemp(prefix="backfill-"))
 
 
-def _until_cut(path: Path, content: str) -> Iterator[bytes]:
+def _unpacked_until_cut(path: Path, content: str) -> Iterator[bytes]:
     digest = hashlib.blake2b()
 
     def pieces() -> Iterator[bytes]:
@@ -118,10 +126,10 @@ def _until_cut(path: Path, content: str) -> Iterator[bytes]:
         for _ in packed:
             pass
     if digest.hexdigest()[:32] != content:
-        raise OSError(ANOTHER)
+        raise OSError(_REPLACED)
 
 
-def _is_unknown(path: Path) -> bool:
+def _has_unsupported_type(path: Path) -> bool:
     schema = pq.read_metadata(path).schema
     kinds = [schema.column(n).logical_type for n in range(len(schema))]
     return any(
@@ -135,14 +143,14 @@ def _is_wide(kind: object) -> bool:
     return precision is not None and int(precision[1]) > 38
 
 
-def _known(path: Path, content: str) -> Iterator[bytes]:
+def _with_spark_types(path: Path, content: str) -> Iterator[bytes]:
     with path.open("rb") as file:
         if hashlib.file_digest(file, hashlib.blake2b).hexdigest()[:32] != content:
-            raise OSError(ANOTHER)
+            raise OSError(_REPLACED)
     with tempfile.TemporaryFile() as copy:
         rows = pq.ParquetFile(path)
         schema = pa.schema(
-            [pa.field(each.name, known_type(each.type)) for each in rows.schema_arrow]
+            [pa.field(each.name, _spark_type(each.type)) for each in rows.schema_arrow]
         )
         with pq.ParquetWriter(copy, schema) as writer:
             for batch in rows.iter_batches():
@@ -152,7 +160,7 @@ def _known(path: Path, content: str) -> Iterator[bytes]:
             yield piece
 
 
-def known_type(kind: pa.DataType) -> pa.DataType:
+def _spark_type(kind: pa.DataType) -> pa.DataType:
     """The type as Spark knows it: a time of day, and a number of more than 38 digits, are text."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
@@ -161,15 +169,15 @@ def known_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_float16(kind):
         return pa.float32()
     if pa.types.is_map(kind):
-        return pa.map_(known_type(kind.key_type), known_type(kind.item_type))
+        return pa.map_(_spark_type(kind.key_type), _spark_type(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(known_type(kind.value_type))
+        return pa.list_(_spark_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, known_type(each.type)) for each in kind])
+        return pa.struct([pa.field(each.name, _spark_type(each.type)) for each in kind])
     return kind
 
 
-DAILY = (
+_DAILY = (
     "year={year}/month={month}/day={day}/**",
     "{year}-{month}-{day}/**",
     "{year}-{month}-{day}*",
@@ -205,7 +213,7 @@ class Landing(Source):
     """
 
     name: str
-    files: str | Sequence[str] = DAILY
+    files: str | Sequence[str] = _DAILY
     format: AnyFormat = JSON_LINES
     fields: Sequence[Field] = ()
     # How a delivery is waited for and judged decides on no row: it is no part of the code version.
@@ -251,7 +259,7 @@ class Landing(Source):
         files, others = self._listed(area, days)
         contents = self._contents(area, files)
         return {
-            day: delivery_of(area, day, of_day, others[day], self._asked)
+            day: delivery_of(area, day, of_day, others[day], self._spec)
             for day, of_day in contents.items()
         }
 
@@ -261,15 +269,15 @@ class Landing(Source):
         """
         files, others = self._listed(area, [day])
         contents = self._contents(area, files)[day]
-        delivery = delivery_of(area, day, contents, others[day], self._asked)
+        delivery = delivery_of(area, day, contents, others[day], self._spec)
         if isinstance(delivery, SourceError):
             raise delivery
         return [
             *(
-                f"{name_in(area, file)}, {each.size} bytes, {each.lines} lines, {each.content[:12]}"
+                f"{name_of_file(area, file)}, {each.size} bytes, {each.lines} lines, {each.content[:12]}"
                 for file, each in contents.items()
             ),
-            *([not_read(delivery.unread, self.format)] if delivery.unread else []),
+            *([unread_text(delivery.unread, self.format)] if delivery.unread else []),
             *([f"not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []),
             *(f"{name} {why}" for name, why in delivery.doubts.items()),
         ]
@@ -283,7 +291,7 @@ class Landing(Source):
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """The rows of `days` as they are delivered."""
         usable = self._usable(area, days)
-        files = at_hand(
+        files = local_files(
             area,
             [
                 (day, *file)
@@ -306,7 +314,7 @@ class Landing(Source):
         ]
         return [
             f"{self.name}/{path}"
-            for path in unmatched(area.tree(self.name), [*self._patterns, *marker])
+            for path in unmatched_files(area.tree(self.name), [*self._patterns, *marker])
         ]
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
@@ -318,7 +326,7 @@ class Landing(Source):
         end as those of deliveries do, or which are links to folders. A folder that cannot be listed
         is among the first.
         """
-        tree = area.tree(self.name, lambda: begins(self._patterns, days))
+        tree = area.tree(self.name, lambda: folders_to_list(self._patterns, days))
         top = os.fspath(tree.top)
         exact = [
             pattern for pattern in self._patterns if not pattern.any_ending
@@ -328,7 +336,7 @@ class Landing(Source):
             if file.name.endswith(self.format.endings):
                 return True
             within = os.fspath(file).removeprefix(f"{top}{os.sep}")
-            return any(pattern.day_of(within) for pattern in exact) or cannot_be_listed(tree, file)
+            return any(pattern.day_of(within) for pattern in exact) or is_unlistable(tree, file)
 
         listed = files_by_day(tree, days, self._patterns)
         files = {day: [f for f in of_day if is_delivery(f)] for day, of_day in listed.items()}
@@ -336,27 +344,27 @@ class Landing(Source):
             day: [f for f in of_day if not is_delivery(f)] for day, of_day in listed.items()
         }
 
-    def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, Contents]:
+    def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, ContentsByFile]:
         """What reading the `files` of each day showed."""
         manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
         contents = manifest.contents(file for of_day in files.values() for file in of_day)
         manifest.save()
         return {day: {file: contents[file] for file in of_day} for day, of_day in files.items()}
 
-    def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, Contents]:
+    def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, ContentsByFile]:
         """The files delivered for each of `days`, with what reading them showed. Raises the
         SourceError of the first day whose delivery cannot be used.
         """
         contents = self._contents(area, self._listed(area, days)[0])
         for day, files in contents.items():
-            delivery = delivery_of(area, day, files, (), self._asked)
+            delivery = delivery_of(area, day, files, (), self._spec)
             if isinstance(delivery, SourceError):
                 raise delivery
         return contents
 
     @cached_property
-    def _asked(self) -> Asked:
-        return Asked(
+    def _spec(self) -> DeliverySpec:
+        return DeliverySpec(
             self.name,
             self._patterns,
             self.format,

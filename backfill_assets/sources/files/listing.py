@@ -13,10 +13,10 @@ from functools import cache, cached_property
 from itertools import groupby
 
 from backfill_assets.errors import SourceError
-from backfill_assets.sources.files.filesystem import CLOSED, Entry, Part, Tree
+from backfill_assets.sources.files.filesystem import CANNOT_BE_LISTED, Entry, Part, Tree
 
-PART = re.compile(r"\{year\}|\{month\}|\{day\}|%Y|%m|%d|\*\*|\*|[^*{%]+|.")
-WRITTEN = {
+_TOKEN = re.compile(r"\{year\}|\{month\}|\{day\}|%Y|%m|%d|\*\*|\*|[^*{%]+|.")
+_PART_OF_TOKEN = {
     "%Y": "year",
     "%m": "month",
     "%d": "day",
@@ -24,8 +24,8 @@ WRITTEN = {
     "{month}": "month",
     "{day}": "day",
 }
-DIGITS = {"year": r"\d{4}", "month": r"\d\d", "day": r"\d\d"}
-BELOW = "**"
+_DIGITS_OF_PART = {"year": r"\d{4}", "month": r"\d\d", "day": r"\d\d"}
+_ALL_BELOW = "**"
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,24 @@ class Pattern:
                 " '%Y/%m/%d/*.jsonl'"
             )
         if (
-            any(BELOW in name for name in names[:-1])
-            or (BELOW in names[-1] and names[-1] != BELOW)
-            or names == [BELOW]
+            any(_ALL_BELOW in name for name in names[:-1])
+            or (_ALL_BELOW in names[-1] and names[-1] != _ALL_BELOW)
+            or names == [_ALL_BELOW]
         ):
             raise ValueError(
                 f"{self.text!r} is no pattern of files: ** stands at its end, for every file below"
                 " a folder"
             )
-        parts = [part for name in names for part in PART.findall(name)]
+        parts = [part for name in names for part in _TOKEN.findall(name)]
         if odd := [part for part in parts if part in "{%"]:
             raise ValueError(
                 f"{self.text!r} is no pattern of files: after {odd[0]} it has another name than"
                 " year, month or day"
             )
         if lacking := [
-            name for name in DIGITS if name not in {WRITTEN.get(part) for part in parts}
+            name
+            for name in _DIGITS_OF_PART
+            if name not in {_PART_OF_TOKEN.get(part) for part in parts}
         ]:
             raise ValueError(
                 f"{self.text!r} is no pattern of a day's files: it has no {{{lacking[0]}}}"
@@ -72,12 +74,12 @@ class Pattern:
     @cached_property
     def names(self) -> tuple[re.Pattern[str], ...]:
         """What each folder, and at the end the file, is called; without the `**`."""
-        return tuple(_compiled(name) for name in self.text.split("/") if name != BELOW)
+        return tuple(_compiled(name) for name in self.text.split("/") if name != _ALL_BELOW)
 
     @property
     def is_below(self) -> bool:
         """Whether it stands for all files below its last folder."""
-        return self.text.endswith(BELOW)
+        return self.text.endswith(_ALL_BELOW)
 
     @property
     def any_ending(self) -> bool:
@@ -93,7 +95,9 @@ class Pattern:
         no other day.
         """
         folder = self.text if self.is_below else self.text.rpartition("/")[0]
-        return {WRITTEN.get(part) for part in PART.findall(f"{folder}/{name}")} >= {*DIGITS}
+        return {_PART_OF_TOKEN.get(part) for part in _TOKEN.findall(f"{folder}/{name}")} >= {
+            *_DIGITS_OF_PART
+        }
 
     def beside(self, name: str) -> "Pattern":
         """The pattern of files of this name, in which a day may stand, beside those of this one."""
@@ -111,7 +115,7 @@ class Pattern:
         ):
             return None
         known = self._known(names)
-        return None if known is None else whole_day(known)
+        return None if known is None else _complete_day(known)
 
     def may_hold(self, folder: str) -> bool:
         """Whether files of the pattern may lie in the folder at this path."""
@@ -122,7 +126,7 @@ class Pattern:
         """What these names say of the day; None if one of them is another than the pattern's."""
         known: dict[str, str] | None = {}
         for name, wanted in zip(names, self.names, strict=False):
-            known = matched(wanted, name, known) if known is not None else None
+            known = _match_name(wanted, name, known) if known is not None else None
         return known
 
 
@@ -134,14 +138,18 @@ def with_day(text: str, day: date) -> str:
 @cache
 def _template(text: str) -> str:
     formats = {"year": "{0:%Y}", "month": "{0:%m}", "day": "{0:%d}"}
-    parts = PART.findall(text)
+    parts = _TOKEN.findall(text)
     return "".join(
-        formats[WRITTEN[part]] if part in WRITTEN else part.replace("{", "{{").replace("}", "}}")
+        formats[_PART_OF_TOKEN[part]]
+        if part in _PART_OF_TOKEN
+        else part.replace("{", "{{").replace("}", "}}")
         for part in parts
     )
 
 
-def matched(wanted: re.Pattern[str], name: str, known: Mapping[str, str]) -> dict[str, str] | None:
+def _match_name(
+    wanted: re.Pattern[str], name: str, known: Mapping[str, str]
+) -> dict[str, str] | None:
     """What is known of the day after this name; None if the name is another, or says another day."""
     match = wanted.fullmatch(name)
     if match is None or any(
@@ -151,10 +159,10 @@ def matched(wanted: re.Pattern[str], name: str, known: Mapping[str, str]) -> dic
     return {**known, **match.groupdict()}
 
 
-def whole_day(known: Mapping[str, str]) -> date | None:
+def _complete_day(known: Mapping[str, str]) -> date | None:
     """The day of a year, a month and a day; None if there is no such day."""
     try:
-        return date(*(int(known[part]) for part in DIGITS))
+        return date(*(int(known[part]) for part in _DIGITS_OF_PART))
     except ValueError:
         return None
 
@@ -162,10 +170,12 @@ def whole_day(known: Mapping[str, str]) -> date | None:
 def _compiled(name: str) -> re.Pattern[str]:
     parts = []
     named = set[str]()
-    for part in PART.findall(name):
-        of_day = WRITTEN.get(part, "")
+    for part in _TOKEN.findall(name):
+        of_day = _PART_OF_TOKEN.get(part, "")
         if of_day:
-            parts.append(f"(?P={of_day})" if of_day in named else f"(?P<{of_day}>{DIGITS[of_day]})")
+            parts.append(
+                f"(?P={of_day})" if of_day in named else f"(?P<{of_day}>{_DIGITS_OF_PART[of_day]})"
+            )
             named.add(of_day)
         else:
             parts.append(".*" if part == "*" else re.escape(part))
@@ -174,8 +184,8 @@ def _compiled(name: str) -> re.Pattern[str]:
 
 # So many parts of a folder are listed one by one. If there are more, by month, by year or at once:
 # by so many characters of YYYY-MM-DD.
-MOST_PARTS = 32
-LENGTHS = (10, 7, 4, 0)
+_MAX_PARTS = 32
+_GROUPINGS = (10, 7, 4, 0)
 FilesByDay = dict[date, list[Entry]]
 
 
@@ -195,7 +205,7 @@ def files_by_day(tree: Tree, days: Collection[date], patterns: Sequence[Pattern]
     }
 
 
-def unmatched(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
+def unmatched_files(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
     """The files of a source's folder that no pattern stands for, by their path below it: nobody
     reads them. Of links to folders those in which no pattern has files, with a "/" behind them.
     """
@@ -208,7 +218,7 @@ def unmatched(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
     return [path for path in sorted(_paths(tree, tree.top, "")) if not is_read(path)]
 
 
-def begins(patterns: Iterable[Pattern], days: Collection[date]) -> list[Part]:
+def folders_to_list(patterns: Iterable[Pattern], days: Collection[date]) -> list[Part]:
     """The parts of the folder in which all files of `days` lie that the patterns stand for; none
     lies within another. Of each pattern a part for each day; for many days one for each month, for
     many months one for each year, or one for all.
@@ -222,10 +232,10 @@ def begins(patterns: Iterable[Pattern], days: Collection[date]) -> list[Part]:
 
 def _parts(pattern: Pattern, days: Collection[date]) -> set[Part]:
     parts = set[Part]()
-    for digits in LENGTHS:
+    for digits in _GROUPINGS:
         together = groupby(sorted(days), key=lambda day: str(day)[:digits])
         parts = {_part(pattern, list(of_group)) for _, of_group in together}
-        if len(parts) <= MOST_PARTS:
+        if len(parts) <= _MAX_PARTS:
             break
     return parts
 
@@ -237,7 +247,7 @@ def _part(pattern: Pattern, days: Collection[date]) -> Part:
     return folder, pattern.is_below or len(pattern.names) > folder.count("/") + 1
 
 
-def globbed(tree: Tree, folder: Entry, parts: Sequence[str]) -> Iterator[Entry]:
+def glob_entries(tree: Tree, folder: Entry, parts: Sequence[str]) -> Iterator[Entry]:
     """The files below a folder that the names of a pattern stand for: `**` for any folders, `*`,
     `?` and [] within a name.
 
@@ -247,25 +257,25 @@ def globbed(tree: Tree, folder: Entry, parts: Sequence[str]) -> Iterator[Entry]:
     entries = tree.entries(folder)
     if entries is None:
         raise SourceError(
-            f"{os.fspath(folder)} {tree.fault or CLOSED}. Nothing was read or changed"
+            f"{os.fspath(folder)} {tree.fault or CANNOT_BE_LISTED}. Nothing was read or changed"
         )
     for entry in entries:
-        inner = is_folder(entry)
-        if name == BELOW:
+        inner = _is_folder(entry)
+        if name == _ALL_BELOW:
             if inner and not entry.is_symlink():
-                yield from globbed(tree, entry, parts)
+                yield from glob_entries(tree, entry, parts)
         elif fnmatchcase(entry.name, name) and inner == bool(rest):
-            yield from globbed(tree, entry, rest) if rest else [entry]
-    if name == BELOW and rest:
-        yield from globbed(tree, folder, rest)
+            yield from glob_entries(tree, entry, rest) if rest else [entry]
+    if name == _ALL_BELOW and rest:
+        yield from glob_entries(tree, folder, rest)
 
 
-def cannot_be_listed(tree: Tree, entry: Entry) -> bool:
+def is_unlistable(tree: Tree, entry: Entry) -> bool:
     """Whether this is a folder that this user may not look into."""
-    return is_folder(entry) and tree.entries(entry) is None
+    return _is_folder(entry) and tree.entries(entry) is None
 
 
-def is_folder(entry: Entry) -> bool:
+def _is_folder(entry: Entry) -> bool:
     try:
         return entry.is_dir()
     except OSError:  # a link that leads to itself: opening it says so
@@ -286,22 +296,22 @@ class _Listing:
         """
         last = depth == len(pattern.names) - 1
         for entry in self._entries(folder, known):
-            now = matched(pattern.names[depth], entry.name, known)
+            now = _match_name(pattern.names[depth], entry.name, known)
             if (
                 now is None
                 or not self._days(now)
-                or is_folder(entry) != (pattern.is_below or not last)
+                or _is_folder(entry) != (pattern.is_below or not last)
             ):
                 continue
             if not last:
                 self.follow(entry, pattern, depth + 1, now)
-            elif day := whole_day(now):
+            elif day := _complete_day(now):
                 for file in self._below(entry, now) if pattern.is_below else [entry]:
                     self.files[day][os.fspath(file)] = file
 
     def _below(self, folder: Entry, known: Mapping[str, str]) -> Iterator[Entry]:
         for entry in self._entries(folder, known):
-            if is_folder(entry) and not entry.is_symlink():
+            if _is_folder(entry) and not entry.is_symlink():
                 yield from self._below(entry, known)
             else:
                 yield entry
@@ -326,7 +336,7 @@ class _Listing:
 
 def _paths(tree: Tree, folder: Entry, within: str) -> Iterator[str]:
     for entry in tree.entries(folder) or ():
-        if not is_folder(entry):
+        if not _is_folder(entry):
             yield f"{within}{entry.name}"
         elif entry.is_symlink():
             yield f"{within}{entry.name}/"

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from backfill_assets.lake.storage import make_cache, write_whole
-from backfill_assets.sources.files.filesystem import DISK, Entry, Files
+from backfill_assets.sources.files.filesystem import DISK, Entry, FileSystem
 from backfill_assets.sources.files.formats import JSON_LINES, FileContents, Format
 
 # A file that changed this recently may change again without another time stamp: file systems have
 # coarse clocks.
-SETTLED_S = 2.0
+_SETTLED_S = 2.0
 # Of what is saved. Increase it with any change of what FileContents says of a file.
-FORM = 5
+_FORM_VERSION = 5
 AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
@@ -36,7 +36,7 @@ class Manifest:
 
     path: Path | None = None
     format: Format = JSON_LINES
-    files: Files = DISK
+    files: FileSystem = DISK
     clock: Callable[[], float] = time.time
     settled: dict[str, list[Any]] = field(default_factory=dict)
     unsettled: dict[str, list[Any]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Manifest:
         path = os.fspath(file)
         # A file system of whole seconds gives two writings one time stamp: what was read between
         # them counts for a moment only.
-        recent = self.clock() - self.read_at.get(path, 0.0) <= SETTLED_S
+        recent = self.clock() - self.read_at.get(path, 0.0) <= _SETTLED_S
         entries = [
             entry
             for entry in (self.settled.get(path), self.unsettled.get(path) if recent else None)
@@ -97,12 +97,12 @@ class Manifest:
             state = self.files.state(file)
             if state.fault:
                 return FileContents(fault=state.fault)
-            with self.files.at_hand(file) as path:
+            with self.files.open_local(file) as path:
                 contents = self.format.contents(path)
         except OSError as error:
             return FileContents(fault=f"cannot be read ({error.strerror or error})")
         now = self.read_at[os.fspath(file)] = self.clock()
-        has_settled = now - state.changed > SETTLED_S
+        has_settled = now - state.changed > _SETTLED_S
         (self.settled if has_settled else self.unsettled)[os.fspath(file)] = [
             list(state.stamp),
             asdict(contents),
@@ -112,7 +112,7 @@ class Manifest:
 
     @property
     def _form(self) -> str:
-        return f"{FORM} {self.format}"
+        return f"{_FORM_VERSION} {self.format}"
 
     def save(self) -> None:
         """Write the manifest, if it has changed, whole or not at all; if not at all, the next
@@ -127,6 +127,6 @@ class Manifest:
 
 
 @cache
-def manifest_at(path: Path | None, form: Format, files: Files = DISK) -> Manifest:
+def manifest_at(path: Path | None, form: Format, files: FileSystem = DISK) -> Manifest:
     """The one manifest of this process that is saved at `path`."""
     return Manifest(path, form, files)

@@ -35,12 +35,19 @@ import obstore
 from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import from_url
 
-from backfill_assets.sources.files.copies import Copies
-from backfill_assets.sources.files.filesystem import CLOSED, Entry, Part, State, Tree, is_hidden
+from backfill_assets.sources.files.copies import LocalCopies
+from backfill_assets.sources.files.filesystem import (
+    CANNOT_BE_LISTED,
+    Entry,
+    FileState,
+    Part,
+    Tree,
+    is_hidden,
+)
 
 
 @dataclass(frozen=True)
-class Object:
+class StoredObject:
     """An object, or a folder: what the paths of several have in common. `fault`: why a folder
     cannot be listed; `is_away`: for now, since its store does not answer.
     """
@@ -49,8 +56,8 @@ class Object:
     etag: str = ""
     size: int = 0
     modified_ns: int = 0
-    beside: Mapping[str, "Object"] = field(default_factory=dict, compare=False, repr=False)
-    within: dict[str, "Object"] | None = field(default=None, compare=False, repr=False)
+    beside: Mapping[str, "StoredObject"] = field(default_factory=dict, compare=False, repr=False)
+    within: dict[str, "StoredObject"] | None = field(default=None, compare=False, repr=False)
     fault: str = ""
     is_away: bool = False
 
@@ -69,49 +76,49 @@ class Object:
 
 
 @dataclass(frozen=True)
-class Objects:
+class _StoreTree:
     """One look at the objects below a folder. That it cannot be listed is known when it is looked
     at.
     """
 
-    top: Object
+    top: StoredObject
 
     @property
     def fault(self) -> str:
         return self.top.fault
 
     def entries(self, folder: Entry) -> Sequence[Entry] | None:
-        assert isinstance(folder, Object)
+        assert isinstance(folder, StoredObject)
         if folder.fault:
             return None
         return [entry for name, entry in (folder.within or {}).items() if not is_hidden(name)]
 
 
-def folder_in(folders: dict[str, Object], path: str) -> dict[str, Object]:
+def _folder_in(folders: dict[str, StoredObject], path: str) -> dict[str, StoredObject]:
     """What a folder holds, which is put into the folders that it lies in, unless it is there."""
     if path not in folders:
         above, _, name = path.rpartition("/")
-        beside = folder_in(folders, above)
-        folders[path] = beside[name] = Object(path, beside=beside, within={})
+        beside = _folder_in(folders, above)
+        folders[path] = beside[name] = StoredObject(path, beside=beside, within={})
     within = folders[path].within
     assert within is not None
     return within
 
 
-def close(folders: dict[str, Object], path: str, fault: str) -> None:
+def _add_unlistable(folders: dict[str, StoredObject], path: str, fault: str) -> None:
     """Put a folder that cannot be listed into the one that it lies in."""
     above, _, name = path.rpartition("/")
-    beside = folder_in(folders, above)
-    folders[path] = beside[name] = Object(path, beside=beside, within={}, fault=fault)
+    beside = _folder_in(folders, above)
+    folders[path] = beside[name] = StoredObject(path, beside=beside, within={}, fault=fault)
 
 
-def add(folders: dict[str, Object], listed: Mapping[str, Any]) -> None:
+def _add_object(folders: dict[str, StoredObject], listed: Mapping[str, Any]) -> None:
     """Put an object, as the store lists it, into the folders that it lies in."""
     folder, _, name = listed["path"].rpartition("/")
-    beside = folder_in(folders, folder)
+    beside = _folder_in(folders, folder)
     if name not in beside:  # some stores list a folder as an object
         modified_ns = round(listed["last_modified"].timestamp() * 1e9)
-        beside[name] = Object(
+        beside[name] = StoredObject(
             listed["path"], listed["e_tag"] or "", listed["size"], modified_ns, beside
         )
 
@@ -119,8 +126,8 @@ def add(folders: dict[str, Object], listed: Mapping[str, Any]) -> None:
 # Read in one request: an answer has to come within the client's 30 seconds.
 PIECE = 8 * 2**20
 # Where clouds hand credentials to their own machines: who is sent there has none of its own.
-METADATA = "169.254.169.254"
-NO_CREDENTIALS = (
+_METADATA_SERVICE = "169.254.169.254"
+_NO_CREDENTIALS = (
     "there are no credentials for it: set the store's variables, as AWS_ACCESS_KEY_ID and"
     " AWS_SECRET_ACCESS_KEY"
 )
@@ -133,7 +140,7 @@ class ObjectStore:
     """
 
     place: str
-    copies: Copies = field(compare=False)
+    copies: LocalCopies = field(compare=False)
     retries: int = 4
     readers: int = 8
 
@@ -149,7 +156,7 @@ class ObjectStore:
 
     def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
         folder = "" if folder == "." else folder
-        top = Object(folder, within={})
+        top = StoredObject(folder, within={})
         folders = {folder: top}
         asked = [(f"{folder}/{below}".strip("/"), with_folders) for below, with_folders in parts()]
         with ThreadPoolExecutor(self.readers) as readers:
@@ -163,25 +170,25 @@ class ObjectStore:
             except (
                 InvalidPathError
             ) as error:  # nor is anything beside it listed: whoever wrote it has to rename it
-                closed = f"{CLOSED} ({self.place}: {_why(error)}). Rename or remove that object"
+                closed = f"{CANNOT_BE_LISTED} ({self.place}: {_why(error)}). Rename or remove that object"
                 if path == folder:
-                    return Objects(Object(folder, within={}, fault=closed))
-                close(folders, path, closed)
+                    return _StoreTree(StoredObject(folder, within={}, fault=closed))
+                _add_unlistable(folders, path, closed)
                 continue
             except (BaseError, OSError) as error:
-                return Objects(
-                    Object(
+                return _StoreTree(
+                    StoredObject(
                         folder,
                         within={},
-                        fault=f"{CLOSED} ({self.place}: {_why(error)})",
+                        fault=f"{CANNOT_BE_LISTED} ({self.place}: {_why(error)})",
                         is_away=True,
                     )
                 )
             for each in inner:
-                folder_in(folders, each.rstrip("/"))
+                _folder_in(folders, each.rstrip("/"))
             for each in objects:
-                add(folders, each)
-        return Objects(top)
+                _add_object(folders, each)
+        return _StoreTree(top)
 
     def _listed(self, folder: str, with_folders: bool) -> tuple[Sequence[str], Sequence[Any]]:
         """The folders in a folder, unless what is in them is asked for, and its objects."""
@@ -192,48 +199,48 @@ class ObjectStore:
         listed = obstore.list_with_delimiter(self._store, prefix=folder)
         return listed["common_prefixes"], listed["objects"]
 
-    def state(self, entry: Entry) -> State:
-        assert isinstance(entry, Object)
+    def state(self, entry: Entry) -> FileState:
+        assert isinstance(entry, StoredObject)
         if entry.is_dir():
-            return State((), fault=entry.fault or CLOSED)
+            return FileState((), fault=entry.fault or CANNOT_BE_LISTED)
         stamp = (entry.size, entry.modified_ns, entry.etag)
-        return State(stamp, 0.0 if entry.etag else entry.modified_ns / 1e9)
+        return FileState(stamp, 0.0 if entry.etag else entry.modified_ns / 1e9)
 
     def has_changed(self, entry: Entry) -> bool:
         return False  # reading another would have failed
 
-    def away(self, entry: Entry) -> str:
-        assert isinstance(entry, Object)
+    def unavailable_reason(self, entry: Entry) -> str:
+        assert isinstance(entry, StoredObject)
         return entry.fault if entry.is_away else ""
 
-    def has_beside(self, entry: Entry, name: str) -> bool:
-        assert isinstance(entry, Object)
+    def has_sibling(self, entry: Entry, name: str) -> bool:
+        assert isinstance(entry, StoredObject)
         return name in entry.beside
 
     @contextmanager
-    def at_hand(self, entry: Entry) -> Iterator[Path]:
-        with self.copies.at_hand(*self._copied(entry)) as path:
+    def open_local(self, entry: Entry) -> Iterator[Path]:
+        with self.copies.open_local(*self._copied(entry)) as path:
             yield path
 
-    def kept(self, entry: Entry, content: str) -> Path:
-        return self.copies.kept(*self._copied(entry), content)
+    def cached(self, entry: Entry, content: str) -> Path:
+        return self.copies.cached(*self._copied(entry), content)
 
-    def shown(self, path: str) -> str:
+    def display_path(self, path: str) -> str:
         return f"{self.place}/{path}" if path not in ("", ".") else self.place
 
-    def unreadable(self, path: str) -> str:
+    def unreadable_reason(self, path: str) -> str:
         return ""  # Spark reads the copy
 
     def _copied(self, entry: Entry) -> tuple[str, Callable[[], Iterator[bytes]]]:
         """The name of the copy of an object as it was listed, and its bytes."""
-        assert isinstance(entry, Object)
+        assert isinstance(entry, StoredObject)
         key = hashlib.sha256(
-            f"{self.shown(entry.path)} {self.state(entry).text}".encode()
+            f"{self.display_path(entry.path)} {self.state(entry).text}".encode()
         ).hexdigest()[:32]
         ending = re.sub(r"[^\w.]", "_", PurePosixPath(entry.path).suffix)
         return f"{key}{ending}", lambda: self._pieces(entry)
 
-    def _pieces(self, entry: Object) -> Iterator[bytes]:
+    def _pieces(self, entry: StoredObject) -> Iterator[bytes]:
         same = {"if_match": entry.etag} if entry.etag else {}
         try:
             for start in range(0, entry.size, PIECE):
@@ -250,8 +257,8 @@ class ObjectStore:
 def _why(error: Exception) -> str:
     """A sentence out of a library's report."""
     text = str(error).partition("\n\nDebug source")[0]
-    if METADATA in text:
-        return NO_CREDENTIALS
+    if _METADATA_SERVICE in text:
+        return _NO_CREDENTIALS
     answer = re.search(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text, re.DOTALL)
     if answer:
         return f"{answer[1]}, {answer[2].rstrip('.')}"

@@ -14,13 +14,19 @@ from urllib.parse import quote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.sources.files.fields import MALFORMED, UNKNOWN, UNPARSED, Field, header_of
+from backfill_assets.sources.files.fields import (
+    MALFORMED,
+    UNKNOWN_FIELDS,
+    UNPARSED,
+    Field,
+    header_of,
+)
 from backfill_assets.sources.files.formats import Csv, FileContents, Format, Parquet
 
-UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
-REPLACEMENT = "\ufffd"
+_UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
+_REPLACEMENT = "\ufffd"
 # Of texts, what Spark would take for a time of today, or of a year alone, is none.
-ISO = {"TIMESTAMP": "____-__-__%", "DATE": "____-__-__%"}
+_ISO = {"TIMESTAMP": "____-__-__%", "DATE": "____-__-__%"}
 
 
 class ReadFile(NamedTuple):
@@ -63,12 +69,12 @@ def read_rows(
                     UTF-8; else null
     """
     parts = [
-        _of_one_header(spark, list(same), form, fields)
+        _read_one_header(spark, list(same), form, fields)
         for _, same in groupby(sorted(files, key=_header), key=_header)
     ]
     if not parts:
         columns = ", ".join(f"{each.name} {each.type}" for each in fields)
-        more = f"{UNPARSED} ARRAY<STRING>, {UNKNOWN} MAP<STRING, STRING>, {MALFORMED} STRING"
+        more = f"{UNPARSED} ARRAY<STRING>, {UNKNOWN_FIELDS} MAP<STRING, STRING>, {MALFORMED} STRING"
         schema = f"arrival_day DATE, source_file STRING, {f'{columns}, ' if columns else ''}{more}"
         return spark.createDataFrame([], schema)
     rows = parts[0]
@@ -81,7 +87,7 @@ def _header(file: ReadFile) -> str:
     return file.contents.header
 
 
-def _of_one_header(
+def _read_one_header(
     spark: SparkSession, files: Sequence[ReadFile], form: Format, fields: Sequence[Field]
 ) -> DataFrame:
     header = header_of(names := form.names(files[0].contents.header), fields)
@@ -109,7 +115,7 @@ def _of_one_header(
         texts = [F.coalesce(F.col(f"c{n}"), F.lit("")) for n in cells]
         text = F.concat_ws(",", *texts)
         known = known.withColumn(
-            MALFORMED, F.when(text.contains(REPLACEMENT), text).otherwise(F.col(MALFORMED))
+            MALFORMED, F.when(text.contains(_REPLACEMENT), text).otherwise(F.col(MALFORMED))
         )
     well_formed = F.col(MALFORMED).isNull()
     values = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.places.items()}
@@ -145,7 +151,7 @@ def _value(text: Column, of: Field) -> Column:
         times = [F.try_to_timestamp(text.cast("string"), F.lit(pattern)) for pattern in of.formats]
         return F.coalesce(*times).cast(of.type)
     value = text.try_cast(of.type)
-    return F.when(text.cast("string").like(ISO[of.type]), value) if of.type in ISO else value
+    return F.when(text.cast("string").like(_ISO[of.type]), value) if of.type in _ISO else value
 
 
 def _unknown(unknown: Mapping[str, Column]) -> Column:
@@ -157,7 +163,7 @@ def _unknown(unknown: Mapping[str, Column]) -> Column:
         if pairs
         else F.create_map()
     )
-    return filled.cast("MAP<STRING, STRING>").alias(UNKNOWN)
+    return filled.cast("MAP<STRING, STRING>").alias(UNKNOWN_FIELDS)
 
 
 def _with_file(
@@ -197,7 +203,7 @@ def _as_uri_path(path: str) -> str:
     """
     return "".join(
         (
-            quote(letter, safe=UNQUOTED_BY_JAVA)
+            quote(letter, safe=_UNQUOTED_BY_JAVA)
             if letter.isascii() or category(letter) in ("Zs", "Zl", "Zp", "Cc")
             else letter
         )
@@ -206,7 +212,7 @@ def _as_uri_path(path: str) -> str:
 
 
 # By itself Spark takes 'single quotes' and NaN too.
-STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
 def with_fields(lines: DataFrame) -> DataFrame:
@@ -214,7 +220,7 @@ def with_fields(lines: DataFrame) -> DataFrame:
 
     Of a field named twice the last one counts, as in Python.
     """
-    fields = F.from_json("line", "MAP<STRING, STRING>", STRICT)
+    fields = F.from_json("line", "MAP<STRING, STRING>", _STRICT)
     # Spark repeats an expression wherever it is used, and would parse each line a dozen times. It
     # does not repeat one with a partition's number in it; that is never negative, so this changes
     # no value. (With rand() it repeats it all the same.)
@@ -231,10 +237,10 @@ def more_than_one() -> Column:
     braces = F.octet_length("line") - F.octet_length(F.replace("line", F.lit("}"), F.lit("")))
     ends_with_it = (braces == 1) & F.rtrim("line").endswith("}")
     in_list = F.from_json(
-        F.concat(F.lit("["), "line", F.lit("]")), "ARRAY<MAP<STRING, STRING>>", STRICT
+        F.concat(F.lit("["), "line", F.lit("]")), "ARRAY<MAP<STRING, STRING>>", _STRICT
     )
     in_object = F.from_json(
-        F.concat(F.lit('{"":'), "line", F.lit("}")), "MAP<STRING, STRING>", STRICT
+        F.concat(F.lit('{"":'), "line", F.lit("}")), "MAP<STRING, STRING>", _STRICT
     )
     return F.when(ends_with_it, False).otherwise(
         (F.coalesce(F.size(in_list), F.lit(0)) != 1) | in_object.isNull()
@@ -262,7 +268,7 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
     unknown = F.map_filter("fields", lambda name, value: ~name.isin(*known) & value.isNotNull())
     kept = F.coalesce(
         F.when(well_formed, unknown), F.create_map().cast("MAP<STRING, STRING>")
-    ).alias(UNKNOWN)
+    ).alias(UNKNOWN_FIELDS)
     return read.select("arrival_day", "source_file", *conformed(values, fields), kept, MALFORMED)
 
 

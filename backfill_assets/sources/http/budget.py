@@ -22,12 +22,12 @@ from typing import NamedTuple
 from backfill_assets.errors import NotFetchedYet
 
 # A writer holds the file for milliseconds.
-BUSY_S = 30
+_LOCK_TIMEOUT_S = 30
 # At least so long a request is remembered: for other limits, which a source of the same name has,
 # or will have.
-DAY_S = 86_400.0
-BOOT = Path("/proc/sys/kernel/random/boot_id")
-SCHEMA = (
+_MEMORY_S = 86_400.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_SCHEMA = (
     # Numbers are not given again: an answer may come after its request was forgotten.
     (
         "CREATE TABLE IF NOT EXISTS sent (id INTEGER PRIMARY KEY AUTOINCREMENT, until REAL, units"
@@ -47,11 +47,11 @@ class Moment(NamedTuple):
     wall: float
 
 
-def moment() -> Moment:
+def current_moment() -> Moment:
     """Now, by the machine's clocks; where it does not name its starts, by its time alone."""
-    if BOOT.exists():
+    if _BOOT_ID.exists():
         return Moment(
-            BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
+            _BOOT_ID.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
         )
     return Moment("", now := time.time(), now)
 
@@ -85,7 +85,7 @@ class Budget:
     path: Path
     limits: Sequence[Limit]
     longest: float
-    clock: Callable[[], Moment] = field(default=moment, repr=False)
+    clock: Callable[[], Moment] = field(default=current_moment, repr=False)
 
     def take(self, units: int = 1) -> Slot:
         """A slot for a request that costs `units`; ValueError for more than a limit allows at all."""
@@ -95,7 +95,7 @@ class Budget:
                 " at a time"
             )
         with self._file() as (file, now):
-            oldest = now - max(DAY_S, *(limit.seconds for limit in self.limits))
+            oldest = now - max(_MEMORY_S, *(limit.seconds for limit in self.limits))
             file.execute("DELETE FROM sent WHERE until <= ?", [oldest])
             (pause,) = file.execute(
                 "SELECT coalesce(max(until), 0) - ? FROM waits", [now]
@@ -130,9 +130,11 @@ class Budget:
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with closing(sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)) as file:
+            with closing(
+                sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+            ) as file:
                 file.execute("BEGIN IMMEDIATE")
-                for statement in SCHEMA:
+                for statement in _SCHEMA:
                     file.execute(statement)
                 yield file, _now(file, self.clock())
                 file.execute("COMMIT")  # else, nothing is written

@@ -29,20 +29,20 @@ from backfill_assets.calendar import consecutive
 from backfill_assets.errors import Conflict, NotFetchedYet, SourceError
 from backfill_assets.lake.storage import ANSWERS, Paths, writing
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.http.budget import Budget, Limit, Moment, Slot, moment
-from backfill_assets.sources.http.source import Answers, HttpSource, Query, Row
+from backfill_assets.sources.http.budget import Budget, Limit, Moment, Slot, current_moment
+from backfill_assets.sources.http.source import AnswerStore, HttpSource, Query, Row
 
-TOO_MANY = 429
-UNAVAILABLE = 500
+_TOO_MANY_REQUESTS = 429
+_SERVER_ERROR = 500
 # What a service is asked for may be what it refuses: one of the days may be outside of what it has.
-OUT_OF_RANGE = (400, 404, 422)
+_OUT_OF_RANGE = (400, 404, 422)
 # Whatever a service says: so long it may be a mistake, and who asks again a week later does no
 # harm.
-LONGEST_PAUSE = 7 * 86_400.0
+_LONGEST_PAUSE_S = 7 * 86_400.0
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long an answer is waited for.
 
     attempts      how often a request is sent
@@ -63,14 +63,14 @@ class Patience:
     longest: float = 60.0
     largest: int = 64 * 2**20
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
-    clock: Callable[[], Moment] = field(default=moment, repr=False)
+    clock: Callable[[], Moment] = field(default=current_moment, repr=False)
 
 
-class Refused(SourceError):
+class RequestRefused(SourceError):
     """What was asked for is not what the service answers; fewer days may be."""
 
 
-class Again(Exception):
+class RetryableError(Exception):
     """A request that may be sent again; `given_up` is what is said when it was sent often enough."""
 
     def __init__(self, given_up: SourceError) -> None:
@@ -79,19 +79,19 @@ class Again(Exception):
 
 
 @dataclass(frozen=True)
-class Asking:
+class RateLimitedClient:
     """Sends requests to a service, each within its budget, and again where that may help."""
 
     source: HttpSource
     area: LandingArea
-    patience: Patience
+    policy: RetryPolicy
     client: httpx.Client = field(init=False)
     budget: Budget = field(init=False)
 
     def __post_init__(self) -> None:
         paths = Paths(self.area.lake)
         name = self.source.name
-        patience = self.patience
+        policy = self.policy
         # An object store locks nothing: one budget a home.
         elsewhere = self.area.cache or Path(tempfile.gettempdir())
         place = (
@@ -100,12 +100,12 @@ class Asking:
             else elsewhere / f"{name}.sqlite"
         )
         budget = Budget(
-            place, [Limit(*limit) for limit in self.source.limits], patience.longest, patience.clock
+            place, [Limit(*limit) for limit in self.source.limits], policy.longest, policy.clock
         )
         object.__setattr__(self, "budget", budget)
-        object.__setattr__(self, "client", httpx.Client(timeout=patience.silence))
+        object.__setattr__(self, "client", httpx.Client(timeout=policy.silence))
 
-    def __enter__(self) -> "Asking":
+    def __enter__(self) -> "RateLimitedClient":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -115,17 +115,17 @@ class Asking:
         """What the service says of `days`. Raises NotFetchedYet if it cannot be asked now,
         SourceError if it answers wrongly.
         """
-        patience = self.patience
+        policy = self.policy
         again = Retrying(
-            retry=retry_if_exception_type(Again),
-            stop=stop_after_attempt(patience.attempts),
-            wait=wait_exponential(patience.between, max=patience.longest_wait),
-            sleep=patience.sleep,
+            retry=retry_if_exception_type(RetryableError),
+            stop=stop_after_attempt(policy.attempts),
+            wait=wait_exponential(policy.between, max=policy.longest_wait),
+            sleep=policy.sleep,
             reraise=True,
         )
         try:
             return again(self._once, query, days)
-        except Again as error:
+        except RetryableError as error:
             raise error.given_up from None
 
     def _once(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
@@ -136,20 +136,20 @@ class Asking:
         except (
             httpx.RequestError
         ) as error:  # whether the service had it is not known: the slot stays as it is
-            raise Again(
+            raise RetryableError(
                 NotFetchedYet(f"{about}: no whole answer came ({type(error).__name__}: {error})")
             ) from error
         with suppress(NotFetchedYet):  # the answer is there; its slot counts for longer then
             self.budget.answered(slot)
-        if response.status_code == TOO_MANY or response.status_code >= UNAVAILABLE:
+        if response.status_code == _TOO_MANY_REQUESTS or response.status_code >= _SERVER_ERROR:
             self._pause(response)
-            raise Again(
+            raise RetryableError(
                 NotFetchedYet(
                     f"{about}: the service answered {response.status_code} {response.reason_phrase}"
                 )
             )
         if response.status_code != httpx.codes.OK:
-            refused = Refused if response.status_code in OUT_OF_RANGE else SourceError
+            refused = RequestRefused if response.status_code in _OUT_OF_RANGE else SourceError
             raise refused(
                 f"{about} cannot be had: the service answered {response.status_code}:"
                 f" {response.text[:300]}"
@@ -162,15 +162,15 @@ class Asking:
             what = (
                 str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             )
-            raise Again(
+            raise RetryableError(
                 SourceError(f"{about} cannot be used: the answer is wrong: {what}")
             ) from error
 
     def _slot(self, units: int) -> Slot:
         """Leave to send a request, once there is; NotFetchedYet if that is too far off."""
         while (slot := self._taken(units)).wait > 0:
-            if slot.wait > self.patience.longest_wait:
-                until = datetime.fromtimestamp(self.patience.clock().wall + slot.wait, UTC)
+            if slot.wait > self.policy.longest_wait:
+                until = datetime.fromtimestamp(self.policy.clock().wall + slot.wait, UTC)
                 why = (
                     f"its budget of {slot.limit} is used up"
                     if slot.limit
@@ -179,7 +179,7 @@ class Asking:
                 raise NotFetchedYet(
                     f"{self.source.name} is not asked before {until:%Y-%m-%d %H:%M:%S} UTC: {why}"
                 )
-            self.patience.sleep(slot.wait)
+            self.policy.sleep(slot.wait)
         return slot
 
     def _taken(self, units: int) -> Slot:
@@ -198,20 +198,22 @@ class Asking:
             body = bytearray()
             for part in response.iter_bytes():
                 body += part
-                if len(body) > self.patience.largest:
-                    raise httpx.DecodingError(f"more than {self.patience.largest:,} bytes")
-                if time.monotonic() - started > self.patience.longest:
-                    raise httpx.ReadTimeout(f"not complete after {self.patience.longest:g} s")
+                if len(body) > self.policy.largest:
+                    raise httpx.DecodingError(f"more than {self.policy.largest:,} bytes")
+                if time.monotonic() - started > self.policy.longest:
+                    raise httpx.ReadTimeout(f"not complete after {self.policy.longest:g} s")
         return httpx.Response(
-            response.status_code, content=bytes(body), headers=_without_coding(response.headers)
+            response.status_code,
+            content=bytes(body),
+            headers=_headers_of_unpacked(response.headers),
         )
 
     def _pause(self, response: httpx.Response) -> None:
         """Have all processes wait, as the service says; after 429 without a word of it, for the
         shortest span of a limit.
         """
-        after = seconds_after(response.headers.get("Retry-After", ""), self.patience.clock().wall)
-        if after is None and response.status_code == TOO_MANY:
+        after = seconds_after(response.headers.get("Retry-After", ""), self.policy.clock().wall)
+        if after is None and response.status_code == _TOO_MANY_REQUESTS:
             after = min(seconds for _, seconds in self.source.limits)
         if after:
             self.budget.pause(after)
@@ -229,10 +231,10 @@ def seconds_after(value: str, now: float) -> float | None:
         )
     except (ValueError, OverflowError):
         return None
-    return min(max(0.0, seconds), LONGEST_PAUSE)
+    return min(max(0.0, seconds), _LONGEST_PAUSE_S)
 
 
-def _without_coding(headers: httpx.Headers) -> httpx.Headers:
+def _headers_of_unpacked(headers: httpx.Headers) -> httpx.Headers:
     """The headers of a body that was unpacked."""
     return httpx.Headers(
         [
@@ -244,16 +246,16 @@ def _without_coding(headers: httpx.Headers) -> httpx.Headers:
 
 
 # If so many requests are refused and nothing was answered between them, it is not the days.
-REFUSED_FIRST = 4
+_MAX_REFUSALS = 4
 
 
-def ask(
-    source: HttpSource, area: LandingArea, days: Sequence[date], patience: Patience | None = None
+def fetch_days(
+    source: HttpSource, area: LandingArea, days: Sequence[date], policy: RetryPolicy | None = None
 ) -> dict[date, SourceError]:
     """Ask for those of `days` that have not all their answers. Of each that still has not, why:
     NotFetchedYet, or a wrong answer.
     """
-    answers = Answers(area, source.name)
+    answers = AnswerStore(area, source.name)
     why = dict[date, SourceError]()
     missing = [day for day in days if day not in answers.stored(source.queries())]
     batches = [
@@ -263,7 +265,7 @@ def ask(
     ]
     left = [(query, batch) for batch in batches for query in source.queries()]
     refusals = 0
-    with Asking(source, area, patience or Patience()) as asking:
+    with RateLimitedClient(source, area, policy or RetryPolicy()) as asking:
         while left:
             query, batch = left.pop(0)
             try:
@@ -277,7 +279,11 @@ def ask(
                 return {**dict.fromkeys(waiting, NotFetchedYet(str(error))), **why}
             except SourceError as error:
                 refusals += 1
-                if isinstance(error, Refused) and len(unanswered) > 1 and refusals < REFUSED_FIRST:
+                if (
+                    isinstance(error, RequestRefused)
+                    and len(unanswered) > 1
+                    and refusals < _MAX_REFUSALS
+                ):
                     left[:0] = [
                         (query, part)
                         for part in (unanswered[:1], unanswered[-1:], unanswered[1:-1])

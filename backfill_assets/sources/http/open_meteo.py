@@ -17,10 +17,10 @@ from typing import Any
 from backfill_assets.sources.http.source import HttpSource, Query, Row
 
 # Those of the public service, for use that is not commercial.
-FREE = ((600, 60.0), (5_000, 3_600.0), (10_000, 86_400.0))
-TWO_WEEKS = 14
+_FREE_LIMITS = ((600, 60.0), (5_000, 3_600.0), (10_000, 86_400.0))
+_TWO_WEEKS = 14
 # An answer is for the middle of the nearest cell of a model, half a degree away at most.
-NEAR = 1.0
+_NEAR_DEGREES = 1.0
 Place = tuple[float, float]
 
 
@@ -43,8 +43,8 @@ class OpenMeteo(HttpSource):
     url: str = field(
         default="https://archive-api.open-meteo.com/v1/archive", compare=False, repr=False
     )
-    limits: Sequence[tuple[int, float]] = field(default=FREE, compare=False)
-    at_once: int = field(default=TWO_WEEKS, compare=False)
+    limits: Sequence[tuple[int, float]] = field(default=_FREE_LIMITS, compare=False)
+    at_once: int = field(default=_TWO_WEEKS, compare=False)
     grid: float = 0.25
     at_a_time: int = field(default=100, compare=False)
 
@@ -74,7 +74,7 @@ class OpenMeteo(HttpSource):
         return {"start_date": first.isoformat(), "end_date": last.isoformat()}
 
     def units(self, query: Query, days: int) -> int:
-        return len(_cells(query)) * math.ceil(days / TWO_WEEKS)
+        return len(_cells(query)) * math.ceil(days / _TWO_WEEKS)
 
     def parsed(self, query: Query, answer: Any, days: Sequence[date]) -> dict[date, list[Row]]:
         answers = answer if isinstance(answer, list) else [answer]
@@ -92,7 +92,7 @@ class OpenMeteo(HttpSource):
         """By day, the values of the variables in one cell, in their order."""
         try:
             is_near = all(
-                abs(answer[axis] - at) <= NEAR
+                abs(answer[axis] - at) <= _NEAR_DEGREES
                 for axis, at in zip(("latitude", "longitude"), cell, strict=True)
             )
             days = [date.fromisoformat(text) for text in answer["daily"]["time"]]

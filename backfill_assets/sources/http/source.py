@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answers:
+class AnswerStore:
     """The answers of the service that the source `name` asks."""
 
     area: LandingArea
@@ -51,7 +51,7 @@ class Answers:
     def stored(self, queries: Sequence[Query]) -> dict[date, list[Answer]]:
         """The answers to all of `queries`, in their order, of each day that has them all."""
         names = self._documents.names_by_folder() if self.area.lake else {}
-        by_query = [_by_day(key, names.get(key, ())) for key in map(key_of, queries)]
+        by_query = [_by_day(key, names.get(key, ())) for key in map(_query_key, queries)]
         days = {*by_query[0]}.intersection(*by_query) if by_query else set()
         return {day: [answers[day] for answers in by_query] for day in sorted(days)}
 
@@ -70,7 +70,7 @@ class Answers:
         content = _hash_of(rows)
         document = json.dumps({"query": dict(query), "day": day.isoformat(), "rows": rows})
         self._documents.write(
-            f"{key_of(query)}/{day.isoformat()}-{len(rows)}-{content}.json", document
+            f"{_query_key(query)}/{day.isoformat()}-{len(rows)}-{content}.json", document
         )
 
     @property
@@ -82,7 +82,7 @@ def _hash_of(rows: Sequence[Sequence[Any]]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:32]
 
 
-def key_of(query: Query) -> str:
+def _query_key(query: Query) -> str:
     """The folder of a query's answers."""
     return hashlib.sha256(json.dumps(sorted(query.items())).encode()).hexdigest()[:16]
 
@@ -157,7 +157,7 @@ class HttpSource(Source):
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
         """The fingerprint of each day's answers; NotFetchedYet where they are not all there."""
-        stored = Answers(area, self.name).stored(self.queries())
+        stored = AnswerStore(area, self.name).stored(self.queries())
         return {
             day: self._delivery(day, stored[day]) if day in stored else self._awaited(day)
             for day in days
@@ -189,7 +189,7 @@ class HttpSource(Source):
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """`arrival_day DATE` and the `columns`, of each of `days`, as they were answered once."""
-        answers = Answers(area, self.name)
+        answers = AnswerStore(area, self.name)
         stored = self._stored(area, days)
         answered = {
             day: [row for each in of_day for row in answers.read(each)]
@@ -200,7 +200,7 @@ class HttpSource(Source):
 
     def _stored(self, area: LandingArea, days: Sequence[date]) -> dict[date, list[Answer]]:
         """The answers of each of `days`; raises NotFetchedYet if one has not all of them."""
-        stored = Answers(area, self.name).stored(self.queries())
+        stored = AnswerStore(area, self.name).stored(self.queries())
         for day in days:
             if day not in stored:
                 raise self._awaited(day)

@@ -41,24 +41,24 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.kafka.topic import (
     TIMEOUT,
     TIMEOUT_MS,
-    Gone,
-    Run,
+    ExpiredDays,
+    OffsetRun,
     Topic,
     TopicState,
-    day_of,
-    environment,
-    index_at,
-    number_of,
-    ranges,
+    day_number,
+    day_of_number,
+    from_environment,
+    offsets_to_read,
+    topic_index,
 )
-from backfill_assets.sources.protocol import Delivery, Source, refuse_mistyped, usable
+from backfill_assets.sources.protocol import Delivery, Source, refuse_mistyped, require_usable
 
 PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 COLUMNS = {
     "arrival_day": "DATE", "key": "BINARY", "value": "BINARY", "partition": "INT", "offset": "BIGINT", "timestamp": "TIMESTAMP",
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }  # fmt: skip
-LOGIN_MODULES = {
+_LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -66,7 +66,7 @@ LOGIN_MODULES = {
 Span = tuple[int, int]
 
 
-def records(
+def _read_spans(
     spark: SparkSession, topic: Topic, spans: Mapping[int, Sequence[Span]], days: Collection[date]
 ) -> DataFrame:
     """The records of `days` within `spans`: ranges of offsets of each partition, each read once."""
@@ -87,7 +87,7 @@ def records(
 
 def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int]]) -> DataFrame:
     options = {
-        **options_of_spark(topic),
+        **spark_options(topic),
         "kafka.isolation.level": "read_committed",
         "includeHeaders": "true",
         "assign": json.dumps({topic.name: [number for number, _, _ in spans]}),
@@ -101,26 +101,26 @@ def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int
     return rows
 
 
-def options_of_spark(topic: Topic) -> dict[str, str]:
+def spark_options(topic: Topic) -> dict[str, str]:
     """The options of the topic's client, as Spark's Kafka is given them: a login is one setting
     there.
     """
-    given = {name: environment(value) for name, value in topic.options.items()}
+    given = {name: from_environment(value) for name, value in topic.options.items()}
     user = given.pop("sasl.username", "")
     password = given.pop("sasl.password", "")
     options = {
         name if name.startswith("kafka.") else f"kafka.{name}": value
         for name, value in given.items()
     }
-    if user and (module := LOGIN_MODULES.get(given.get("sasl.mechanism", ""))):
+    if user and (module := _LOGIN_MODULES.get(given.get("sasl.mechanism", ""))):
         # In it, quotation marks and backslashes are escaped as in JSON.
         login = f"{module} required username={json.dumps(user)} password={json.dumps(password)};"
         options = {"kafka.sasl.jaas.config": login, **options}
     return {**options, "kafka.bootstrap.servers": topic.servers}
 
 
-Runs = Mapping[int, Sequence[Run]]
-RANGES_RECORDED = 50
+Runs = Mapping[int, Sequence[OffsetRun]]
+_MAX_RANGES_RECORDED = 50
 
 
 @dataclass(frozen=True)
@@ -198,14 +198,15 @@ class Kafka(Source):
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """The records of `days`. Offsets are read once, however many days they are of."""
-        runs: dict[int, list[Run]] = {}
+        runs: dict[int, list[OffsetRun]] = {}
         for of_day in self._usable(area, days).values():
             for number, of_partition in of_day.items():
                 runs.setdefault(number, []).extend(of_partition)
         spans = {
-            number: ranges(sorted(each, key=lambda run: run.first)) for number, each in runs.items()
+            number: offsets_to_read(sorted(each, key=lambda run: run.first))
+            for number, each in runs.items()
         }
-        return records(spark, self._topic, spans, days)
+        return _read_spans(spark, self._topic, spans, days)
 
     @property
     def _topic(self) -> Topic:
@@ -213,7 +214,7 @@ class Kafka(Source):
 
     def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs]:
         """The runs of each of `days`. Raises the SourceError of the first day that cannot be used."""
-        return usable(self._runs(area, days))
+        return require_usable(self._runs(area, days))
 
     def _runs(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs | SourceError]:
         """By partition, the runs of records of each of `days`, or the SourceError that says why
@@ -222,7 +223,7 @@ class Kafka(Source):
         today = datetime.fromtimestamp(area.clock(), UTC).date()
         over = [day for day in days if day < today]
         try:
-            runs = self._of_days_over(area, over, number_of(today)) if over else {}
+            runs = self._of_days_over(area, over, day_number(today)) if over else {}
         except SourceError as error:
             runs = {day: type(error)(f"no source for {day}: {error}") for day in over}
         return {day: runs[day] if day in runs else self._not_over(day) for day in days}
@@ -243,28 +244,30 @@ class Kafka(Source):
                 f"{self.topic} is compacted (cleanup.policy): what it has of a day changes without"
                 " notice"
             )
-        index = index_at(area.cache and area.cache / f"{self.topic}.kafka.json", topic)
+        index = topic_index(area.cache and area.cache / f"{self.topic}.kafka.json", topic)
         # By number: timestamps may be beyond the calendar.
-        runs: dict[int, dict[int, list[Run]]] = {number_of(day): {} for day in days}
-        gone: dict[int, Gone] = {}
+        runs: dict[int, dict[int, list[OffsetRun]]] = {day_number(day): {} for day in days}
+        gone: dict[int, ExpiredDays] = {}
         for number, known in index.up_to_now(topic, state, min(days)).items():
             for run in known.runs:
                 if run.day in runs:
                     runs[run.day].setdefault(number, []).append(run)
             gone[number] = known.gone(state.offsets[number][0], today)
-        return {day: self._gone(day, gone, state) or runs[number_of(day)] for day in days}
+        return {day: self._gone(day, gone, state) or runs[day_number(day)] for day in days}
 
-    def _gone(self, day: date, gone: Mapping[int, Gone], state: TopicState) -> NotDelivered | None:
+    def _gone(
+        self, day: date, gone: Mapping[int, ExpiredDays], state: TopicState
+    ) -> NotDelivered | None:
         """That the topic may have lost records of the day; None if it has not."""
         for number, days in gone.items():
-            if number_of(day) in days:
-                whole = number_of(day) + 1
+            if day_number(day) in days:
+                whole = day_number(day) + 1
                 while any(whole in each for each in gone.values()):
                     whole = max(whole, *(each.until for each in gone.values())) + 1
                 return NotDelivered(
                     f"no source for {day}: {self.topic}/{number} begins with offset"
                     f" {state.offsets[number][0]} by now, so that {self.topic} has not all of"
-                    f" {day}. The next whole day is {day_of(whole)}"
+                    f" {day}. The next whole day is {day_of_number(whole)}"
                 )
         return None
 
@@ -288,16 +291,16 @@ class Kafka(Source):
         )
 
 
-def _records(runs: Sequence[Run]) -> int:
+def _records(runs: Sequence[OffsetRun]) -> int:
     return sum(run.records for run in runs)
 
 
-def _offsets(runs: Sequence[Run], fingerprint: str) -> str:
+def _offsets(runs: Sequence[OffsetRun], fingerprint: str) -> str:
     """The offsets of a day in a partition, as a build records them; for more ranges than one wants
     to read, a hash.
     """
     return (
         ",".join(f"{run.first}..{run.end - 1}" for run in runs)
-        if len(runs) <= RANGES_RECORDED
+        if len(runs) <= _MAX_RANGES_RECORDED
         else fingerprint[:12]
     )

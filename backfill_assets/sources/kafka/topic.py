@@ -35,20 +35,20 @@ with suppress(ImportError):  # said where a broker is to be asked
     )
     from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-DAY_MS = 86_400_000
+_DAY_MS = 86_400_000
 # How long a broker is waited for, unless the options say so.
 TIMEOUT_MS = 10_000
 TIMEOUT = "socket.timeout.ms"
 # Records of other days between two of a day are read along, rather than asking twice.
 GAP = 10_000
 # The client gives so many messages at once, or what it has after so many seconds.
-AT_ONCE = 10_000
-PATIENCE_S = 0.05
+_BATCH_MESSAGES = 10_000
+_BATCH_WAIT_S = 0.05
 # Values of options that are read from the environment, so that no secret stands in code.
-ENV = "env:"
+_ENVIRONMENT_PREFIX = "env:"
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     """Records of one day in one partition: the offset of the first, that after the last, their
     number and bytes.
 
@@ -115,7 +115,7 @@ class Topic:
             for number, offset in found.items()
         }
 
-    def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[Run]]:
+    def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[OffsetRun]]:
         """The records of these offsets, of each partition from the first up to, and without, the
         second: each is read once.
         """
@@ -137,11 +137,11 @@ class Topic:
             finally:
                 consumer.close()
 
-    def _read(self, consumer: "Consumer", ends: dict[int, int]) -> dict[int, list[Run]]:
+    def _read(self, consumer: "Consumer", ends: dict[int, int]) -> dict[int, list[OffsetRun]]:
         runs: dict[int, dict[int, list[list[int]]]] = {number: {} for number in ends}
         heard = time.monotonic()
         while ends:
-            messages = consumer.consume(AT_ONCE, timeout=PATIENCE_S)
+            messages = consumer.consume(_BATCH_MESSAGES, timeout=_BATCH_WAIT_S)
             heard = time.monotonic() if messages else heard
             if time.monotonic() - heard > self.timeout:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
@@ -158,7 +158,7 @@ class Topic:
                     # Its end, where the last offsets are of transactions; or more came since.
                     ends.pop(number, None)
                     continue
-                day = message.timestamp()[1] // DAY_MS
+                day = message.timestamp()[1] // _DAY_MS
                 size = len(message)
                 of_day = runs[number].setdefault(day, [])
                 if of_day and offset - of_day[-1][2] <= GAP:
@@ -170,7 +170,7 @@ class Topic:
                     del ends[number]
         return {
             number: sorted(
-                (Run(*run) for of_day in by_day.values() for run in of_day),
+                (OffsetRun(*run) for of_day in by_day.values() for run in of_day),
                 key=lambda run: run.first,
             )
             for number, by_day in runs.items()
@@ -210,7 +210,7 @@ class Topic:
         with client_library("confluent-kafka", self.servers, "kafka"):
             import confluent_kafka  # noqa: F401
         given = {
-            name: environment(value)
+            name: from_environment(value)
             for name, value in self.options.items()
             if not name.startswith("kafka.")
         }
@@ -239,13 +239,13 @@ class Topic:
             ) from None
 
 
-def environment(value: str) -> str:
+def from_environment(value: str) -> str:
     """The value of an option; of an environment variable for one that begins with `env:`.
     IncompleteDelivery if that is not set.
     """
-    if not value.startswith(ENV):
+    if not value.startswith(_ENVIRONMENT_PREFIX):
         return value
-    name = value.removeprefix(ENV)
+    name = value.removeprefix(_ENVIRONMENT_PREFIX)
     if name not in os.environ:
         raise IncompleteDelivery(
             f"the environment variable {name} is not set; set it where the servers and the commands"
@@ -254,14 +254,14 @@ def environment(value: str) -> str:
     return os.environ[name]
 
 
-EPOCH = date(1970, 1, 1)
+_EPOCH = date(1970, 1, 1)
 # Of what is saved. Increase it with any change of what is known of a partition.
-FORM = 2
+_FORM_VERSION = 2
 # The most ranges of a partition that are read; more only where they are few.
-MOST = 8
+_MAX_RANGES = 8
 
 
-class Gone(NamedTuple):
+class ExpiredDays(NamedTuple):
     """The days that may have lost records: those up to the day `until`, and `days`."""
 
     until: int = -1
@@ -271,49 +271,51 @@ class Gone(NamedTuple):
         return isinstance(day, int) and (day <= self.until or day in self.days)
 
 
-NOTHING_GONE = Gone()
+_NOTHING_EXPIRED = ExpiredDays()
 
 
-class Known(NamedTuple):
+class IndexedPartition(NamedTuple):
     """What is known of a partition: the records with offsets of at least `first` and below `end`."""
 
     first: int = 0
     end: int = 0
-    runs: Sequence[Run] = ()
+    runs: Sequence[OffsetRun] = ()
 
-    def gone(self, begins: int, today: int) -> Gone:
+    def gone(self, begins: int, today: int) -> ExpiredDays:
         """The days of which records may have been deleted: those before the offset `begins`."""
         if not begins or not self.runs or self.first > begins:
             # There is a record still, before the first that is known.
-            return NOTHING_GONE
+            return _NOTHING_EXPIRED
         deleted = frozenset(run.day for run in self.runs if run.first < begins and run.day <= today)
         if not self.first:
-            return Gone(days=deleted)
+            return ExpiredDays(days=deleted)
         # Of what was deleted unseen, the order of time tells the days: by the first record, but of
         # no clock that was ahead.
-        return Gone(next((run.day for run in self.runs if run.day <= today), today), deleted)
+        return ExpiredDays(next((run.day for run in self.runs if run.day <= today), today), deleted)
 
 
 @dataclass
-class Index:
+class TopicIndex:
     """The index of one topic, saved at `path`, if it is given."""
 
     path: Path | None
     topic_id: str = ""
-    partitions: dict[int, Known] = field(default_factory=dict)
+    partitions: dict[int, IndexedPartition] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         with suppress(OSError, ValueError, KeyError, TypeError):
             saved = json.loads(self.path.read_text()) if self.path else {}
-            if saved["form"] == FORM:
+            if saved["form"] == _FORM_VERSION:
                 self.partitions = {
-                    int(number): Known(first, end, [Run(*run) for run in runs])
+                    int(number): IndexedPartition(first, end, [OffsetRun(*run) for run in runs])
                     for number, (first, end, runs) in saved["partitions"].items()
                 }
                 self.topic_id = saved["topic"]
 
-    def up_to_now(self, topic: Topic, state: TopicState, day: date) -> Mapping[int, Known]:
+    def up_to_now(
+        self, topic: Topic, state: TopicState, day: date
+    ) -> Mapping[int, IndexedPartition]:
         """The partitions, with every record of `day` and later days that the topic has. Only what
         is new of it is read.
         """
@@ -324,8 +326,8 @@ class Index:
             ):
                 self.topic_id = state.id
                 self.partitions = {}  # another topic of the same name
-            begins = topic.first_at(number_of(day) * DAY_MS, state)
-            known = {number: Known(begin, begin) for number, begin in begins.items()}
+            begins = topic.first_at(day_number(day) * _DAY_MS, state)
+            known = {number: IndexedPartition(begin, begin) for number, begin in begins.items()}
             # What was deleted before it was read leaves a gap, before which nothing counts.
             known |= {
                 number: each
@@ -343,12 +345,12 @@ class Index:
                 if each.end < ends[number]
             }
             for number, runs in topic.runs(before).items():
-                known[number] = Known(
-                    begins[number], known[number].end, joined(runs, known[number].runs)
+                known[number] = IndexedPartition(
+                    begins[number], known[number].end, join_runs(runs, known[number].runs)
                 )
             for number, runs in topic.runs(since).items():
-                known[number] = Known(
-                    known[number].first, ends[number], joined(known[number].runs, runs)
+                known[number] = IndexedPartition(
+                    known[number].first, ends[number], join_runs(known[number].runs, runs)
                 )
             if known != self.partitions:
                 self.partitions = known
@@ -359,24 +361,28 @@ class Index:
         if self.path:
             with suppress(OSError):
                 make_cache(self.path.parent)
-                index = {"form": FORM, "topic": self.topic_id, "partitions": self.partitions}
+                index = {
+                    "form": _FORM_VERSION,
+                    "topic": self.topic_id,
+                    "partitions": self.partitions,
+                }
                 write_whole(self.path, json.dumps(index))
 
 
 @cache
-def index_at(path: Path | None, topic: Topic) -> Index:
+def topic_index(path: Path | None, topic: Topic) -> TopicIndex:
     """The one index of this process that is saved at `path`."""
-    return Index(path)
+    return TopicIndex(path)
 
 
-def joined(earlier: Sequence[Run], later: Sequence[Run]) -> list[Run]:
+def join_runs(earlier: Sequence[OffsetRun], later: Sequence[OffsetRun]) -> list[OffsetRun]:
     """Runs of a partition as one list; those of a day that are near each other become one."""
-    runs: dict[int, list[Run]] = {}
+    runs: dict[int, list[OffsetRun]] = {}
     for run in [*earlier, *later]:
         of_day = runs.setdefault(run.day, [])
         if of_day and run.first - of_day[-1].end <= GAP:
             before = of_day[-1]
-            of_day[-1] = Run(
+            of_day[-1] = OffsetRun(
                 run.day, before.first, run.end, before.records + run.records, before.size + run.size
             )
         else:
@@ -384,13 +390,13 @@ def joined(earlier: Sequence[Run], later: Sequence[Run]) -> list[Run]:
     return sorted((run for of_day in runs.values() for run in of_day), key=lambda run: run.first)
 
 
-def ranges(runs: Sequence[Run]) -> list[tuple[int, int]]:
+def offsets_to_read(runs: Sequence[OffsetRun]) -> list[tuple[int, int]]:
     """The offsets to read for the runs of some days: few ranges, with what lies between runs that
     are near each other.
     """
     spans = _merged([(run.first, run.end) for run in runs], 0)
     gaps = sorted((after[0] - span[1] for span, after in pairwise(spans)), reverse=True)
-    return _merged(spans, max(GAP, gaps[MOST - 1] if len(gaps) >= MOST else 0))
+    return _merged(spans, max(GAP, gaps[_MAX_RANGES - 1] if len(gaps) >= _MAX_RANGES else 0))
 
 
 def _merged(spans: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
@@ -406,9 +412,9 @@ def _merged(spans: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]
     return merged
 
 
-def number_of(day: date) -> int:
-    return (day - EPOCH).days
+def day_number(day: date) -> int:
+    return (day - _EPOCH).days
 
 
-def day_of(number: int) -> date:
-    return EPOCH + timedelta(days=number)
+def day_of_number(number: int) -> date:
+    return _EPOCH + timedelta(days=number)

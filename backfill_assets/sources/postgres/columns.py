@@ -17,34 +17,43 @@ if TYPE_CHECKING:
 
 
 # Types of which Spark has the same.
-AS_IT_IS = {"boolean", "smallint", "integer", "bigint", "real", "double precision", "text", "bytea"}
-ARRAYS = {f"{kind}[]" for kind in AS_IT_IS} - {"bytea[]"}
-WITH_ZONE = "timestamp with time zone"
-WITHOUT_ZONE = "timestamp without time zone"
+_SAME_TYPES = {
+    "boolean",
+    "smallint",
+    "integer",
+    "bigint",
+    "real",
+    "double precision",
+    "text",
+    "bytea",
+}
+_SAME_ARRAYS = {f"{kind}[]" for kind in _SAME_TYPES} - {"bytea[]"}
+_WITH_ZONE = "timestamp with time zone"
+_WITHOUT_ZONE = "timestamp without time zone"
 
 
-def quoted(name: str) -> str:
+def _quoted(name: str) -> str:
     """A name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(text: str) -> str:
+def _literal(text: str) -> str:
     """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def plain_type(kind: str) -> str:
+def _plain_type(kind: str) -> str:
     """A type without its precision."""
     return re.sub(r"\([\d,]+\)", "", kind)
 
 
-def is_decimal(kind: str) -> bool:
+def _is_decimal(kind: str) -> bool:
     """Whether Spark has a decimal of that precision and scale."""
     match = re.fullmatch(r"numeric\((\d+),(\d+)\)", kind)
     return bool(match) and int(match[2]) <= int(match[1]) <= 38 if match else False
 
 
-CATALOG = """
+_CATALOG = """
     SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, a.attname, format_type(a.atttypid, a.atttypmod),
         coalesce((SELECT max(s.avg_width) FROM pg_stats s
             WHERE (s.schemaname, s.tablename, s.attname) = (n.nspname, c.relname, a.attname)), 32)
@@ -53,12 +62,12 @@ CATALOG = """
 """
 # Kinds of relation whose rows know the transaction that wrote them: tables, partitioned ones,
 # materialized views.
-WITH_XMIN = "rpm"
+_KINDS_WITH_XMIN = "rpm"
 DAY = "arrival_day"
-AT = "backfill_at"
+_TIME = "backfill_at"
 
 
-class Declared(Protocol):
+class TableDeclaration(Protocol):
     """What a source declares of its table."""
 
     @property
@@ -94,11 +103,11 @@ class Columns:
     width: int
 
     @classmethod
-    def of(cls, source: Declared, connection: "Connection[Any]") -> "Columns":
+    def of(cls, source: TableDeclaration, connection: "Connection[Any]") -> "Columns":
         """The columns of a source's table as they are now. SourceError if it lacks one that is
         declared.
         """
-        listed = connection.execute(CATALOG, [table := source.table or source.name]).fetchall()
+        listed = connection.execute(_CATALOG, [table := source.table or source.name]).fetchall()
         info = connection.info
         where = f"the database {info.dbname} at {info.host}:{info.port}"
         if not listed:
@@ -137,28 +146,28 @@ class Columns:
             relation=listed[0][0],
             types={name: types[name] for name in wanted},
             day=source.day,
-            day_type=plain_type(types[source.day]),
+            day_type=_plain_type(types[source.day]),
             time_zone=source.time_zone,
             hashed=[source.changed_at] if source.changed_at else [source.day, *wanted],
-            has_xmin=listed[0][1] in WITH_XMIN and not source.changed_at,
+            has_xmin=listed[0][1] in _KINDS_WITH_XMIN and not source.changed_at,
             width=sum(width for *_, name, _, width in listed if name in wanted),
         )
 
     @property
     def signature(self) -> str:
         """The columns that are read, in words: another makes other rows."""
-        return ", ".join(f"{quoted(name)} {kind}" for name, kind in self.types.items())
+        return ", ".join(f"{_quoted(name)} {kind}" for name, kind in self.types.items())
 
     @property
     def hidden(self) -> Sequence[str]:
         """Columns of what is selected that are not of the table."""
-        return [] if self.day_type == "date" else [AT]
+        return [] if self.day_type == "date" else [_TIME]
 
     def looked_at(self, days: Sequence[date]) -> bytes:
         """The query for each day's number of rows, their hash, and the sum of the transactions that
         wrote them.
         """
-        row = f"ROW({', '.join(f't.{quoted(name)}' for name in self.hashed)})::text"
+        row = f"ROW({', '.join(f't.{_quoted(name)}' for name in self.hashed)})::text"
         written = "t.xmin::text::bigint" if self.has_xmin else "0"
         rows = f"SELECT {self._day}, {row} AS row, {written} AS written FROM {self.relation} t"
         figures = "count(*), sum(hashtextextended(row, 0)), sum(written)"
@@ -172,7 +181,7 @@ class Columns:
     def selected(self) -> str:
         """The query for all rows, as Spark can take them."""
         columns = [
-            f"{self._as_read(name, kind)} AS {quoted(name)}"
+            f"{self._as_read(name, kind)} AS {_quoted(name)}"
             for name, kind in self.types.items()
             if name != DAY
         ]
@@ -188,42 +197,42 @@ class Columns:
 
     @property
     def _day(self) -> str:
-        at = f"t.{quoted(self.day)}"
+        at = f"t.{_quoted(self.day)}"
         if self.day_type == "date":
             return f"{at} AS {DAY}"
         local = (
-            f"({at} AT TIME ZONE {literal(self.time_zone)})" if self.day_type == WITH_ZONE else at
+            f"({at} AT TIME ZONE {_literal(self.time_zone)})" if self.day_type == _WITH_ZONE else at
         )
-        return f"{local}::date AS {DAY}, {at} AS {AT}"
+        return f"{local}::date AS {DAY}, {at} AS {_TIME}"
 
     def _between(self, first: date, last: date) -> str:
         days = f"{DAY} BETWEEN '{first}' AND '{last}'"
         if self.day_type == "date":
             return f"({days})"
         # Wherever a day begins, it is less than a day off from UTC's.
-        off = timedelta(days=self.day_type == WITH_ZONE and self.time_zone != "UTC")
+        off = timedelta(days=self.day_type == _WITH_ZONE and self.time_zone != "UTC")
         return (
-            f"({AT} >= '{first - off} 00:00' AND {AT} < '{last + off + timedelta(days=1)} 00:00'"
+            f"({_TIME} >= '{first - off} 00:00' AND {_TIME} < '{last + off + timedelta(days=1)} 00:00'"
             f" AND {days})"
         )
 
     def _as_read(self, name: str, kind: str) -> str:
-        column = f"t.{quoted(name)}"
-        plain = plain_type(kind)
-        if kind in AS_IT_IS:
+        column = f"t.{_quoted(name)}"
+        plain = _plain_type(kind)
+        if kind in _SAME_TYPES:
             return column
-        if plain == WITHOUT_ZONE and self.time_zone:
-            column = f"({column} AT TIME ZONE {literal(self.time_zone)})"
-            kind = WITH_ZONE
-            plain = WITH_ZONE
+        if plain == _WITHOUT_ZONE and self.time_zone:
+            column = f"({column} AT TIME ZONE {_literal(self.time_zone)})"
+            kind = _WITH_ZONE
+            plain = _WITH_ZONE
         # Spark would make other dates of infinite ones, without a word. PostgreSQL raises where
         # such a text is cast.
-        refused = f"({literal(f'{name} holds what Spark has no value for; leave it out, or read a view that has it as text: ')}"
+        refused = f"({_literal(f'{name} holds what Spark has no value for; leave it out, or read a view that has it as text: ')}"
         refused += f" || {column}::text)::{kind}"
-        if plain in ("date", WITH_ZONE):
+        if plain in ("date", _WITH_ZONE):
             return f"CASE WHEN isfinite({column}) THEN {column} ELSE {refused} END"
-        if is_decimal(kind):
+        if _is_decimal(kind):
             return f"CASE WHEN {column} <> 'NaN' THEN {column} ELSE {refused} END"
-        if kind in ARRAYS:
+        if kind in _SAME_ARRAYS:
             return f"CASE WHEN array_ndims({column}) > 1 THEN {refused} ELSE {column} END"
         return f"{column}::text"

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 
-APPLICATION = "backfill"  # as the server's lists of sessions name it
-CONNECT_TIMEOUT_S = 10
+_APPLICATION = "backfill"  # as the server's lists of sessions name it
+_CONNECT_TIMEOUT_S = 10
 # What the server answers, in English, while there are as many sessions as it or the user may have.
 # One that was left a moment ago still counts, so that it is asked again for a while.
-FULL = re.compile("too many (connections|clients)|connection slots are reserved")
+_NO_CONNECTION_LEFT = re.compile("too many (connections|clients)|connection slots are reserved")
 # How long one look waits for another of the same source.
-PATIENCE_S = 600
+_TURN_TIMEOUT_S = 600
 # What the text of values depends on: the same whoever asks.
-SETTINGS = (
+_SESSION_SETTINGS = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET"
     " bytea_output = 'hex'; SET extra_float_digits = 1; SET lc_monetary = 'C'"
 )
@@ -83,8 +83,8 @@ class Server:
             import psycopg
         given = {
             "password": self._password(),
-            "fallback_application_name": APPLICATION,
-            "connect_timeout": CONNECT_TIMEOUT_S,
+            "fallback_application_name": _APPLICATION,
+            "connect_timeout": _CONNECT_TIMEOUT_S,
         }
         try:
             with (
@@ -96,7 +96,7 @@ class Server:
                 )
                 connection.read_only = True
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                connection.execute(SETTINGS.replace("SET ", "SET LOCAL ").encode())
+                connection.execute(_SESSION_SETTINGS.replace("SET ", "SET LOCAL ").encode())
                 yield connection
         except psycopg.OperationalError as error:
             variable = (
@@ -114,9 +114,12 @@ class Server:
     def _connect(self, conninfo: str) -> "Connection[Any]":
         import psycopg
 
-        full = retry_if_exception(lambda error: bool(FULL.search(str(error))))
+        full = retry_if_exception(lambda error: bool(_NO_CONNECTION_LEFT.search(str(error))))
         again = Retrying(
-            stop=stop_after_delay(CONNECT_TIMEOUT_S), wait=wait_fixed(0.1), retry=full, reraise=True
+            stop=stop_after_delay(_CONNECT_TIMEOUT_S),
+            wait=wait_fixed(0.1),
+            retry=full,
+            reraise=True,
         )
         return again(psycopg.connect, conninfo)
 
@@ -125,8 +128,8 @@ class Server:
         info = connection.info
         given = parse_qs(urlsplit(self.url).query)
         options = {
-            "ApplicationName": APPLICATION,
-            "connectTimeout": str(CONNECT_TIMEOUT_S),
+            "ApplicationName": _APPLICATION,
+            "connectTimeout": str(_CONNECT_TIMEOUT_S),
             "tcpKeepAlive": "true",
         }
         options |= {name: values[-1] for name, values in given.items() if name.startswith("ssl")}
@@ -134,7 +137,7 @@ class Server:
         properties = {
             "driver": "org.postgresql.Driver",
             "user": info.user,
-            "sessionInitStatement": SETTINGS,
+            "sessionInitStatement": _SESSION_SETTINGS,
         }
         return url, properties | ({"password": info.password} if info.password else {})
 
@@ -160,11 +163,13 @@ class Server:
                         # others.
                         make_cache(area.cache)
                         held.enter_context(
-                            file_lock(area.cache / f"{self.name}.look.lock", patience=PATIENCE_S)
+                            file_lock(
+                                area.cache / f"{self.name}.look.lock", patience=_TURN_TIMEOUT_S
+                            )
                         )
                 except Locked:
                     raise IncompleteDelivery(
-                        f"{self} has been looked at by another process for {PATIENCE_S // 60}"
+                        f"{self} has been looked at by another process for {_TURN_TIMEOUT_S // 60}"
                         " minutes"
                     ) from None
             yield

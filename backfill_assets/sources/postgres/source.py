@@ -34,7 +34,7 @@ from backfill_assets.lake.spark.jars import needing
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.postgres.columns import Columns
 from backfill_assets.sources.postgres.server import Server
-from backfill_assets.sources.protocol import Delivery, Source, refuse_mistyped, usable
+from backfill_assets.sources.protocol import Delivery, Source, refuse_mistyped, require_usable
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # PostgreSQL's JDBC driver: from PostgreSQL 8.4 on.
 DRIVER = "org.postgresql:postgresql:42.7.8"
 # Rows that Spark's reader takes from the server at a time; without it, all of a range at once.
-FETCHED = "10000"
+_ROWS_PER_FETCH = "10000"
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class PostgresTable(Source):
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """The day's rows and their columns, as a sentence."""
-        delivery = usable(self.delivered(area, [day]))[day]
+        delivery = require_usable(self.delivered(area, [day]))[day]
         return [
             f"{self.table or self.name} at {self._server}, {delivery.files[self.name]} rows,"
             f" {delivery.fingerprint[:12]}"
@@ -155,9 +155,9 @@ class PostgresTable(Source):
         """
         with self._looking(area) as (connection, columns):
             rows_of = dict(connection.execute(columns.counted(days)).fetchall())
-            usable({day: rows_of.get(day) or self._missing(day) for day in days})
+            require_usable({day: rows_of.get(day) or self._missing(day) for day in days})
             url, properties = self._server.for_spark(connection)
-        properties |= {"fetchsize": FETCHED}
+        properties |= {"fetchsize": _ROWS_PER_FETCH}
         most = self.connections - 2
         asked = sorted(days)
         parts = [asked[n * len(asked) // most : (n + 1) * len(asked) // most] for n in range(most)]
