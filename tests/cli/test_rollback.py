@@ -10,7 +10,7 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.errors import UsageError
-from tests.worlds.command_line import REJECTED, backfill, on_a_terminal, refused
+from tests.worlds.command_line import REJECTED, backfill, on_a_terminal, refused, two_days
 from tests.worlds.deliveries import day
 from tests.worlds.small_lake import NOW, SmallLake
 
@@ -21,10 +21,7 @@ THIRD = day(2)
 
 @pytest.fixture
 def lake(tmp_path) -> SmallLake:
-    """Two days of a bundled table."""
-    lake = SmallLake(tmp_path / "lake", "arrival_day")
-    lake.write({FIRST: 1, SECOND: 2}, table=REJECTED)
-    return lake
+    return two_days(tmp_path)
 
 
 def built(lake: SmallLake, *days) -> str:

@@ -34,15 +34,9 @@ from tests.worlds.small_lake import (
     publish,
     rebuilt_in_shadow,
     released,
-    released_lake,
 )
 
 D0, D1, D2, D3 = DAYS
-
-
-@pytest.fixture
-def lake(tmp_path) -> SmallLake:
-    return released_lake(tmp_path)
 
 
 def killed_in(lake: SmallLake, when: Callable[[SmallLake], object]) -> Plan:

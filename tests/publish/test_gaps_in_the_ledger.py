@@ -20,16 +20,10 @@ from tests.worlds.small_lake import (
     half_published,
     publish,
     released,
-    released_lake,
 )
 
 D0, D1, D2, D3 = DAYS
 TABLES = (A.name, B.name)
-
-
-@pytest.fixture
-def lake(tmp_path) -> SmallLake:
-    return released_lake(tmp_path)
 
 
 def killed_before_a_night(lake: SmallLake, values: dict[date, int], night: dict[date, int]) -> Plan:

@@ -30,16 +30,10 @@ from tests.worlds.small_lake import (
     publish,
     rebuilt_in_shadow,
     released,
-    released_lake,
 )
 
 D0, D1, D2, D3 = DAYS
 STOPS = 24
-
-
-@pytest.fixture
-def lake(tmp_path) -> SmallLake:
-    return released_lake(tmp_path)
 
 
 def test_what_is_built_in_a_shadow_is_seen_by_nobody_before_it_is_published(lake):

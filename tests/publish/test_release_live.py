@@ -28,12 +28,12 @@ from backfill_assets.publish.release_live import (
     why_not_released,
 )
 from tests.worlds.deliveries import day
-from tests.worlds.recorded import A, B, BuiltLake, decide, released_lake
+from tests.worlds.recorded import A, B, BuiltLake, decide, released_days
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> BuiltLake:
-    return released_lake(tmp_path)
+    return released_days(tmp_path)
 
 
 def numbers(release: Release) -> dict[str, int]:

@@ -9,24 +9,18 @@ import pytest
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.release_live import release_live
 from backfill_assets.tables.agreements import Reconciled, reconciliation
 from backfill_assets.verify.checklist import Line, Outcome, Result, Verdict
 from backfill_assets.verify.verify import Verdicts, verified, verify
 from backfill_assets.workspace import Workspace
-from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
+from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, ten_rows
 
 D0, D1, D2, D3 = DAYS
 
 
 @pytest.fixture
 def lake(tmp_path) -> SmallLake:
-    """Four days of A and B, ten rows a day."""
-    lake = SmallLake(tmp_path / "lake")
-    for table in (A.name, B.name):
-        lake.write(dict.fromkeys(DAYS, 10), table=table)
-    release_live(lake.workspace, who="sensor")
-    return lake
+    return ten_rows(tmp_path)
 
 
 def rebuilt(lake: SmallLake, rows: int, of: tuple[str, ...] = (A.name, B.name)) -> Plan:

@@ -78,7 +78,7 @@ def broker(folder: Path) -> Iterator[Broker]:
             "kafka.tools.StorageTool",
             "format",
             "-t",
-            "AAAAAAAAAAAAAAAAAAAAAQ",
+            CLUSTER,
             "-c",
             str(properties),
         ]

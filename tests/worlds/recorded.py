@@ -207,7 +207,7 @@ class BuiltLake:
         Plans(str(self.root)).note(plan_id, "ended", datetime.now(UTC), ending="done")
 
 
-def released_lake(root: Path) -> BuiltLake:
+def released_days(root: Path) -> BuiltLake:
     """Three days of both tables, released."""
     lake = BuiltLake(root)
     for name in (A, B):

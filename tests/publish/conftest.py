@@ -1,0 +1,11 @@
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.small_lake import SmallLake, released_lake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    """Four days of two tables, released."""
+    return released_lake(tmp_path)
