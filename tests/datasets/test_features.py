@@ -10,7 +10,7 @@ import pytest
 from backfill_assets.datasets.outages.features import by_region, region_history, with_week
 from backfill_assets.datasets.outages.staging import outages as outages_table
 from tests.worlds.deliveries import day, days
-from tests.worlds.regions import random_counts
+from tests.worlds.outages import random_counts
 
 NAMES = [column.split()[0] for column in outages_table.columns.split(", ")]
 

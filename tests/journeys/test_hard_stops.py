@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from tests.drills.servers import Drill, drill_on, kill
+from tests.drills.hard_stops import Drill, drill_on, kill
 from tests.worlds.station import ended, eventually
 
 pytestmark = pytest.mark.servers

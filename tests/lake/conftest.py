@@ -1,6 +1,6 @@
 import pytest
 
-from tests.worlds.one_table import Given
+from tests.worlds.recorded import Given
 
 
 @pytest.fixture

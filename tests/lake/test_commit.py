@@ -20,7 +20,7 @@ from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.lake.slices import Slice, files_of
 from backfill_assets.lake.spark.reading import SliceReader, schema_of
-from tests.worlds.one_table import (
+from tests.worlds.recorded import (
     AT,
     COLUMNS,
     DAYS,

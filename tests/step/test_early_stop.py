@@ -20,8 +20,15 @@ from backfill_assets.step.request import StepRequest, early_stops
 from backfill_assets.step.step import Step
 from tests.worlds.chain import built, history, outages
 from tests.worlds.deliveries import day, days
-from tests.worlds.outages import HISTORY, no_spark, shadow_plan_of
-from tests.worlds.regions import Counts, Regions, daily, random_counts
+from tests.worlds.outages import (
+    HISTORY,
+    Counts,
+    Regions,
+    daily,
+    no_spark,
+    random_counts,
+    shadow_plan_of,
+)
 
 TWENTY = days(*range(20))
 MANY = 7_000_000
