@@ -69,7 +69,7 @@ def run_export(
         )
     workspace = records()
     days = workspace.calendar.select(partitions) if partitions else None
-    releases = Releases(workspace.lake.root)
+    releases = workspace.lake.releases
     release = releases.of_channel(channel) if number is None else releases.readable(number)
     released = ReleasedTable(workspace.lake.root, release, table)
     key = next((each.key for each in workspace.tables if each.name == table), ())
@@ -264,8 +264,8 @@ def run_rollback(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: 
         values["still_read"] = left_with_plan(plan, workspace)
         print(json.dumps(values | text.days_by_kind(decisions)))
         return code
-    released_next = NEXT_RELEASE if restored and Releases(workspace.lake.root).newest() else ""
-    newest = Releases(workspace.lake.root).newest()
+    released_next = NEXT_RELEASE if restored and workspace.lake.releases.newest() else ""
+    newest = workspace.lake.releases.newest()
     staying = "; ".join(f"The channel {each}" for each in behind(workspace.lake.root, newest))
     readers = left_with_plan(plan, workspace) or staying or released_next
     outdated = outdated_lines(left.outdated, workspace.settings.ask_above_days)

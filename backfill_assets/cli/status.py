@@ -30,7 +30,6 @@ from backfill_assets.cli.terminal import terminal
 from backfill_assets.errors import RefusedByGuard, ServiceUnavailable, SourceError, UsageError
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.ledger import Build, short
-from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.plan.columns import column_lines
@@ -202,7 +201,7 @@ def run_release(reason: str, *, as_json: bool) -> int:
     release = decision.release
     if as_json:
         before = (
-            Releases(workspace.lake.root).get(release.number - 1)
+            workspace.lake.releases.get(release.number - 1)
             if release and release.number > 1
             else None
         )
@@ -313,7 +312,7 @@ def run_status(days: str, target: str, *, check: bool, as_json: bool) -> int:
     columns = column_lines(workspace, tables)
     withheld = why_not_released(workspace)
     unread = unread_lines(tables, workspace.area)
-    staying = behind(workspace.lake.root, Releases(workspace.lake.root).newest())
+    staying = behind(workspace.lake.root, workspace.lake.releases.newest())
     folders = [workspace.lake.paths.ledger, *map(workspace.lake.path, workspace.names)]
     nothing = (
         ""

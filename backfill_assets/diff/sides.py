@@ -15,7 +15,7 @@ from backfill_assets.diff.tables import Recorded, Side, TablePair, diff_tables, 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger, from_arrow
-from backfill_assets.lake.releases import Releases, TableVersion
+from backfill_assets.lake.releases import TableVersion
 from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
@@ -232,7 +232,7 @@ def releases_compared(
     """Two releases: all tables of either, or those in `names`. UsageError for a release that is not
     there, or not readable.
     """
-    releases = [Releases(workspace.lake.root).readable(number) for number in numbers]
+    releases = [workspace.lake.releases.readable(number) for number in numbers]
     declared = {table.name: table for table in workspace.tables}
     tables = dict.fromkeys([*declared, *releases[0].tables, *releases[1].tables])
     of_either = [name for name in tables if any(name in release.tables for release in releases)]

@@ -22,7 +22,7 @@ from backfill_assets.diff.diff import DayDiff, Diff, Diffs, TableDiff, diff_id
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.columns import type_words
 from backfill_assets.lake.delta import open_table, other_partitioning
-from backfill_assets.lake.integrity import data_files, day_files, lost_files
+from backfill_assets.lake.integrity import damaged_files, data_files, day_files
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Side:
         except DeltaProtocolError as error:
             why = f"It is stored in a way that pyarrow does not read: {str(error).splitlines()[0]}"
         except (OSError, pa.ArrowException, DeltaError) as error:
-            lost = lost_files(self.folder, self.column, [day], self.version).get(day)
+            lost = damaged_files(self.folder, [day], self.version).get(day)
             why = (
                 f"On {day}, {lost or str(error).splitlines()[0][:300]}. Delta's vacuum must keep"
                 " what is compared."

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable
+from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.delta import commits_at, open_table, read_commits, version_of
 from backfill_assets.lake.ledger import (
     AUDITS,
     COMMITTED,
-    ROWS_DIFFER,
     Build,
     Days,
     Ledger,
@@ -216,7 +216,8 @@ def _metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
 # are ever wanted.
 COLUMNS = (
     "table", "day", "outcome", "run", "code_version", "fingerprint", "day_fingerprints", "inputs", "delivered", "files",
-    "hashes", "delta_version", "data_files", "seconds", "rows", "mixed", "plan", "rules", "message", "at",
+    "hashes", "delta_version", "data_files", "seconds", "rows", "mixed", "plan", "rules", "finding", "message",
+    "at",
 )  # fmt: skip
 
 
@@ -227,15 +228,15 @@ class Latest:
 
     `computed`: the last build of which is known how long it took, which one that was put back is
     not. `compared`: the last audit that held the rows against those that were accepted; not every
-    audit can. `rewritten`, where it was looked for: the accepted partitions that somebody else
-    wrote to since, and what happened. `plans`: by plan, the partitions that it has built, whoever
+    audit can. `damaged`, if it was checked: the accepted partitions that do not hold the accepted
+    rows any more. `plans`: by plan, the partitions that it has built, whoever
     built them since; whole for the plan that was asked for. `of_live`: in a shadow, the accepted
     partitions that it has not built, whose rows are those of live.
     """
 
     last: dict[Partition, Build] = field(default_factory=dict)
     accepted: dict[Partition, Build] = field(default_factory=dict)
-    rewritten: dict[Partition, str] = field(default_factory=dict)
+    damaged: dict[Partition, Damage] = field(default_factory=dict)
     audits: dict[Partition, Build] = field(default_factory=dict)
     compared: dict[Partition, Build] = field(default_factory=dict)
     plans: dict[str, set[Partition]] = field(default_factory=dict)
@@ -263,21 +264,18 @@ class Latest:
         """The last audit of the rows that are accepted now; None if they were not audited since."""
         return self._of_accepted(partition, self.audits)
 
-    def differing(self) -> dict[Partition, str]:
-        """The accepted partitions in which an audit found other rows than were accepted, and what
-        it said.
+    def damaged_by_audits(self) -> dict[Partition, Damage]:
+        """The accepted partitions in which an audit found other rows than were accepted.
 
-        That stands, whatever later audits judge by, until the day's rows are committed anew, or
-        held against them again.
+        The finding stands until the rows of the day are committed again, or until an audit compares
+        them again.
         """
-        compared = {
-            partition: self._of_accepted(partition, self.compared) for partition in self.compared
-        }
-        return {
-            p: audit.message
-            for p, audit in compared.items()
-            if audit and audit.message.startswith(ROWS_DIFFER)
-        }
+        found: dict[Partition, Damage] = {}
+        for partition in self.compared:
+            audit = self._of_accepted(partition, self.compared)
+            if audit and audit.finding:
+                found[partition] = Damage(DamageKind.OTHER_ROWS, detail=audit.message)
+        return found
 
     def _of_accepted(self, partition: Partition, audits: Mapping[Partition, Build]) -> Build | None:
         accepted = self.accepted.get(partition)
@@ -316,7 +314,7 @@ def latest(
     for name, newest in files.newest(days).items():
         of_table = days[name]
         with suppress(TableUnreadable):
-            # `rewritten` names its days; other tables have nothing to do with it.
+            # `damaged` names its days. Other tables are not affected.
             lacking = lacking_builds(Paths(ledger.root).table(name), newest)
             last = until.get(name, -1) if until is not None else None
             builds.add(

@@ -1,15 +1,13 @@
 """Whether days still hold the accepted rows, by the log and by the files. No Spark.
 
-There are three questions. Does the log list the files that a build recorded? If not, the commits
-since then say who wrote. Commits of this project, and those that rewrite files but not rows
-(OPTIMIZE), are no damage. Are the files still there, with the size that the log has? One look per
-file answers that. Can they be read? Only reading answers that.
-
-Rows are counted from the statistics of the files.
+The log lists the files of each day. If these are not the files that a build recorded, the commits
+since that build say who wrote. Commits of this project are no damage, and neither are commits that
+rewrite files but not rows (OPTIMIZE). The store knows whether a file exists and its size. Only
+reading shows whether a file can be read.
 """
 
 import hashlib
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -23,109 +21,132 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
-from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.delta import (
-    open_table,
-    other_partitioning,
-    read_commits,
-    with_deletion_vectors,
-)
+from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
+from backfill_assets.lake.delta import open_table, read_commits, with_deletion_vectors
 from backfill_assets.lake.history import Key, builds_of, is_ours, key
 from backfill_assets.lake.ledger import COMMITTED, Build
 from backfill_assets.lake.slices import DataFile, files_of
-from backfill_assets.lake.storage import Paths, files_in
-
-
-def lost_files(
-    folder: str, column: str, days: Collection[date], version: int | None = None
-) -> dict[date, str]:
-    """Those of `days` of the table at `folder` whose files are not as they were written, each with
-    what is the matter.
-
-    The table is looked at as it is listed at `version` (None: now; -1: there is none).
-    """
-    files = _listed(folder, column, days, version)
-    looks = files_in(folder).get_file_info([unquote(file.path) for file in files]) if files else []
-    return {
-        file.day: why
-        for file, look in zip(files, looks, strict=True)
-        if (why := _difference(file, look))
-    }
-
-
-def unreadable_files(
-    folder: str, column: str, days: Collection[date], version: int | None = None
-) -> dict[date, str]:
-    """The same for files that cannot be read to their end. Reads all of them: for when something
-    failed to.
-    """
-    store = files_in(folder)
-    return {
-        file.day: f"its file {file.path} cannot be read: {error}"
-        for file in _listed(folder, column, days, version)
-        if (error := _error_in(store, unquote(file.path)))
-    }
-
-
-def _listed(
-    folder: str, column: str, days: Collection[date], version: int | None
-) -> Sequence[DataFile]:
-    table = open_table(folder, version) if days and version != -1 else None
-    return (
-        list(_below(table, column, days)) if table and not other_partitioning(table, column) else []
-    )
-
-
-def _below(table: DeltaTable, column: str, days: Collection[date]) -> Iterator[DataFile]:
-    # Others may have added files that lie elsewhere: that is seen by the log.
-    return (
-        file
-        for file in files_of(table, column, days)
-        if "://" not in file.path and not file.path.startswith("/")
-    )
-
-
-def _difference(file: DataFile, look: FileInfo) -> str:
-    if look.type == FileType.NotFound:
-        return f"its file {file.path} is missing"
-    return (
-        ""
-        if look.size == file.size
-        else f"its file {file.path} has {look.size:,} bytes, and {file.size:,} were written"
-    )
-
-
-def _error_in(store: FileSystem, path: str) -> str:
-    try:
-        with store.open_input_file(path) as opened:
-            for _ in pq.ParquetFile(opened).iter_batches():
-                pass
-    except (OSError, pa.ArrowException) as error:
-        return str(error).partition("\n")[0][:200] or type(error).__name__
-    return ""
-
+from backfill_assets.lake.storage import files_in
 
 # These rewrite files, and leave the rows as they are.
 UPKEEP = frozenset({"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"})
 
 
-@dataclass(frozen=True)
-class ForeignCommits:
-    """Consecutive commits that are not ours, and the days whose files they changed."""
+def damaged(
+    folder: str,
+    builds: Iterable[Build],
+    version: int | None = None,
+    depth: Depth = Depth.LOG,
+) -> dict[date, Damage]:
+    """Find the days of these accepted builds of one table that do not hold the accepted rows.
 
-    first: int
-    last: int
-    operations: Sequence[str]
-    days: frozenset[date]
+    The table is checked at `version` (None: the newest; -1: there is no table).
+    """
+    builds = list(builds)
+    by_log = _damaged_in_log(folder, builds, version)
+    others = [build.day for build in builds if build.day not in by_log]
+    return by_log | damaged_files(folder, others, version, depth)
 
-    def __str__(self) -> str:
-        versions = (
-            f"commit {self.first}"
-            if self.first == self.last
-            else f"commits {self.first} to {self.last}"
-        )
-        return f"{versions} ({', '.join(self.operations)})"
+
+def damaged_at(
+    folder: str, builds: Iterable[tuple[Build, int]], depth: Depth = Depth.LOG
+) -> dict[date, Damage]:
+    """The same for builds that are each checked at a version of their own."""
+    by_version: dict[int, list[Build]] = {}
+    for build, version in builds:
+        by_version.setdefault(version, []).append(build)
+    found: dict[date, Damage] = {}
+    for version, builds_at in by_version.items():
+        found |= damaged(folder, builds_at, version, depth)
+    return found
+
+
+def rows_without_build(
+    folder: str, days: Iterable[date], accepted: Container[date], version: int | None = None
+) -> dict[date, Damage]:
+    """Find the days that have data files although no build of them was `accepted`."""
+    not_accepted = [day for day in days if day not in accepted]
+    table = open_table(folder, version) if not_accepted and version != -1 else None
+    filled = data_files(table, not_accepted) if table else {}
+    return dict.fromkeys(filled, Damage(DamageKind.WITHOUT_BUILD))
+
+
+def damaged_files(
+    folder: str, days: Collection[date], version: int | None = None, depth: Depth = Depth.FILES
+) -> dict[date, Damage]:
+    """Find the days whose files are not as they were written. No build is needed for that.
+
+    The files are those that the log lists at `version` (None: the newest; -1: there is no table).
+    """
+    if depth < Depth.FILES or not days or version == -1:
+        return {}
+    table = open_table(folder, version)
+    files = _files_below(table, days) if table else []
+    store = files_in(folder)
+    infos = store.get_file_info([unquote(file.path) for file in files]) if files else []
+    found: dict[date, Damage] = {}
+    for file, info in zip(files, infos, strict=True):
+        lost = _damage_of(file, info)
+        if lost is None and depth >= Depth.BYTES:
+            lost = _unreadable(store, file)
+        if lost:
+            found[file.day] = lost
+    return found
+
+
+def _files_below(table: DeltaTable, days: Collection[date]) -> list[DataFile]:
+    columns = table.metadata().partition_columns
+    if len(columns) != 1:
+        return []
+    # Other writers may have added files outside the table's folder. The log shows that.
+    return [
+        file
+        for file in files_of(table, columns[0], days)
+        if "://" not in file.path and not file.path.startswith("/")
+    ]
+
+
+def _damage_of(file: DataFile, info: FileInfo) -> Damage | None:
+    if info.type == FileType.NotFound:
+        return Damage(DamageKind.FILE_MISSING, file=file.path)
+    if info.size != file.size:
+        return Damage(DamageKind.FILE_SIZE, file=file.path, found=info.size, expected=file.size)
+    return None
+
+
+def _unreadable(store: FileSystem, file: DataFile) -> Damage | None:
+    try:
+        with store.open_input_file(unquote(file.path)) as opened:
+            for _ in pq.ParquetFile(opened).iter_batches():
+                pass
+    except (OSError, pa.ArrowException) as error:
+        detail = str(error).partition("\n")[0][:200] or type(error).__name__
+        return Damage(DamageKind.FILE_UNREADABLE, file=file.path, detail=detail)
+    return None
+
+
+def _damaged_in_log(
+    folder: str, builds: Sequence[Build], version: int | None
+) -> dict[date, Damage]:
+    try:
+        table = open_table(folder, version) if builds and version != -1 else None
+    except TableUnreadable as error:
+        unreadable = Damage(DamageKind.LOG_UNREADABLE, detail=str(error))
+        return dict.fromkeys([build.day for build in builds], unreadable)
+    files: Mapping[date, str] = data_files(table, [build.day for build in builds]) if table else {}
+    if table and (mode := renamed_columns(table)):
+        renamed = Damage(DamageKind.COLUMNS_RENAMED, detail=mode)
+        return dict.fromkeys([build.day for build in builds if build.day in files], renamed)
+    # A build that was recovered from its commit has no hash of its files: the log decides.
+    suspected = [
+        b for b in builds if files.get(b.day, "") != b.data_files or (b.rows and not b.data_files)
+    ]
+    if not suspected:
+        return {}
+    since = max(0, min(build.delta_version for build in suspected))
+    state = read_state(folder, since, version) if table else TableState()
+    return {build.day: damage for build in suspected if (damage := state.damage_of(build))}
 
 
 @dataclass(frozen=True)
@@ -180,28 +201,21 @@ class TableState:
     def row_count_differs(self, build: Build) -> bool:
         return self.rows.get(build.day, 0) not in (build.rows, None)
 
-    def difference(self, accepted: Build) -> str:
-        """In what the day is not as it was built, as far as the log shows; "" if the table holds it
-        so.
-        """
+    def damage_of(self, accepted: Build) -> Damage | None:
+        """Why the day does not hold the rows of its accepted build, as far as the log shows."""
         newest = self._newest.get(accepted.day, accepted)
         if self.version < 0:
-            return "its table is gone" if accepted.rows else ""
+            return Damage(DamageKind.TABLE_GONE) if accepted.rows else None
         if self.lacks_commit_of(accepted):
-            return f"its commit {accepted.delta_version} is not in the table any more"
+            return Damage(DamageKind.COMMIT_GONE, accepted.delta_version)
         if newest.delta_version > accepted.delta_version:
-            return (
-                f"its commit {newest.delta_version} is not in the ledger: `backfill reconcile"
-                " --repair` records it"
-            )
+            return Damage(DamageKind.NOT_IN_LEDGER, newest.delta_version)
         if commits := self.rewritten_since(accepted):
-            return f"it was rewritten by {commits}, not by this project"
+            return Damage(DamageKind.REWRITTEN, commits=commits)
         if self.row_count_differs(accepted):
-            return (
-                f"its files hold {self.rows.get(accepted.day, 0):,} rows, and {accepted.rows:,}"
-                " were accepted"
-            )
-        return ""
+            found = self.rows.get(accepted.day, 0) or 0
+            return Damage(DamageKind.ROW_COUNT, found=found, expected=accepted.rows)
+        return None
 
     @cached_property
     def _newest(self) -> dict[date, Build]:
@@ -333,79 +347,6 @@ def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
 
 
 def renamed_columns(table: DeltaTable) -> str:
-    """Why nothing in the table is as it was built, where its columns have other names than in its
-    files; else "".
-    """
-    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-    return (
-        ""
-        if mapping == "none"
-        else (
-            f"columns of the table were renamed (delta.columnMapping.mode={mapping}), not by this"
-            " project"
-        )
-    )
-
-
-def rewritten(folder: str, builds: Iterable[Build], version: int | None = None) -> dict[date, str]:
-    """The days of these accepted builds of one table that are not as they were built, each with
-    what happened to it.
-
-    The table is looked at as it was at `version` (None: now; -1: there is none).
-    """
-    builds = list(builds)
-    try:
-        table = open_table(folder, version) if builds and version != -1 else None
-    except TableUnreadable as error:
-        return {build.day: str(error) for build in builds}
-    files: Mapping[date, str] = data_files(table, [build.day for build in builds]) if table else {}
-    if table and (why := renamed_columns(table)):
-        return {build.day: why for build in builds if build.day in files}
-    # Without names (of a build that was recovered from its commit) the log decides.
-    suspected = [
-        b for b in builds if files.get(b.day, "") != b.data_files or (b.rows and not b.data_files)
-    ]
-    if not suspected:
-        return {}
-    since = max(0, min(build.delta_version for build in suspected))
-    state = read_state(folder, since, version) if table else TableState()
-    return {build.day: why for build in suspected if (why := state.difference(build))}
-
-
-def rewritten_at(folder: str, builds: Iterable[tuple[Build, int]]) -> dict[date, str]:
-    """The same for builds of which each is looked for at a version of its own."""
-    by_version: dict[int, list[Build]] = {}
-    for build, version in builds:
-        by_version.setdefault(version, []).append(build)
-    return {
-        day: why
-        for version, of_version in by_version.items()
-        for day, why in rewritten(folder, of_version, version).items()
-    }
-
-
-def never_accepted(
-    folder: str, days: Iterable[date], accepted: Container[date], version: int | None = None
-) -> dict[date, str]:
-    """Those of `days` that have data files, although no build of them was `accepted`."""
-    unknown = [day for day in days if day not in accepted]
-    table = open_table(folder, version) if unknown and version != -1 else None
-    return (
-        dict.fromkeys(data_files(table, unknown), "it has rows that no build has accepted")
-        if table
-        else {}
-    )
-
-
-def rewritten_partitions(
-    root: str, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]
-) -> dict[Partition, str]:
-    """The same for the `accepted` partitions of the tables in `versions`, in the lake at `root`."""
-    by_table: dict[str, list[Build]] = {}
-    for (name, _), build in accepted.items():
-        by_table.setdefault(name, []).append(build)
-    return {
-        (name, day): why
-        for name, version in versions.items()
-        for day, why in rewritten(Paths(root).table(name), by_table.get(name, ()), version).items()
-    }
+    """Delta's mode of column mapping, if columns have other names than in the files; else ""."""
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    return "" if mode == "none" else mode

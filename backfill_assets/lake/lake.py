@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake import integrity
+from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.history import COLUMNS, Latest, latest, recover_newest
-from backfill_assets.lake.integrity import rewritten_partitions
 from backfill_assets.lake.ledger import Build, Days, Ledger
+from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.slices import rows_at
 from backfill_assets.lake.storage import Paths
 
@@ -40,6 +41,10 @@ class Lake:
     def ledger(self) -> Ledger:
         return Ledger(self.root)
 
+    @property
+    def releases(self) -> Releases:
+        return Releases(self.root)
+
     def path(self, name: str) -> str:
         return self.paths.table(name)
 
@@ -55,21 +60,50 @@ class Lake:
         """The latest builds of these tables and days (None: all), and what `plan` has built."""
         return latest(self.ledger, days, columns, plan)
 
-    def rewritten(
-        self, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]
-    ) -> dict[Partition, str]:
-        """The `accepted` partitions that do not hold the rows that were accepted, at these versions
-        (None: now).
-        """
-        return rewritten_partitions(self.root, accepted, versions)
+    def damaged(
+        self,
+        builds: Latest,
+        versions: Mapping[str, int | None],
+        depth: Depth = Depth.LOG,
+    ) -> dict[Partition, Damage]:
+        """Find the accepted partitions that do not hold the accepted rows, and why.
 
-    def lost_files(
-        self, table: str, column: str, days: Collection[date], version: int | None = None
-    ) -> dict[date, str]:
-        """The days of a table whose files are not there any more as they were written, and what is
-        the matter.
+        The tables in `versions` are checked, each at its version (None: the newest). An audit that
+        found other rows counts too.
         """
-        return integrity.lost_files(self.path(table), column, days, version)
+        by_audits = {
+            partition: damage
+            for partition, damage in builds.damaged_by_audits().items()
+            if partition[0] in versions
+        }
+        return by_audits | self._damaged(builds.accepted, versions, depth)
+
+    def _damaged(
+        self,
+        accepted: Mapping[Partition, Build],
+        versions: Mapping[str, int | None],
+        depth: Depth,
+    ) -> dict[Partition, Damage]:
+        by_table: dict[str, list[Build]] = {}
+        for (name, _), build in accepted.items():
+            by_table.setdefault(name, []).append(build)
+        return {
+            (name, day): damage
+            for name, version in versions.items()
+            for day, damage in integrity.damaged(
+                self.path(name), by_table.get(name, ()), version, depth
+            ).items()
+        }
+
+    def damaged_files(
+        self,
+        table: str,
+        days: Collection[date],
+        version: int | None = None,
+        depth: Depth = Depth.FILES,
+    ) -> dict[date, Damage]:
+        """Find the days of a table whose files are not as they were written."""
+        return integrity.damaged_files(self.path(table), days, version, depth)
 
     def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of a slice, or these columns of them, without Spark; no columns where there is

@@ -30,8 +30,8 @@ from backfill_assets.lake.storage import Paths
 # changes what is accepted.
 AuditOutcome = Literal["audited", "refused"]
 Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "refused"]
-# The message of an audit that finds other rows begins so: their files were changed behind the log.
-ROWS_DIFFER = "the rows are not those that were accepted"
+# What an audit found if the files hold other rows than were accepted, or cannot be read.
+Finding = Literal["", "other_rows", "unreadable_files"]
 AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 WriteMode = Literal["overwrite", "merge"]
 # Of these the table has a commit that tells of them; the others leave it as it was.
@@ -75,7 +75,8 @@ class Build:
     were made from another delivery or other inputs; `write_mode` may be append_once in records of
     older versions of this package; `spark_conf` are Spark settings that were this request's only,
     `accept` the files that it accepted by name; `git_commit` is that of the table's code, with
-    `-dirty` where files had changed since, "" where no repository has it.
+    `-dirty` where files had changed since, "" where no repository has it. `finding`: what an audit
+    found about the files.
     """
 
     table: str
@@ -107,6 +108,7 @@ class Build:
     plan: str = ""
     who: str = ""
     reason: str = ""
+    finding: Finding = ""
     message: str = ""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 

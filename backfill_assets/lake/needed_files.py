@@ -19,7 +19,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.integrity import day_files, rewritten
+from backfill_assets.lake.integrity import damaged, day_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.storage import files_in
 
@@ -78,7 +78,7 @@ def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) ->
     """
     builds = {build.day: build for build in accepted}
     days = dict[int, list[date]]()
-    for day in rewritten(folder, accepted):
+    for day in damaged(folder, accepted):
         if 0 <= (version := builds[day].delta_version) < before:
             days.setdefault(version, []).append(day)
     for version, of_version in days.items():

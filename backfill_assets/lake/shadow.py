@@ -20,6 +20,7 @@ from pyarrow.fs import FileSelector, FileType
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import COLUMNS, Latest, latest
 from backfill_assets.lake.lake import Lake
@@ -176,9 +177,12 @@ class Shadow(Lake):
             self.live.ledger, days, columns, until=self.base.versions, recorded=self.base.recorded
         )
 
-    def rewritten(
-        self, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]
-    ) -> dict[Partition, str]:
+    def _damaged(
+        self,
+        accepted: Mapping[Partition, Build],
+        versions: Mapping[str, int | None],
+        depth: Depth,
+    ) -> dict[Partition, Damage]:
         days: dict[str, set[date]] = {}
         for name, day in accepted:
             days.setdefault(name, set()).add(day)
@@ -192,15 +196,19 @@ class Shadow(Lake):
             partition: build for partition, build in accepted.items() if partition not in built
         }
         at_base = {name: self._base(name) for name in versions}
-        return super().rewritten(own, versions) | self.live.rewritten(below, at_base)
+        in_live = self.live._damaged(below, at_base, depth)
+        return super()._damaged(own, versions, depth) | in_live
 
-    def lost_files(
-        self, table: str, column: str, days: Collection[date], version: int | None = None
-    ) -> dict[date, str]:
+    def damaged_files(
+        self,
+        table: str,
+        days: Collection[date],
+        version: int | None = None,
+        depth: Depth = Depth.FILES,
+    ) -> dict[date, Damage]:
         own, below = self._divided(table, days, version)
-        return super().lost_files(table, column, own, version) | self.live.lost_files(
-            table, column, below, self._base(table)
-        )
+        in_live = self.live.damaged_files(table, below, self._base(table), depth)
+        return super().damaged_files(table, own, version, depth) | in_live
 
     def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
         own, below = self._divided(rows.table, rows.days, rows.version)

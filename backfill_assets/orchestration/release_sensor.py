@@ -193,7 +193,7 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
         try:
             runs = partial(unfinished_runs, context.instance, workspace.names)
             decision = release_live(workspace, who=f"sensor {SENSOR}", runs=runs)
-            new = _to_report(Releases(workspace.lake.root), cursor)
+            new = _to_report(workspace.lake.releases, cursor)
         except BackfillError as error:
             return SensorResult(skip_reason=str(error), cursor=context.cursor)
         return _result(cursor, commits, decision, new, staying_in(workspace))

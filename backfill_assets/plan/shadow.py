@@ -9,7 +9,6 @@ from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root, write_base
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import Into, PlanOptions
@@ -38,7 +37,7 @@ def into(options: PlanOptions, partitions: Mapping[Partition, str], lake: Lake) 
 
 
 def _are_released(partitions: Mapping[Partition, str], lake: Lake) -> bool:
-    newest = Releases(lake.root).newest()
+    newest = lake.releases.newest()
     for name, version in newest.tables.items() if newest else ():
         days = {day for table, day in partitions if table == name}
         with suppress(TableUnreadable):  # nobody gets it from that release any more

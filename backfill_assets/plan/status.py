@@ -18,6 +18,7 @@ from backfill_assets.errors import (
     SourceError,
     named,
 )
+from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, Days
 from backfill_assets.lake.running import running_steps
@@ -191,7 +192,7 @@ def status_of(
             delivery = deliveries.get(day, NO_DELIVERY)
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
-            is_built = partition in latest.accepted and partition not in latest.rewritten
+            is_built = partition in latest.accepted and partition not in latest.damaged
             # Which a step asks for.
             undelivered = isinstance(delivery, NotDelivered) and not isinstance(
                 delivery, NotFetchedYet
@@ -222,13 +223,13 @@ class _TableHistory:
         partition = (self.table.name, day)
         accepted = self.latest.accepted.get(partition)
         last = self.latest.last.get(partition)
-        if accepted and (happened := self.latest.rewritten.get(partition)):
+        if accepted and (damage := self.latest.damaged.get(partition)):
             gone = (
                 f"; {delivery} any more: `backfill reconcile --restore` puts back the rows that"
                 " were accepted"
             )
             is_gone = isinstance(delivery, NotDelivered) and not isinstance(delivery, NotFetchedYet)
-            return State.REWRITTEN, happened + (gone if is_gone else "")
+            return State.REWRITTEN, f"{damage}{gone if is_gone else ''}"
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
             return State.UP_TO_DATE, why or self._by_rules(day) or not_read(delivery)
@@ -316,14 +317,12 @@ def _outdated(
 
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
     """The latest builds of these tables and days (None: of every partition of the workspace), which
-    of them somebody else wrote to since, and which partitions `plan` has built.
+    of them are damaged by the log, and which partitions `plan` has built.
     """
     of = dict.fromkeys(workspace.names) if days is None else days
     builds = workspace.lake.latest(of, plan=plan)
-    return replace(
-        builds,
-        rewritten=builds.differing() | workspace.lake.rewritten(builds.accepted, dict.fromkeys(of)),
-    )
+    damaged = workspace.lake.damaged(builds, dict.fromkeys(of), Depth.LOG)
+    return replace(builds, damaged=damaged)
 
 
 def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:

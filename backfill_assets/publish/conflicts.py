@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import data_files
@@ -49,9 +50,8 @@ def rewritten_in_live(
         return {}
     known = live.latest({name: touched})
     opened = shadow.below({name: touched}).accepted
-    by_others = known.differing() | live.rewritten(known.accepted, {name: None})
-    column = next(table.partition_by for table in workspace.tables if table.name == name)
-    lost = live.lost_files(name, column, touched, base)
+    by_others = live.damaged(known, {name: None}, Depth.LOG)
+    lost = live.damaged_files(name, touched, base)
     gone = {
         day: f"in version {base} of live, which the shadow reads, {why}"
         for day, why in lost.items()
@@ -66,11 +66,11 @@ def _what_happened(
     partition: Partition,
     known: Latest,
     opened: Mapping[Partition, Build],
-    by_others: Mapping[Partition, str],
+    by_others: Mapping[Partition, Damage],
     builds: Mapping[Partition, Build],
 ) -> str:
     if partition in by_others:
-        return by_others[partition]
+        return str(by_others[partition])
     now = known.accepted.get(partition)
     if now is None:
         return "live has rows that no build has accepted"
@@ -131,14 +131,6 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
     unbuilt = _not_forced(plan, own) | _not_up_to_date(
         planned, plan, inside, _builds_of(planned, plan, inside)
     )
-    lost = {
-        (table.name, day): why
-        for table in workspace.tables
-        if table.name in plan.reasons
-        for day, why in shadow.lost_files(
-            table.name, table.partition_by, days_in(builds, table.name)
-        ).items()
-    }
     conflicts = {
         (name, day): why
         for name in plan.reasons
@@ -149,7 +141,6 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
     moved = {
         p: why for p, why in outdated_on_live(plan, workspace, shadow).items() if p not in unbuilt
     }
-    unbuilt |= lost
     unbuilt |= _waiting(plan, workspace, unbuilt, builds)
     return ShadowState(shadow, builds, unbuilt, {**moved, **conflicts}, versions)
 
@@ -213,10 +204,10 @@ def outdated_on_live(
     graph = workspace.graph
     builds = _builds_of(planned, plan, now)
     moved = _not_up_to_date(planned, plan, now, builds)
-    for partition in planned if builds.rewritten else ():
-        read = next((other for other in graph.reads(partition) if other in builds.rewritten), None)
+    for partition in planned if builds.damaged else ():
+        read = next((other for other in graph.reads(partition) if other in builds.damaged), None)
         if read and partition not in moved:
-            why = f"which does not hold the rows that were accepted: {builds.rewritten[read]}"
+            why = f"which does not hold the rows that were accepted: {builds.damaged[read]}"
             moved[partition] = f"reads {read[0]} {read[1]}, {why}"
     return moved
 
@@ -235,8 +226,8 @@ def _builds_of(partitions: Collection[Partition], plan: Plan, inside: Workspace)
         for name, day in (partition, *graph.reads(partition)):
             days.setdefault(name, set()).add(day)
     builds = inside.lake.latest(days, plan=plan.id)
-    rewritten = inside.lake.rewritten(builds.accepted, dict.fromkeys(days))
-    return replace(builds, rewritten=builds.differing() | rewritten)
+    damaged = inside.lake.damaged(builds, dict.fromkeys(days), Depth.FILES)
+    return replace(builds, damaged=damaged)
 
 
 def _not_up_to_date(

@@ -14,7 +14,7 @@ from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import STABLE, Releases
+from backfill_assets.lake.releases import STABLE
 from backfill_assets.plan.lifecycle import begun_for, finishing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import (
@@ -133,7 +133,7 @@ def _read_by(channel: str, plan: Plan, workspace: Workspace) -> dict[str, DeltaT
     """The tables that readers of a channel get; where they get none, those of live that the plan
     has.
     """
-    releases = Releases(workspace.lake.root)
+    releases = workspace.lake.releases
     root = workspace.lake.root
     newest = releases.newest()
     number = newest.channels.get(channel) if newest else None

@@ -20,6 +20,7 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.ledger import SCHEMA, Build
 from backfill_assets.lake.moves import PromoteCommit
 from backfill_assets.lake.released import open_version
@@ -112,12 +113,8 @@ class IntoLive:
         if changed := written | outdated_on_live(self.plan, self.workspace, shadow, [name]):
             raise Conflict(in_conflict(self.plan, changed))
         known = lake.latest({name: days}, SCHEMA.names)
-        by_others = known.differing() | lake.rewritten(known.accepted, {name: None})
-        by_others |= {
-            (name, day): why
-            for day, why in lake.lost_files(name, self.table.partition_by, days).items()
-        }
-        of_live = {p: build for p, build in known.accepted.items() if p not in by_others}
+        damaged = lake.damaged(known, {name: None}, Depth.FILES)
+        of_live = {p: build for p, build in known.accepted.items() if p not in damaged}
         versions = {other.name: lake.version(other.name) for other, _ in self.table.windows()}
         at = lake.ledger.next_time(name)
         new = [self.state.builds[name, day] for day in sorted(days)]
@@ -186,7 +183,7 @@ class Published:
 
     @classmethod
     def of(cls, builds: Iterable[Build], release: Release, workspace: Workspace) -> Self:
-        releases = Releases(workspace.lake.root)
+        releases = workspace.lake.releases
         moved = following(workspace.lake.root, releases.newest())
         return cls(
             tuple(builds), release, tuple(name for name in release.channels if name not in moved)
@@ -243,7 +240,7 @@ def release_plan(
 def _release_plan(
     plan: Plan, workspace: Workspace, channel: str, by: By, runs: Runs, publication: str
 ) -> Release:
-    releases = Releases(workspace.lake.root)
+    releases = workspace.lake.releases
     state = live_state(workspace)
     # After the versions were read: who has begun to write by now may have written to some of them.
     refuse_unreleased(plan, workspace, state, runs, publication=publication)
@@ -282,7 +279,7 @@ def point_to_plan(
     Readers who have the plan already keep what they get. RefusedByGuard if no readers get the plan
     any more, and as `refuse_others` and, unless `allow_breaking`, `refuse_breaking`.
     """
-    releases = Releases(workspace.lake.root)
+    releases = workspace.lake.releases
     newest = releases.newest()
     with_plan = came_with(releases.root, plan.id)
     if newest and newest.channels.get(channel, -1) < with_plan:
@@ -336,7 +333,7 @@ def left_with_plan(plan: Plan, workspace: Workspace) -> str:
     """Which readers keep a published plan after it was taken back from live, in words; "" if all
     get live as it is next.
     """
-    releases = Releases(workspace.lake.root)
+    releases = workspace.lake.releases
     newest = releases.newest()
     with_plan = came_with(releases.root, plan.id)
     if not with_plan or newest is None:
@@ -404,7 +401,7 @@ class Publication:
         plans = Plans(self.workspace.lake.root)
         with plans.exclusive(self.plan.id):
             refuse_not_publishable(self.plan, plans)
-            Releases(self.workspace.lake.root).refuse_unknown(channel)
+            self.workspace.lake.releases.refuse_unknown(channel)
             refuse_other_channel(self.plan, channel, plans)
             released = came_with(self.workspace.lake.root, self.plan.id)
             if finishing := bool(released) and plans.half_done(self.plan.id) == PUBLISHING:

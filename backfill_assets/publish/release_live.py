@@ -241,10 +241,10 @@ def _rewritten(
             for (of, day), audit in builds.compared.items()
             if of == name and audit.at > state.since(name)
         }
-        rewritten = {day: why for (of, day), why in builds.rewritten.items() if of == name}
+        damaged = {day: str(why) for (of, day), why in builds.damaged.items() if of == name}
         found |= {
             (name, day): why
-            for day, why in rewritten.items()
+            for day, why in damaged.items()
             if changed is None or day in changed or day in audited
         }
     return found
@@ -414,7 +414,7 @@ def _release(
     if live_tables(workspace, state.newest) != state.tables:
         return MEANWHILE
     try:
-        releases = Releases(workspace.lake.root)
+        releases = workspace.lake.releases
         return Released(_add(releases, state, channels, who, reason))
     except Conflict:
         return MEANWHILE

@@ -14,8 +14,9 @@ from enum import StrEnum
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.history import Latest, last_committed, recover_newest, writers
-from backfill_assets.lake.integrity import rewritten, rewritten_at
+from backfill_assets.lake.integrity import damaged_at
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.moves import Record, RestoreCommit
 from backfill_assets.lake.running import RunningStep, mark_running
@@ -74,7 +75,7 @@ def is_put_back(decisions: Iterable[Decision]) -> bool:
 def decide(
     builds: Sequence[Build],
     plan_id: str,
-    rewritten_by_others: str = "",
+    damage: Damage | None = None,
     *,
     undone: Collection[str] = (),
     force: bool = False,
@@ -83,8 +84,8 @@ def decide(
     plan did not change it.
 
     Before it were the last rows that neither this plan nor one of the `undone`, which were rolled
-    back, has written; if there are none, those of the last other plan. `rewritten_by_others`: what
-    somebody else did to its rows since the last build.
+    back, has written; if there are none, those of the last other plan. `damage`: why the day does not
+    hold the rows of its last build.
     """
     changed = [
         n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"
@@ -110,10 +111,12 @@ def decide(
     since = range(others[-1] + 1, len(builds))
     first = next(builds[n] for n in since if wrote[n].plan in plans)
     version = max(first.delta_version - 1, before.delta_version)
-    if now.fingerprint == before.fingerprint and not rewritten_by_others:
+    if now.fingerprint == before.fingerprint and not damage:
         return Decision(Kind.RESTORED)
     built_since = _by_whom(now) if now.fingerprint != of_plan.fingerprint else ""
-    why = rewritten_by_others or built_since
+    # Lost files are put back. Rows of another writer are not replaced unless that is forced.
+    by_writer = str(damage) if damage and not damage.is_of_files else ""
+    why = by_writer or built_since
     if why and not force:
         return Decision(Kind.CONFLICT, why=why, by_others=bool(built_since))
     return Decision(Kind.RESTORE, before, version=version)
@@ -155,8 +158,12 @@ def decisions_on(
         if build.succeeded:
             builds.setdefault(build.day, []).append(build)
     known.add(recorded)
-    by_others = {day: why for (_, day), why in known.differing().items()}
-    by_others |= rewritten(folder, [of_day[-1] for of_day in builds.values()])
+    damaged = {
+        day: damage
+        for (_, day), damage in workspace.lake.damaged(
+            known, {table.name: None}, Depth.FILES
+        ).items()
+    }
     plans = Plans(workspace.lake.root)
     undone = {
         name for name in {build.plan for build in recorded} - {""} if plans.is_rolled_back(name)
@@ -164,7 +171,7 @@ def decisions_on(
     decided = {
         day: decision
         for day, of_day in builds.items()
-        if (decision := decide(of_day, plan.id, by_others.get(day, ""), undone=undone, force=force))
+        if (decision := decide(of_day, plan.id, damaged.get(day), undone=undone, force=force))
     }
     # As the day stood when the plan came: of the version of its build, files may be gone that were
     # compacted since. Where somebody else wrote in between, the version of its build has the rows.
@@ -176,14 +183,14 @@ def decisions_on(
         for day, decision in restoring.items()
         if decision.before
     }
-    for day in rewritten_at(folder, earlier.values()):
+    for day in damaged_at(folder, earlier.values()):
         before = earlier[day][0]
         earlier[day], decided[day] = (
             (before, before.delta_version),
             replace(decided[day], version=before.delta_version),
         )
-    for day, why in rewritten_at(folder, earlier.values()).items():
-        decided[day] = Decision(Kind.LOST, why=why)
+    for day, damage in damaged_at(folder, earlier.values()).items():
+        decided[day] = Decision(Kind.LOST, why=str(damage))
     return {(table.name, day): decision for day, decision in sorted(decided.items())}
 
 

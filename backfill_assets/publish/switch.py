@@ -15,7 +15,7 @@ from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, 
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import NONE_YET, STABLE, Release, Releases, TableVersion
+from backfill_assets.lake.releases import NONE_YET, STABLE, Release, TableVersion
 from backfill_assets.workspace import Workspace
 
 NOTHING = "Nothing was switched."
@@ -42,7 +42,7 @@ class Switch:
         columns or days (unless `allow_breaking`); Conflict if something else was released
         meanwhile.
         """
-        releases = Releases(workspace.lake.root)
+        releases = workspace.lake.releases
         releases.refuse_unknown(self.channel)
         newest = releases.newest()
         if newest is None:

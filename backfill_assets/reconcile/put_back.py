@@ -12,7 +12,8 @@ from datetime import date
 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.integrity import rewritten_at
+from backfill_assets.lake.damage import Depth
+from backfill_assets.lake.integrity import damaged, damaged_at
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import SCHEMA, Build
 from backfill_assets.lake.moves import Record, RestoreCommit
@@ -42,18 +43,14 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
 
     def decide() -> list[Build]:
         accepted = lake.latest({name: None}, SCHEMA.names).accepted
-        why = {day: each for (_, day), each in lake.rewritten(accepted, {name: None}).items()}
-        builds = [accepted[name, day] for day in why]
-        gone = rewritten_at(folder, [(build, build.delta_version) for build in builds])
-        for build in builds:
-            gone |= (
-                lake.lost_files(name, table.partition_by, [build.day], build.delta_version)
-                if build.day not in gone
-                else {}
-            )
-        for known, days in ((happened, why), (left, gone)):
-            known.clear()
-            known.update(days)
+        by_log = damaged(folder, accepted.values(), depth=Depth.LOG)
+        builds = [accepted[name, day] for day in by_log]
+        at_build = [(build, build.delta_version) for build in builds]
+        gone = damaged_at(folder, at_build, Depth.FILES)
+        happened.clear()
+        left.clear()
+        happened.update({day: str(damage) for day, damage in by_log.items()})
+        left.update({day: str(damage) for day, damage in gone.items()})
         restoring = [build for build in builds if build.day not in gone]
         versions.update({build.day: build.delta_version for build in restoring})
         at = lake.ledger.next_time(name)

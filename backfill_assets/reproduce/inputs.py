@@ -16,9 +16,8 @@ from backfill_assets.diff.sides import COLUMNS, builds_of
 from backfill_assets.diff.tables import Side
 from backfill_assets.errors import SourceError, TableUnreadable, UsageError
 from backfill_assets.lake.history import latest
-from backfill_assets.lake.integrity import lost_files, rewritten
+from backfill_assets.lake.integrity import damaged, damaged_files
 from backfill_assets.lake.ledger import SCHEMA, Build, short
-from backfill_assets.lake.releases import Releases
 from backfill_assets.reproduce.reproduction import Reproduction, Result
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import NO_DELIVERY, Delivered, deliveries, files_changed
@@ -89,7 +88,7 @@ def recorded_build(name: str, day: str, release: int | None, workspace: Workspac
 
 
 def _of_release(table: Table, day: date, number: int, workspace: Workspace) -> RecordedBuild:
-    release = Releases(workspace.lake.root).readable(number)
+    release = workspace.lake.releases.readable(number)
     declared = {each.name: each for each in workspace.tables}
     version = release.version(table.name)
     if version is None or version.path not in declared:
@@ -210,7 +209,8 @@ class _History:
         if version not in self._held:
             column = self._table.partition_by
             files = Side(self._folder, column, version).files(self._days)
-            self._held[version] = files, lost_files(self._folder, column, self._days, version)
+            found = damaged_files(self._folder, self._days, version)
+            self._held[version] = files, {on: str(damage) for on, damage in found.items()}
         files, lost = self._held[version]
         return files.get(day, ""), lost.get(day, "")
 
@@ -251,7 +251,7 @@ def basis_of(recorded: RecordedBuild, workspace: Workspace) -> Basis | Reproduct
             " made: no one build makes all"
         )
         return refused(recorded, Result.MIXED, [why])
-    if by := rewritten(workspace.lake.path(table.name), [build], recorded.version).get(day):
+    if by := damaged(workspace.lake.path(table.name), [build], recorded.version).get(day):
         return refused(recorded, Result.REWRITTEN, [f"its rows are none of a build: {by}"])
     inputs = recorded_inputs(recorded, workspace)
     gone = [f"{name} {on}: {why}" for (name, on), why in inputs.gone.items()]

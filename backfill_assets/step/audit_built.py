@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.commit import FileCommit
+from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.integrity import lost_files, rewritten, unreadable_files
-from backfill_assets.lake.ledger import ROWS_DIFFER, SCHEMA, Build, Days
+from backfill_assets.lake.integrity import damaged, damaged_files
+from backfill_assets.lake.ledger import SCHEMA, Build, Days, Finding
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.spark.reading import schema_of
 from backfill_assets.quality.profile import schema_mismatches
@@ -23,6 +24,8 @@ from backfill_assets.step.inputs import Baseline
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
+
+ROWS_DIFFER = "the rows are not those that were accepted"
 
 
 def audit_built(
@@ -41,17 +44,18 @@ def audit_built(
     lake, version = workspace.lake, workspace.lake.version(table.name)
     known = lake.latest(_relevant(table, days), SCHEMA.names)
     accepted = known.accepted
-    differing = known.differing()
+    earlier = known.damaged_by_audits()
     built = {
         day: b
         for day in days
         if (b := accepted.get((table.name, day))) and (table.name, day) not in known.of_live
     }
-    lost = rewritten(lake.path(table.name), built.values(), version)
+    lost = damaged(lake.path(table.name), built.values(), version, Depth.LOG)
     never = "it was never built" + (
         " in this shadow, which reads that of live" if known.of_live else ""
     )
-    blocked = dict.fromkeys(sorted({*days} - built.keys()), never) | lost
+    blocked = dict.fromkeys(sorted({*days} - built.keys()), never)
+    blocked |= {day: str(damage) for day, damage in lost.items()}
     to_audit = sorted(built.keys() - lost.keys())
     judged, unreadable = _judge_readable(table, to_audit, version, known, workspace, spark)
     at = lake.ledger.next_time(table.name)
@@ -63,9 +67,10 @@ def audit_built(
                 request,
                 f"{ROWS_DIFFER}: {unreadable[day]}",
                 built[day].fingerprint,
+                finding="unreadable_files",
             )
             if day in unreadable
-            else _judged(built[day], judged[day], table, request, differing)
+            else _judged(built[day], judged[day], table, request, earlier)
         )
         for day in to_audit
     ]
@@ -81,13 +86,13 @@ def _judge_readable(
     builds: Latest,
     workspace: Workspace,
     spark: Callable[[], SparkSession],
-) -> tuple[dict[date, Audited], dict[date, str]]:
+) -> tuple[dict[date, Audited], dict[date, Damage]]:
     """What today's rules say of the days whose files can be read, and of the others, what is the
     matter with them.
     """
     path = workspace.lake.path(table.name)
     column = table.partition_by
-    unreadable = lost_files(path, column, days, version)
+    unreadable = damaged_files(path, days, version, Depth.FILES)
 
     def judged() -> dict[date, Audited]:
         readable = tuple(day for day in days if day not in unreadable)
@@ -100,10 +105,11 @@ def _judge_readable(
     try:
         return judged(), unreadable
     except Exception:  # Spark drops the work on all files for one that it cannot read
-        damaged = unreadable_files(path, column, set(days) - unreadable.keys(), version)
-        if not damaged:
+        others = set(days) - unreadable.keys()
+        found = damaged_files(path, others, version, Depth.BYTES)
+        if not found:
             raise
-        unreadable |= damaged
+        unreadable |= found
         return judged(), unreadable
 
 
@@ -143,13 +149,13 @@ def _judged(
     audited: Audited,
     table: Table,
     request: StepRequest,
-    differing: Mapping[Partition, str],
+    earlier: Mapping[Partition, Damage],
 ) -> Build:
     """The record of an audit: the accepted build, of the same code and inputs, with today's
     verdicts.
 
     Its fingerprint is that which the rows were held against; empty where they could not be. Then
-    what an earlier audit found (`differing`) still stands.
+    what an `earlier` audit found still stands.
     """
     # Of other code, or with other columns, rows have another fingerprint although nobody changed
     # them.
@@ -158,12 +164,15 @@ def _judged(
     comparable = (
         build.code_version == table.version and same_columns and not profile.schema_mismatches
     )
+    finding: Finding = ""
     if comparable and profile.fingerprint != build.fingerprint:
+        finding = "other_rows"
         why = f"{ROWS_DIFFER}: {profile.fingerprint} instead of {build.fingerprint}"
     else:
-        why = ("" if comparable else differing.get((build.table, build.day), "")) or audited.why()
+        found = None if comparable else earlier.get((build.table, build.day))
+        why = str(found) if found else audited.why()
     fingerprint = build.fingerprint if comparable else ""
-    return _recorded(build, table, request, why, fingerprint, verdicts_of(audited))
+    return _recorded(build, table, request, why, fingerprint, verdicts_of(audited), finding=finding)
 
 
 def _recorded(
@@ -173,11 +182,14 @@ def _recorded(
     why: str,
     fingerprint: str,
     verdicts: Sequence[Mapping[str, Any]] = (),
+    *,
+    finding: Finding = "",
 ) -> Build:
     return replace(
         build,
         outcome="refused" if why else "audited",
         fingerprint=fingerprint,
+        finding=finding,
         message=why,
         checks=verdicts,
         rules=table.rules_version,

@@ -11,8 +11,9 @@ from typing import Any
 
 from backfill_assets.errors import Conflict, InputsChanged
 from backfill_assets.lake.commit import Commit, commit_and_record
+from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.integrity import lost_files, never_accepted, rewritten
+from backfill_assets.lake.integrity import rows_without_build
 from backfill_assets.lake.ledger import Build, Outcome
 from backfill_assets.quality.profile import SAMPLE_SIZE
 from backfill_assets.quality.rule import DayProfile
@@ -262,24 +263,18 @@ def _after_others(
 def _not_as_accepted(
     table: Table, days: Collection[date], known: Latest, workspace: Workspace
 ) -> dict[date, str]:
-    """Those of `days` that do not hold the rows that were accepted, as the table stands: what is
-    committed comes upon that.
-    """
-    folder = workspace.lake.path(table.name)
-    version = workspace.lake.version(table.name)
-    builds = {day: build for day in days if (build := known.accepted.get((table.name, day)))}
-    differing = {
-        day: why
-        for (name, day), why in known.differing().items()
-        if name == table.name and day in days
+    """Days that no longer hold their accepted rows, at the version we are about to commit on."""
+    lake = workspace.lake
+    version = lake.version(table.name)
+    accepted = {p: b for p, b in known.accepted.items() if p[0] == table.name and p[1] in days}
+    own = replace(known, accepted=accepted)
+    damaged = {
+        day: str(damage)
+        for (_, day), damage in lake.damaged(own, {table.name: version}, Depth.FILES).items()
     }
-    lost = lost_files(folder, table.partition_by, days, version)
-    return (
-        differing
-        | lost
-        | rewritten(folder, builds.values(), version)
-        | never_accepted(folder, days, builds, version)
-    )
+    accepted_days = {day for _, day in accepted}
+    unknown = rows_without_build(lake.path(table.name), days, accepted_days, version)
+    return damaged | {day: str(damage) for day, damage in unknown.items()}
 
 
 def _refuse_changed_inputs(

@@ -25,8 +25,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from backfill_assets.calendar import consecutive
 from backfill_assets.lake.columns import refuse_other_columns
 from backfill_assets.lake.commit import Commit, FileCommit
+from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.data_files import NO_DAY, remove, write, write_table
-from backfill_assets.lake.integrity import unreadable_files
+from backfill_assets.lake.integrity import damaged_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.slices import DataFile, Slice, condition
 from backfill_assets.lake.spark.conf import refuse_changes
@@ -60,9 +61,8 @@ def changed_in_place(
     except Exception as error:  # Spark drops the work on all files for one that it cannot read
         if is_of_step(error):
             raise
-        damaged = unreadable_files(
-            workspace.lake.path(table.name), table.partition_by, days, version
-        )
+        folder = workspace.lake.path(table.name)
+        damaged = damaged_files(folder, days, version, Depth.BYTES)
         if not damaged:
             raise
         held = _fingerprints(

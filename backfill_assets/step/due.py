@@ -12,8 +12,9 @@ from datetime import date, timedelta
 
 from backfill_assets.calendar import Calendar, Partition, days_around, ranges
 from backfill_assets.errors import NotFetchedYet, SourceError
+from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.integrity import never_accepted
+from backfill_assets.lake.integrity import rows_without_build
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import WriteMode
 from backfill_assets.quality.rules import TRAILING_DAYS
@@ -78,7 +79,7 @@ def days_due(
     """
     calendar = workspace.calendar
     accepted = builds.accepted
-    rewritten = builds.rewritten
+    rewritten = builds.damaged
     due = Due(rewritten=[day for name, day in {*rewritten, *builds.of_live} if name == table.name])
     delivered = delivered_for(table, days, workspace.area, builds.accepted, accept)
     for day in sorted(days):
@@ -145,7 +146,7 @@ def _of_another_delivery(table: Table, day: date, accepted: AcceptedBuilds, deli
 
 
 def _reads_rewritten(
-    table: Table, day: date, calendar: Calendar, due: Due, rewritten: Mapping[Partition, str]
+    table: Table, day: date, calendar: Calendar, due: Due, rewritten: Mapping[Partition, Damage]
 ) -> str:
     """Why `day` must not be computed from what its inputs hold now; "" if it may."""
     for other, window in table.windows():
@@ -300,11 +301,10 @@ class Snapshot:
     inputs: Mapping[str, int]
     version: int
 
-    def without(self, lost: Mapping[Partition, str]) -> Snapshot:
-        """The same, but `lost` partitions do not hold what was accepted, and why."""
-        return replace(
-            self, builds=replace(self.builds, rewritten={**self.builds.rewritten, **lost})
-        )
+    def without(self, lost: Mapping[Partition, Damage]) -> Snapshot:
+        """The same, with `lost` partitions added to the damaged ones."""
+        builds = replace(self.builds, damaged={**self.builds.damaged, **lost})
+        return replace(self, builds=builds)
 
 
 def snapshot(
@@ -331,19 +331,17 @@ def snapshot(
             }
             builds = lake.latest(wider, plan=request.plan)
         versions = _versions(table, lake)
-    rewritten = lake.rewritten(builds.accepted, versions)
+    damaged = lake.damaged(builds, versions, Depth.LOG)
     if request.write_mode != "overwrite":  # rows that are kept must be ours
-        unknown = never_accepted(
+        unknown = rows_without_build(
             lake.path(table.name),
             days,
             {day for name, day in builds.accepted if name == table.name},
             versions[table.name],
         )
-        rewritten |= {(table.name, day): why for day, why in unknown.items()}
+        damaged |= {(table.name, day): damage for day, damage in unknown.items()}
     inputs = {other.name: versions[other.name] for other, _ in table.windows()}
-    return Snapshot(
-        replace(builds, rewritten=builds.differing() | rewritten), inputs, versions[table.name]
-    )
+    return Snapshot(replace(builds, damaged=damaged), inputs, versions[table.name])
 
 
 def _versions(table: Table, lake: Lake) -> dict[str, int]:
@@ -355,23 +353,17 @@ def _versions(table: Table, lake: Lake) -> dict[str, int]:
 
 def lost_partitions(
     table: Table, due: Due, start: Snapshot, workspace: Workspace
-) -> dict[Partition, str]:
-    """The partitions that `due` would write or read whose files are not there as they were written.
-    One look a file.
-    """
+) -> dict[Partition, Damage]:
+    """The partitions that `due` would write or read, if files are missing or have another size."""
     looked_at: dict[str, set[date]] = {table.name: set(due.compute)}
     for day in due.compute:
         for name, read in due.inputs[day].tables.items():
             looked_at.setdefault(name, set()).update(map(date.fromisoformat, read))
-    columns = {other.name: other.partition_by for other, _ in table.windows()}
     versions = {**start.inputs, table.name: start.version}
-    columns[table.name] = table.partition_by
     return {
-        (name, day): why
-        for name, of_table in looked_at.items()
-        for day, why in workspace.lake.lost_files(
-            name, columns[name], of_table, versions[name]
-        ).items()
+        (name, day): damage
+        for name, days in looked_at.items()
+        for day, damage in workspace.lake.damaged_files(name, days, versions[name]).items()
     }
 
 

@@ -342,7 +342,7 @@ def days_up_to_date(
 
     def stands(day: date) -> bool:
         last = builds.accepted.get((table.name, day))
-        if last is None or (table.name, day) in builds.rewritten:
+        if last is None or (table.name, day) in builds.damaged:
             return False
         return change(table, last, reader.of(day), delivered.get(day, NO_DELIVERY)) is None
 

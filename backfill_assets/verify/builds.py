@@ -12,8 +12,9 @@ from enum import StrEnum
 from statistics import median
 
 from backfill_assets.calendar import ranges
+from backfill_assets.lake.damage import Damage
 from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.integrity import data_files, day_files, rewritten
+from backfill_assets.lake.integrity import damaged, data_files, day_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.drift import chance_of_share
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
@@ -243,7 +244,7 @@ class TableDays:
 
     files: Mapping[date, str] = field(default_factory=dict)
     accepted: Mapping[date, Build] = field(default_factory=dict)
-    rewritten: Mapping[date, str] = field(default_factory=dict)
+    damaged: Mapping[date, Damage] = field(default_factory=dict)
 
 
 def table_days(folder: str, version: int, accepted: Mapping[date, Build]) -> TableDays:
@@ -254,7 +255,7 @@ def table_days(folder: str, version: int, accepted: Mapping[date, Build]) -> Tab
     """
     table = open_table(folder, version) if version >= 0 else None
     files = data_files(table, {day for day, _, _ in day_files(table)}) if table else {}
-    return TableDays(files, accepted, rewritten(folder, accepted.values(), version))
+    return TableDays(files, accepted, damaged(folder, accepted.values(), version))
 
 
 def outside_days(
@@ -285,7 +286,7 @@ def outside_days(
         [f"the shadow has days that are not in the plan: {ranges(too_many)}"] if too_many else []
     )
     wrong = sorted({*too_many, *(day for change in AT_FAULT for day in found.get(change, ()))})
-    figures += [f"{day}: {now.rewritten[day]}" for day in wrong[:1] if day in now.rewritten]
+    figures += [f"{day}: {now.damaged[day]}" for day in wrong[:1] if day in now.damaged]
     outcome = Outcome.FAILED if wrong else Outcome.PASSED
     return Line(
         f"days outside the plan {table}",
@@ -303,7 +304,7 @@ def _change(day: date, plan: str, opened: TableDays, now: TableDays) -> Change:
     same_rows = (before.fingerprint if before else "") == (build.fingerprint if build else "")
     if same_files and same_rows:
         return Change.NONE
-    if day in now.rewritten or (same_files and not (build and not build.rows)):
+    if day in now.damaged or (same_files and not (build and not build.rows)):
         # A record without a commit, or the reverse.
         return Change.FOREIGN
     if build is None:

@@ -268,7 +268,7 @@ def rows_of(
         try:
             read = lake.arrow(slice_of, columns)
         except (OSError, pa.ArrowException, DeltaError) as error:
-            lost = lake.lost_files(name, table.partition_by, days, slice_of.version)
+            lost = lake.damaged_files(name, days, slice_of.version)
             why = next(
                 (f"on {day}, {of_day}" for day, of_day in lost.items()),
                 str(error).partition("\n")[0][:300],

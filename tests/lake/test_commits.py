@@ -9,7 +9,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from backfill_assets.lake.delta import read_commits
-from backfill_assets.lake.integrity import rewritten
+from backfill_assets.lake.integrity import damaged
 from tests.worlds.small_lake import DAYS, A, SmallLake
 
 
@@ -49,4 +49,4 @@ def test_a_day_is_judged_at_an_earlier_version_by_the_commits_up_to_it(tmp_path)
     suspected = [build for build in first if build.day == DAYS[1]]
     for build in suspected:
         build.data_files = ""  # as of a build that was recovered from its commit: its log decides
-    assert rewritten(str(tmp_path / A.name), suspected, version=0) == {}
+    assert damaged(str(tmp_path / A.name), suspected, version=0) == {}

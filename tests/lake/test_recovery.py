@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_assets.lake import history
+from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.delta import commits_at
 from backfill_assets.lake.history import (
     COLUMNS,
@@ -24,7 +25,7 @@ from backfill_assets.lake.history import (
     tables_in,
     writers,
 )
-from backfill_assets.lake.ledger import ROWS_DIFFER, Build, Ledger
+from backfill_assets.lake.ledger import Build, Ledger
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import FULL, NOON, TABLE, build, commit
 
@@ -248,9 +249,9 @@ def audited(minutes: int, message: str = "", **fields) -> Build:
     return build(0, minutes, run=f"audit {minutes}", message=message, **known | fields)
 
 
-OTHER_ROWS = f"{ROWS_DIFFER}: g instead of f"
+OTHER_ROWS = "the rows are others: g instead of f"
 BUILT = build(delta_version=3, fingerprint="f", data_files="x")
-FOUND = {"message": OTHER_ROWS, "data_files": "x"}
+FOUND = {"finding": "other_rows", "message": OTHER_ROWS, "data_files": "x"}
 COMPARED = {"data_files": "x"}
 NOT_COMPARED = {"data_files": "x", "fingerprint": ""}
 
@@ -278,7 +279,8 @@ def test_rows_that_differ_do_so_until_they_are_committed_anew_or_compared_again(
     partition = (TABLE, day(0))
     ledger.append([BUILT, audited(1, **FOUND), *later])
     builds = latest(ledger, {TABLE: None})
-    assert builds.differing() == ({partition: OTHER_ROWS} if stands else {})
+    damage = Damage(DamageKind.OTHER_ROWS, detail=OTHER_ROWS)
+    assert builds.damaged_by_audits() == ({partition: damage} if stands else {})
 
 
 BY_PLAN = Build(

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from backfill_assets.lake.damage import Damage, DamageKind, Depth
 from backfill_assets.lake.integrity import (
     TableState,
+    damaged,
+    damaged_files,
     data_files,
     day_files,
-    lost_files,
     read_state,
-    rewritten,
-    unreadable_files,
 )
 from backfill_assets.lake.ledger import Build
 from tests.worlds.deliveries import day, days
@@ -31,6 +31,10 @@ def root(tmp_path) -> Path:
     write_days(tmp_path, build(0, rows=2), build(1, rows=3), build(2, rows=0))
     write_days(tmp_path, build(1, 1, rows=4))
     return tmp_path
+
+
+def texts(found) -> dict:
+    return {day: str(damage) for day, damage in found.items()}
 
 
 def state_of(root: Path) -> TableState:
@@ -60,7 +64,7 @@ def test_rows_are_counted_by_day_and_builds_read_from_commits(root):
         (day(1), 1),
     ]
     every = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4), recorded(2, 0, rows=0)]
-    assert [state.difference(b) for b in every] == ["", "", ""]
+    assert [state.damage_of(b) for b in every] == [None, None, None]
 
 
 def test_commits_of_others_are_named_with_the_days_they_changed_and_no_others(root):
@@ -78,37 +82,36 @@ def test_a_day_that_somebody_changed_is_not_held_until_it_is_built_again(root):
     before = recorded(1, 1, minutes=1, rows=4)
     other = recorded(0, 0)
     assert (
-        state_of(root).difference(before)
+        str(state_of(root).damage_of(before))
         == "it was rewritten by commit 2 (UPDATE), not by this project"
     )
-    assert state_of(root).difference(other) == ""
+    assert state_of(root).damage_of(other) is None
     write_days(root, build(1, 2, rows=4))
-    assert state_of(root).difference(recorded(1, 3, minutes=2, rows=4)) == ""
-    assert state_of(root).difference(before).startswith("its commit 3 is not in the ledger")
+    assert state_of(root).damage_of(recorded(1, 3, minutes=2, rows=4)) is None
+    assert state_of(root).damage_of(before) == Damage(DamageKind.NOT_IN_LEDGER, 3)
 
 
 def test_of_several_days_those_are_named_that_others_wrote_to(root):
     path = str(root / TABLE)
     builds = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4), recorded(2, 0, rows=0)]
-    assert rewritten(path, builds) == {}
+    assert damaged(path, builds) == {}
     DeltaTable(path).delete(f"outage_day = '{day(0)}'")
-    assert rewritten(path, builds) == {
+    assert texts(damaged(path, builds)) == {
         day(0): "it was rewritten by commit 2 (DELETE), not by this project"
     }
-    assert rewritten(path, builds, version=1) == {}
-    assert rewritten(str(root / "raw/none"), builds) == {
-        day(0): "its table is gone",
-        day(1): "its table is gone",
-    }
+    assert damaged(path, builds, version=1) == {}
+    assert damaged(str(root / "raw/none"), builds) == dict.fromkeys(
+        days(0, 1), Damage(DamageKind.TABLE_GONE)
+    )
 
 
 def test_a_table_restored_to_an_earlier_copy_lacks_the_commits_that_came_after(root):
     path = root / TABLE
     builds = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4)]
     (path / "_delta_log" / f"{1:020}.json").unlink()
-    assert rewritten(str(path), builds) == {day(1): "its commit 1 is not in the table any more"}
+    assert damaged(str(path), builds) == {day(1): Damage(DamageKind.COMMIT_GONE, 1)}
     write_days(root, build(2, 5, rows=1))
-    assert rewritten(str(path), builds) == {day(1): "its commit 1 is not in the table any more"}
+    assert damaged(str(path), builds) == {day(1): Damage(DamageKind.COMMIT_GONE, 1)}
 
 
 def test_the_log_is_read_only_for_days_whose_files_are_not_those_of_their_build(root):
@@ -121,9 +124,9 @@ def test_the_log_is_read_only_for_days_whose_files_are_not_those_of_their_build(
     (path / "_delta_log" / f"{1:020}.json").write_text(
         (path / "_delta_log" / f"{1:020}.json").read_text()
     )
-    assert rewritten(str(path), builds) == {}
+    assert damaged(str(path), builds) == {}
     DeltaTable(path).optimize.compact()
-    assert rewritten(str(path), builds) == {}
+    assert damaged(str(path), builds) == {}
 
 
 def test_upkeep_of_a_table_changes_no_day(root):
@@ -149,7 +152,7 @@ def test_commits_that_the_table_has_forgotten_are_neither_missed_nor_judged(root
         (root / TABLE / "_delta_log" / f"{version:020}.json").unlink()
     state = state_of(root)
     assert (state.oldest, state.rows) == (3, {day(0): 2, day(1): 4})
-    assert state.difference(recorded(1, 1, minutes=1, rows=4)) == ""
+    assert state.damage_of(recorded(1, 1, minutes=1, rows=4)) is None
 
 
 def test_no_day_is_named_for_a_foreign_commit_whose_predecessor_is_gone(root):
@@ -164,9 +167,6 @@ def test_no_day_is_named_for_a_foreign_commit_whose_predecessor_is_gone(root):
 def test_a_table_without_days_holds_none(tmp_path):
     write_deltalake(str(tmp_path / TABLE), pa.table({"n": [1]}))
     assert state_of(tmp_path).rows == {}
-
-
-COLUMN = "outage_day"
 
 
 @pytest.fixture
@@ -184,8 +184,8 @@ def file_of(folder: Path, number: int) -> Path:
 
 def test_files_as_they_were_written_are_not_lost(folder):
     assert (
-        lost_files(str(folder), COLUMN, days(1, 2, 3, 4))
-        == unreadable_files(str(folder), COLUMN, days(1, 2, 3))
+        damaged_files(str(folder), days(1, 2, 3, 4))
+        == damaged_files(str(folder), days(1, 2, 3), depth=Depth.BYTES)
         == {}
     )
 
@@ -193,21 +193,21 @@ def test_files_as_they_were_written_are_not_lost(folder):
 def test_a_file_that_is_gone_is_named(folder):
     file = file_of(folder, 2)
     file.unlink()
-    assert lost_files(str(folder), COLUMN, days(1, 2)) == {
+    assert texts(damaged_files(str(folder), days(1, 2))) == {
         day(2): f"its file {file.relative_to(folder)} is missing"
     }
 
 
 def test_only_the_days_in_question_are_looked_at(folder):
     file_of(folder, 2).unlink()
-    assert lost_files(str(folder), COLUMN, days(1, 3)) == {}
+    assert damaged_files(str(folder), days(1, 3)) == {}
 
 
 def test_a_file_of_another_size_is_not_the_one_that_was_written(folder):
     file = file_of(folder, 2)
     written = file.stat().st_size
     file.write_bytes(file.read_bytes() + b"more")
-    assert lost_files(str(folder), COLUMN, days(1, 2)) == {
+    assert texts(damaged_files(str(folder), days(1, 2))) == {
         day(2): (
             f"its file {file.relative_to(folder)} has {written + 4:,} bytes, and {written:,} were"
             " written"
@@ -218,25 +218,21 @@ def test_a_file_of_another_size_is_not_the_one_that_was_written(folder):
 def test_a_file_of_the_same_size_is_known_to_be_damaged_by_reading_it(folder):
     file = file_of(folder, 2)
     file.write_bytes(b"x" * file.stat().st_size)
-    assert lost_files(str(folder), COLUMN, days(1, 2)) == {}
-    damaged = unreadable_files(str(folder), COLUMN, days(1, 2))
+    assert damaged_files(str(folder), days(1, 2)) == {}
+    found = damaged_files(str(folder), days(1, 2), depth=Depth.BYTES)
     assert (
-        list(damaged),
-        f"its file {file.relative_to(folder)} cannot be read: " in damaged[day(2)],
+        list(found),
+        f"its file {file.relative_to(folder)} cannot be read: " in str(found[day(2)]),
     ) == (days(2), True)
 
 
 def test_files_are_those_that_the_log_lists_at_a_version(folder):
     file_of(folder, 2).unlink()
     write_days(folder.parent.parent, build(2, rows=2))
-    assert lost_files(str(folder), COLUMN, days(2)) == {}
-    assert list(lost_files(str(folder), COLUMN, days(2), 0)) == days(2)
+    assert damaged_files(str(folder), days(2)) == {}
+    assert list(damaged_files(str(folder), days(2), 0)) == days(2)
     assert (
-        lost_files(str(folder), COLUMN, days(2), -1)
-        == lost_files(str(folder / "none"), COLUMN, days(2))
+        damaged_files(str(folder), days(2), -1)
+        == damaged_files(str(folder / "none"), days(2))
         == {}
     )
-
-
-def test_of_a_table_that_is_partitioned_otherwise_others_say_so(folder):
-    assert lost_files(str(folder), "arrival_day", days(1, 2)) == {}

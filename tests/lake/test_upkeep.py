@@ -13,7 +13,7 @@ from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake import maintenance
 from backfill_assets.lake.commit import RETENTION
 from backfill_assets.lake.history import latest
-from backfill_assets.lake.integrity import read_state, rewritten_partitions
+from backfill_assets.lake.integrity import damaged, read_state
 from backfill_assets.lake.maintenance import ALWAYS_KEPT, MANY_FILES, look, maintain
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.releases import Releases
@@ -51,7 +51,7 @@ def lake(tmp_path) -> SmallLake:
 def rewritten(lake: SmallLake) -> dict:
     accepted = latest(lake.workspace.lake.ledger, {A.name: None}).accepted
     assert {day for _, day in accepted} == set(lake.values())
-    return rewritten_partitions(str(lake.root), accepted, {A.name: None})
+    return damaged(lake.workspace.lake.path(A.name), accepted.values())
 
 
 def test_a_day_of_many_small_files_becomes_one_file_and_stands_as_it_was_built(lake):

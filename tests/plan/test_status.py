@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import SourceError
+from backfill_assets.lake.damage import Damage, DamageKind, ForeignCommits
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.orchestration.assets import failure_message
@@ -126,7 +127,9 @@ def test_files_that_are_not_read_are_named_with_an_up_to_date_day():
 def test_a_changed_day_without_its_delivery_names_the_command_that_restores_it():
     accepted = delivered(3) | delivered(9)
     happened = "it was rewritten by commit 1 (UPDATE), not by this project"
-    latest = Latest(accepted, accepted, dict.fromkeys(accepted, happened))
+    commits = ForeignCommits(1, 1, ["UPDATE"], frozenset(days(3, 9)))
+    damage = Damage(DamageKind.REWRITTEN, commits=commits)
+    latest = Latest(accepted, accepted, dict.fromkeys(accepted, damage))
     known = status_of(workspace_of([raw], CALENDAR), [raw], days(3, 9), latest=latest).partitions
     assert known[raw.name, day(3)] == PartitionStatus(State.REWRITTEN, happened)
     assert known[raw.name, day(9)] == PartitionStatus(

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.errors import RefusedByGuard
-from backfill_assets.lake.ledger import ROWS_DIFFER
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.live import last_commits
@@ -146,7 +145,8 @@ def test_what_would_keep_live_from_being_released_is_asked_before_the_first_comm
         found = replace(
             built,
             outcome="refused",
-            message=ROWS_DIFFER,
+            finding="other_rows",
+            message="the rows are others",
             fingerprint="other",
             at=ledger.next_time(A.name),
         )

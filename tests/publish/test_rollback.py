@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.history import latest
-from backfill_assets.lake.integrity import rewritten_partitions
-from backfill_assets.lake.ledger import ROWS_DIFFER, SCHEMA
+from backfill_assets.lake.history import Latest, latest
+from backfill_assets.lake.ledger import SCHEMA
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.publish import Publication
@@ -79,8 +78,8 @@ def test_a_restored_day_is_recorded_as_what_it_is_and_why(lake):
         f"rollback of plan {plan.id}: a wrong rule",
     )
     assert build.delta_version == lake.workspace.lake.version(A.name) == 2
-    accepted = latest(lake.workspace.lake.ledger, {A.name: None}).accepted
-    assert rewritten_partitions(str(lake.root), accepted, {A.name: None}) == {}
+    latest_of_a = lake.workspace.lake.latest({A.name: None})
+    assert lake.workspace.lake.damaged(latest_of_a, {A.name: None}) == {}
 
 
 def test_a_second_rollback_finds_nothing_to_do_and_commits_nothing(lake):
@@ -127,13 +126,14 @@ def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict(lake):
     restored = latest(ledger, {A.name: None}, SCHEMA.names).accepted[A.name, SECOND]
     found = {
         "outcome": "refused",
-        "message": f"{ROWS_DIFFER}: 2 are, 3 were",
+        "finding": "other_rows",
+        "message": "2 rows are there, 3 were accepted",
         "at": ledger.next_time(A.name),
     }
     ledger.append([replace(restored, **found)])
     assert lake.roll_back(plan)[A.name, SECOND] == Kind.CONFLICT
     assert lake.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
-    assert list(latest(ledger, {A.name: None}).differing()) == [
+    assert list(latest(ledger, {A.name: None}).damaged_by_audits()) == [
         (A.name, SECOND)
     ]  # the files of before are those it looked at
 
@@ -321,7 +321,8 @@ def test_a_day_that_the_plan_found_unchanged_is_as_up_to_date_as_before(lake):
         {A.name: {str(SECOND): "2"}},
         "rollback-",
     )
-    assert not lake.workspace.lake.rewritten({(B.name, SECOND): last}, {B.name: None})
+    of_last = Latest(accepted={(B.name, SECOND): last})
+    assert not lake.workspace.lake.damaged(of_last, {B.name: None})
     status = status_of(
         lake.workspace, [B], [SECOND], latest=latest_builds(lake.workspace)
     ).partitions

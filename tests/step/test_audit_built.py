@@ -7,10 +7,9 @@ from dataclasses import replace
 from deltalake import DeltaTable
 from pyspark.sql.functions import lit
 
-from backfill_assets.lake.ledger import ROWS_DIFFER
 from backfill_assets.plan.status import PartitionStatus, State, latest_builds, status_of
 from backfill_assets.quality.rules import rows_between
-from backfill_assets.step.audit_built import audit_built
+from backfill_assets.step.audit_built import ROWS_DIFFER, audit_built
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import day

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.step.due import Due, days_due, failed_partitions, snapshot
@@ -331,6 +332,6 @@ def test_rows_that_no_build_has_accepted_are_not_kept(tmp_path, write_mode, foun
     workspace = workspace_of([raw, updates, outages], CALENDAR, str(tmp_path))
     start = snapshot(outages, days(3, 4, 5), StepRequest("r", write_mode=write_mode), workspace)
     assert start.version == 1
-    assert start.builds.rewritten == {
-        (outages.name, day(n)): "it has rows that no build has accepted" for n in found
+    assert start.builds.damaged == {
+        (outages.name, day(n)): Damage(DamageKind.WITHOUT_BUILD) for n in found
     }
