@@ -32,7 +32,7 @@ from backfill_assets.plan.lifecycle import refuse_half_done
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.settings import read_settings
-from backfill_assets.step.sources import comma_separated, next_line, sentence, take_in_named
+from backfill_assets.step.sources import comma_separated, load_sentence, next_line, take_in_named
 from backfill_assets.workspace import open_workspace
 
 
@@ -48,7 +48,7 @@ def run_archive(
     ):
         done.append((archive, result))
         if not as_json:
-            console.print(sentence(result))
+            console.print(load_sentence(result))
     code = exit_codes.PARTIAL if any(result.problem for _, result in done) else exit_codes.DONE
     if as_json:
         results = [{"source": each, **asdict(result)} for each, result in done]

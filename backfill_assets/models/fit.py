@@ -27,14 +27,14 @@ from pyspark.ml import Pipeline, PipelineModel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.models.saved import content_hash, packed
+from backfill_assets.models.saved import content_hash, pack_model
 from backfill_assets.point_in_time.as_of import instant
 from backfill_assets.quality.rule import DayProfile, Judged, Rule
 
 # The days before its own that a model is trained on, if not said otherwise.
-TRAINED_ON = 28
+_TRAIN_DAYS = 28
 # So many groups of examples are compared by a picture of the calibration.
-GROUPS = 10
+_GROUPS = 10
 COLUMNS = (
     "model_version STRING, trained_from DATE, trained_until DATE, trained_days INT,"
     " training_examples BIGINT, test_examples BIGINT, mean_absolute_error DOUBLE,"
@@ -67,7 +67,7 @@ DESCRIPTIONS = {
         "How much each feature counts, all together 1; null for a pipeline that does not say so."
     ),
     "calibration": (
-        f"The day's examples in {GROUPS} groups, lowest predictions first: the mean prediction and"
+        f"The day's examples in {_GROUPS} groups, lowest predictions first: the mean prediction and"
         " the mean label."
     ),
     "model": "The fitted pipeline of pyspark.ml, as a zip: `backfill_assets.load_model` loads it.",
@@ -94,7 +94,7 @@ def by_day(
     known_at: str,
     features: Sequence[str],
     least_days: int,
-    train_days: int = TRAINED_ON,
+    train_days: int = _TRAIN_DAYS,
 ) -> DataFrame:
     """A row for each of `days`: what the pipeline comes to, fitted to the examples of the days
     before. The rows have the column `day` and COLUMNS.
@@ -158,7 +158,7 @@ def _extent(train: DataFrame, day: str, label: str) -> dict[str, Any]:
 
 
 def _as_row(model: PipelineModel, features: Sequence[str]) -> dict[str, Any]:
-    content = packed(model)
+    content = pack_model(model)
     estimators = [stage for stage in model.stages if hasattr(stage, "featureImportances")]
     importances = estimators[-1].featureImportances.toArray().tolist() if estimators else None
     return {
@@ -191,8 +191,8 @@ def errors(tested: Sequence[tuple[float, float]], middle: float) -> dict[str, An
 
 
 def _calibration(tested: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, int]]:
-    for n in range(GROUPS):
-        group = tested[n * len(tested) // GROUPS : (n + 1) * len(tested) // GROUPS]
+    for n in range(_GROUPS):
+        group = tested[n * len(tested) // _GROUPS : (n + 1) * len(tested) // _GROUPS]
         if group:
             yield fmean(p for p, _ in group), fmean(a for _, a in group), len(group)
 

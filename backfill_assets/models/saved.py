@@ -50,10 +50,10 @@ NEVER = (1980, 1, 1, 0, 0, 0)
 UID = re.compile(r"(?<![A-Za-z])[A-Za-z]+_[0-9a-f]{12}(?![0-9a-f])")
 PART = re.compile(r"(part-\d+)-[0-9a-f-]{36}-c\d+")
 # Of trees: number, metadata as JSON, weight.
-TREES = "/treesMetadata/"
+_TREES = "/treesMetadata/"
 
 
-def packed(model: PipelineModel) -> bytes:
+def pack_model(model: PipelineModel) -> bytes:
     """The model as bytes. ServiceUnavailable if the engine does not write where this process reads."""
     with tempfile.TemporaryDirectory(prefix="model-") as folder:
         saved = Path(folder, "saved")
@@ -95,7 +95,7 @@ def _normalised(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
     for name, content in sorted(files.items(), key=lambda file: _in_order(file[0])):
         plain = PART.sub(r"\1", numbered(name))
         if name.endswith(".parquet"):
-            yield plain, _trees(content, numbered) if TREES in name else content
+            yield plain, _trees(content, numbered) if _TREES in name else content
         else:
             yield plain, _metadata(content.decode(), numbered).encode()
 
@@ -105,7 +105,7 @@ def _uids(files: dict[str, bytes]) -> Iterator[str]:
     for name, content in files.items():
         if not name.endswith(".parquet"):
             yield from _uids_in([json.loads(line) for line in _lines(content.decode())])
-        elif TREES in name:
+        elif _TREES in name:
             yield from _uids_in(
                 [
                     json.loads(line)
@@ -173,7 +173,7 @@ def content_hash(model: bytes) -> str:
     return hashlib.sha256(model).hexdigest()
 
 
-def unpacked(model: bytes) -> PipelineModel:
+def unpack_model(model: bytes) -> PipelineModel:
     """The fitted pipeline in the session of this thread."""
     with tempfile.TemporaryDirectory(prefix="model-") as folder:
         with zipfile.ZipFile(BytesIO(model)) as archive:
@@ -247,4 +247,4 @@ def load_model(
             f" built: its bytes have another hash than {row['model_version']}. Nothing was loaded."
             " `backfill reconcile` names what was changed."
         )
-    return unpacked(row["model"])
+    return unpack_model(row["model"])

@@ -34,8 +34,8 @@ from backfill_assets.plan.text import markdown_table
 from backfill_assets.step.sources import (
     archives_of,
     comma_separated,
+    load_sentence,
     next_line,
-    sentence,
     take_in_named,
 )
 from backfill_assets.workspace import Workspace
@@ -92,15 +92,15 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
                 reason=config.reason,
             ):
                 done.append(result)
-                context.log.info(sentence(result))
-        lines = [(result.name, sentence(result)) for result in done]
+                context.log.info(load_sentence(result))
+        lines = [(result.name, load_sentence(result)) for result in done]
         metadata: dict[str, Any] = {
             "bytes read": sum(result.bytes_read for result in done),
             "dagster/row_count": sum(result.rows for result in done if not result.dropped),
             "archives": MetadataValue.md(markdown_table(("archive", "what came of it"), lines)),
             "next": next_line(workspace.tables, [name]),
         }
-        if problems := [sentence(result) for result in done if result.problem]:
+        if problems := [load_sentence(result) for result in done if result.problem]:
             raise Failure("\n".join(problems), metadata=metadata, allow_retries=False)
         return MaterializeResult(metadata=metadata)
 

@@ -34,7 +34,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import own_job, step_of
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.plan.status import latest_builds
-from backfill_assets.step.due import incomplete
+from backfill_assets.step.due import waiting_for_calendar
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import days_until_complete, on_request
 from backfill_assets.workspace import Workspace
@@ -66,7 +66,7 @@ def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
             (
                 day
                 for day in reversed(calendar.days())
-                if not incomplete(table, day, workspace.calendar)
+                if not waiting_for_calendar(table, day, workspace.calendar)
             ),
             None,
         )

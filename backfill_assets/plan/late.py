@@ -14,7 +14,7 @@ from itertools import chain
 from backfill_assets.calendar import Partition, days_as_typed
 from backfill_assets.lake.history import Latest
 from backfill_assets.plan.status import State, latest_builds, runs_by_partition, status_of
-from backfill_assets.step.inputs import InputReader, partitions_changed
+from backfill_assets.step.inputs import InputReader, changed_inputs
 from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.workspace import Workspace
 
@@ -97,9 +97,7 @@ def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str])
         for day in status.of(table.name).get(State.INPUT_CHANGED, []):
             before = builds.accepted[table.name, day].inputs
             now = reader.of(day)
-            arrived = [
-                (name, date.fromisoformat(on)) for name, on in partitions_changed(before, now)
-            ]
+            arrived = [(name, date.fromisoformat(on)) for name, on in changed_inputs(before, now)]
             late = [
                 each for each in arrived if each in builds.accepted and _is_late(each, day, reads)
             ]

@@ -34,7 +34,7 @@ from backfill_assets.plan.status import (
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.accept import unknown_names
 from backfill_assets.step.inputs import acceptable_rules, delivered_for, file_names
-from backfill_assets.step.request import write_mode_refused
+from backfill_assets.step.request import write_mode_problem
 from backfill_assets.step.sources import era_lines
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
@@ -175,7 +175,7 @@ def _cut_lines(plan: Plan, status: Status) -> Iterator[str]:
 
 def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
     """UsageError for a plan whose runs would be refused."""
-    if refused := [why for table in tables if (why := write_mode_refused(table, write_mode))]:
+    if refused := [why for table in tables if (why := write_mode_problem(table, write_mode))]:
         raise UsageError(
             f"{'; '.join(refused)}. Nothing was planned. Leave such tables out (--target), or plan"
             " with --write-mode overwrite."

@@ -22,14 +22,14 @@ from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, Days
 from backfill_assets.lake.running import running_steps
-from backfill_assets.step.due import incomplete, lacking, lacks_on_request
+from backfill_assets.step.due import missing_inputs, waiting_for_calendar, waits_for_request_only
 from backfill_assets.step.inputs import (
     NO_DELIVERY,
     Cause,
     Change,
     Delivered,
     InputReader,
-    change,
+    change_since,
     delivered_for,
     files_changed,
 )
@@ -264,7 +264,7 @@ class _TableHistory:
         self, day: date, accepted: Build, delivery: Delivered
     ) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
-        changed = change(self.table, accepted, self._inputs.of(day), delivery)
+        changed = change_since(self.table, accepted, self._inputs.of(day), delivery)
         if isinstance(delivery, IncompleteDelivery | NotFetchedYet):
             return changed, str(delivery)
         if isinstance(delivery, NotDelivered):
@@ -278,7 +278,7 @@ class _TableHistory:
         )
 
     def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:
-        if why := incomplete(self.table, day, self.own):
+        if why := waiting_for_calendar(self.table, day, self.own):
             return State.NOT_DUE, why
         if self.table.cron:
             how = f"`backfill run --partitions {day} --target {self.table.name}`"
@@ -288,8 +288,8 @@ class _TableHistory:
             )
         if isinstance(delivery, SourceError):
             return State.MISSING, str(delivery)
-        inputs = lacking(self.table, day, self.latest.accepted, self.calendar)
-        if lacks_on_request(self.table, day, self.latest.accepted, self.calendar):
+        inputs = missing_inputs(self.table, day, self.latest.accepted, self.calendar)
+        if waits_for_request_only(self.table, day, self.latest.accepted, self.calendar):
             return State.ON_REQUEST, f"needs {inputs}, which is built on request only"
         return State.MISSING, f"needs {inputs}" if inputs else "never built"
 

@@ -20,7 +20,7 @@ from backfill_assets.tables.declaration import Table
 
 ROWS_SHOWN = 5
 COLUMNS_SHOWN = 5
-CUT = "__cut"
+_CUT = "__cut"
 HASH = "__hash"
 SHOWN = "__shown"
 THEN = "__then"
@@ -66,7 +66,7 @@ def leaks(
         now, _same(table.key), "left"
     )
     differs = F.col(HASH).isNull() | (F.col(HASH) != F.col(f"{HASH}{THEN}"))
-    early = (F.col(CUT) <= time) | (F.col(f"{CUT}{THEN}") <= time)
+    early = (F.col(_CUT) <= time) | (F.col(f"{_CUT}{THEN}") <= time)
     changed = both.where(differs & F.coalesce(early, F.lit(False))).drop(*table.key)
     return [
         _in_words(row, table.key)
@@ -91,7 +91,7 @@ def _hashed(rows: DataFrame, table: Table, cut: Cut) -> DataFrame:
     values.
     """
     judged = rows.drop(*cut.outcomes)
-    time = F.col(cut.column).cast("timestamp").alias(CUT)
+    time = F.col(cut.column).cast("timestamp").alias(_CUT)
     values = F.to_json(F.struct(*sorted(judged.columns)), {"ignoreNullFields": "false"})
     return judged.select(*table.key, time, row_hash(judged.schema).alias(HASH), values.alias(SHOWN))
 

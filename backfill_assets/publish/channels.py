@@ -16,13 +16,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.history import latest, writers
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger, from_arrow
-from backfill_assets.lake.releases import (
-    CANDIDATE,
-    POINTED,
-    STABLE,
-    Release,
-    Releases,
-)
+from backfill_assets.lake.releases import CANDIDATE, POINTED, STABLE, Release, Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 

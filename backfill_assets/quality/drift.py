@@ -48,8 +48,8 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 # The 0.999 quantile of the standard normal distribution.
-Z = 3.090
-BEYOND = 0.001
+_Z = 3.090
+_TAIL = 0.001
 
 
 def chance_of_index(bins: int, before: int, now: int) -> float:
@@ -61,7 +61,7 @@ def chance_of_index(bins: int, before: int, now: int) -> float:
     1931).
     """
     freedom = max(bins - 1, 1)
-    chi_square = freedom * (1 - 2 / (9 * freedom) + Z * sqrt(2 / (9 * freedom))) ** 3
+    chi_square = freedom * (1 - 2 / (9 * freedom) + _Z * sqrt(2 / (9 * freedom))) ** 3
     return (1 / before + 1 / now) * chi_square
 
 
@@ -70,7 +70,7 @@ def chance_of_kolmogorov_smirnov(before: int, now: int) -> float:
     limit for many values, which is above it for few or equal ones (Smirnov, Annals of Mathematical
     Statistics 19, 1948; the first term of its series).
     """
-    return sqrt(-log(BEYOND / 2) / 2 * (1 / before + 1 / now))
+    return sqrt(-log(_TAIL / 2) / 2 * (1 / before + 1 / now))
 
 
 def chance_of_total_variation(bins: int, before: int, now: int) -> float:
@@ -85,10 +85,10 @@ def chance_of_share(share: float, before: int, now: int) -> float:
     """By how much the shares of two samples are apart by chance, if `share` is that of both
     together: the two-proportion test (Agresti, Categorical Data Analysis, 3rd edition, 3.1).
     """
-    return Z * sqrt(share * (1 - share) * (1 / before + 1 / now))
+    return _Z * sqrt(share * (1 - share) * (1 / before + 1 / now))
 
 
-HALF_A_ROW = 0.5
+_HALF_A_ROW = 0.5
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.float64]
@@ -99,8 +99,8 @@ def stability_index(reference: Counts, current: Counts) -> float:
     reference = np.asarray(reference, float)
     current = np.asarray(current, float)
     used = (reference > 0) | (current > 0)
-    p = np.maximum(reference[used], HALF_A_ROW) / reference.sum()
-    q = np.maximum(current[used], HALF_A_ROW) / current.sum()
+    p = np.maximum(reference[used], _HALF_A_ROW) / reference.sum()
+    q = np.maximum(current[used], _HALF_A_ROW) / current.sum()
     return float(np.sum((q - p) * np.log(q / p)))
 
 
@@ -121,14 +121,14 @@ def total_variation(reference: Counts, current: Counts) -> float:
     return float(np.abs(p - q).sum() / 2)
 
 
-BINS = 10
+_BINS = 10
 # More different values than these, on more than half of the rows: a key, whose values are all new
 # after any change.
-MANY_VALUES = 50
-KEY_SHARE = 0.5
+_MANY_VALUES = 50
+_KEY_SHARE = 0.5
 
 KOLMOGOROV_SMIRNOV = "Kolmogorov-Smirnov"
-TOTAL_VARIATION = "total variation"
+_TOTAL_VARIATION = "total variation"
 
 
 @dataclass(frozen=True)
@@ -212,11 +212,11 @@ class _Bins:
 
 def _bins(reference: Floats) -> _Bins:
     different = np.unique(reference)
-    if len(different) <= BINS:
+    if len(different) <= _BINS:
         return _Bins(different, values=True)
     # Deciles that are values themselves: between an infinite value and another one there is no
     # middle.
-    ranks = np.ceil(np.arange(1, BINS) * len(reference) / BINS).astype(int) - 1
+    ranks = np.ceil(np.arange(1, _BINS) * len(reference) / _BINS).astype(int) - 1
     return _Bins(np.unique(np.sort(reference)[ranks]), values=False)
 
 
@@ -233,7 +233,7 @@ def _of_categories(column: str, before: pa.ChunkedArray, now: pa.ChunkedArray) -
 
 
 def _is_key(counted: pa.StructArray, rows: pa.ChunkedArray) -> bool:
-    return len(counted) > max(MANY_VALUES, KEY_SHARE * (len(rows) - rows.null_count))
+    return len(counted) > max(_MANY_VALUES, _KEY_SHARE * (len(rows) - rows.null_count))
 
 
 def _of_nulls(column: str, before: pa.ChunkedArray, now: pa.ChunkedArray) -> Drift:
@@ -248,7 +248,7 @@ def _by_category(column: str, before: Mapping[Any, int], now: Mapping[Any, int])
     names = list(dict.fromkeys([*before, *now]))
     counts = [np.array([side.get(name, 0) for name in names], float) for side in (before, now)]
     return Drift(
-        column, stability_index(*counts), total_variation(*counts), TOTAL_VARIATION, len(names)
+        column, stability_index(*counts), total_variation(*counts), _TOTAL_VARIATION, len(names)
     )
 
 

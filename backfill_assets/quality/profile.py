@@ -23,9 +23,9 @@ from backfill_assets.quality.rule import DayProfile
 SAMPLE_SIZE = 20
 TEXTS = "array<string>"  # of samples: dates and numbers are kept as texts too
 LONGEST_SHOWN = 300  # characters of one value
-COUNT = "__count"  # a name that no declared column has: Spark's own, `count`, may be one
+_COUNT = "__count"  # a name that no declared column has: Spark's own, `count`, may be one
 # By itself Spark writes times as JSON to the millisecond only.
-WHOLE_TIMES = {
+_WHOLE_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
@@ -62,9 +62,9 @@ def _sum(terms: Sequence[Column]) -> Column:
 
 def _hashable(value: Column, kind: DataType) -> Column:
     if isinstance(kind, MapType):  # a map has no order and no hash: its sorted entries have both
-        return F.to_json(_ordered(value, kind), WHOLE_TIMES)
+        return F.to_json(_ordered(value, kind), _WHOLE_TIMES)
     if isinstance(kind, ArrayType | StructType):  # nulls within would be passed over here too
-        return F.to_json(_ordered(value, kind), {"ignoreNullFields": "false"} | WHOLE_TIMES)
+        return F.to_json(_ordered(value, kind), {"ignoreNullFields": "false"} | _WHOLE_TIMES)
     return value
 
 
@@ -191,12 +191,12 @@ def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date
     """How many keys stand more than once in each day that has such."""
     repeated = (
         rows.groupBy(*dict.fromkeys([day, *key]))
-        .agg(F.count(F.lit(1)).alias(COUNT))
-        .where(F.col(COUNT) > 1)
+        .agg(F.count(F.lit(1)).alias(_COUNT))
+        .where(F.col(_COUNT) > 1)
     )
     return {
-        row[day]: row[COUNT]
-        for row in repeated.groupBy(day).agg(F.count(F.lit(1)).alias(COUNT)).collect()
+        row[day]: row[_COUNT]
+        for row in repeated.groupBy(day).agg(F.count(F.lit(1)).alias(_COUNT)).collect()
     }
 
 
@@ -247,7 +247,7 @@ def offending_rows(
         # As many as have the key, a null being a value.
         of_key = F.count(F.lit(1)).over(Window.partitionBy(*key))
         offending = (
-            offending.withColumn(COUNT, of_key).where(F.col(COUNT) > 1).drop(COUNT).orderBy(*key)
+            offending.withColumn(_COUNT, of_key).where(F.col(_COUNT) > 1).drop(_COUNT).orderBy(*key)
         )
     else:
         offending = offending.where(condition)

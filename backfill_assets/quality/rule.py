@@ -39,7 +39,7 @@ Judged = tuple[bool, str, Mapping[str, float | int | str]]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RuleVerdict:
     """What a rule says of one day: whether it passed, why, and the figures it looked at."""
 
     rule: str
@@ -85,7 +85,7 @@ class Rule:
     tables: Sequence[str] = ()
     cut: Cut | None = None
 
-    def verdict(self, profile: DayProfile) -> Verdict:
+    def verdict(self, profile: DayProfile) -> RuleVerdict:
         """What the rule says of a day. A judge that raises, or answers what is no verdict, has not
         found it good: other days are judged for themselves.
         """
@@ -98,7 +98,7 @@ class Rule:
             passed = False
             message = f"its judge raised {type(error).__name__}: {str(error)[:LONGEST_ERROR]}"
             figures = {}
-        return Verdict(self.name, passed, message, figures, self.severity)
+        return RuleVerdict(self.name, passed, message, figures, self.severity)
 
     def described(self) -> str:
         """The promise, and what becomes of a day that breaks it."""

@@ -20,9 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.quality.profile import SAMPLE_SIZE, TEXTS, fingerprint, row_hash, shortened
 from backfill_assets.quality.rule import DayProfile
 
-HASH = "__hash"
-MEASURE = "__measure"
-SAMPLE = "__sample"
+_HASH = "__hash"
+_MEASURE = "__measure"
+_SAMPLE = "__sample"
 
 
 def with_figures(
@@ -31,16 +31,16 @@ def with_figures(
     """`rows` with the further columns that `small_profiles` reads."""
     return rows.select(
         "*",
-        row_hash(rows.schema).alias(HASH),
-        *[F.expr(sql).alias(f"{MEASURE}{n}") for n, sql in enumerate(measures.values())],
-        *[F.expr(sql).cast(TEXTS).alias(f"{SAMPLE}{n}") for n, sql in enumerate(samples.values())],
+        row_hash(rows.schema).alias(_HASH),
+        *[F.expr(sql).alias(f"{_MEASURE}{n}") for n, sql in enumerate(measures.values())],
+        *[F.expr(sql).cast(TEXTS).alias(f"{_SAMPLE}{n}") for n, sql in enumerate(samples.values())],
     )
 
 
 def without_figures(rows: pa.Table) -> pa.Table:
     """The rows alone."""
     return rows.select(
-        [name for name in rows.column_names if not name.startswith((HASH, MEASURE, SAMPLE))]
+        [name for name in rows.column_names if not name.startswith((_HASH, _MEASURE, _SAMPLE))]
     )
 
 
@@ -78,11 +78,11 @@ def _of_day(
         rows=rows.num_rows,
         fingerprint=_fingerprint(rows),
         nulls={name: rows[name].null_count for name in columns},
-        measures={name: _total(rows[f"{MEASURE}{n}"]) for n, name in enumerate(measures)},
+        measures={name: _total(rows[f"{_MEASURE}{n}"]) for n, name in enumerate(measures)},
         samples={
             name: values
             for n, name in enumerate(samples)
-            if (values := _samples(rows[f"{SAMPLE}{n}"]))
+            if (values := _samples(rows[f"{_SAMPLE}{n}"]))
         },
         day_fingerprints=(
             {str(at or ""): _fingerprint(part) for at, part in by_value(rows, about)}
@@ -105,7 +105,7 @@ def by_value(rows: pa.Table, column: str) -> Iterator[tuple[Any, pa.Table]]:
 
 
 def _fingerprint(rows: pa.Table) -> str:
-    hashes = rows[HASH].to_numpy().astype(np.int64).view(np.uint64)
+    hashes = rows[_HASH].to_numpy().astype(np.int64).view(np.uint64)
     high = int((hashes >> np.uint64(32)).sum())
     low = int((hashes & np.uint64(0xFFFFFFFF)).sum())
     return fingerprint(rows.num_rows, high, low)

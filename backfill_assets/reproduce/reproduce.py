@@ -37,7 +37,7 @@ from backfill_assets.quality.profile import profiles, schema_mismatches
 from backfill_assets.quality.rule import DayProfile
 from backfill_assets.reproduce.inputs import Basis, RecordedBuild, basis_of, inputs_read, refused
 from backfill_assets.reproduce.reproduction import Reproduction, Result
-from backfill_assets.step.compute import SMALL, changed_in_place, new_rows, read_inputs
+from backfill_assets.step.compute import SMALL, _new_rows, changed_in_place, read_inputs
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.workspace import Workspace
 
@@ -160,7 +160,7 @@ class _Rebuild:
             inputs={recorded.day: Inputs(recorded.build.inputs, self.basis.delivery)},
         )
         with refuse_changes(self.spark.conf, table.name):
-            return new_rows(table, [recorded.day], read)
+            return _new_rows(table, [recorded.day], read)
 
     def _of(self, rows: DataFrame) -> Reproduction:
         recorded, day, column = self.recorded, self.recorded.day, self.recorded.table.partition_by

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from backfill_assets.errors import UsageError
 
-COMMA = re.compile(r"\s*,\s*")
+_COMMA = re.compile(r"\s*,\s*")
 
 
 def refuse_without_reason(accept: str, reason: str) -> None:
@@ -42,7 +42,7 @@ def unknown_names(accept: str, known: Iterable[str]) -> list[str]:
 
 
 def _patterns(accept: str) -> Sequence[str]:
-    return [name for name in COMMA.split(accept.strip()) if "*" in name]
+    return [name for name in _COMMA.split(accept.strip()) if "*" in name]
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -50,4 +50,4 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _listed(names: str) -> str:
-    return f",{COMMA.sub(',', names.strip())},"
+    return f",{_COMMA.sub(',', names.strip())},"

@@ -17,15 +17,15 @@ from backfill_assets.lake.history import Latest
 from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.point_in_time.leaks import leaks
 from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
-from backfill_assets.quality.rule import LONGEST_ERROR, DayProfile, Verdict
+from backfill_assets.quality.rule import LONGEST_ERROR, DayProfile, RuleVerdict
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.compute import SMALL, Computed, InputRows
 from backfill_assets.step.errors import is_of_step
-from backfill_assets.step.inputs import NOTHING, AcceptedBuilds, Baseline, with_accepted
+from backfill_assets.step.inputs import NO_BASELINE, AcceptedBuilds, Baseline, with_accepted
 from backfill_assets.tables.declaration import Table
 
 # Each day and rule is a query: a new rule over years may fail every day of them, in the same way.
-DAYS_SHOWN = 10
+_DAYS_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Audited:
     """
 
     profile: DayProfile
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[RuleVerdict]
     failing_rows: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accept: str = ""
 
@@ -79,7 +79,7 @@ def audit(
         profile = replace(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
             schema_mismatches=faults,
-            filled_before=(baseline := (baselines or {}).get(day, NOTHING)).filled,
+            filled_before=(baseline := (baselines or {}).get(day, NO_BASELINE)).filled,
             leaks=leaks,
             trailing_rows=_trailing(table, day, builds.accepted, audited),
             compared_rows={
@@ -91,7 +91,7 @@ def audit(
         rules = table.rules[:1] if faults else with_accepted(table, baseline.accept)
         verdicts = [rule.verdict(profile) for rule in rules]
         failed += not all(verdict.passed for verdict in verdicts)
-        shown = _at_fault(table, rows, day, verdicts) if failed <= DAYS_SHOWN else {}
+        shown = _at_fault(table, rows, day, verdicts) if failed <= _DAYS_SHOWN else {}
         audited[day] = Audited(profile, verdicts, shown, baseline.accept)
     return audited
 
@@ -132,7 +132,7 @@ def _trailing(
 
 
 def _at_fault(
-    table: Table, rows: DataFrame, day: date, verdicts: Sequence[Verdict]
+    table: Table, rows: DataFrame, day: date, verdicts: Sequence[RuleVerdict]
 ) -> dict[str, list[str]]:
     conditions = {
         rule.name: rule.offending for rule in table.rules if rule.offending or rule.counts_keys

@@ -25,20 +25,20 @@ from backfill_assets.step.inputs import (
     AcceptedBuilds,
     InputReader,
     Inputs,
-    change,
+    change_since,
+    changed_inputs,
     days_of_inputs,
     deliveries,
-    partitions_changed,
 )
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-NO_INPUTS = Inputs()
+_NO_INPUTS = Inputs()
 # The samples of a day's files that lie beside those delivered, of columns that nobody declared, and
 # of what two flows have: Dagster shows them, and the run's log warns of them.
-UNREAD = "files not read"
-UNDECLARED = "columns not declared"
+_UNREAD = "files not read"
+_UNDECLARED = "columns not declared"
 OVERLAP = "in two flows"
 
 
@@ -51,7 +51,7 @@ class Judgement:
     day: date
     outcome: Outcome
     message: str = ""
-    inputs: Inputs = NO_INPUTS
+    inputs: Inputs = _NO_INPUTS
     audited: Audited | None = None
     same_as: Build | None = None
     mixed: bool = False
@@ -104,7 +104,7 @@ def judge_days(
             day in kept
             and last
             and last.rows
-            and change(table, last, inputs.tables, inputs.delivery)
+            and change_since(table, last, inputs.tables, inputs.delivery)
         )
         judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as, mixed)
         if outcome == "failed":
@@ -115,7 +115,7 @@ def judge_days(
 
 
 def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) -> bool:
-    return last.fingerprint == audited.profile.fingerprint and not change(
+    return last.fingerprint == audited.profile.fingerprint and not change_since(
         table, last, inputs.tables, inputs.delivery
     )
 
@@ -181,7 +181,7 @@ def record(
 
 def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
     overlap = [delivery.overlap] if delivery.overlap else []
-    samples = {UNREAD: delivery.unread, UNDECLARED: delivery.undeclared, OVERLAP: overlap}
+    samples = {_UNREAD: delivery.unread, _UNDECLARED: delivery.undeclared, OVERLAP: overlap}
     return {name: values[:SAMPLE_SIZE] for name, values in samples.items() if values}
 
 
@@ -299,7 +299,7 @@ def _refuse_changed_inputs(
             )
         changed = [
             key
-            for key in partitions_changed(judgement.inputs.tables, reader.of(judgement.day))
+            for key in changed_inputs(judgement.inputs.tables, reader.of(judgement.day))
             if key not in own
         ]
         if changed:

@@ -84,7 +84,7 @@ def _fingerprints(
 
 
 @contextmanager
-def merged(
+def _merged(
     table: Table, new: DataFrame, held: Rows, folder: str
 ) -> Iterator[tuple[DataFrame, set[date]]]:
     """`new` and the rows `held` under keys that it does not have; the days that keep rows so. A key
@@ -168,7 +168,7 @@ def _days_read(
     )
 
 
-def new_rows(
+def _new_rows(
     table: Table, days: Sequence[date], read: Callable[[Sequence[date]], InputRows]
 ) -> tuple[DataFrame, int]:
     """The rows of `days`, not computed yet, and the bytes of what they are computed from; `read`
@@ -265,7 +265,7 @@ def compute_days(
     folder = workspace.lake.path(table.name)
     column = table.partition_by
     with refuse_changes(spark.conf, table.name):
-        new, size = new_rows(table, days, read)
+        new, size = _new_rows(table, days, read)
     faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
     if faults:
         yield Computed(new, FileCommit(folder, column, [], ""), faults)
@@ -275,7 +275,7 @@ def compute_days(
         kept: Collection[date] = ()
         if request.write_mode == "merge" and version >= 0:
             # A table that does not exist yet keeps no rows.
-            new, kept = until_done.enter_context(merged(table, new, before, folder))
+            new, kept = until_done.enter_context(_merged(table, new, before, folder))
             size += before.size
         yield replace(until_done.enter_context(_written(table, new, size, folder)), kept=kept)
 

@@ -23,12 +23,12 @@ from backfill_assets.step.inputs import (
     AcceptedBuilds,
     Delivered,
     Inputs,
-    change,
+    change_since,
     days_of_inputs,
     days_up_to_date,
     delivered_for,
+    input_fingerprints,
     own_days,
-    tables_read,
 )
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
@@ -83,15 +83,19 @@ def days_due(
     due = Due(rewritten=[day for name, day in {*rewritten, *builds.of_live} if name == table.name])
     delivered = delivered_for(table, days, workspace.area, builds.accepted, accept)
     for day in sorted(days):
-        if (table.name, day) not in accepted and (why := incomplete(table, day, calendar)):
+        if (table.name, day) not in accepted and (
+            why := waiting_for_calendar(table, day, calendar)
+        ):
             due.not_due[day] = f"not due yet: {why}"
             continue
-        missing = lacking(table, day, accepted, calendar, due.compute)
+        missing = missing_inputs(table, day, accepted, calendar, due.compute)
         unusable = (
-            lacking(table, day, accepted, calendar, due.compute, failed) if failed else missing
+            missing_inputs(table, day, accepted, calendar, due.compute, failed)
+            if failed
+            else missing
         )
         source = delivered.get(day, NO_DELIVERY)
-        tables = tables_read(table, day, accepted, calendar)
+        tables = input_fingerprints(table, day, accepted, calendar)
         outdated = (
             day in force
             or (table.name, day) in rewritten
@@ -101,7 +105,7 @@ def days_due(
         due.inputs[day] = Inputs(tables, NO_DELIVERY if isinstance(source, SourceError) else source)
         if unusable == missing and not (outdated or in_case):
             due.up_to_date.append(day)
-        elif missing and lacks_on_request(table, day, accepted, calendar, due.compute):
+        elif missing and waits_for_request_only(table, day, accepted, calendar, due.compute):
             due.not_due[day] = f"waits for {missing}, which is built on request only"
         elif missing:
             due.blocked[day] = f"needs {missing}, of which there is no accepted build"
@@ -166,7 +170,7 @@ def _reads_rewritten(
     return ""
 
 
-def incomplete(table: Table, day: date, calendar: Calendar) -> str:
+def waiting_for_calendar(table: Table, day: date, calendar: Calendar) -> str:
     """What a day at the end of a growing calendar waits for before it is first built, in words; ""
     if it waits for nothing.
     """
@@ -178,7 +182,7 @@ def incomplete(table: Table, day: date, calendar: Calendar) -> str:
     )
 
 
-def lacking(
+def missing_inputs(
     table: Table,
     day: date,
     accepted: AcceptedBuilds,
@@ -193,7 +197,7 @@ def lacking(
     return ", ".join(f"{other.name} {ranges(days)}" for other, days in found)
 
 
-def lacks_on_request(
+def waits_for_request_only(
     table: Table,
     day: date,
     accepted: AcceptedBuilds,
@@ -238,7 +242,7 @@ def _changed(
     delivery: Delivered,
 ) -> bool:
     last = accepted.get((table.name, day))
-    return last is None or change(table, last, inputs, delivery) is not None
+    return last is None or change_since(table, last, inputs, delivery) is not None
 
 
 def failed_partitions(
@@ -316,7 +320,7 @@ def snapshot(
     rows at these versions.
     """
     lake = workspace.lake
-    relevant = partitions_looked_at(table, days, request, workspace)
+    relevant = _relevant_partitions(table, days, request, workspace)
     lake.recover(relevant)
     versions = _versions(table, lake)
     before = None
@@ -324,7 +328,7 @@ def snapshot(
     while versions != before:
         before = versions
         builds = lake.latest(relevant, plan=request.plan)
-        if request.plan and (more := inputs_of_failed(table, builds, workspace)):
+        if request.plan and (more := _inputs_of_failed(table, builds, workspace)):
             wider = {
                 name: relevant.get(name, set()) | more.get(name, set())
                 for name in {*relevant, *more}
@@ -367,7 +371,7 @@ def lost_partitions(
     }
 
 
-def partitions_looked_at(
+def _relevant_partitions(
     table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace
 ) -> DaysByTable:
     """The partitions whose builds matter for `days`: the ledger of years is not read for one day."""
@@ -386,7 +390,7 @@ def partitions_looked_at(
     return relevant
 
 
-def inputs_of_failed(table: Table, builds: Latest, workspace: Workspace) -> DaysByTable:
+def _inputs_of_failed(table: Table, builds: Latest, workspace: Workspace) -> DaysByTable:
     """What the partitions that failed last read, to see whether they are up to date again."""
     relevant: dict[str, set[date]] = {}
     for ancestor in table.ancestors():

@@ -7,30 +7,30 @@ from backfill_assets.errors import InputsChanged, NotRecorded, ServiceUnavailabl
 from backfill_assets.lake.storage import is_disk_full
 
 # To be computed again; built, and not to be recorded as failed later; not to be computed at all.
-OF_STEP = (InputsChanged, NotRecorded, UsageError, ServiceUnavailable)
+_OF_STEP = (InputsChanged, NotRecorded, UsageError, ServiceUnavailable)
 # Every day would raise these. A TypeError or an AttributeError may be of one: `rows.first().cents`
 # of a day without rows.
-OF_CODE = (AnalysisException, ImportError, NameError, SyntaxError)
+_OF_CODE = (AnalysisException, ImportError, NameError, SyntaxError)
 # Conditions under which Spark's analysis finds no fault with the code, but with the files of some
 # day.
-OF_FILES = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
+_OF_FILES = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 
 
 def is_of_step(error: Exception) -> bool:
     """Whether no day could be computed now: the request is wrong, or the engine, or the room on a
     disk, is gone.
     """
-    return isinstance(error, OF_STEP) or _is_engine_gone(error) or is_disk_full(error)
+    return isinstance(error, _OF_STEP) or _is_engine_gone(error) or is_disk_full(error)
 
 
 def may_be_of_days(error: Exception) -> bool:
     """Whether other days may be computed without the one that raised it."""
     return not is_of_step(error) and (
-        not isinstance(error, OF_CODE) or _condition(error) in OF_FILES
+        not isinstance(error, _OF_CODE) or _condition(error) in _OF_FILES
     )
 
 
-def described(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """An error as it is recorded of a day."""
     return f"{type(error).__name__}: {str(error)[:2000]}"
 

@@ -38,7 +38,7 @@ from backfill_assets.workspace import Workspace
 T = TypeVar("T")
 
 
-def answer(source: Source, ask: Callable[[], T]) -> T | SourceError:
+def ask_source(source: Source, ask: Callable[[], T]) -> T | SourceError:
     """What `source` answers, or why it does not: a SourceError with the name of any other error
     that it raises.
     """
@@ -92,7 +92,7 @@ def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliver
     source = table.source()
     if source is None:
         return {}
-    answered = answer(source, lambda: dict(source.delivered(area, days)))
+    answered = ask_source(source, lambda: dict(source.delivered(area, days)))
     if isinstance(answered, SourceError):
         return dict.fromkeys(days, answered)
     return {
@@ -113,7 +113,7 @@ def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) 
         for name, lines in delivery.files.items()
         if not lines and files_before.get(name) != 0
     }
-    lacking |= _gone(delivery, files_before) | _fewer(delivery, files_before)
+    lacking |= _missing_files(delivery, files_before) | _shortened_files(delivery, files_before)
     refused = {
         name: why for name, why in (lacking | doubts).items() if not is_accepted(name, accept)
     }
@@ -151,7 +151,7 @@ def file_names(
     return names
 
 
-def _gone(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
+def _missing_files(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
     """The files that are gone, of a delivery that has fewer lines than the one that was accepted:
     others may hold them else.
     """
@@ -161,7 +161,7 @@ def _gone(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
     return {name: "is not there any more" for name in before if name not in kept}
 
 
-def _fewer(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
+def _shortened_files(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
     """The files that are why a delivery has far fewer lines than the one that was accepted; none if
     it has not.
     """
@@ -228,7 +228,7 @@ class Change(NamedTuple):
     day: str = ""
 
 
-def tables_read(
+def input_fingerprints(
     table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar
 ) -> dict[str, dict[str, str]]:
     """The fingerprints of what `day` is computed from. Of an input with another day column, only
@@ -288,7 +288,7 @@ def _build_of(accepted: AcceptedBuilds, table: str, ordinal: int) -> tuple[str, 
     return day.isoformat(), accepted.get((table, day))
 
 
-def change(
+def change_since(
     table: Table, last: Build, inputs: Mapping[str, Mapping[str, str]], delivery: Delivered
 ) -> Change | None:
     """What changed since `last`: a damaged delivery, the code, the delivery, or the first input;
@@ -307,12 +307,12 @@ def change(
         return mixed
     if last.delivered != delivery.fingerprint:
         return Change(Cause.SOURCE)
-    if last.inputs != inputs and (changed := partitions_changed(last.inputs, inputs)):
+    if last.inputs != inputs and (changed := changed_inputs(last.inputs, inputs)):
         return Change(Cause.INPUT, *changed[0])
     return mixed
 
 
-def partitions_changed(
+def changed_inputs(
     before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]
 ) -> list[tuple[str, str]]:
     """The table and the day of every input that has another fingerprint, came in, or went; in
@@ -344,7 +344,7 @@ def days_up_to_date(
         last = builds.accepted.get((table.name, day))
         if last is None or (table.name, day) in builds.damaged:
             return False
-        return change(table, last, reader.of(day), delivered.get(day, NO_DELIVERY)) is None
+        return change_since(table, last, reader.of(day), delivered.get(day, NO_DELIVERY)) is None
 
     return [day for day in days if stands(day)]
 
@@ -360,8 +360,8 @@ def own_days(table: Table, day: date) -> list[date]:
 
 
 # A column that fewer of the rows had a value of may well come without any.
-FILLED = 0.5
-FIGURES = (*COLUMNS, "nulls", "accept")
+_FILLED = 0.5
+_FIGURES = (*COLUMNS, "nulls", "accept")
 
 
 @dataclass(frozen=True)
@@ -374,7 +374,7 @@ class Baseline:
     accept: str = ""
 
 
-NOTHING = Baseline()
+NO_BASELINE = Baseline()
 
 
 def baselines(
@@ -392,7 +392,7 @@ def baselines(
     """
     if table.source() is None:
         return dict.fromkeys(days, Baseline((), accept))
-    accepted = workspace.lake.latest({table.name: days}, FIGURES).accepted
+    accepted = workspace.lake.latest({table.name: days}, _FIGURES).accepted
     judged = sorted(types_of(table.columns))
 
     def baseline(day: date) -> Baseline:
@@ -431,5 +431,5 @@ def _is_filled(build: Build, column: str) -> bool:
     return (
         build.rows > 0
         and column in build.nulls
-        and build.nulls[column] <= (1 - FILLED) * build.rows
+        and build.nulls[column] <= (1 - _FILLED) * build.rows
     )

@@ -87,7 +87,7 @@ class StepRequest:
         }
 
 
-def write_mode_refused(table: Table, write_mode: WriteMode) -> str:
+def write_mode_problem(table: Table, write_mode: WriteMode) -> str:
     """Why days of `table` cannot be written so, in words; "" if they can."""
     if write_mode not in (modes := get_args(WriteMode)):
         return f"{write_mode} is not a write mode: there are {' and '.join(modes)}"

@@ -15,7 +15,7 @@ from backfill_assets.sources.archives.loading import LoadResult, is_selected, lo
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Source
 from backfill_assets.step.accept import is_accepted, unknown_names
-from backfill_assets.step.inputs import answer
+from backfill_assets.step.inputs import ask_source
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -23,7 +23,7 @@ from backfill_assets.workspace import Workspace
 def archives_of(tables: Sequence[Table]) -> dict[str, Archive]:
     """The archives that these tables are made from, by name. ValueError for two of one name."""
     archives: dict[str, Archive] = {}
-    for archive in (archive for table in tables for archive in _read_by(table)):
+    for archive in (archive for table in tables for archive in _archives_of_table(table)):
         other = archives.setdefault(archive.name, archive)
         if other != archive:
             raise ValueError(
@@ -34,7 +34,7 @@ def archives_of(tables: Sequence[Table]) -> dict[str, Archive]:
     return archives
 
 
-def _read_by(table: Table) -> Sequence[Archive]:
+def _archives_of_table(table: Table) -> Sequence[Archive]:
     source = table.source()
     return source.archives if source else ()
 
@@ -104,7 +104,7 @@ def _listed(workspace: Workspace, archives: Sequence[Archive]) -> list[str]:
     ]
 
 
-def sentence(result: LoadResult) -> str:
+def load_sentence(result: LoadResult) -> str:
     """What came of one archive, for people."""
     rows = f"{_counted(result.rows, 'row')} of {_counted(len(result.days), 'day')}"
     of_days = f"{rows}{f' ({ranges(result.days)})' if result.days else ''}"
@@ -155,7 +155,9 @@ def comma_separated(names: str) -> list[str]:
 def next_line(tables: Sequence[Table], names: Sequence[str]) -> str:
     """What to type once archives of these names are taken in."""
     read = [
-        table.name for table in tables if any(archive.name in names for archive in _read_by(table))
+        table.name
+        for table in tables
+        if any(archive.name in names for archive in _archives_of_table(table))
     ]
     return f"See which days are to be built with them: `backfill status --target {','.join(read)}`."
 
@@ -184,7 +186,7 @@ def _unread(source: Source, area: LandingArea) -> list[str]:
     }
     parts = dict[str, None]()  # a source that cannot be asked says so once
     for about, question in questions.items():
-        files = answer(source, lambda question=question: list(question(area)))  # type: ignore[misc]
+        files = ask_source(source, lambda question=question: list(question(area)))  # type: ignore[misc]
         if isinstance(files, SourceError):
             parts[str(files)] = None
         elif files:
@@ -196,7 +198,7 @@ def era_lines(tables: Sequence[Table], days: Mapping[str, Collection[date]]) -> 
     """A sentence for each era of `days` in which a table's files have not all declared columns."""
     for table in tables:
         source = table.source()
-        eras = answer(source, lambda: dict(source.eras(days[table.name]))) if source else {}  # noqa: B023
+        eras = ask_source(source, lambda: dict(source.eras(days[table.name]))) if source else {}  # noqa: B023
         for lacking, of_era in {} if isinstance(eras, SourceError) else eras.items():
             if lacking:
                 yield (

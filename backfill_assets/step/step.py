@@ -36,9 +36,9 @@ from backfill_assets.step.due import (
     lost_partitions,
     snapshot,
 )
-from backfill_assets.step.errors import described, is_of_step, may_be_of_days
+from backfill_assets.step.errors import failure_text, is_of_step, may_be_of_days
 from backfill_assets.step.inputs import Inputs, baselines, own_days
-from backfill_assets.step.request import StepRequest, StepResult, write_mode_refused
+from backfill_assets.step.request import StepRequest, StepResult, write_mode_problem
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -47,7 +47,7 @@ FAILED_FIRST = 3
 
 
 @dataclass
-class Apart:
+class BadDayIsolator:
     """The days of a table that were `built`, some of them refused by a rule, and the `errors` of
     those that could not be.
 
@@ -112,11 +112,11 @@ class Apart:
                 raise
             if len(days) > 1:
                 return False
-            self.errors[days[0]] = described(error)
+            self.errors[days[0]] = failure_text(error)
         return True
 
 
-def due_once_asked(
+def due_after_fetching(
     table: Table, area: LandingArea, look: Callable[[], tuple[Snapshot, Due]]
 ) -> tuple[Snapshot, Due]:
     """What `look` sees, after the service was asked where that is needed.
@@ -144,7 +144,7 @@ def due_once_asked(
 
 
 # How often a step is computed because its inputs are built again meanwhile.
-TRIES = 3
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Step:
         within = calendar.clip(of_table)
         tries = Retrying(
             retry=retry_if_exception_type(InputsChanged),
-            stop=stop_after_attempt(TRIES),
+            stop=stop_after_attempt(_TRIES),
             reraise=True,
         )
         result = tries(self._run, within)
@@ -185,9 +185,9 @@ class Step:
         table = self.table
         request = self.request
         lake = self.workspace.lake
-        if refused := write_mode_refused(table, request.write_mode):
+        if refused := write_mode_problem(table, request.write_mode):
             raise UsageError(f"{refused}. Nothing was written. Use write_mode overwrite.")
-        start, due = due_once_asked(table, self.workspace.area, partial(self._look, days))
+        start, due = due_after_fetching(table, self.workspace.area, partial(self._look, days))
         with mark_running(
             lake.root, RunningStep(table.name, due.compute, request.run, request.plan)
         ):
@@ -240,7 +240,7 @@ class Step:
             built = self._apart(due) if len(due.compute) > 1 and may_be_of_days(error) else []
             if not built:
                 self._fail(
-                    {day: described(error) for day in due.compute if day not in due.in_case}, due
+                    {day: failure_text(error) for day in due.compute if day not in due.in_case}, due
                 )
                 raise
             return built
@@ -249,7 +249,7 @@ class Step:
         """Build the days that can be built without the others, and record those that fail; nothing,
         and no record, if none of the first can be.
         """
-        apart = Apart(self.table, self._by_themselves, due.in_case)
+        apart = BadDayIsolator(self.table, self._by_themselves, due.in_case)
         apart.run(due.compute)
         return (
             sorted(apart.built + self._fail(apart.errors, due), key=lambda b: b.day)

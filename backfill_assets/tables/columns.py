@@ -21,17 +21,17 @@ QUOTED = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 COMMENT = rf"(?:\s+COMMENT(?:\s*{QUOTED})+)?"
 DIGITS = r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)"
 DECIMAL = re.compile(rf"\b(?:DECIMAL|DEC|NUMERIC)\s*{DIGITS}", re.IGNORECASE)
-TYPE = rf"(?:{'|'.join(sorted(TYPES))})\b"
-FIELD = rf"(?:\w+|`[^`]+`)(?:\s*:\s*|\s+){TYPE}{COMMENT}"
+_TYPE = rf"(?:{'|'.join(sorted(TYPES))})\b"
+_FIELD = rf"(?:\w+|`[^`]+`)(?:\s*:\s*|\s+){_TYPE}{COMMENT}"
 # Of types that are not nested themselves: the innermost.
 NESTED = re.compile(
-    rf"\b(?:ARRAY\s*<\s*{TYPE}\s*>|MAP\s*<\s*{TYPE}\s*,\s*{TYPE}\s*>|STRUCT\s*<\s*{FIELD}(?:\s*,\s*{FIELD})*\s*>)",
+    rf"\b(?:ARRAY\s*<\s*{_TYPE}\s*>|MAP\s*<\s*{_TYPE}\s*,\s*{_TYPE}\s*>|STRUCT\s*<\s*{_FIELD}(?:\s*,\s*{_FIELD})*\s*>)",
     re.IGNORECASE,
 )
-COLUMN = re.compile(TYPE + COMMENT, re.IGNORECASE)
+COLUMN = re.compile(_TYPE + COMMENT, re.IGNORECASE)
 MOST_DIGITS = 38
 
-ADVICE = {
+_ADVICE = {
     r"(?:VAR)?CHAR": (
         "Spark computes no columns of that type; write STRING, and a rule for the length"
     ),
@@ -55,8 +55,8 @@ def refusal(name: str, kind: str) -> str:
     if COLUMN.fullmatch(_simplified(DECIMAL.sub("DECIMAL", kind))):
         return ""
     # A name before a colon is that of a field.
-    words = [word for word in ADVICE if re.search(rf"\b{word}\b(?!\s*:)", unquoted, re.IGNORECASE)]
-    advice = (ADVICE[word].format(name=name) for word in words)
+    words = [word for word in _ADVICE if re.search(rf"\b{word}\b(?!\s*:)", unquoted, re.IGNORECASE)]
+    advice = (_ADVICE[word].format(name=name) for word in words)
     types = ", ".join(sorted(TYPES))
     return next(
         advice,

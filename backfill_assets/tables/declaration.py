@@ -32,12 +32,12 @@ from backfill_assets.tables.code_version.source import plain
 from backfill_assets.tables.code_version.version import BY_HAND, code_version
 from backfill_assets.tables.columns import refuse_wrong_columns
 
-OWNER = re.compile(r"team:[\w.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
-TAG_NAME = re.compile(r"[\w.-]{1,63}(/[\w.-]{1,63})?", re.ASCII)
-TAG_VALUE = re.compile(r"[\w.-]{0,63}", re.ASCII)
+_OWNER = re.compile(r"team:[\w.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+_TAG_NAME = re.compile(r"[\w.-]{1,63}(/[\w.-]{1,63})?", re.ASCII)
+_TAG_VALUE = re.compile(r"[\w.-]{0,63}", re.ASCII)
 
 
-def refuse_unusable_labels(
+def _refuse_unusable_labels(
     name: str, owners: Sequence[str], tags: Mapping[str, str], cron: str = ""
 ) -> None:
     """ValueError for a name that is not layer/table, and owners, tags and schedules that Dagster
@@ -51,13 +51,13 @@ def refuse_unusable_labels(
         schedule(cron or "0 0 * * *")
     except ValueError as error:
         raise ValueError(f"{name}: cron={cron!r}: {error}") from None
-    wrong = [owner for owner in owners if not OWNER.fullmatch(owner)]
+    wrong = [owner for owner in owners if not _OWNER.fullmatch(owner)]
     if wrong:
         raise ValueError(f"{name}: {wrong[0]!r} is no owner; write an e-mail address or team:NAME")
     unusable = [
         f"{key}={value}"
         for key, value in tags.items()
-        if not (TAG_NAME.fullmatch(key) and TAG_VALUE.fullmatch(value))
+        if not (_TAG_NAME.fullmatch(key) and _TAG_VALUE.fullmatch(value))
     ]
     if unusable:
         raise ValueError(
@@ -140,7 +140,7 @@ def itself() -> Window:
     return Window(None, -1, -1, -1)
 
 
-def refuse_unusable_reads(
+def _refuse_unusable_reads(
     name: str,
     reads: Mapping[str, Read],
     sources: Sequence[object],
@@ -446,7 +446,7 @@ def table(
     that no table can hold, a key or a rule that names no column, unusable owners, tags and
     schedules, and a function or a rule whose changes no version by itself would show.
     """
-    refuse_unusable_labels(name, owners, tags or {}, cron)
+    _refuse_unusable_labels(name, owners, tags or {}, cron)
     refuse_no_day(f"{name}: first_day", first_day)
     sources = [read for read in reads.values() if not isinstance(read, Window | SliceDays | Table)]
     every_rule = (types_as_declared(), *([columns_still_filled()] if sources else []), *rules)
@@ -467,7 +467,7 @@ def table(
         compared_with=[other.name for other in compared_with],
         drift=drift or {},
     )
-    refuse_unusable_reads(name, reads, sources, key, every_rule)
+    _refuse_unusable_reads(name, reads, sources, key, every_rule)
 
     def declare(compute: Callable[..., Any]) -> Table:
         arguments = list(inspect.signature(compute).parameters)

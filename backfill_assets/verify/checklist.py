@@ -60,7 +60,7 @@ class Acceptance:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PlanVerdict:
     """The checklist of a plan: its lines, the versions and the code that they were found on, who
     asked for it and when.
 
@@ -101,7 +101,7 @@ class Verdict:
             if line.outcome == Outcome.DECISION and line.name not in self.accepted
         ]
 
-    def accept(self, name: str, *, who: str, reason: str, at: datetime) -> "Verdict":
+    def accept(self, name: str, *, who: str, reason: str, at: datetime) -> "PlanVerdict":
         """The verdict with the line `name` accepted. UsageError for a line that there is not or
         that needs no decision, above all one that failed, and for an empty reason.
         """
@@ -132,7 +132,7 @@ class Verdict:
         undecided = fnmatch.filter([line.name for line in self.undecided()], name)
         return undecided or fnmatch.filter([line.name for line in self.lines], name)[:1] or [name]
 
-    def with_acceptances_of(self, earlier: "Verdict") -> "Verdict":
+    def with_acceptances_of(self, earlier: "PlanVerdict") -> "PlanVerdict":
         """What was accepted in an earlier verdict on the same versions and code stays accepted."""
         if (earlier.plan, earlier.versions_seen, earlier.code) != (
             self.plan,
@@ -162,7 +162,7 @@ class Verdict:
             )
 
 
-def contents(verdict: Verdict) -> str:
+def contents(verdict: PlanVerdict) -> str:
     """The verdict as JSON; `result` is there for readers, and follows from the lines."""
     values = asdict(verdict) | {"format": FORMAT, "result": verdict.result}
     return json.dumps(values, default=_as_text, ensure_ascii=False, indent=1)
@@ -172,7 +172,7 @@ def _as_text(value: date) -> str:
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value.isoformat()
 
 
-def read(text: str | bytes) -> Verdict:
+def read(text: str | bytes) -> PlanVerdict:
     """The verdict that `contents` wrote. Raises ValueError, KeyError or TypeError for any other
     text.
     """
@@ -184,7 +184,7 @@ def read(text: str | bytes) -> Verdict:
         for name, each in values["accepted"].items()
     }
     known = {name: values[name] for name in ("plan", "versions_seen", "code", "who")}
-    return Verdict(
+    return PlanVerdict(
         **known, lines=tuple(_lines(values["lines"])), at=_time(values["at"]), accepted=accepted
     )
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.plan.text import markdown_table
-from backfill_assets.verify.checklist import Line, Outcome, Verdict
+from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict
 
 SHOWN = 3
 ACCEPTED = "accepted"
@@ -16,12 +16,12 @@ COLUMNS = ("check", "outcome", "figures")
 STYLES = {Outcome.FAILED: "red", Outcome.DECISION: "yellow", Outcome.PASSED: "green"}
 
 
-def rows(verdict: Verdict) -> list[tuple[str, str, str]]:
+def rows(verdict: PlanVerdict) -> list[tuple[str, str, str]]:
     """A row a line: its name, what it came to, its figures and who accepted it."""
     return [(line.name, _outcome(verdict, line), _figures(verdict, line)) for line in verdict.lines]
 
 
-def terminal_table(verdict: Verdict, *, with_passed: bool = True) -> Table:
+def terminal_table(verdict: PlanVerdict, *, with_passed: bool = True) -> Table:
     """The same for a terminal, without the lines that passed if so asked; figures are wrapped,
     never cut off, and brackets in them are no markup.
     """
@@ -36,12 +36,12 @@ def terminal_table(verdict: Verdict, *, with_passed: bool = True) -> Table:
     return table
 
 
-def markdown(verdict: Verdict) -> str:
+def markdown(verdict: PlanVerdict) -> str:
     """The same for Dagster's UI, with the lines that say how it ended below."""
     return "\n\n".join([markdown_table(COLUMNS, rows(verdict)), *ending_lines(verdict)])
 
 
-def ending_lines(verdict: Verdict) -> Iterator[str]:
+def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
     """What the checklist comes to, and what to type next."""
     counts = Counter(_outcome(verdict, line) for line in verdict.lines)
     counted = ", ".join(
@@ -71,11 +71,11 @@ def ending_lines(verdict: Verdict) -> Iterator[str]:
         )
 
 
-def _outcome(verdict: Verdict, line: Line) -> str:
+def _outcome(verdict: PlanVerdict, line: Line) -> str:
     return ACCEPTED if line.name in verdict.accepted else line.outcome.value
 
 
-def _figures(verdict: Verdict, line: Line) -> str:
+def _figures(verdict: PlanVerdict, line: Line) -> str:
     days = f" ({ranges(line.days)})" if line.days else ""
     accepted = verdict.accepted.get(line.name)
     by = f". Accepted by {accepted.who}: {accepted.reason}" if accepted else ""

@@ -38,7 +38,7 @@ from backfill_assets.publish.guards import examples, refuse_not_in_shadow
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.verify.builds import table_days
-from backfill_assets.verify.checklist import Line, Outcome, Result, Verdict, contents, read
+from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict, Result, contents, read
 from backfill_assets.verify.checks import RebuiltTable, SideReader, checklist
 from backfill_assets.workspace import Workspace
 
@@ -51,7 +51,7 @@ class Verdicts:
 
     root: str
 
-    def keep(self, verdict: Verdict) -> Verdict:
+    def keep(self, verdict: PlanVerdict) -> PlanVerdict:
         """Write a verdict, whole or not at all, as the newest of its plan, with what was accepted
         on the same versions before; the verdict as it is kept.
         """
@@ -63,7 +63,7 @@ class Verdicts:
             self._keep(verdict)
         return verdict
 
-    def _keep(self, verdict: Verdict) -> None:
+    def _keep(self, verdict: PlanVerdict) -> None:
         """Write a verdict, whole or not at all, as the newest of its plan, also where another
         host's clock is ahead.
         """
@@ -74,11 +74,11 @@ class Verdicts:
         name = f"{order:{STAMP}}-{secrets.token_hex(2)}.json"
         self._documents.write(f"{verdict.plan}/{name}", contents(verdict))
 
-    def all(self, plan: str) -> list[Verdict]:
+    def all(self, plan: str) -> list[PlanVerdict]:
         """Every verdict on a plan, oldest first. UsageError for one that cannot be read."""
         return [self._read(plan, name) for name in self._names(plan)]
 
-    def newest(self, plan: str) -> Verdict | None:
+    def newest(self, plan: str) -> PlanVerdict | None:
         """The verdict that counts; None if the plan was never verified. UsageError if it cannot be
         read.
         """
@@ -87,7 +87,7 @@ class Verdicts:
 
     def accept(
         self, plan: str, names: Sequence[str], *, who: str, reason: str, at: datetime
-    ) -> Verdict:
+    ) -> PlanVerdict:
         """Accept lines of the newest verdict, by name or by a pattern such as `drift raw/*`, all or
         none. The result is kept as the newest.
 
@@ -112,7 +112,7 @@ class Verdicts:
     def _documents(self) -> Documents:
         return Documents(Paths(self.root).verdicts)
 
-    def _read(self, plan: str, name: str) -> Verdict:
+    def _read(self, plan: str, name: str) -> PlanVerdict:
         try:
             verdict = read(self._documents.read(f"{plan}/{name}"))
             if verdict.plan == plan:
@@ -202,7 +202,9 @@ def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
 Value = TypeVar("Value")
 
 
-def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime]) -> Verdict:
+def verify(
+    plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime]
+) -> PlanVerdict:
     """Fill the checklist of a plan that was built in its shadow, and keep the verdict. Nothing else
     is written.
 
@@ -242,7 +244,7 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
             f"The shadow of plan {plan.id} was written while it was verified. No verdict was kept."
             " Verify it again."
         )
-    verdict = Verdict(
+    verdict = PlanVerdict(
         plan.id, lines, versions_of(plan, state), code_of(plan, workspace), now(), who
     )
     return Verdicts(live.root).keep(verdict)

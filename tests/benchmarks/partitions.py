@@ -29,7 +29,7 @@ from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.inputs import tables_read
+from backfill_assets.step.inputs import input_fingerprints
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from tests.worlds.tables import workspace_of
@@ -66,7 +66,7 @@ def record(every: Sequence[Table], calendar: Calendar) -> dict[tuple[str, date],
             )
             accepted[table.name, day] = Build(
                 table.name, day, "accepted", "run", table.version, fingerprint=f"{day}", day_fingerprints=by_day,
-                inputs=tables_read(table, day, accepted, calendar), delivered="f" * 32 if table.source() else "", seconds=1.0,
+                inputs=input_fingerprints(table, day, accepted, calendar), delivered="f" * 32 if table.source() else "", seconds=1.0,
             )  # fmt: skip
     return accepted
 

@@ -10,7 +10,7 @@ import pytest
 from backfill_assets.cli import exit_codes
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
-from backfill_assets.verify.checklist import Line, Outcome, Verdict
+from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict
 from backfill_assets.verify.verify import Verdicts, code_of, versions_of
 from backfill_assets.workspace import open_workspace
 from tests.worlds.command_line import (
@@ -38,7 +38,7 @@ def plan(lake, tmp_path) -> Plan:
     lake.write({SECOND: 7}, table=REJECTED, into=plan)
     seen = versions_of(plan, state_of(plan, workspace))
     Verdicts(str(lake.root)).keep(
-        Verdict(
+        PlanVerdict(
             plan.id,
             (Line("rows", Outcome.PASSED, "7 rows"),),
             seen,

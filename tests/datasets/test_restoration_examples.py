@@ -30,7 +30,7 @@ from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.project import in_order, load
-from backfill_assets.step.inputs import tables_read
+from backfill_assets.step.inputs import input_fingerprints
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table, same_day, window
 from tests.worlds.outages import NAMES, oracle_of
@@ -201,7 +201,9 @@ def test_examples_of_another_feature_table_are_outdated_by_their_code(tmp_path):
             for at in days
         }
         read = [
-            replace(accepted[table.name, at], inputs=tables_read(table, at, accepted, calendar))
+            replace(
+                accepted[table.name, at], inputs=input_fingerprints(table, at, accepted, calendar)
+            )
             for at in days
         ]
         workspace.lake.ledger.append(read)

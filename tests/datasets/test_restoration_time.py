@@ -25,7 +25,7 @@ from backfill_assets.datasets.outages.restoration_time import (
 )
 from backfill_assets.datasets.outages.sample import FIRST_DAY
 from backfill_assets.lake.releases import Releases, TableVersion
-from backfill_assets.models.saved import content_hash, unpacked
+from backfill_assets.models.saved import content_hash, unpack_model
 from tests.worlds.documents import guide
 from tests.worlds.outages import oracle_of
 from tests.worlds.suite import SAMPLE, connect
@@ -73,7 +73,7 @@ def test_every_figure_of_a_model_is_what_duckdb_computes_from_its_predictions(
     its own for the errors.
     """
     row = built[DAY]
-    model = unpacked(built[DAY]["model"])
+    model = unpack_model(built[DAY]["model"])
     of_day = spark.read.parquet(examples).where(f"outage_day = '{DAY}'")
     predicted = model.transform(of_day.drop("restoration_minutes", "restored_at")).select(
         "outage_number", "predicted_minutes"

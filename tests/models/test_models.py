@@ -21,7 +21,7 @@ from backfill_assets.diff.sides import releases_compared
 from backfill_assets.diff.tables import diff_tables
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.releases import Releases, TableVersion
-from backfill_assets.models.saved import packed, unpacked
+from backfill_assets.models.saved import pack_model, unpack_model
 from backfill_assets.orchestration.assets import shown_of
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
@@ -272,10 +272,10 @@ def fitted(customers: DataFrame) -> PipelineModel:
 
 def test_texts_and_columns_that_look_like_names_of_stages_stay_as_they_are(customers):
     model = fitted(customers)
-    content = packed(model)
+    content = pack_model(model)
     of_both = [
         each.transform(customers).select("size", "prediction").collect()
-        for each in (model, unpacked(content))
+        for each in (model, unpack_model(content))
     ]
     assert of_both[0] == of_both[1]
-    assert packed(fitted(customers)) == content
+    assert pack_model(fitted(customers)) == content

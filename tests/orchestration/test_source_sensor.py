@@ -36,7 +36,7 @@ from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.source_changes import source_changes
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.filesystem import Entry, LocalDisk
-from backfill_assets.step.inputs import NO_DELIVERY, deliveries, tables_read
+from backfill_assets.step.inputs import NO_DELIVERY, deliveries, input_fingerprints
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import Ticks
 from tests.worlds.deliveries import day, put
@@ -99,7 +99,7 @@ class Landed:
             assert not isinstance(delivery, Exception)
             build = Build(
                 name, day(n), outcome, "r", table.version, at=at, rows=1, fingerprint=f"{name} {n}", delta_version=0,  # type: ignore[arg-type]
-                inputs=tables_read(table, day(n), self.accepted, self.workspace.calendar), delivered=delivery.fingerprint,
+                inputs=input_fingerprints(table, day(n), self.accepted, self.workspace.calendar), delivered=delivery.fingerprint,
                 files=delivery.files, hashes=delivery.hashes,
                 day_fingerprints={str(day(n)): f"1-{n}"} if name == UPDATES else {},
             )  # fmt: skip

@@ -18,7 +18,7 @@ from backfill_assets.plan.selection import Selection
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.step.inputs import tables_read
+from backfill_assets.step.inputs import input_fingerprints
 from backfill_assets.tables.declaration import Table, window
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
@@ -39,7 +39,7 @@ def plan(**options) -> Plan:
 
 
 def build(of: Table, number: int, accepted: Mapping, *, by: str) -> Build:
-    inputs = tables_read(of, day(number), accepted, CALENDAR)
+    inputs = input_fingerprints(of, day(number), accepted, CALENDAR)
     return Build(
         of.name,
         day(number),

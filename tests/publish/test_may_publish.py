@@ -15,7 +15,7 @@ from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.shadows import discard
-from backfill_assets.verify.checklist import Line, Outcome, Verdict
+from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict
 from backfill_assets.verify.verify import Verdicts, code_of, verified, versions_of
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
@@ -40,10 +40,10 @@ def rebuilt(lake: SmallLake, more: str = "") -> Plan:
     return plan
 
 
-def verdict_on(lake: SmallLake, plan: Plan, *outcomes: Outcome) -> Verdict:
+def verdict_on(lake: SmallLake, plan: Plan, *outcomes: Outcome) -> PlanVerdict:
     lines = tuple(Line(f"check {n}", outcome, "1 of 2 rows") for n, outcome in enumerate(outcomes))
     seen = versions_of(plan, state_of(plan, lake.workspace))
-    verdict = Verdict(plan.id, lines, seen, code_of(plan, lake.workspace), NOW, "ada")
+    verdict = PlanVerdict(plan.id, lines, seen, code_of(plan, lake.workspace), NOW, "ada")
     Verdicts(str(lake.root)).keep(verdict)
     return verdict
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from backfill_assets.quality.profile import profiles, repeated_keys
-from backfill_assets.quality.small_profile import HASH, small_profiles, with_figures
+from backfill_assets.quality.small_profile import _HASH, small_profiles, with_figures
 from tests.worlds.rows import ROWS, frame
 
 
@@ -93,7 +93,7 @@ def test_keys_repeat_where_they_do_for_spark(spark, key, values):
 @pytest.mark.parametrize("name", ["count", "count_all", "rows", "value"])
 def test_a_key_may_have_any_name_that_a_column_may_have(name):
     on = [date(2019, 9, 1)] * 3
-    table = pa.table({"day": on, name: ["a", "a", "b"], HASH: [1, 1, 2]})
+    table = pa.table({"day": on, name: ["a", "a", "b"], _HASH: [1, 1, 2]})
     (profile,) = small_profiles(
         table, day="day", about=None, key=[name], measures=[], samples=[]
     ).values()

@@ -10,7 +10,7 @@ import pytest
 
 from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.files.formats import Csv
-from backfill_assets.step.sources import sentence
+from backfill_assets.step.sources import load_sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, lines, rows
 
 
@@ -24,7 +24,7 @@ def test_an_archive_modified_too_late_is_left_alone_and_named(archives):
     archives.archive = replace(PAST, modified_before=datetime(2020, 1, 1, tzinfo=UTC))
     (left,) = archives.run().values()
     assert (left.left_out, left.problem, left.bytes_read) == (True, "", 0)
-    assert "`modified_before`" in sentence(left)
+    assert "`modified_before`" in load_sentence(left)
     assert (archives.archive.late(archives.area), archives.archive.unmatched(archives.area)) == (
         ["past/a.jsonl"],
         [],

@@ -9,7 +9,7 @@ import pytest
 
 from backfill_assets.sources.files.fields import field
 from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat, Csv
-from backfill_assets.step.sources import sentence
+from backfill_assets.step.sources import load_sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake
 
 FIELDS = [field("place STRING", "Place", "Town", required=True), field("sick BIGINT", "Sick")]
@@ -61,11 +61,13 @@ def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_n
         True,
         None,
     )
-    assert "accept it: `backfill archive --accept past/a.csv --reason 'why'`" in sentence(refused)
+    assert "accept it: `backfill archive --accept past/a.csv --reason 'why'`" in load_sentence(
+        refused
+    )
     assert (archives.held(), archives.version()) == (before, version)
     (accepted,) = archives.run(accept=["past/a.csv"], reason="nothing happened").values()
     assert accepted.record.accepted == "nothing happened"
-    assert sentence(accepted).endswith("accepted: nothing happened")
+    assert load_sentence(accepted).endswith("accepted: nothing happened")
     assert list(archives.held()) == list(then)
     assert archives.run() == {}, "what was accepted stays so"
     assert archives.run(full_refresh=True)["past/a.csv"].problem == "", "while it is the same"

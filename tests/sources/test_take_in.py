@@ -12,7 +12,7 @@ import pytest
 
 from backfill_assets.sources.archives.loads import loaded_archives
 from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat, Csv, Parquet
-from backfill_assets.step.sources import sentence
+from backfill_assets.step.sources import load_sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, expected, lines, parquet, rows
 
 
@@ -79,7 +79,7 @@ def test_a_full_refresh_reads_all_again_and_drops_what_is_gone(archives):
     }, "an archive that was moved away since stays in"
     taken = archives.run(full_refresh=True)
     assert taken["past/b.jsonl"].bytes_read == b.stat().st_size
-    assert sentence(taken["past/a.jsonl"]).startswith(
+    assert load_sentence(taken["past/a.jsonl"]).startswith(
         "past/a.jsonl is gone: 1 row of 1 day (2019-08-15) are dropped."
     )
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))

@@ -9,7 +9,7 @@ from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.step.due import Due, days_due, failed_partitions, snapshot
-from backfill_assets.step.inputs import partitions_changed
+from backfill_assets.step.inputs import changed_inputs
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import window
@@ -252,8 +252,8 @@ def test_an_input_that_came_in_went_or_is_another_has_changed():
         "staging/u": {"2019-08-16": "x", "2019-08-17": "c", "2019-08-18": "new"},
         "staging/v": {},
     }
-    assert partitions_changed(before, now) == [("staging/u", f"2019-08-{n}") for n in (15, 16, 18)]
-    assert partitions_changed(before, before) == []
+    assert changed_inputs(before, now) == [("staging/u", f"2019-08-{n}") for n in (15, 16, 18)]
+    assert changed_inputs(before, before) == []
 
 
 WORKSPACE = workspace_of([raw, updates, outages, history], CALENDAR)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from backfill_assets.quality.rule import DayProfile, Verdict
+from backfill_assets.quality.rule import DayProfile, RuleVerdict
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.commit import Judgement, judge_days, record
@@ -17,10 +17,10 @@ from backfill_assets.step.request import StepRequest
 from tests.worlds.chain import built, history, outages
 from tests.worlds.deliveries import day, days
 
-REFUSED = Verdict("has_rows", False, "no rows")
+REFUSED = RuleVerdict("has_rows", False, "no rows")
 
 
-def audited(number: int, *verdicts: Verdict, fingerprint: str = "new", **rows) -> Audited:
+def audited(number: int, *verdicts: RuleVerdict, fingerprint: str = "new", **rows) -> Audited:
     return Audited(
         DayProfile(day(number), rows=3, fingerprint=f"{fingerprint}{number}"), verdicts, **rows
     )

@@ -20,7 +20,7 @@ from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.quality.rule import Rule
 from backfill_assets.step.errors import may_be_of_days
-from backfill_assets.step.step import FAILED_FIRST, Apart
+from backfill_assets.step.step import FAILED_FIRST, BadDayIsolator
 from tests.worlds.chain import history, outages
 from tests.worlds.deliveries import day, days
 from tests.worlds.outages import DAILY, FOUR, HISTORY, OUTAGES, World, assert_same
@@ -235,7 +235,7 @@ def test_an_error_that_every_day_would_raise_is_told_from_one_of_some_day(error,
 THOUSAND = [date(2017, 1, 1) + timedelta(days=n) for n in range(1000)]
 
 
-def apart(table, every, *, raising=(), refused=()) -> tuple[Apart, list[int]]:
+def apart(table, every, *, raising=(), refused=()) -> tuple[BadDayIsolator, list[int]]:
     """What becomes of `every` day if some raise, and some are refused by a rule; and how many days
     each computation had.
     """
@@ -254,7 +254,7 @@ def apart(table, every, *, raising=(), refused=()) -> tuple[Apart, list[int]]:
             for at in of
         ]
 
-    tried = Apart(table, build)
+    tried = BadDayIsolator(table, build)
     tried.run(every)
     return tried, sizes
 
@@ -279,7 +279,7 @@ def test_an_engine_that_is_gone_is_not_taken_for_a_bad_day():
         raise ServiceUnavailable("no engine")
 
     with pytest.raises(ServiceUnavailable):
-        Apart(outages, build).run(days(0, 1, 2))
+        BadDayIsolator(outages, build).run(days(0, 1, 2))
 
 
 @given(

@@ -12,8 +12,8 @@ from backfill_assets.verify.checklist import (
     Acceptance,
     Line,
     Outcome,
+    PlanVerdict,
     Result,
-    Verdict,
     contents,
     read,
 )
@@ -29,8 +29,8 @@ KEYS = Line("keys staging/o", Outcome.FAILED, "2 keys twice", "staging/o", (DAY,
 NONE = Line("keys raw/e", Outcome.SKIPPED, "declares no key", "raw/e")
 
 
-def verdict(*lines: Line, at: datetime = NOON, **fields) -> Verdict:
-    return Verdict(
+def verdict(*lines: Line, at: datetime = NOON, **fields) -> PlanVerdict:
+    return PlanVerdict(
         "p1",
         lines,
         {"live staging/o": 4, "shadow staging/o": 1},

@@ -18,7 +18,7 @@ from backfill_assets.verify.builds import (
     planned_code,
     row_counts,
 )
-from backfill_assets.verify.checklist import Line, Outcome, Result, Verdict
+from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict, Result
 from backfill_assets.verify.checks import RebuiltTable, checklist
 from backfill_assets.verify.text import ending_lines, markdown, terminal_table
 from tests.worlds.deliveries import day, days
@@ -56,7 +56,7 @@ def report(read, days):
     return read(TABLE, days)
 
 
-def verdict(of: Table, values=NOW, **changed) -> Verdict:
+def verdict(of: Table, values=NOW, **changed) -> PlanVerdict:
     """The verdict on two rebuilt days, of which the second has other values."""
     live = accepted_builds(0, 1, 5, rows=2, nulls={"id": 0, "n": 0})
     built = {
@@ -67,10 +67,10 @@ def verdict(of: Table, values=NOW, **changed) -> Verdict:
     known = RebuiltTable(of, "p1", "c1", days(0, 1), built, opened, opened, days(0, 1))
     sides = reader(o=LIVE), reader(o=values)
     lines = checklist([replace(known, **changed)], *sides, reconciled=[ids], consumed_by=[report])
-    return Verdict("p1", lines, {f"live {TABLE}": 3}, {TABLE: "c1"}, NOON, "ada")
+    return PlanVerdict("p1", lines, {f"live {TABLE}": 3}, {TABLE: "c1"}, NOON, "ada")
 
 
-def outcomes(of: Verdict) -> dict[str, str]:
+def outcomes(of: PlanVerdict) -> dict[str, str]:
     return {line.name.replace(f" {TABLE}", ""): line.outcome.value for line in of.lines}
 
 
@@ -136,7 +136,7 @@ def test_a_table_that_live_does_not_have_yet_is_compared_with_nothing():
     assert set(found.values()) == {"passed", "skipped"}
 
 
-def shown(of: Verdict, *, with_passed: bool = True) -> str:
+def shown(of: PlanVerdict, *, with_passed: bool = True) -> str:
     out = io.StringIO()
     Console(file=out, width=120).print(terminal_table(of, with_passed=with_passed))
     return out.getvalue()

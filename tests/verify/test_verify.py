@@ -10,7 +10,7 @@ from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.publish import Publication
 from backfill_assets.tables.agreements import Reconciled, reconciliation
-from backfill_assets.verify.checklist import Line, Outcome, Result, Verdict
+from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict, Result
 from backfill_assets.verify.verify import Verdicts, verified, verify
 from backfill_assets.workspace import Workspace
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, ten_rows
@@ -30,11 +30,11 @@ def rebuilt(lake: SmallLake, rows: int, of: tuple[str, ...] = (A.name, B.name)) 
     return plan
 
 
-def verdict_of(plan: Plan, workspace: Workspace) -> Verdict:
+def verdict_of(plan: Plan, workspace: Workspace) -> PlanVerdict:
     return verify(plan, workspace, who="ada", now=lambda: NOW)
 
 
-def line(verdict: Verdict, name: str) -> Line:
+def line(verdict: PlanVerdict, name: str) -> Line:
     return next(each for each in verdict.lines if each.name == name)
 
 

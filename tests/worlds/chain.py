@@ -11,7 +11,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.sources.protocol import Delivery, Source
-from backfill_assets.step.inputs import tables_read
+from backfill_assets.step.inputs import input_fingerprints
 from backfill_assets.tables.declaration import itself, same_day, table, window
 from tests.worlds.deliveries import day
 
@@ -81,6 +81,6 @@ def built(what, *numbers, **figures):
 def up_to_date(what, numbers, accepted):
     """`accepted` with builds of these days that were made from exactly what is accepted."""
     for n in numbers:
-        inputs = tables_read(what, day(n), accepted, CALENDAR)
+        inputs = input_fingerprints(what, day(n), accepted, CALENDAR)
         accepted = accepted | {k: replace(b, inputs=inputs) for k, b in built(what, n).items()}
     return accepted

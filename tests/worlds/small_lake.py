@@ -44,7 +44,7 @@ from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import Decision, Kind, roll_back
 from backfill_assets.tables.declaration import SliceDays, Table, same_day
-from backfill_assets.verify.checklist import Verdict
+from backfill_assets.verify.checklist import PlanVerdict
 from backfill_assets.verify.verify import Verdicts, verified, verify
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
@@ -370,7 +370,7 @@ def rebuilt_in_shadow(
     return plan
 
 
-def verdict_of(plan: Plan, workspace: Workspace) -> Verdict:
+def verdict_of(plan: Plan, workspace: Workspace) -> PlanVerdict:
     """The verdict, with every decision taken: these tables drift with each row."""
     verdict = verify(plan, workspace, who="ada", now=lambda: NOW)
     if not verdict.undecided():
