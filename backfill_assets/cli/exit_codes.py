@@ -57,6 +57,7 @@ def exit_on_error() -> Iterator[None]:
     except BrokenPipeError:  # what reads the output has seen enough
         sys.exit(DONE)
     except OSError as error:
+        # Loads its library, which help does without.
         from backfill_assets.lake.delta import one_line
 
         # The error of an object store has no errno, and lists its causes on further lines.
