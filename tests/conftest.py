@@ -35,8 +35,8 @@ hypothesis.settings.load_profile("here")
 # the time of collecting.
 gc.set_threshold(50_000, 10, 10)
 
-# Files that mostly wait for servers go first, so that other processes compute meanwhile; then those
-# that build many days, and the one with mypy, which would be alone at the end.
+# After the pure tests, files that mostly wait for servers go first, so that other processes compute
+# meanwhile. Then come those that build many days, and mypy, which would be alone at the end.
 EARLY = (
     "tests/journeys/test_journeys.py",
     "tests/journeys/test_demo.py",
