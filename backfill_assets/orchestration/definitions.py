@@ -3,8 +3,7 @@
 import os
 import warnings
 
-from dagster import Definitions, define_asset_job
-from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
+from dagster import BetaWarning, Definitions, PreviewWarning, define_asset_job
 
 from backfill_assets.orchestration.assets import asset_of, executor, live_tables
 from backfill_assets.orchestration.diff_job import diff_job

@@ -23,6 +23,7 @@ from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
 from dagster import (
+    MAX_RUNTIME_SECONDS_TAG,
     Config,
     DagsterExecutionInterruptedError,
     Failure,
@@ -33,7 +34,6 @@ from dagster import (
     job,
     op,
 )
-from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from pydantic import Field, create_model
 
 from backfill_assets.dagster_client import tags

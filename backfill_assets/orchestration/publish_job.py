@@ -22,7 +22,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import STABLE
 from backfill_assets.orchestration.jobs import failing_without_retry
-from backfill_assets.orchestration.unfinished import unfinished_runs
+from backfill_assets.orchestration.local.unfinished import unfinished_runs
 from backfill_assets.plan.remaining import outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import markdown_table

@@ -1,32 +1,28 @@
-"""Sensors that let the job run_plan rebuild what has become outdated: one plan into live for a
-batch, as a night would do it.
+"""Sensors that rebuild outdated days: `late_rows` and `source_changes`.
 
-A batch waits until nothing has been added to it for a while, and for what is under way. One that
-was requested before, and is still there although its run has ended, is requested again after a
-while, each time twice as long after; others go before it. One whose run somebody canceled is not,
-until something is added to it. Every such sensor is stopped until someone starts it.
+Each sensor groups the days that it finds into batches, and requests one run of the job `run_plan`
+for a batch. The plan writes to live, as a nightly run does. A batch waits until nothing was added
+to it for a while and no other run is active. If days of it are still outdated after its run, it is
+requested again, each time after twice the wait. Both sensors are stopped until someone starts them.
 
-The sensor `late_rows`: it lets the job run_plan rebuild the days within the horizon that late rows
-have made outdated.
-
-The sensor `source_changes`: it lets the job run_plan rebuild built days whose files came, changed
-or went since.
-
-Days that were never built are the nights'. A day whose files are refused, one that has failed with
-these files, and one beyond the horizon of its source wait for a person.
+- `late_rows` finds days within the horizon that late rows have made outdated.
+- `source_changes` finds built days whose files were added, changed or removed. It leaves a day to
+  a person if its files are refused, if it failed with these files, or if it is beyond the horizon.
+  Days that were never built are left to the nightly run.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from dagster import (  # fmt: skip
+from dagster import (
     DagsterInstance,
     DagsterRunStatus,
+    RunRecord,
     RunRequest,
     RunsFilter,
     SensorDefinition,
@@ -34,12 +30,11 @@ from dagster import (  # fmt: skip
     SensorResult,
     SkipReason,
 )
-from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES, RunRecord
 
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import BackfillError, UsageError
-from backfill_assets.orchestration.unfinished import unfinished_runs
+from backfill_assets.orchestration.local.unfinished import unfinished_runs, unfinished_runs_of_job
 from backfill_assets.plan.late import Late, LateDay, late_rows
 from backfill_assets.plan.source_changes import ChangedDay, SourceChanges, source_changes
 from backfill_assets.plan.store import Plans
@@ -47,26 +42,28 @@ from backfill_assets.publish.live import last_commits
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.workspace import Workspace
 
-JOB = "run_plan"
-EVERY_S = 60
-# A batch is rebuilt once nothing has been added to it for so long, or its first part has waited for
-# so long.
+# A batch is requested once nothing was added to it for QUIET, or LONGEST after its first change.
 QUIET = timedelta(minutes=10)
 LONGEST = timedelta(hours=2)
-# After its first run has ended in vain. Doubled so many times at most.
-AGAIN = LONGEST
-DOUBLED = 7
-PACE = (
-    f"{QUIET.seconds // 60} minutes after the last of them, or {LONGEST.seconds // 3600} hours"
-    " after the first"
+
+_JOB = "run_plan"
+_INTERVAL_S = 60
+_RETRY_AFTER = LONGEST
+_MAX_DOUBLINGS = 7
+_PACE = (
+    f"It starts {QUIET.seconds // 60} minutes after the last change, and at most"
+    f" {LONGEST.seconds // 3600} hours after the first."
 )
+_LATE_BEYOND = "`backfill late` lists days beyond the horizon."
+_CHANGED_BEYOND = "`backfill status` shows days beyond the horizon."
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Days that one plan rebuilds: the fields of its request that are not at their default. Its key
-    is another whenever something is added to it, which was first done at `first`, and at `last` for
-    the last time.
+    """Days that one plan rebuilds.
+
+    `request` has the plan's options that differ from their defaults. `key` changes whenever
+    something is added. `first` and `last` are the times of the first and the last change.
     """
 
     key: str
@@ -76,217 +73,100 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """There is a batch, and it is not rebuilt now."""
+class Deferred:
+    """The reason why no batch is requested now."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a look has found: the batches, or why there is none; and the cursor to leave for the
-    next look.
-    """
+class _Tick:
+    """What a sensor found: batches or the reason for a skip, and the cursor for the next tick."""
 
     batches: Sequence[Batch]
-    nothing: str
+    skip_reason: str
     cursor: str | None
 
 
-# What is there to rebuild, given the cursor that the look before it left and the time.
-Look = Callable[[str | None, datetime], Found]
-# The runs of a batch that were requested before, the latest first.
-RunsOf = Callable[[Batch], Sequence[RunRecord]]
-
-
-def decide(
-    batches: Sequence[Batch], now: datetime, runs_of: RunsOf, busy: Callable[[], Iterator[str]]
-) -> RunRequest | Waiting:
-    """The request for the first batch that is to be rebuilt now. `busy`, what is under way, is
-    asked last.
-    """
-    reasons = []
-    for batch in batches:
-        before = runs_of(batch)
-        if why := _waits(batch, before, now):
-            reasons.append(why)
-        elif reason := next(busy(), ""):
-            return Waiting(reason)
-        else:
-            key = f"{batch.key}-{len(before) + 1}" if before else batch.key
-            return RunRequest(
-                key, {"ops": {"run": {"config": dict(batch.request)}}}, {tags.BATCH: batch.key}
-            )
-    return Waiting(reasons[0])
-
-
-def _waits(batch: Batch, before: Sequence[RunRecord], now: datetime) -> str:
-    """Why a batch is not rebuilt yet; "" if it is to be."""
-    until = min(batch.last + QUIET, batch.first + LONGEST)
-    if now < until:
-        return f"more may arrive until {until:%H:%M} UTC"
-    if not before:
-        return ""
-    last = before[0].dagster_run
-    run = f"run {last.run_id[:8]} of {JOB}"
-    days = batch.request["partitions"]
-    if not last.is_finished:
-        return f"{run} is not finished"
-    if last.status == DagsterRunStatus.CANCELED:
-        return f"{run}, of {days}, was canceled; they are not rebuilt unasked until more arrives"
-    ended = datetime.fromtimestamp(
-        before[0].end_time or before[0].update_timestamp.timestamp(), UTC
-    )
-    until = ended + AGAIN * 2 ** min(len(before) - 1, DOUBLED)
-    if now < until:
-        return (
-            f"{run} has ended, and of {days} something is still outdated; it is tried again at"
-            f" {until:%Y-%m-%d %H:%M} UTC"
-        )
-    return ""
-
-
-def under_way(workspace: Workspace, instance: DagsterInstance) -> Iterator[str]:
-    """What keeps a batch from being rebuilt now: runs of the tables, a plan that is made, one into
-    live that is open.
-    """
-    for run in unfinished_runs(instance, workspace.names):
-        yield f"{run} is not finished"
-    for launcher in instance.get_runs(RunsFilter(job_name=JOB, statuses=NOT_FINISHED_STATUSES)):
-        yield f"run {launcher.run_id[:8]} of {JOB} is not finished"
-    plans = Plans(workspace.lake.root)
-    for plan_id in plans.open():
-        try:
-            plan = plans.read(plan_id)
-        except UsageError:  # it cannot be carried out either
-            continue
-        if not plan.is_shadow and plan.code.keys() & set(workspace.names):
-            yield (
-                f"plan {plan_id} is open (`backfill resume {plan_id}`, or `backfill cancel"
-                f" {plan_id}`)"
-            )
-
-
-def rebuild_sensor(
-    name: str,
-    there_are: str,
-    description: str,
-    workspace: Workspace,
-    look: Look,
-    now: Callable[[], datetime],
-) -> SensorDefinition:
-    """The sensor of that name. `there_are`: what a batch is of, as a sentence begins."""
-
-    def rebuild(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        def runs_of(batch: Batch) -> Sequence[RunRecord]:
-            return context.instance.get_run_records(
-                RunsFilter(job_name=JOB, tags={tags.BATCH: batch.key})
-            )
-
-        def busy() -> Iterator[str]:
-            return under_way(workspace, context.instance)
-
-        try:
-            found = look(context.cursor, now())
-            decision = decide(found.batches, now(), runs_of, busy) if found.batches else None
-        except BackfillError as error:
-            return SkipReason(str(error))
-        if found.cursor is not None:
-            context.update_cursor(found.cursor)
-        if isinstance(decision, RunRequest):
-            return SensorResult([decision])
-        return SkipReason(
-            f"{there_are}, which wait: {decision.why}." if decision else found.nothing
-        )
-
-    return SensorDefinition(
-        name=name,
-        job_name=JOB,
-        evaluation_fn=rebuild,
-        minimum_interval_seconds=EVERY_S,
-        description=description,
-    )
-
-
-LATE_ROWS = "late_rows"
-LATE_BEYOND = "`backfill late` names those beyond the horizon."
-NOTHING = "There are no late rows within the horizon. `backfill late` names those beyond it."
-
-
-def late_batches(late: Late, protected: Collection[date] = ()) -> list[Batch]:
-    """The late days within the horizon that no setting protects, a batch for each table."""
-    within = [each for each in late.within() if each.day not in protected]
-    return [
-        _batch([each for each in within if each.table == table])
-        for table in dict.fromkeys(each.table for each in within)
-    ]
-
-
-def late_skip_reason(late: Late) -> str:
-    """That no day is to be rebuilt, and which late ones are protected."""
-    protected = sorted({each.day for each in late.within()})
-    return (
-        f"Only protected days have late rows, and stay as they are: {ranges(protected)}."
-        f" {LATE_BEYOND}"
-        if protected
-        else NOTHING
-    )
-
-
-def _batch(days: Sequence[LateDay]) -> Batch:
-    parts = [f"{each.table} {each.day} {each.rows} {each.last_built.isoformat()}" for each in days]
-    request = {
-        "partitions": days_as_typed(each.day for each in days),
-        "target": days[0].table,
-        "only": "outdated",
-        "downstream": True,
-        "leave_protected": True,
-        "into": "live",
-        "reason": f"late rows: {sum(each.rows for each in days):+,} about {len(days)} day(s)",
-    }
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return Batch(
-        key, request, min(each.first_built for each in days), max(each.last_built for each in days)
-    )
+# Finds what to rebuild, given the cursor of the tick before and the time.
+_Find = Callable[[str | None, datetime], _Tick]
 
 
 def late_rows_sensor(
     workspace: Workspace, now: Callable[[], datetime] = utc_now
 ) -> SensorDefinition:
-    """The sensor. Its cursor is what was committed when there were no late rows, and no run that
-    could end without a word.
-    """
+    """Sensor that rebuilds the days within the horizon that late rows have made outdated."""
 
-    def look(cursor: str | None, _: datetime) -> Found:
+    def find(cursor: str | None, _: datetime) -> _Tick:
         commits = last_commits(workspace)
         if commits == cursor:
-            return Found(
-                (),
-                "Nothing was committed since there were no late rows within the horizon.",
-                cursor,
-            )
+            nothing_new = "Nothing was committed since there were no late rows within the horizon."
+            return _Tick((), nothing_new, cursor)
         late = late_rows(workspace)
         batches = late_batches(late, workspace.settings.protected())
-        return Found(
-            batches,
-            late_skip_reason(late),
-            cursor if late.within() or late.is_computed else commits,
-        )
+        late_days = [late_day.day for late_day in late.within()]
+        nothing = f"There are no late rows within the horizon. {_LATE_BEYOND}"
+        # A run that computes late days may end without a commit: the cursor must not skip that.
+        may_change = bool(late_days) or late.is_computed
+        return _Tick(batches, _skip_reason(nothing, late_days), cursor if may_change else commits)
 
     description = (
-        "Rebuilds the days within the horizon that late rows have made outdated, and what is made"
-        f" from them, in one plan into live: {PACE}. `backfill late` shows them."
+        "Rebuilds the days within the horizon that late rows have made outdated, with everything"
+        f" downstream, in one plan into live. {_PACE} `backfill late` lists late rows."
     )
-    return rebuild_sensor(LATE_ROWS, "There are late rows", description, workspace, look, now)
+    return _rebuild_sensor("late_rows", "Late rows", description, workspace, find, now)
 
 
-SOURCE_CHANGES = "source_changes"
-SOURCE_BEYOND = "`backfill status` names those of days beyond it."
+def source_changes_sensor(
+    workspace: Workspace, now: Callable[[], datetime] = utc_now
+) -> SensorDefinition:
+    """Sensor that rebuilds built days whose files were added, changed or removed."""
+
+    def find(cursor: str | None, at: datetime) -> _Tick:
+        changes = source_changes(workspace)
+        batches, seen = source_batches(changes, cursor, at, workspace.settings.protected())
+        days = [changed.day for source in changes for changed in source.days]
+        refused = [item for source in changes for item in source.refused.items()]
+        nothing = f"No files of built days within the horizon have changed. {_CHANGED_BEYOND}"
+        skip_reason = _skip_reason(nothing, days)
+        if refused:
+            (table, _), why = refused[0]
+            waiting = f"{len(refused)} day(s) wait for a decision. {table}: {why}"
+            skip_reason = f"{skip_reason} {waiting}" if days else waiting
+        return _Tick(batches, skip_reason, seen)
+
+    description = (
+        "Rebuilds built days within the horizon of their source whose files were added, changed or"
+        f" removed, with everything downstream, in one plan into live. {_PACE} Refused files and"
+        f" days beyond the horizon need a decision. {_CHANGED_BEYOND}"
+    )
+    return _rebuild_sensor("source_changes", "Changed files", description, workspace, find, now)
 
 
-class Seen(NamedTuple):
-    """What the sensor saw of a source: the key of its batch, since when it has one, and since when
-    it is this one.
+def late_batches(late: Late, protected: Collection[date] = ()) -> list[Batch]:
+    """One batch for each table with late days within the horizon. Protected days are left out."""
+    by_table: dict[str, list[LateDay]] = {}
+    for late_day in late.within():
+        if late_day.day not in protected:
+            by_table.setdefault(late_day.table, []).append(late_day)
+    return [_late_batch(table, days) for table, days in by_table.items()]
+
+
+def _late_batch(table: str, days: Sequence[LateDay]) -> Batch:
+    parts = [f"{table} {late.day} {late.rows} {late.last_built.isoformat()}" for late in days]
+    rows = sum(late.rows for late in days)
+    request = _request(
+        [late.day for late in days], [table], f"late rows: {rows:+,} about {len(days)} day(s)"
+    )
+    first = min(late.first_built for late in days)
+    last = max(late.last_built for late in days)
+    return Batch(_key(parts), request, first, last)
+
+
+class _BatchHistory(NamedTuple):
+    """The batch of a source at the last tick: its key, and the times of its changes.
+
+    `first` is when the source first had a batch, `last` when the batch got this key.
     """
 
     key: str
@@ -300,89 +180,174 @@ def source_batches(
     now: datetime,
     protected: Collection[date] = (),
 ) -> tuple[list[Batch], str]:
-    """The changed days that no setting protects, a batch for each source, and the cursor. What goes
-    has no time of its own: it counts from when it was first seen to be gone.
+    """One batch for each source with changed days, and the cursor. Protected days are left out.
+
+    A removed file has no time. So the cursor keeps when each change was first seen.
     """
-    before = _seen(cursor)
-    seen = {}
+    before = _read_history(cursor)
+    history = {}
     batches = []
-    for of_source in changes:
-        if days := [each for each in of_source.days if each.day not in protected]:
-            parts = [
-                f"{each.table} {each.day} {each.delivered} {each.built.isoformat()}"
-                for each in days
-            ]
-            key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-            name = ",".join(of_source.tables)
-            known = before.get(name, Seen("", now, now))
-            seen[name] = Seen(key, known.first, known.last if known.key == key else now)
-            batches.append(
-                Batch(key, _request(days, of_source.since), seen[name].first, seen[name].last)
-            )
-    return batches, json.dumps(seen, default=str)
+    for source in changes:
+        days = [changed for changed in source.days if changed.day not in protected]
+        if not days:
+            continue
+        parts = [
+            f"{changed.table} {changed.day} {changed.delivered} {changed.built.isoformat()}"
+            for changed in days
+        ]
+        key = _key(parts)
+        name = ",".join(source.tables)
+        earlier = before.get(name, _BatchHistory("", now, now))
+        last = earlier.last if earlier.key == key else now
+        history[name] = _BatchHistory(key, earlier.first, last)
+        batches.append(Batch(key, _source_request(days, source.since), earlier.first, last))
+    return batches, json.dumps(history, default=str)
 
 
-def _seen(cursor: str | None) -> dict[str, Seen]:
+def _read_history(cursor: str | None) -> dict[str, _BatchHistory]:
     with suppress(ValueError, TypeError):
-        seen = json.loads(cursor or "{}").items()
+        history = json.loads(cursor or "{}").items()
         return {
-            name: Seen(key, datetime.fromisoformat(first), datetime.fromisoformat(last))
-            for name, (key, first, last) in seen
+            name: _BatchHistory(key, datetime.fromisoformat(first), datetime.fromisoformat(last))
+            for name, (key, first, last) in history
         }
     return {}
 
 
-def _request(changed: Sequence[ChangedDay], since: date) -> dict[str, Any]:
-    days = sorted({each.day for each in changed})
+def _source_request(changed: Sequence[ChangedDay], since: date) -> dict[str, Any]:
+    days = sorted({change.day for change in changed})
+    tables = dict.fromkeys(change.table for change in changed)
+    why = next((change.why for change in changed if change.why), "other contents")
+    request = _request(days, tables, f"source changed on {len(days)} day(s): {why}")
+    if any(change.has_failed for change in changed):
+        request["only"] = "outdated,failed"
+    return request | {"downstream_since": str(since)}
+
+
+def _key(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _request(days: Iterable[date], tables: Iterable[str], reason: str) -> dict[str, Any]:
     return {
         "partitions": days_as_typed(days),
-        "target": ",".join(dict.fromkeys(each.table for each in changed)),
-        "only": "outdated,failed" if any(each.has_failed for each in changed) else "outdated",
+        "target": ",".join(tables),
+        "only": "outdated",
         "downstream": True,
-        "downstream_since": str(since),
         "leave_protected": True,
         "into": "live",
-        "reason": (
-            f"source changed on {len(days)} day(s):"
-            f" {next((each.why for each in changed if each.why), 'other contents')}"
-        ),
+        "reason": reason,
     }
 
 
-def source_skip_reason(changes: Sequence[SourceChanges]) -> str:
-    """That no day is to be rebuilt, and which of them are protected, or wait for their files or for
-    a person.
-    """
-    refused = [(partition, why) for each in changes for partition, why in each.refused.items()]
-    protected = sorted({changed.day for each in changes for changed in each.days})
-    said = (
-        [f"Files of protected days changed, which stay as they are: {ranges(protected)}."]
-        if protected
-        else []
-    )
-    if refused:
-        (table, _), why = refused[0]
-        said.append(f"{len(refused)} day(s) stay as they are. {table}: {why}")
-    return (
-        " ".join(said) or f"No files of built days within the horizon have changed. {SOURCE_BEYOND}"
-    )
+def _skip_reason(nothing: str, days: Collection[date]) -> str:
+    """The reason for a skip without batches: all changed days are protected, or there are none."""
+    if not days:
+        return nothing
+    return f"Only protected days have changed. They stay as they are: {ranges(sorted(set(days)))}."
 
 
-def source_changes_sensor(
-    workspace: Workspace, now: Callable[[], datetime] = utc_now
+def _rebuild_sensor(
+    name: str,
+    subject: str,
+    description: str,
+    workspace: Workspace,
+    find: _Find,
+    now: Callable[[], datetime],
 ) -> SensorDefinition:
-    """The sensor."""
+    def rebuild(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        def runs_of(batch: Batch) -> Sequence[RunRecord]:
+            requested = RunsFilter(job_name=_JOB, tags={tags.BATCH: batch.key})
+            return context.instance.get_run_records(requested)
 
-    def look(cursor: str | None, at: datetime) -> Found:
-        changes = source_changes(workspace)
-        batches, seen = source_batches(changes, cursor, at, workspace.settings.protected())
-        return Found(batches, source_skip_reason(changes), seen)
+        def active() -> Iterator[str]:
+            return _active_work(workspace, context.instance)
 
-    description = (
-        "Rebuilds built days within the horizon of their source whose files came, changed or went,"
-        f" and what is made from them, in one plan into live: {PACE}. Files that are refused and"
-        f" days beyond the horizon are left to a person. {SOURCE_BEYOND}"
+        try:
+            tick = find(context.cursor, now())
+            decision = decide(tick.batches, now(), runs_of, active) if tick.batches else None
+        except BackfillError as error:
+            return SkipReason(str(error))
+        if tick.cursor is not None:
+            context.update_cursor(tick.cursor)
+        if isinstance(decision, RunRequest):
+            return SensorResult([decision])
+        if decision:
+            return SkipReason(f"{subject} are waiting: {decision.reason}.")
+        return SkipReason(tick.skip_reason)
+
+    return SensorDefinition(
+        name=name,
+        job_name=_JOB,
+        evaluation_fn=rebuild,
+        minimum_interval_seconds=_INTERVAL_S,
+        description=description,
     )
-    return rebuild_sensor(
-        SOURCE_CHANGES, "There are changed files", description, workspace, look, now
-    )
+
+
+def decide(
+    batches: Sequence[Batch],
+    now: datetime,
+    runs_of: Callable[[Batch], Sequence[RunRecord]],
+    active: Callable[[], Iterator[str]],
+) -> RunRequest | Deferred:
+    """Request the first batch that is ready, unless other work is active.
+
+    `runs_of` returns the earlier runs of a batch, the latest first. `active` is called only if a
+    batch is ready, since it reads all plans.
+    """
+    reasons = []
+    for batch in batches:
+        runs = runs_of(batch)
+        if reason := _not_ready(batch, runs, now):
+            reasons.append(reason)
+            continue
+        if work := next(active(), ""):
+            return Deferred(work)
+        # Dagster ignores a run key that it has seen.
+        run_key = f"{batch.key}-{len(runs) + 1}" if runs else batch.key
+        run_config = {"ops": {"run": {"config": dict(batch.request)}}}
+        return RunRequest(run_key, run_config, {tags.BATCH: batch.key})
+    return Deferred(reasons[0])
+
+
+def _not_ready(batch: Batch, runs: Sequence[RunRecord], now: datetime) -> str:
+    """The reason why a batch is not rebuilt yet; "" if it is ready."""
+    quiet_at = min(batch.last + QUIET, batch.first + LONGEST)
+    if now < quiet_at:
+        return f"more may arrive until {quiet_at:%H:%M} UTC"
+    if not runs:
+        return ""
+    latest = runs[0].dagster_run
+    run = f"run {latest.run_id[:8]} of {_JOB}"
+    days = batch.request["partitions"]
+    if not latest.is_finished:
+        return f"{run} is not finished"
+    if latest.status == DagsterRunStatus.CANCELED:
+        return f"{run} ({days}) was canceled. It is not requested again until more arrives"
+    ended_s = runs[0].end_time or runs[0].update_timestamp.timestamp()
+    doublings = min(len(runs) - 1, _MAX_DOUBLINGS)
+    retry_at = datetime.fromtimestamp(ended_s, UTC) + _RETRY_AFTER * 2**doublings
+    if now < retry_at:
+        return (
+            f"{run} has ended, and days of {days} are still outdated. The next attempt is at"
+            f" {retry_at:%Y-%m-%d %H:%M} UTC"
+        )
+    return ""
+
+
+def _active_work(workspace: Workspace, instance: DagsterInstance) -> Iterator[str]:
+    """The work that a rebuild has to wait for: runs of the tables, and open plans into live."""
+    for run in unfinished_runs(instance, workspace.names):
+        yield f"{run} is not finished"
+    for run in unfinished_runs_of_job(instance, _JOB):
+        yield f"{run} of {_JOB} is not finished"
+    plans = Plans(workspace.lake.root)
+    for plan_id in plans.open():
+        try:
+            plan = plans.read(plan_id)
+        except UsageError:  # An unreadable plan cannot run either.
+            continue
+        if not plan.is_shadow and plan.code.keys() & set(workspace.names):
+            commands = f"`backfill resume {plan_id}`, or `backfill cancel {plan_id}`"
+            yield f"plan {plan_id} is open ({commands})"

@@ -33,7 +33,7 @@ from dagster import (
 
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import Release, Releases
-from backfill_assets.orchestration.unfinished import unfinished_runs
+from backfill_assets.orchestration.local.unfinished import unfinished_runs
 from backfill_assets.publish.channels import behind
 from backfill_assets.publish.live import last_commits
 from backfill_assets.publish.release_live import (

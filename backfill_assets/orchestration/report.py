@@ -1,12 +1,7 @@
-"""What a step did, as Dagster events: materializations and check evaluations per day.
-
-A `MaterializeResult` for the range would also materialize failed days, and would store checks
-without their partition. This is the only file that uses Dagster's private API for events.
-"""
+"""The result of a step as Dagster events: materializations and check evaluations of each day."""
 
 import hashlib
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from types import MappingProxyType
 from typing import Any
@@ -17,84 +12,63 @@ from dagster import (
     AssetExecutionContext,
     AssetKey,
     AssetMaterialization,
-    DagsterEventType,
     MetadataValue,
-    Output,
 )
-from dagster._core.definitions.asset_checks.asset_check_evaluation import (
-    AssetCheckEvaluationTargetMaterializationData,
-)
-from dagster._core.events import (
-    DagsterEvent,
-    DagsterEventBatchMetadata,
-    StepMaterializationData,
-    StepOutputData,
-    generate_event_batch_id,
-)
-from dagster._core.execution.plan.objects import TypeCheckData
-from dagster._core.execution.plan.outputs import StepOutputHandle
 
 from backfill_assets.dagster_client.tags import runs_of
 from backfill_assets.lake.ledger import Build
+from backfill_assets.orchestration.local.step_events import (
+    check_events,
+    materialization_events,
+    output_events,
+    target_materializations,
+)
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 
-Shown = Mapping[date, Mapping[str, Any]]
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
-# An asset's Events page shows one materialization of each millisecond, the last.
-MILLISECOND = 0.001
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+_SAMPLES = 20
 
 
 def events_of(
     context: AssetExecutionContext,
     result: StepResult,
     key: AssetKey,
-    shown: Shown = NOTHING,
+    shown: Mapping[date, Mapping[str, Any]] = _NOTHING,
     *,
     materialize: bool = True,
 ) -> Iterator[Any]:
-    """Every event of a step of the asset `key`, in Dagster's order: materializations (where the run
-    has the asset), check evaluations, outputs. `shown`: by day, further metadata of its
-    materialization.
+    """Every event of a step of the asset `key`, in Dagster's order.
+
+    These are materializations, check evaluations and outputs. `materialize` is false for a run of
+    checks alone. `shown` has further metadata for the materializations, by day.
     """
-    step = context.get_step_execution_context()
     accepted = result.accepted()
-    failed = result.failed()
-    new = {id(build) for build in result.built}
+    new_builds = {id(build) for build in result.built}
     pointer = context.instance.event_log_storage.get_maximum_record_id()
-    also = [
-        (b, {"new": id(b) in new, "pointer": pointer, "more": shown.get(b.day, NOTHING)})
-        for b in accepted
+    materializations = [
+        materialization(
+            key,
+            result.table,
+            build,
+            new=id(build) in new_builds,
+            pointer=pointer,
+            more=shown.get(build.day, _NOTHING),
+        )
+        for build in accepted
     ]
-    materialized = [materialization(key, result.table, build, **given) for build, given in also]
     for stop in result.early_stops():
         context.log.info(str(stop))
     if materialize:
-        events = map(StepMaterializationData, materialized)
-        yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, events, MILLISECOND)
-    targets = _target_materializations(context, key, [build.day.isoformat() for build in accepted])
-    evaluated = [
-        e
-        for build in sorted([*accepted, *failed], key=lambda b: b.day)
-        for e in evaluations(key, build, targets)
-    ]
-    yield from _logged(step, DagsterEventType.ASSET_CHECK_EVALUATION, evaluated)
+        yield from materialization_events(context, materializations)
+    targets = target_materializations(context, key, [build.day.isoformat() for build in accepted])
+    builds = sorted([*accepted, *result.failed()], key=lambda build: build.day)
+    yield from check_events(
+        context, [check for build in builds for check in _evaluations(key, build, targets)]
+    )
     for name, values in _samples(result.built).items():
         context.log.warning(f"{result.table.name}: {name}: {'; '.join(values)}")
-    yield from _outputs(step)
-
-
-def _outputs(step: Any) -> Iterator[Any]:
-    for output in step.step.step_outputs:
-        if output.properties.asset_check_key:
-            yield Output(None, output_name=output.name)
-        # an Output would make Dagster materialize every day of the range, those that failed too
-        else:
-            # Without a type check, the page of the run would show no log.
-            checked = TypeCheckData(success=True, label=output.name)
-            yield DagsterEvent.step_output_event(
-                step, StepOutputData(StepOutputHandle(step.step.key, output.name), checked)
-            )
+    yield from output_events(context)
 
 
 def materialization(
@@ -104,13 +78,12 @@ def materialization(
     *,
     new: bool,
     pointer: int | None,
-    more: Mapping[str, Any] = NOTHING,
+    more: Mapping[str, Any] = _NOTHING,
 ) -> AssetMaterialization:
-    """The materialization of one day: figures as metadata; code, data and input versions as tags.
+    """The materialization of one day: figures as metadata, versions as tags.
 
-    `pointer` is the newest event that there was when the inputs had been read: Dagster calls the
-    day unsynced ("has a new data version") once an input has an event after it with another data
-    version. `more`: what else is shown of the day.
+    `pointer` is the newest event when the inputs had been read. Dagster calls the day unsynced if
+    an input has a later event with another data version. `more` is further metadata.
     """
     outcome = build.outcome if new else "up to date"
     metadata: dict[str, Any] = {
@@ -124,7 +97,7 @@ def materialization(
         **more,
         **{f"nulls in {column}": count for column, count in build.nulls.items() if count},
         **{
-            f"{name} (first 20)": MetadataValue.json(list(values))
+            f"{name} (first {_SAMPLES})": MetadataValue.json(list(values))
             for name, values in build.samples.items()
             if values
         },
@@ -132,108 +105,63 @@ def materialization(
     metadata |= {
         name: text for name in ("plan", "who", "reason", "accept") if (text := getattr(build, name))
     }
-    metadata |= {"git commit": build.git_commit} if build.git_commit else {}
+    if build.git_commit:
+        metadata["git commit"] = build.git_commit
     if build.plan:
         metadata["runs of the plan"] = MetadataValue.url(runs_of(build.plan))
     tags = {
         "dagster/code_version": build.code_version,
         "dagster/data_version": build.fingerprint,
-        **_input_tags(table, build.inputs, pointer, [*key.path[: -len(table.name.split("/"))]]),
+        **_input_tags(key, table, build, pointer),
     }
     return AssetMaterialization(key, partition=build.day.isoformat(), metadata=metadata, tags=tags)
 
 
-def evaluations(
+def _input_tags(key: AssetKey, table: Table, build: Build, pointer: int | None) -> dict[str, str]:
+    """The data version and the newest event of each input, as Dagster names them.
+
+    The data version is a hash of the fingerprints of the days that were read. A cumulative table
+    gets no event of itself, since none is newer than the build.
+    """
+    # Assets of a shadow have a prefix.
+    prefix = key.path[: -len(table.name.split("/"))]
+    tags = {}
+    for other, _ in table.windows():
+        days = build.inputs.get(other.name, {})
+        fingerprints = " ".join(days[day] for day in sorted(days))
+        version = hashlib.sha256(fingerprints.encode()).hexdigest()[:16]
+        asset = "/".join([*prefix, other.name])
+        tags[f"dagster/input_data_version/{asset}"] = version
+        has_event = other is not table and pointer is not None
+        tags[f"dagster/input_event_pointer/{asset}"] = str(pointer) if has_event else "NULL"
+    return tags
+
+
+def _evaluations(
     key: AssetKey, build: Build, targets: Mapping[str, Any]
 ) -> Iterator[AssetCheckEvaluation]:
-    """The verdict of every rule on one day; none for a day whose computation failed."""
+    """The verdict of each rule on one day. A day whose computation failed has none."""
     day = build.day.isoformat()
     for check in build.checks:
+        is_error = check["severity"] == "error"
+        rows = {"rows": MetadataValue.json(check["rows"])} if check["rows"] else {}
         yield AssetCheckEvaluation(
             asset_key=key,
             check_name=check["rule"],
             passed=check["passed"],
             partition=day,
-            severity=(
-                AssetCheckSeverity.ERROR
-                if check["severity"] == "error"
-                else AssetCheckSeverity.WARN
-            ),
+            severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
             description=check["message"],
-            blocking=check["severity"] == "error",
-            metadata={
-                **check["figures"],
-                **({"rows": MetadataValue.json(check["rows"])} if check["rows"] else {}),
-            },
+            blocking=is_error,
+            metadata={**check["figures"], **rows},
             target_materialization_data=targets.get(day) if build.outcome != "failed" else None,
         )
 
 
-def _logged(
-    step: Any, kind: DagsterEventType, payloads: Iterable[Any], apart_s: float = 0
-) -> Iterator[DagsterEvent]:
-    """Events of one kind as one batch, which the storage may write in one transaction. They are
-    `apart_s` seconds apart.
-    """
-    batch = generate_event_batch_id()
-    every = list(payloads)
-    for number, data in enumerate(every, start=1):
-        time.sleep(apart_s)
-        metadata = DagsterEventBatchMetadata(batch, number == len(every))
-        yield DagsterEvent.from_step(kind, step, event_specific_data=data, batch_metadata=metadata)
-
-
-def _target_materializations(
-    context: AssetExecutionContext, key: AssetKey, days: list[str]
-) -> dict[str, Any]:
-    """By day, the materialization that its checks are about."""
-    if not days:
-        return {}
-    storage_ids = context.instance.event_log_storage.get_latest_storage_id_by_partition(
-        key, DagsterEventType.ASSET_MATERIALIZATION, set(days)
-    )
-    run = context.run.run_id
-    now = time.time()
-    return {
-        day: AssetCheckEvaluationTargetMaterializationData(
-            storage_id=storage_id, run_id=run, timestamp=now
-        )
-        for day, storage_id in storage_ids.items()
-    }
-
-
 def _samples(builds: Iterable[Build]) -> dict[str, list[str]]:
-    """The samples of all days together, by name: unknown fields, rejected lines, rows outside the
-    horizon.
-    """
+    """Samples of all days by name, such as unknown fields and rejected lines."""
     merged: dict[str, set[str]] = {}
     for build in builds:
         for name, values in build.samples.items():
             merged.setdefault(name, set()).update(values)
-    return {name: sorted(values)[:20] for name, values in merged.items() if values}
-
-
-def _input_tags(
-    table: Table,
-    inputs: Mapping[str, Mapping[str, str]],
-    pointer: int | None,
-    prefix: Sequence[str],
-) -> dict[str, str]:
-    """For each table that is read, a hash of the fingerprints of its days that were read, and the
-    newest event by then.
-
-    A table that reads itself is reported with the days that it was computed from: of itself, no
-    event is newer.
-    """
-    tags = {}
-    for other, _ in table.windows():
-        days = inputs.get(other.name, {})
-        fingerprints = " ".join(days[day] for day in sorted(days))
-        asset = "/".join([*prefix, other.name])
-        tags[f"dagster/input_data_version/{asset}"] = hashlib.sha256(
-            fingerprints.encode()
-        ).hexdigest()[:16]
-        tags[f"dagster/input_event_pointer/{asset}"] = (
-            "NULL" if other is table or pointer is None else str(pointer)
-        )
-    return tags
+    return {name: sorted(values)[:_SAMPLES] for name, values in merged.items() if values}

@@ -24,14 +24,10 @@ from dagster import (
     define_asset_job,
     schedule,
 )
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-)
 
 from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import own_job, step_of
+from backfill_assets.dagster_client.client import FIRST_DAY, LAST_DAY, own_job, step_of
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.step.due import waiting_for_calendar
@@ -74,8 +70,8 @@ def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
             return SkipReason(f"No day of {table.name} is complete yet.")
         scheduled = context.scheduled_execution_time
         range_of_one = {
-            ASSET_PARTITION_RANGE_START_TAG: str(day),
-            ASSET_PARTITION_RANGE_END_TAG: str(day),
+            FIRST_DAY: str(day),
+            LAST_DAY: str(day),
         }
         return RunRequest(
             scheduled.isoformat(),
@@ -156,8 +152,8 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
             # Days that still wait for later ones are left to the nights to come.
             run_config={"resources": {"options": {"config": {"skip_not_due": True}}}},
             tags={
-                ASSET_PARTITION_RANGE_START_TAG: str(days[0]),
-                ASSET_PARTITION_RANGE_END_TAG: str(days[-1]),
+                FIRST_DAY: str(days[0]),
+                LAST_DAY: str(days[-1]),
                 tags.REASON: f"nightly of {scheduled.date()}",
             },
         )

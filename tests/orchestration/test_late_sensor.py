@@ -91,13 +91,10 @@ def test_the_days_within_the_horizon_are_rebuilt_by_one_plan_into_live(lake):
 def test_it_waits_until_nothing_has_arrived_for_a_while(lake):
     assert (
         lake.tick(MORNING + QUIET - timedelta(seconds=1))
-        == "There are late rows, which wait: more may arrive until 06:10 UTC."
+        == "Late rows are waiting: more may arrive until 06:10 UTC."
     )
     lake.arrive(19, {19: 9, 18: 2, 14: 1}, at=MORNING + timedelta(minutes=5))
-    assert (
-        lake.tick(MORNING + QUIET)
-        == "There are late rows, which wait: more may arrive until 06:15 UTC."
-    )
+    assert lake.tick(MORNING + QUIET) == "Late rows are waiting: more may arrive until 06:15 UTC."
     assert lake.tick(MORNING + QUIET + timedelta(minutes=5)) == REBUILT | {
         "reason": "late rows: +3 about 1 day(s)"
     }
@@ -152,7 +149,7 @@ def test_days_beyond_the_horizon_and_days_that_failed_are_left_to_a_person(lake)
     lake.last = 29
     assert (
         lake.tick()
-        == "There are no late rows within the horizon. `backfill late` names those beyond it."
+        == "There are no late rows within the horizon. `backfill late` lists days beyond the horizon."
     )
     lake.last = 19
     lake.ticks.cursor = None
@@ -186,11 +183,7 @@ def test_protected_days_are_left_as_they_are_and_the_others_rebuilt(lake):
     assert OUTAGES in plan.code
     assert not {day(14), day(16)} & set(plan.days()), "not what is made from rows of day 15 either"
     lake.build(15)
-    assert (
-        lake.tick()
-        == f"Only protected days have late rows, and stay as they are: {day(14)}. `backfill late`"
-        " names those beyond the horizon."
-    )
+    assert lake.tick() == f"Only protected days have changed. They stay as they are: {day(14)}."
     lake.protected = ""
     assert lake.tick() == REBUILT, "although nothing was committed since"
 
@@ -201,10 +194,10 @@ def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
     for attempt, wait in enumerate((LONGEST, 2 * LONGEST), start=2):
         now = datetime.now(UTC)
         run = lake.ticks.run(DagsterRunStatus.FAILURE)
-        said = lake.tick(now + wait - timedelta(minutes=1))
+        reason = lake.tick(now + wait - timedelta(minutes=1))
         assert (
-            f"run {run} of run_plan has ended, and of {day(14)} something is still outdated; it is"
-            " tried again at" in said
+            f"run {run} of run_plan has ended, and days of {day(14)} are still outdated. The next"
+            " attempt is at" in reason
         )
         first = lake.ticks.asked
         assert lake.tick(now + wait + timedelta(minutes=1)) == REBUILT
@@ -216,7 +209,7 @@ def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
 def test_a_batch_whose_run_was_canceled_waits_until_more_arrives(lake):
     lake.tick()
     run = lake.ticks.run(DagsterRunStatus.CANCELED)
-    assert f"run {run} of run_plan, of {day(14)}, was canceled" in lake.tick(
+    assert f"run {run} of run_plan ({day(14)}) was canceled" in lake.tick(
         datetime.now(UTC) + timedelta(days=9)
     )
     lake.arrive(19, {19: 9, 18: 2, 14: 1})

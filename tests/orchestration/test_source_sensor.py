@@ -27,7 +27,7 @@ from backfill_assets.orchestration.jobs import request_of
 from backfill_assets.orchestration.rebuild_sensors import (
     LONGEST,
     QUIET,
-    Waiting,
+    Deferred,
     decide,
     source_batches,
     source_changes_sensor,
@@ -48,8 +48,8 @@ SINCE = 15  # the first day of the horizon, of 14 days before the last one
 LATER = MORNING + timedelta(hours=6)
 LINE = '{"outageNumber": "1"}\n'
 NOTHING = (
-    "No files of built days within the horizon have changed. `backfill status` names those of days"
-    " beyond it."
+    "No files of built days within the horizon have changed. `backfill status` shows days beyond the"
+    " horizon."
 )
 
 
@@ -190,7 +190,7 @@ def test_days_that_changed_together_are_one_plan_within_the_horizon(landed):
 def test_a_day_that_lost_files_waits_for_a_person(landed):
     landed.file(16).unlink()
     refused = str(landed.requested())
-    assert refused.startswith("2 day(s) stay as they are. raw/rejected_lines: the source for ")
+    assert refused.startswith("2 day(s) wait for a decision. raw/rejected_lines: the source for ")
     assert (
         f"`backfill run --partitions {day(16)} --accept outage_events/{day(16)}/a.jsonl --reason"
         " 'why'`" in refused
@@ -201,11 +201,11 @@ def test_a_day_that_lost_files_waits_for_a_person(landed):
 
 def test_the_source_sensor_waits_for_quiet_but_not_beyond_the_longest_wait(landed):
     changes = [landed.deliver(16, lines=2) and landed.tick(LATER)]
-    assert changes == ["There are changed files, which wait: more may arrive until 12:10 UTC."]
+    assert changes == ["Changed files are waiting: more may arrive until 12:10 UTC."]
     for minutes in range(9, 120, 9):
         landed.deliver(16, lines=2 + minutes)
         assert str(landed.tick(LATER + timedelta(minutes=minutes))).startswith(
-            "There are changed files, which wait"
+            "Changed files are waiting"
         )
     assert isinstance(landed.tick(LATER + LONGEST), dict)
 
@@ -228,7 +228,7 @@ def test_a_protected_day_is_left_and_other_days_are_rebuilt(landed):
     landed.protected = str(day(16))
     landed.deliver(16, lines=2)
     assert (
-        landed.requested() == f"Files of protected days changed, which stay as they are: {day(16)}."
+        landed.requested() == f"Only protected days have changed. They stay as they are: {day(16)}."
     )
     landed.deliver(17, lines=2)
     expected = request(
@@ -255,13 +255,15 @@ def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
     )
     record = landed.ticks.instance.get_run_records(RunsFilter([run.run_id]))
 
-    def asked(at: datetime) -> RunRequest | Waiting:
+    def asked(at: datetime) -> RunRequest | Deferred:
         now, _ = source_batches([changes, other], cursor, at)
         return decide(
             now, at, lambda batch: record if batch.key == batches[0].key else (), lambda: iter(())
         )
 
-    assert asked(LATER + QUIET - timedelta(seconds=1)) == Waiting("more may arrive until 12:10 UTC")
+    assert asked(LATER + QUIET - timedelta(seconds=1)) == Deferred(
+        "more may arrive until 12:10 UTC"
+    )
     first = asked(LATER + QUIET)
     assert isinstance(first, RunRequest)
     assert first.run_config["ops"]["run"]["config"]["target"] == "raw/other"

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from dagster import DagsterInstance, DagsterRunStatus
-from dagster._core.storage.dagster_run import RunRecord
+from dagster import DagsterInstance, DagsterRunStatus, RunRecord
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._daemon import controller
 from dagster._daemon.cli import main
