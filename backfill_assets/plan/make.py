@@ -20,8 +20,9 @@ from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Ending, Estimate, estimate
-from backfill_assets.plan.request import PlanOptions, RebuildRequest, selector_of
+from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, select
+from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import into
 from backfill_assets.plan.status import (
     OUTSIDE,

@@ -1,4 +1,4 @@
-"""A request for a rebuild, and which partitions it means.
+"""A request for a rebuild.
 
 It is one value, whether it was typed as flags, entered as a job's configuration, or made in code.
 The flags of the command line and the fields of the jobs `make_plan` and `run_plan` are made from
@@ -6,18 +6,13 @@ the fields of `RebuildRequest`. A new option is one more field.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from datetime import date
 from typing import Any, Literal
 
-from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.ledger import refuse_unkept
 from backfill_assets.lake.spark.conf import refuse_unlisted
-from backfill_assets.plan.status import State
 from backfill_assets.step.accept import refuse_without_reason
-from backfill_assets.workspace import Workspace
 
 DayOrder = Literal["asc", "desc"]
 Into = Literal["auto", "live", "shadow"]
@@ -87,6 +82,9 @@ class PlanOptions:
     reason: str = option("", "Why; kept with every day that is built.")
 
     def __post_init__(self) -> None:
+        # `backfill --help` reads these fields, and must not wait for Arrow.
+        from backfill_assets.lake.ledger import refuse_unkept
+
         for name, least in ((each.name, each.metadata["least"]) for each in fields(self)):
             value = getattr(self, name)
             if least is not None and value is not None and value < least:
@@ -153,75 +151,3 @@ def flag(name: str) -> str:
 
 def default_of(field: Any) -> Any:
     return field.default if field.default is not MISSING else field.default_factory()
-
-
-# The names that `--only` takes, and the states each stands for.
-STATES = {
-    "missing": {State.MISSING},
-    "failed": {State.FAILED},
-    "outdated": {
-        State.CODE_CHANGED,
-        State.INPUT_CHANGED,
-        State.SOURCE_CHANGED,
-        State.MIXED,
-        State.REWRITTEN,
-    },
-}
-
-
-@dataclass(frozen=True)
-class Selector:
-    """Which partitions are meant: days of tables in some states, with what is up- or downstream; of
-    the latter the days since one, without those of `left`. `on_request`: also days that only a
-    request builds.
-    """
-
-    tables: Sequence[str]
-    days: Sequence[date]
-    only: Collection[str] = frozenset(STATES)
-    force: bool = False
-    upstream: bool = False
-    downstream: bool = False
-    since: date = date.min
-    left: Collection[date] = frozenset()
-    on_request: bool = False
-
-
-def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:
-    """Which partitions are meant. UsageError for unknown tables or states, days outside the
-    calendar, or no days at all.
-    """
-    if not request.partitions:
-        raise UsageError(
-            "Which days? Nothing was planned. Type --partitions 2019-09-01..2019-09-07 or `last 7`."
-        )
-    left = frozenset(workspace.settings.protected() if request.leave_protected else ())
-    return Selector(
-        [table.name for table in workspace.named(request.target)],
-        [day for day in calendar.select(request.partitions) if day not in left],
-        state_names(request.only),
-        # With `only`, force applies to the days in those states, and selects no others.
-        request.force and not request.only,
-        request.upstream,
-        request.downstream,
-        (
-            Calendar(date.min, date.max).select(request.downstream_since)[0]
-            if request.downstream_since
-            else date.min
-        ),
-        left,
-        bool(request.target),
-    )
-
-
-def state_names(only: str) -> Collection[str]:
-    """The names of a comma-separated list, as `--only` takes them; all if it is empty. UsageError
-    for an unknown one.
-    """
-    named = frozenset(word.strip() for word in only.split(",") if word.strip())
-    if unknown := sorted(named - set(STATES)):
-        raise UsageError(
-            f"--only {unknown[0]} is not a state. Nothing was planned. The states are"
-            f" {', '.join(STATES)}."
-        )
-    return named or frozenset(STATES)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from backfill_assets.calendar import Partition
-from backfill_assets.plan.request import STATES, Selector
+from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph, waited_for
 

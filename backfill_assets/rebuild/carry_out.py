@@ -19,7 +19,8 @@ from backfill_assets.plan.lifecycle import refuse_ended, refuse_protected
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.remaining import Readers, WorkState, readers_left, remaining_reader
-from backfill_assets.plan.request import RebuildRequest, selector_of
+from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.plan.store import Plans

@@ -23,8 +23,9 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.history import Latest, latest
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan, make
-from backfill_assets.plan.request import PlanOptions, Selector
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import select
+from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.landing import Landing

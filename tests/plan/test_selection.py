@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.plan import make
-from backfill_assets.plan.request import STATES, PlanOptions, Selector
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import OUTDATED, Selection, select
+from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.plan.text import blocked_lines
 from backfill_assets.tables.declaration import Table, Window

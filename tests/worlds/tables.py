@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.lake.lake import Lake
-from backfill_assets.plan.request import Selector
+from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.area import LandingArea

@@ -32,8 +32,9 @@ from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.remaining import ReadRemaining, Remaining, remaining_of
-from backfill_assets.plan.request import PlanOptions, Selector
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import select
+from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import INTERRUPTED, Launcher

@@ -1,0 +1,82 @@
+"""Which partitions a request means: days of tables in some states."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.errors import UsageError
+from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.status import State
+from backfill_assets.workspace import Workspace
+
+# The names that `--only` takes, and the states each stands for.
+STATES = {
+    "missing": {State.MISSING},
+    "failed": {State.FAILED},
+    "outdated": {
+        State.CODE_CHANGED,
+        State.INPUT_CHANGED,
+        State.SOURCE_CHANGED,
+        State.MIXED,
+        State.REWRITTEN,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Which partitions are meant: days of tables in some states, with what is up- or downstream; of
+    the latter the days since one, without those of `left`. `on_request`: also days that only a
+    request builds.
+    """
+
+    tables: Sequence[str]
+    days: Sequence[date]
+    only: Collection[str] = frozenset(STATES)
+    force: bool = False
+    upstream: bool = False
+    downstream: bool = False
+    since: date = date.min
+    left: Collection[date] = frozenset()
+    on_request: bool = False
+
+
+def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:
+    """Which partitions are meant. UsageError for unknown tables or states, days outside the
+    calendar, or no days at all.
+    """
+    if not request.partitions:
+        raise UsageError(
+            "Which days? Nothing was planned. Type --partitions 2019-09-01..2019-09-07 or `last 7`."
+        )
+    left = frozenset(workspace.settings.protected() if request.leave_protected else ())
+    return Selector(
+        [table.name for table in workspace.named(request.target)],
+        [day for day in calendar.select(request.partitions) if day not in left],
+        state_names(request.only),
+        # With `only`, force applies to the days in those states, and selects no others.
+        request.force and not request.only,
+        request.upstream,
+        request.downstream,
+        (
+            Calendar(date.min, date.max).select(request.downstream_since)[0]
+            if request.downstream_since
+            else date.min
+        ),
+        left,
+        bool(request.target),
+    )
+
+
+def state_names(only: str) -> Collection[str]:
+    """The names of a comma-separated list, as `--only` takes them; all if it is empty. UsageError
+    for an unknown one.
+    """
+    named = frozenset(word.strip() for word in only.split(",") if word.strip())
+    if unknown := sorted(named - set(STATES)):
+        raise UsageError(
+            f"--only {unknown[0]} is not a state. Nothing was planned. The states are"
+            f" {', '.join(STATES)}."
+        )
+    return named or frozenset(STATES)
