@@ -155,7 +155,7 @@ def as_values(made: Planned, price: float | None) -> dict[str, Any]:
     expected = made.expected
     return {
         "id": plan.id,
-        "plan": json.loads(plan.contents()),
+        "plan": plan.as_json(),
         "blocked": {f"{table} {day}": why for (table, day), why in selection.blocked.items()},
         "will_fail": {f"{table} {day}": why for (table, day), why in made.unusable.items()},
         "columns": list(made.columns),

@@ -341,14 +341,13 @@ def run_show(plan_id: str, *, as_json: bool) -> int:
             if progress
             else {"plan": plan.id, "why": why_not} | (vars(ended) if ended else {})
         )
-        values_of_plan = json.loads(plan.contents())
         values |= {
             "files_changed": {f"{table} {day}": files for (table, day), files in changed.items()}
         }
         values |= {
             "state": state,
             "half_done": half,
-            "contents": values_of_plan,
+            "contents": plan.as_json(),
             "events": [_values(e) for e in events],
         }
         print(json.dumps(values))

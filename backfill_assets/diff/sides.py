@@ -72,11 +72,7 @@ def plan_compared(
             return (builds[of_plan[0]], builds[of_plan[0]]) if of_plan else None
         return builds[changed[0] - 1] if changed[0] else None, builds[changed[-1]]
 
-    wanted = {
-        name: set(map(date.fromisoformat, of))
-        for name, of in plan.reasons.items()
-        if not names or name in names
-    }
+    wanted = {name: plan.days_of(name) for name in plan.reasons if not names or name in names}
     in_days = {name: of if days is None else of & set(days) for name, of in wanted.items()}
     pairs = _pairs(in_days, workspace, of_day)
     if not pairs and not names and days is None:

@@ -25,7 +25,6 @@ from backfill_assets.plan.selection import Selection, select
 from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import into
 from backfill_assets.plan.status import (
-    OUTSIDE,
     Status,
     latest_builds,
     other_inputs,
@@ -162,12 +161,11 @@ def _cut_lines(plan: Plan, status: Status) -> Iterator[str]:
     has become shorter.
     """
     cut = [
-        (partition, why)
-        for partition in plan.partitions()
-        if OUTSIDE in (why := status.partitions[partition].why)
+        partition for partition in plan.partitions() if status.partitions[partition].loses_inputs
     ]
     if cut:
-        (table, day), why = cut[0]
+        table, day = cut[0]
+        why = status.partitions[cut[0]].why
         yield (
             f"{len(cut)} partition(s) lose rows of inputs, as {table} {day}: {why}. To keep them,"
             " set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY as they were"

@@ -7,7 +7,7 @@ reads.
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import Any
 from backfill_assets.calendar import Partition, consecutive, days_around_any
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.request import DayOrder, PlanOptions
-from backfill_assets.plan.selection import READS, Selection
+from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 
@@ -133,7 +133,22 @@ def _chunks(places: Places, graph: Graph) -> list[Chunk]:
 
 
 ID_LENGTH = 12
-FORMAT = 3
+FORMAT = 4
+# Plans of format 3, whose reasons are stored as text, can still be read.
+_TEXT_REASONS = 3
+_KINDS_OF_TEXT = {
+    "missing": ReasonKind.MISSING,
+    "outdated: code changed": ReasonKind.CODE_CHANGED,
+    "outdated: input changed": ReasonKind.INPUT_CHANGED,
+    "outdated: source files changed": ReasonKind.SOURCE_CHANGED,
+    "outdated: keeps rows of earlier builds": ReasonKind.MIXED,
+    "outdated: not as it was built": ReasonKind.REWRITTEN,
+    "failed": ReasonKind.FAILED,
+    "built on request": ReasonKind.ON_REQUEST,
+    "forced": ReasonKind.FORCED,
+}
+_BEGINNINGS = {ReasonKind.READS: "reads ", ReasonKind.COMPARED: "compared with "}
+_TEXTS_OF_KIND = {kind: text for text, kind in _KINDS_OF_TEXT.items()}
 _GIVE_UP = "`backfill cancel {}` gives it up; then plan again."
 
 
@@ -142,17 +157,25 @@ class Plan:
     """Which days of which tables, why, from which code, in which chunks."""
 
     code: Mapping[str, str]
-    reasons: Mapping[str, Mapping[str, str]]
+    reasons: Mapping[str, Mapping[date, Reason]]
     chunks: Sequence[Chunk]
     options: PlanOptions
     repeat: int = 0  # how often the same plan was carried out before
+    format: int = FORMAT  # the id of an older plan is the hash of its older contents
 
     @cached_property
     def id(self) -> str:
         return hashlib.sha256(self.contents().encode()).hexdigest()[:ID_LENGTH]
 
     def contents(self) -> str:
-        """The plan as JSON, the same text for the same plan."""
+        """The plan as JSON text. The same plan always has the same text."""
+        return json.dumps(self._values(self._stored))
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as `--json` shows it, with each reason as text."""
+        return self._values(str)
+
+    def _values(self, reason_value: Callable[[Reason], Any]) -> dict[str, Any]:
         chunks = [
             {
                 "days": {t: [d.isoformat() for d in days] for t, days in chunk.days.items()},
@@ -165,28 +188,35 @@ class Plan:
         }
         if not self.is_shadow:  # as in plans that were made before there were shadows
             del options["into"]
+        reasons = {
+            table: {day.isoformat(): reason_value(reason) for day, reason in days.items()}
+            for table, days in self.reasons.items()
+        }
         # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "code": self.code,
-                "reasons": self.reasons,
-                "chunks": chunks,
-                "options": options,
-                "repeat": self.repeat,
-            }
-        )
+        return {
+            "format": self.format,
+            "code": self.code,
+            "reasons": reasons,
+            "chunks": chunks,
+            "options": options,
+            "repeat": self.repeat,
+        }
 
-    def partitions(self) -> Mapping[Partition, str]:
+    def _stored(self, reason: Reason) -> str | dict[str, str]:
+        if self.format == _TEXT_REASONS:
+            return _text_of_format_3(reason)
+        return {"kind": reason.kind.value} | ({"of": reason.of} if reason.of else {})
+
+    def partitions(self) -> Mapping[Partition, Reason]:
         """Every partition with its reason, table by table."""
         return self._partitions
 
     @cached_property
-    def _partitions(self) -> dict[Partition, str]:
+    def _partitions(self) -> dict[Partition, Reason]:
         return {
-            (t, date.fromisoformat(day)): why
-            for t, days in self.reasons.items()
-            for day, why in days.items()
+            (table, day): reason
+            for table, days in self.reasons.items()
+            for day, reason in days.items()
         }
 
     @property
@@ -199,16 +229,14 @@ class Plan:
 
     def days_of(self, table: str) -> frozenset[date]:
         """The days of a table."""
-        return frozenset(map(date.fromisoformat, self.reasons.get(table, ())))
+        return frozenset(self.reasons.get(table, ()))
 
     def forced_days(self, table: str) -> frozenset[date]:
         """The days of a table to compute even if nothing has changed: those requested with force,
         not those downstream.
         """
         reasons = self.reasons.get(table, {}) if self.options.force else {}
-        return frozenset(
-            date.fromisoformat(day) for day, why in reasons.items() if not why.startswith(READS)
-        )
+        return frozenset(day for day, reason in reasons.items() if reason.kind != ReasonKind.READS)
 
     def refuse_other_code(self, now: Mapping[str, str], *, loaded_by: str = "") -> None:
         """UsageError if a table of the plan is not the code that was planned; `now` has every
@@ -286,7 +314,7 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
         )
     planned = {table: days for table, days in graph.by_table(selection.partitions).items() if days}
     reasons = {
-        table: {day.isoformat(): selection.partitions[table, day] for day in days}
+        table: {day: selection.partitions[table, day] for day in days}
         for table, days in planned.items()
     }
     code = {table.name: table.version for table in graph.tables if table.name in reasons}
@@ -304,7 +332,7 @@ def read(text: str | bytes, plan_id: str) -> Plan:
     """The plan that `contents` wrote; UsageError if it is not the one of that id any more."""
     try:
         contents: dict[str, Any] = json.loads(text)
-        if contents["format"] != FORMAT:
+        if contents["format"] not in (FORMAT, _TEXT_REASONS):
             raise UsageError(
                 f"Plan {plan_id} was made by another version of this project. Nothing was done."
                 f" {_GIVE_UP.format(plan_id)}"
@@ -318,7 +346,14 @@ def read(text: str | bytes, plan_id: str) -> Plan:
             for n, chunk in enumerate(contents["chunks"])
         ]
         options = PlanOptions(**{"into": "live"} | contents["options"])
-        plan = Plan(contents["code"], contents["reasons"], chunks, options, contents["repeat"])
+        read_reason = _reason_of_text if contents["format"] == _TEXT_REASONS else _reason
+        reasons = {
+            table: {date.fromisoformat(day): read_reason(stored) for day, stored in days.items()}
+            for table, days in contents["reasons"].items()
+        }
+        plan = Plan(
+            contents["code"], reasons, chunks, options, contents["repeat"], contents["format"]
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(
             f"Plan {plan_id} cannot be read. Nothing was done. {_GIVE_UP.format(plan_id)}"
@@ -329,3 +364,21 @@ def read(text: str | bytes, plan_id: str) -> Plan:
             f" done. {_GIVE_UP.format(plan_id)}"
         )
     return plan
+
+
+def _reason(stored: Mapping[str, str]) -> Reason:
+    return Reason(ReasonKind(stored["kind"]), stored.get("of", ""))
+
+
+def _reason_of_text(stored: str) -> Reason:
+    """The reason of a plan of format 3. Its text is fixed: the plan's id is made from it."""
+    for kind, beginning in _BEGINNINGS.items():
+        if stored.startswith(beginning):
+            return Reason(kind, stored.removeprefix(beginning))
+    return Reason(_KINDS_OF_TEXT[stored])
+
+
+def _text_of_format_3(reason: Reason) -> str:
+    if reason.kind in _BEGINNINGS:
+        return f"{_BEGINNINGS[reason.kind]}{reason.of}"
+    return _TEXTS_OF_KIND[reason.kind]

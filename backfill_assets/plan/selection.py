@@ -8,18 +8,59 @@ was delivered, or an input neither has an accepted build nor is planned.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from enum import StrEnum
 
 from backfill_assets.calendar import Partition
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph, waited_for
 
-# The reason of a partition that is planned only because of its input begins so.
-READS = "reads "
 OUTDATED = STATES["outdated"] | STATES["failed"]
 TO_BUILD = OUTDATED | STATES["missing"]
 NEVER_PLANNED = {State.NOT_DUE, State.BEFORE}
 NOT_NOW = NEVER_PLANNED | {State.RUNNING, State.ON_REQUEST}
+
+
+class ReasonKind(StrEnum):
+    """Why a partition is planned. Stored plans have these values."""
+
+    MISSING = "missing"
+    CODE_CHANGED = "code_changed"
+    INPUT_CHANGED = "input_changed"
+    SOURCE_CHANGED = "source_changed"
+    MIXED = "mixed"
+    REWRITTEN = "rewritten"
+    FAILED = "failed"
+    ON_REQUEST = "on_request"
+    FORCED = "forced"
+    READS = "reads"
+    COMPARED = "compared"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a partition is planned.
+
+    `of` is the partition that it reads, or the table that a rule compares with it.
+    """
+
+    kind: ReasonKind
+    of: str = ""
+
+    @classmethod
+    def of_state(cls, state: State) -> "Reason":
+        """The reason of a partition that is planned because of its own state."""
+        return cls(ReasonKind[state.name])
+
+    def __str__(self) -> str:
+        match self.kind:
+            case ReasonKind.READS:
+                return f"reads {self.of}"
+            case ReasonKind.COMPARED:
+                return f"compared with {self.of}"
+            case ReasonKind.FORCED:
+                return "forced"
+        return State[self.kind.name].value
 
 
 @dataclass(frozen=True)
@@ -32,7 +73,7 @@ class Selection:
     those requested that are not due yet, or before the table's first day, and why.
     """
 
-    partitions: dict[Partition, str] = field(default_factory=dict)
+    partitions: dict[Partition, Reason] = field(default_factory=dict)
     blocked: dict[Partition, str] = field(default_factory=dict)
     upstream_helps: bool = field(default=False, compare=False)
     left_out: Mapping[Partition, str] = field(default_factory=dict, compare=False)
@@ -103,31 +144,31 @@ def _upstream_helps(
     needs.
     """
     wanted = {
-        partition: why for partition, why in blocked.items() if not status[partition].undelivered
+        partition: Reason.of_state(State.MISSING)
+        for partition in blocked
+        if not status[partition].undelivered
     }
-    with_upstream = (
-        _buildable(wanted | _upstream(wanted, graph, status, left), graph, status).partitions
-        if wanted
-        else {}
-    )
-    return not wanted.keys().isdisjoint(with_upstream)
+    if not wanted:
+        return False
+    with_upstream = wanted | _upstream(wanted, graph, status, left)
+    return not wanted.keys().isdisjoint(_buildable(with_upstream, graph, status).partitions)
 
 
-def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> str:
+def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> Reason | None:
     if status.state in states:
-        return status.state.value
-    return "forced" if force and status.state not in NOT_NOW else ""
+        return Reason.of_state(status.state)
+    return Reason(ReasonKind.FORCED) if force and status.state not in NOT_NOW else None
 
 
 def _compared(
-    requested: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus]
-) -> dict[Partition, str]:
+    requested: Collection[Partition], graph: Graph, status: Mapping[Partition, PartitionStatus]
+) -> dict[Partition, Reason]:
     """The partitions that a rule of the requested ones compares with, where they are of another
     delivery.
     """
     tables = {table.name: table for table in graph.tables}
     compared = {
-        (other.name, day): f"compared with {name}"
+        (other.name, day): Reason(ReasonKind.COMPARED, name)
         for name, day in requested
         for other in tables[name].compared_with
     }
@@ -137,15 +178,15 @@ def _compared(
 
 
 def _upstream(
-    requested: Mapping[Partition, str],
+    requested: Collection[Partition],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
     left: Collection[date],
-) -> dict[Partition, str]:
+) -> dict[Partition, Reason]:
     """The missing partitions that the requested ones need, or read of tables for which they never
     wait, the outdated ones that they read, and the same of those; none of the days `left`.
     """
-    upstream = dict[Partition, str]()
+    upstream = dict[Partition, Reason]()
     queue = list(requested)
     tables = {table.name: table for table in graph.tables}
     while queue:
@@ -164,23 +205,23 @@ def _upstream(
                 and other not in upstream
                 and other[1] not in left
             ):
-                upstream[other] = state.value
+                upstream[other] = Reason.of_state(state)
                 queue.append(other)
     return upstream
 
 
 def _downstream(
-    selected: Mapping[Partition, str],
+    selected: Collection[Partition],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
     within: Collection[Partition] | None,
     selector: Selector,
-) -> dict[Partition, str]:
+) -> dict[Partition, Reason]:
     """What reads a selected partition, and what reads that: each may come out different once its
     input has been rebuilt. Of these only those `within`, if that is given, on the days of the
     selector.
     """
-    downstream: dict[Partition, str] = {}
+    downstream: dict[Partition, Reason] = {}
     queue = graph.in_order(selected)
     previous = dict[str, date]()
     for partition in queue:
@@ -195,13 +236,15 @@ def _downstream(
             )
             is_left = reader[1] < selector.since or reader[1] in selector.left
             if not known and not is_left and status[reader].state not in NOT_NOW:
-                downstream[reader] = f"{READS}{partition[0]} {partition[1].isoformat()}"
+                downstream[reader] = Reason(
+                    ReasonKind.READS, f"{partition[0]} {partition[1].isoformat()}"
+                )
                 queue.append(reader)
     return downstream
 
 
 def _buildable(
-    wanted: Mapping[Partition, str],
+    wanted: Mapping[Partition, Reason],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
     blocked: Mapping[Partition, str] | None = None,

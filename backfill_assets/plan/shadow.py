@@ -1,6 +1,6 @@
 """Where a plan builds: in live, or in a shadow that no reader sees."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from backfill_assets.plan.store import PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.workspace import Workspace
 
 
-def into(options: PlanOptions, partitions: Mapping[Partition, str], lake: Lake) -> Into:
+def into(options: PlanOptions, partitions: Collection[Partition], lake: Lake) -> Into:
     """Where a plan of these partitions builds: as asked for; else in a shadow if readers of a
     release have any of them.
 
@@ -36,7 +36,7 @@ def into(options: PlanOptions, partitions: Mapping[Partition, str], lake: Lake) 
     )
 
 
-def _are_released(partitions: Mapping[Partition, str], lake: Lake) -> bool:
+def _are_released(partitions: Collection[Partition], lake: Lake) -> bool:
     newest = lake.releases.newest()
     for name, version in newest.tables.items() if newest else ():
         days = {day for table, day in partitions if table == name}

@@ -14,7 +14,8 @@ from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.status import State, latest_builds, runs_by_partition
+from backfill_assets.plan.selection import ReasonKind
+from backfill_assets.plan.status import latest_builds, runs_by_partition
 from backfill_assets.step.inputs import delivered_for, files_changed
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -46,7 +47,9 @@ def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:
     in live, which they are.
     """
     planned = [
-        partition for partition, why in plan.partitions().items() if why == State.SOURCE_CHANGED
+        partition
+        for partition, reason in plan.partitions().items()
+        if reason.kind == ReasonKind.SOURCE_CHANGED
     ]
     days = {table: [day for name, day in planned if name == table] for table, _ in planned}
     builds: dict[Partition, list[Build]] = {partition: [] for partition in planned}

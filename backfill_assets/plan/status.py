@@ -9,6 +9,7 @@ from datetime import date
 from enum import StrEnum
 from functools import cache, cached_property
 from itertools import takewhile
+from typing import NamedTuple
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import (
@@ -35,9 +36,6 @@ from backfill_assets.step.inputs import (
 )
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-
-# Said of an input that a day was built from, and that it would not be built from now.
-OUTSIDE = "is outside the calendar now"
 
 
 def first_line(message: str) -> str:
@@ -116,7 +114,7 @@ def input_changed(changed: Change, day: date, calendar: Calendar) -> str:
     if read in calendar:
         return f"{changed.table} {changed.day} has changed since {day} was built"
     return (
-        f"{changed.table} {changed.day} {OUTSIDE}, which {'begins' if first else 'ends'} "
+        f"{changed.table} {changed.day} is outside the calendar now, which {'begins' if first else 'ends'} "
         f"{calendar.first if first else calendar.last}: built again, {day} has nothing of it"
     )
 
@@ -140,16 +138,17 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """The state of a partition, and why, in words; `why` is mostly empty for one that is up to
-    date.
+    """The state of a partition, and the reason as text. It is mostly empty for one up to date.
 
     `is_built`: it holds the rows of an accepted build. `undelivered`: nothing is delivered for it.
+    `loses_inputs`: it was built from days that are outside the calendar now.
     """
 
     state: State
     why: str = ""
     is_built: bool = field(default=False, compare=False)
     undelivered: bool = field(default=False, compare=False)
+    loses_inputs: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -191,14 +190,22 @@ def status_of(
             partition = (table.name, day)
             delivery = deliveries.get(day, NO_DELIVERY)
             run = running.get(partition)
-            state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
+            found = _Found(State.RUNNING, f"run {run}") if run else history.found(day, delivery)
             is_built = partition in latest.accepted and partition not in latest.damaged
             # Which a step asks for.
             undelivered = isinstance(delivery, NotDelivered) and not isinstance(
                 delivery, NotFetchedYet
             )
-            partitions[partition] = status(state, why, is_built, undelivered)
+            partitions[partition] = status(
+                found.state, found.why, is_built, undelivered, found.loses_inputs
+            )
     return Status([table.name for table in tables], list(days), partitions)
+
+
+class _Found(NamedTuple):
+    state: State
+    why: str = ""
+    loses_inputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -216,10 +223,10 @@ class _TableHistory:
     def _inputs(self) -> InputReader:
         return InputReader(self.table, self.latest.accepted, self.calendar)
 
-    def state(self, day: date, delivery: Delivered) -> tuple[State, str]:
+    def found(self, day: date, delivery: Delivered) -> _Found:
         """The state of a day that no run is computing, and why."""
         if self.table.first_day and day < self.table.first_day:
-            return State.BEFORE, f"its first day is {self.table.first_day}"
+            return _Found(State.BEFORE, f"its first day is {self.table.first_day}")
         partition = (self.table.name, day)
         accepted = self.latest.accepted.get(partition)
         last = self.latest.last.get(partition)
@@ -229,13 +236,13 @@ class _TableHistory:
                 " were accepted"
             )
             is_gone = isinstance(delivery, NotDelivered) and not isinstance(delivery, NotFetchedYet)
-            return State.REWRITTEN, f"{damage}{gone if is_gone else ''}"
+            return _Found(State.REWRITTEN, f"{damage}{gone if is_gone else ''}")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
-            return State.UP_TO_DATE, why or self._by_rules(day) or not_read(delivery)
+            return _Found(State.UP_TO_DATE, why or self._by_rules(day) or not_read(delivery))
         if last and not last.succeeded:
             hint = rows_hint(self.table.name, day) if has_rows(last.message) else ""
-            return (
+            return _Found(
                 State.FAILED,
                 f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}{hint}",
             )
@@ -277,42 +284,41 @@ class _TableHistory:
             files_changed(accepted, delivery) if changed and changed.cause == Cause.SOURCE else ""
         )
 
-    def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:
+    def _never_built(self, day: date, delivery: Delivered) -> _Found:
         if why := waiting_for_calendar(self.table, day, self.own):
-            return State.NOT_DUE, why
+            return _Found(State.NOT_DUE, why)
         if self.table.cron:
             how = f"`backfill run --partitions {day} --target {self.table.name}`"
-            return (
+            return _Found(
                 State.ON_REQUEST,
                 f"its schedule ({self.table.cron}) has not built it; {how} does",
             )
         if isinstance(delivery, SourceError):
-            return State.MISSING, str(delivery)
+            return _Found(State.MISSING, str(delivery))
         inputs = missing_inputs(self.table, day, self.latest.accepted, self.calendar)
         if waits_for_request_only(self.table, day, self.latest.accepted, self.calendar):
-            return State.ON_REQUEST, f"needs {inputs}, which is built on request only"
-        return State.MISSING, f"needs {inputs}" if inputs else "never built"
+            return _Found(State.ON_REQUEST, f"needs {inputs}, which is built on request only")
+        return _Found(State.MISSING, f"needs {inputs}" if inputs else "never built")
 
 
 def _outdated(
     table: Table, day: date, changed: Change, why: str, built_by: str, calendar: Calendar
-) -> tuple[State, str]:
-    if changed.cause == Cause.CODE:
-        return State.CODE_CHANGED, f"built by code {built_by}, which is {table.version} now" + (
-            f"; {why}" if why else ""
-        )
-    if changed.cause == Cause.SOURCE:
-        return (
-            State.SOURCE_CHANGED,
-            why or f"other files, or other contents, than when {day} was built",
-        )
-    if changed.cause == Cause.MIXED:
-        return (
-            State.MIXED,
-            why
-            or "some of its rows were made by other code, or from other files or inputs, than it has now",
-        )
-    return State.INPUT_CHANGED, input_changed(changed, day, calendar)
+) -> _Found:
+    match changed.cause:
+        case Cause.CODE:
+            code = f"built by code {built_by}, which is {table.version} now"
+            return _Found(State.CODE_CHANGED, f"{code}; {why}" if why else code)
+        case Cause.SOURCE:
+            files = f"other files, or other contents, than when {day} was built"
+            return _Found(State.SOURCE_CHANGED, why or files)
+        case Cause.MIXED:
+            mixed = (
+                "some of its rows were made by other code, or from other files or inputs, than it"
+                " has now"
+            )
+            return _Found(State.MIXED, why or mixed)
+    is_outside = date.fromisoformat(changed.day) not in calendar
+    return _Found(State.INPUT_CHANGED, input_changed(changed, day, calendar), is_outside)
 
 
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:

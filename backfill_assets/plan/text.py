@@ -8,7 +8,7 @@ from backfill_assets.calendar import Partition, ranges
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Estimate, Progress
 from backfill_assets.plan.remaining import WorkState
-from backfill_assets.plan.selection import READS, Selection
+from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.plan.status import first_line, has_rows, rows_hint
 
 CHUNKS_SHOWN = 12
@@ -28,9 +28,10 @@ def table_rows(plan: Plan) -> list[tuple[str, int, str, str]]:
     ]
 
 
-def _why(reasons: Mapping[str, str]) -> str:
+def _why(reasons: Mapping[date, Reason]) -> str:
     counts = Counter(
-        "reads what is rebuilt" if why.startswith(READS) else why for why in reasons.values()
+        "reads what is rebuilt" if reason.kind == ReasonKind.READS else str(reason)
+        for reason in reasons.values()
     )
     return ", ".join(f"{n} {why}" for why, n in counts.most_common())
 

@@ -151,7 +151,7 @@ def decisions_on(
 ) -> dict[Partition, Decision]:
     folder = workspace.lake.path(table.name)
     builds = dict[date, list[Build]]()
-    of_plan = {table.name: set(map(date.fromisoformat, plan.reasons[table.name]))}
+    of_plan = {table.name: plan.days_of(table.name)}
     recorded = workspace.lake.ledger.builds(of_plan)
     known = Latest()
     for build in recorded:

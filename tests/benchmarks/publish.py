@@ -36,6 +36,7 @@ from backfill_assets.lake.slices import condition
 from backfill_assets.lake.spark.session import start
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.shadow import open_shadow, workspace_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.publish import Publication
@@ -118,7 +119,7 @@ def published_and_taken_back(
 ) -> tuple[float, float]:
     """Seconds of both acts on a plan of these days of every table, built in its shadow."""
     names = [table.name for table in workspace.tables]
-    reasons = {name: {str(day): "code changed" for day in days} for name in names}
+    reasons = {name: {day: Reason(ReasonKind.CODE_CHANGED) for day in days} for name in names}
     options = PlanOptions(into="shadow", reason=f"round {seed}")
     plan = Plan(
         dict.fromkeys(names, "1"),

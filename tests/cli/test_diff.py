@@ -22,6 +22,7 @@ from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.lake.releases import Releases, TableVersion
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from tests.worlds.deliveries import day
 
@@ -74,7 +75,7 @@ class Lake:
     def plan(self, *numbers: int, started: bool = True) -> str:
         plan = Plan(
             {OUTAGES: "1"},
-            {OUTAGES: {str(day(n)): "missing" for n in numbers}},
+            {OUTAGES: {day(n): Reason(ReasonKind.MISSING) for n in numbers}},
             [Chunk(0, {})],
             PlanOptions(),
         )

@@ -17,6 +17,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress, TableOutcome
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from tests.worlds.deliveries import day
 from tests.worlds.documents import GUIDES
 
@@ -24,7 +25,10 @@ NAME = "features/restoration_examples"
 URL = "http://dagster.example.com:3000/runs?q[]=tag:backfill/plan=c030e8dd2a50"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLAN = Plan(
-    {NAME: "1"}, {NAME: {str(day(0)): "missing", str(day(1)): "missing"}}, [], PlanOptions()
+    {NAME: "1"},
+    {NAME: {day(0): Reason(ReasonKind.MISSING), day(1): Reason(ReasonKind.MISSING)}},
+    [],
+    PlanOptions(),
 )
 BEGUN = Progress(
     PLAN,

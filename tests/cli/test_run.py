@@ -14,6 +14,7 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.plan.lifecycle import resolve_plan_id
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from tests.worlds.command_line import (
     DAY,
@@ -176,7 +177,7 @@ def started(plans: Plans, reason: str, *endings: str) -> str:
     """A plan that was started, and ended so; started only, without an ending."""
     plan = Plan(
         {REJECTED: "1"},
-        {REJECTED: {str(DAY): "missing"}},
+        {REJECTED: {DAY: Reason(ReasonKind.MISSING)}},
         [Chunk(0, {REJECTED: [DAY]})],
         PlanOptions(reason=reason),
     )

@@ -11,6 +11,7 @@ import pytest
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from tests.worlds.command_line import (
     DAY,
@@ -116,7 +117,7 @@ def test_a_plan_of_a_renamed_table_is_shown_with_the_reason_and_no_progress(tmp_
 
 def test_a_plan_of_a_day_whose_files_changed_names_them_and_so_does_the_day(tmp_path):
     plan = Plan(
-        {REJECTED: "1"}, {REJECTED: {str(DAY): "outdated: source files changed"}}, [], PlanOptions()
+        {REJECTED: "1"}, {REJECTED: {DAY: Reason(ReasonKind.SOURCE_CHANGED)}}, [], PlanOptions()
     )
     Plans(str(tmp_path / "lake")).keep(plan)
     before = replace(

@@ -15,6 +15,7 @@ from backfill_assets.errors import ProjectError
 from backfill_assets.lake.releases import TableVersion
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from tests.worlds.deliveries import day
 from tests.worlds.projects import written
@@ -23,7 +24,12 @@ from tests.worlds.recorded import BuiltLake
 MARKS = "staging/marks"
 DAY = day(0)
 LATER = day(1)
-PLAN = Plan({MARKS: "1"}, {MARKS: {str(DAY): "missing"}}, [Chunk(0, {MARKS: [DAY]})], PlanOptions())
+PLAN = Plan(
+    {MARKS: "1"},
+    {MARKS: {DAY: Reason(ReasonKind.MISSING)}},
+    [Chunk(0, {MARKS: [DAY]})],
+    PlanOptions(),
+)
 
 
 @pytest.fixture

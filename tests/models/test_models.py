@@ -25,6 +25,7 @@ from backfill_assets.models.saved import pack_model, unpack_model
 from backfill_assets.orchestration.assets import shown_of
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.shadow import workspace_of as shadow_of
 from backfill_assets.plan.store import Plans
@@ -207,7 +208,7 @@ def test_a_model_that_ranks_no_features_is_fitted_to_the_days_that_are_asked_for
 
 def retrained(project: Prices) -> Plan:
     """A plan that has built the third day's model in its shadow."""
-    why = {price.name: {str(THIRD): "code changed"}}
+    why = {price.name: {THIRD: Reason(ReasonKind.CODE_CHANGED)}}
     lake = str(project.root / "lake")
     plan = Plan(
         {price.name: OTHER.version},

@@ -29,6 +29,7 @@ from backfill_assets.plan.lifecycle import start
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import Ticks
@@ -66,7 +67,12 @@ class Ticking(LateLake):
         return self.ticks.tick(late_rows_sensor(self.workspace, lambda: at))
 
     def start_plan(self, into: str = "live") -> str:
-        plan = Plan({OUTAGES: "1"}, {OUTAGES: {str(day(2)): "missing"}}, [], PlanOptions(into=into))  # type: ignore[arg-type]
+        plan = Plan(
+            {OUTAGES: "1"},
+            {OUTAGES: {day(2): Reason(ReasonKind.MISSING)}},
+            [],
+            PlanOptions(into=into),  # type: ignore[arg-type]
+        )
         plans = Plans(str(self.root))
         plans.keep(plan)
         start(plan, plans, datetime.now(UTC), "ada")

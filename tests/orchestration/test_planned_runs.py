@@ -11,6 +11,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from tests.worlds.code_location import CodeLocation, delivered, opened_location
 from tests.worlds.deliveries import arriving, day, days
@@ -31,7 +32,10 @@ def built(built: World) -> Iterator[CodeLocation]:
 
 
 def kept(
-    location: CodeLocation, reasons: dict[str, dict[date, str]], options: PlanOptions, **other: str
+    location: CodeLocation,
+    reasons: dict[str, dict[date, Reason]],
+    options: PlanOptions,
+    **other: str,
 ) -> dict[str, str]:
     """Keep a plan of these partitions in the lake; the tags of a run of it. `other`: code versions
     by table's last name.
@@ -41,9 +45,8 @@ def kept(
         for t in location.world.tables
         if t.name in reasons
     }
-    planned = {table: {str(at): why for at, why in of.items()} for table, of in reasons.items()}
     plan = Plan(
-        code, planned, [Chunk(0, {table: list(of) for table, of in reasons.items()})], options
+        code, reasons, [Chunk(0, {table: list(of) for table, of in reasons.items()})], options
     )
     Plans(str(location.world.root)).keep(plan)
     return {tags.PLAN: plan.id, tags.WHO: "ada"}
@@ -60,7 +63,12 @@ def computed(location: CodeLocation, plan: dict[str, str]) -> dict[str, list[dat
 def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_table(
     location: CodeLocation,
 ):
-    plan = kept(location, {OUTAGES: dict.fromkeys(FOUR, "missing")}, PlanOptions(), outages="7")
+    plan = kept(
+        location,
+        {OUTAGES: dict.fromkeys(FOUR, Reason(ReasonKind.MISSING))},
+        PlanOptions(),
+        outages="7",
+    )
     result = location.run(plan)
     assert not result.success
     message = location.failures(result)[REJECTED]  # the first step; later ones have no input
@@ -81,7 +89,10 @@ def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(locat
 def test_a_plan_forces_days_once_and_their_readers_only_if_rows_changed(built: CodeLocation):
     plan = kept(
         built,
-        {RAW: {day(1): "forced"}, UPDATES: {day(1): f"reads {RAW} {day(1)}"}},
+        {
+            RAW: {day(1): Reason(ReasonKind.FORCED)},
+            UPDATES: {day(1): Reason(ReasonKind.READS, f"{RAW} {day(1)}")},
+        },
         PlanOptions(force=True, reason="why"),
     )
     assert built.run(plan).success
@@ -97,7 +108,11 @@ def test_a_day_that_failed_in_a_plan_blocks_its_readers_despite_an_earlier_build
 ):
     built.world.write(day(1), ["{"] * 9 + [*arriving(1, 0, 1, began=1)])
     built.world.write(day(2), arriving(2, *range(19), began=2))
-    plan = kept(built, {name: dict.fromkeys(FOUR, "outdated") for name in NAMES}, PlanOptions())
+    plan = kept(
+        built,
+        {name: dict.fromkeys(FOUR, Reason(ReasonKind.CODE_CHANGED)) for name in NAMES},
+        PlanOptions(),
+    )
     result = built.run(plan)
     failed = {
         (b.table, b.day) for b in built.world.lake.ledger.builds() if b.plan and not b.succeeded

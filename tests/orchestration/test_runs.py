@@ -27,6 +27,7 @@ from backfill_assets.lake.history import latest
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import INTERRUPTED
 from tests.worlds.code_location import END, START, CodeLocation, copied_location, delivered
@@ -227,7 +228,10 @@ def test_options_reach_every_step(built):
 
 
 def test_the_early_stop_of_a_cumulative_table_is_in_the_log_and_on_the_day(built):
-    reasons = {str(at): "forced" if at == day(1) else f"reads {HISTORY}" for at in FOUR[1:]}
+    reasons = {
+        at: Reason(ReasonKind.FORCED) if at == day(1) else Reason(ReasonKind.READS, HISTORY)
+        for at in FOUR[1:]
+    }
     code = {HISTORY: built.world.table(HISTORY).version}
     plan = Plan(code, {HISTORY: reasons}, [Chunk(0, {HISTORY: FOUR[1:]})], PlanOptions(force=True))
     Plans(str(built.world.root)).keep(plan)

@@ -11,6 +11,7 @@ from dagster import AssetCheckKey, AssetKey
 from backfill_assets.dagster_client import tags
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.shadow import open_shadow, workspace_of
 from backfill_assets.plan.store import Plans
 from tests.worlds.code_location import CodeLocation, delivered
@@ -27,7 +28,10 @@ def location(tmp_path_factory, spark) -> Iterator[CodeLocation]:
 
 
 def plan_of(location: CodeLocation, numbers: list[int], into="shadow") -> Plan:
-    planned = {name: {str(day(n)): "missing" for n in numbers} for name in (REJECTED, RAW, UPDATES)}
+    planned = {
+        name: {day(n): Reason(ReasonKind.MISSING) for n in numbers}
+        for name in (REJECTED, RAW, UPDATES)
+    }
     code = {name: location.world.table(name).version for name in planned}
     plan = Plan(
         code,

@@ -11,14 +11,15 @@ from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.plan import FORMAT, Plan, make, read
 from backfill_assets.plan.progress import Estimate, estimate
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import Selection
+from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.tables.graph import Graph
 from tests.worlds.chain import CALENDAR, built, history, outages, raw, updates
 from tests.worlds.deliveries import day, days
 
 GRAPH = Graph((raw, updates, outages, history), CALENDAR)
-PARTITIONS = {(raw.name, at): "missing" for at in days(0, 1, 2, 3)} | {
-    (updates.name, day(0)): "failed"
+MISSING = Reason(ReasonKind.MISSING)
+PARTITIONS = {(raw.name, at): MISSING for at in days(0, 1, 2, 3)} | {
+    (updates.name, day(0)): Reason(ReasonKind.FAILED)
 }
 
 
@@ -32,7 +33,7 @@ def test_the_same_plan_has_the_same_id_whatever_the_order_of_asking():
 
 OTHERS = {
     "fewer days": plan(dict(list(PARTITIONS.items())[1:])),
-    "another reason for a day": plan(PARTITIONS | {(raw.name, day(0)): "forced"}),
+    "another reason for a day": plan(PARTITIONS | {(raw.name, day(0)): Reason(ReasonKind.FORCED)}),
     "another reason for the plan": plan(reason="to see"),
     "another cut": plan(days_per_run=2),
     "another way of writing": plan(write_mode="merge"),
@@ -54,9 +55,21 @@ def test_a_plan_is_read_as_it_was_written():
     assert read(made.contents(), made.id) == made
 
 
+def test_a_plan_of_the_format_before_keeps_its_id_and_its_reasons():
+    reasons = {
+        kind: Reason(kind, "raw/a 2019-08-15" if kind in ("reads", "compared") else "")
+        for kind in ReasonKind
+    }
+    partitions = {(raw.name, day(n)): reason for n, reason in enumerate(reasons.values())}
+    older = replace(plan(partitions, into="live"), format=3)
+    stored = json.loads(older.contents())["reasons"][raw.name]
+    assert list(stored.values()) == list(map(str, reasons.values()))
+    assert read(older.contents(), older.id) == older
+
+
 def test_an_edited_plan_is_refused_by_its_id():
     contents = json.loads(plan().contents())
-    contents["reasons"][raw.name]["2019-08-20"] = "missing"
+    contents["reasons"][raw.name]["2019-08-20"] = {"kind": "missing"}
     with pytest.raises(
         UsageError, match=rf"Plan {plan().id} was edited: its contents have another id"
     ):

@@ -14,7 +14,7 @@ from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.remaining import Remaining, WorkState, remaining_reader
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import Selection
+from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
@@ -29,8 +29,8 @@ B = table("raw/b", A)
 # The same table with other code: another function, or another window.
 CHANGED = replace(B, version="2")
 WIDER = replace(CHANGED, reads={**B.reads, "raw/a": window(A, first=-1, last=0)})
-PLANNED = {(A.name, at): "missing" for at in days(2, 3)} | {
-    (B.name, at): "missing" for at in days(2, 3, 4)
+PLANNED = {(A.name, at): Reason(ReasonKind.MISSING) for at in days(2, 3)} | {
+    (B.name, at): Reason(ReasonKind.MISSING) for at in days(2, 3, 4)
 }
 
 
@@ -148,7 +148,7 @@ def test_a_plan_with_a_table_that_is_gone_is_refused_by_name(lake):
 
 def test_a_forced_day_that_the_plan_has_built_is_done_whoever_built_it_since(lake):
     forced = make(
-        Selection({(A.name, at): "forced" for at in days(2, 3)}),
+        Selection({(A.name, at): Reason(ReasonKind.FORCED) for at in days(2, 3)}),
         Graph((A, B), CALENDAR),
         PlanOptions(force=True),
     )

@@ -7,7 +7,7 @@ from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.remaining import outdated_lines, readers_left
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import Selection
+from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.step.inputs import input_fingerprints
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
@@ -41,7 +41,9 @@ def built(lake: str, of, *numbers: int, by: str, fingerprint: str = "f") -> None
 
 def plan_of(*partitions) -> Plan:
     return make(
-        Selection(dict.fromkeys(partitions, "missing")), Graph(TABLES, CALENDAR), PlanOptions()
+        Selection(dict.fromkeys(partitions, Reason(ReasonKind.MISSING))),
+        Graph(TABLES, CALENDAR),
+        PlanOptions(),
     )
 
 

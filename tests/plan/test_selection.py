@@ -12,7 +12,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.plan import make
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import OUTDATED, Selection, select
+from backfill_assets.plan.selection import OUTDATED, Reason, ReasonKind, Selection, select
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.plan.text import blocked_lines
@@ -129,8 +129,8 @@ def test_a_table_that_a_rule_compares_with_is_planned_with_it_where_it_is_outdat
     }
     selection = select(Selector(["raw/lines"], days), graph, status)
     assert selection.partitions == {
-        ("raw/rejected", day(1)): "compared with raw/lines",
-        ("raw/lines", day(1)): "outdated: source files changed",
+        ("raw/rejected", day(1)): Reason(ReasonKind.COMPARED, "raw/lines"),
+        ("raw/lines", day(1)): Reason(ReasonKind.SOURCE_CHANGED),
     }
 
 

@@ -9,6 +9,7 @@ from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.storage import files_in
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Event, Plans, event_words, how_ended
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -22,7 +23,7 @@ def plans(request, tmp_path) -> Plans:
 
 
 def plan(reason: str = "ä") -> Plan:
-    reasons = {"raw/a": {"2026-01-01": "missing"}}
+    reasons = {"raw/a": {date(2026, 1, 1): Reason(ReasonKind.MISSING)}}
     return Plan(
         {"raw/a": "1"},
         reasons,

@@ -9,6 +9,7 @@ import pytest
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.publish.channels import _followed, has_rows_made_from
 from tests.worlds.deliveries import day
 
@@ -72,7 +73,7 @@ def test_rows_are_made_from_what_is_gone_as_long_as_nothing_was_built_in_their_p
 
 
 def test_it_is_followed_from_table_to_table_by_other_days(tmp_path):
-    plan = Plan({A: "1"}, {A: {DAY: "forced"}}, [], PlanOptions())
+    plan = Plan({A: "1"}, {A: {day(0): Reason(ReasonKind.FORCED)}}, [], PlanOptions())
     ledger = Ledger(str(tmp_path))
     lake = str(tmp_path)
     at = datetime(2026, 1, 1, tzinfo=UTC)

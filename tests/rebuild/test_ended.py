@@ -21,6 +21,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Progress, Stop
 from backfill_assets.plan.remaining import Readers, Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.carry_out import (
@@ -39,7 +40,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = day(2)
 PLAN = Plan(
     {A.name: "1", B.name: "1"},
-    {A.name: {str(DAY): "missing"}, B.name: {str(DAY): "missing"}},
+    {A.name: {DAY: Reason(ReasonKind.MISSING)}, B.name: {DAY: Reason(ReasonKind.MISSING)}},
     [],
     PlanOptions(),
 )
@@ -142,7 +143,7 @@ def test_what_a_publication_left_as_live_had_it_is_reported_after_what_it_record
 
 def test_readers_of_a_rolled_back_plan_are_reported(workspace):
     webserver = Webserver()
-    of_a = Plan({A.name: "1"}, {A.name: {str(DAY): "missing"}}, [], PlanOptions())
+    of_a = Plan({A.name: "1"}, {A.name: {DAY: Reason(ReasonKind.MISSING)}}, [], PlanOptions())
     after_publication(of_a, [], Readers({}, [(B.name, DAY)]), workspace, webserver.dagster)
     assert webserver.reported == webserver.wiped == []
     (recorded,) = workspace.lake.ledger.builds({A.name: None})

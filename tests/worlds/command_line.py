@@ -26,6 +26,7 @@ from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery
@@ -67,7 +68,10 @@ def kept(home: Path, table: str, version: str) -> str:
     code.
     """
     plan = Plan(
-        {table: version}, {table: {str(DAY): "missing"}}, [Chunk(0, {table: [DAY]})], PlanOptions()
+        {table: version},
+        {table: {DAY: Reason(ReasonKind.MISSING)}},
+        [Chunk(0, {table: [DAY]})],
+        PlanOptions(),
     )
     Plans(str(home / "lake")).keep(plan)
     return plan.id

@@ -34,6 +34,7 @@ from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
@@ -269,7 +270,8 @@ def shadow_plan_of(world: World, of: dict[str, list[date]]) -> Plan:
     """A plan of these days, whose shadow is open."""
     code = {name: world.table(name).version for name in of}
     reasons = {
-        name: {str(at): "source files changed" for at in of_table} for name, of_table in of.items()
+        name: dict.fromkeys(of_table, Reason(ReasonKind.SOURCE_CHANGED))
+        for name, of_table in of.items()
     }
     plan = Plan(code, reasons, [Chunk(0, of)], PlanOptions(into="shadow"))
     open_shadow(plan, world.workspace, "ada")

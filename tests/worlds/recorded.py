@@ -27,6 +27,7 @@ from backfill_assets.lake.spark.reading import SliceReader
 from backfill_assets.plan.lifecycle import start
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.step.inputs import input_fingerprints
@@ -201,7 +202,10 @@ class BuiltLake:
 
     def start_plan(self, name: str, numbers: Iterable[int]) -> str:
         plan = Plan(
-            {name: "1"}, {name: {str(day(n)): "missing" for n in numbers}}, [], PlanOptions()
+            {name: "1"},
+            {name: {day(n): Reason(ReasonKind.MISSING) for n in numbers}},
+            [],
+            PlanOptions(),
         )
         plans = Plans(str(self.root))
         plans.keep(plan)

@@ -35,6 +35,7 @@ from backfill_assets.lake.slices import files_of
 from backfill_assets.lake.storage import files_in
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.shadow import workspace_of as workspace_of_plan
 from backfill_assets.plan.store import Plans
@@ -87,7 +88,9 @@ class SmallLake:
 
     def plan(self, days: Mapping[str, list[date]], reason: str = "") -> Plan:
         """A plan of these days that was started and has ended."""
-        reasons = {table: {str(at): "missing" for at in of} for table, of in days.items()}
+        reasons = {
+            table: {at: Reason(ReasonKind.MISSING) for at in of} for table, of in days.items()
+        }
         plan = Plan(dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason))
         self.plans.keep(plan)
         self.plans.note(plan.id, "started", NOW, who="ada")
@@ -107,7 +110,9 @@ class SmallLake:
 
         Without `force`, days that live has of the same code and inputs are not built.
         """
-        reasons = {table: {str(at): "code changed" for at in of} for table, of in days.items()}
+        reasons = {
+            table: {at: Reason(ReasonKind.CODE_CHANGED) for at in of} for table, of in days.items()
+        }
         code = (
             dict.fromkeys(days, "1")
             | {name: of for name, of in workspace.code.items() if name in days}
