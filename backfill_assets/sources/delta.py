@@ -5,6 +5,8 @@ and found to be the same. A DELETE or UPDATE by deletion vectors leaves the file
 them. The marks are part of the day's fingerprint, and marked rows do not count.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,50 +31,6 @@ from backfill_assets.errors import (
 from backfill_assets.lake.delta import NONE_DELETED, Remedy, open_table, with_deletion_vectors
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery, Source, require_usable
-
-
-class _DataFile(NamedTuple):
-    """A data file of a day: its path, its size in bytes, its rows, and a hash of which of all it
-    holds were deleted, if any.
-    """
-
-    path: str
-    size: int
-    rows: int
-    deleted: str
-
-    def __str__(self) -> str:
-        return f"{self.path} {self.size}{self.deleted and f' {self.deleted}'}"
-
-
-def _files_of_days(table: DeltaTable, by: str) -> Mapping[date, Sequence[_DataFile]]:
-    """The files of each day."""
-    added = pa.table(table.get_add_actions(flatten=True))
-    deleted = with_deletion_vectors(table)
-    names = ("path", "size_bytes", "num_records", f"partition.{by}")
-    files: dict[date, list[_DataFile]] = {}
-    for path, size, rows, value in zip(*(added[name].to_pylist() for name in names), strict=True):
-        if day := _day(value):
-            gone = deleted.get(unquote(path), NONE_DELETED)
-            files.setdefault(day, []).append(
-                _DataFile(path, size, (rows or 0) - gone.rows, gone.hash)
-            )
-    return {day: sorted(of_day) for day, of_day in files.items()}
-
-
-def _values_without_day(table: DeltaTable, by: str) -> list[str]:
-    """The values of partitions that are of no day."""
-    values = pa.table(table.get_add_actions(flatten=True))[f"partition.{by}"].unique().to_pylist()
-    return sorted(str(value) for value in values if not _day(value))
-
-
-def _day(value: Any) -> date | None:
-    """The day that a partition is of: only texts as YYYY-MM-DD are days."""
-    with suppress(ValueError):
-        day = date.fromisoformat(str(value))
-        return day if str(day) == str(value) else None
-    return None
-
 
 DAY = "arrival_day"
 # Types of a partition column that may say a day.
@@ -235,3 +193,46 @@ def _source_errors() -> Iterator[None]:
         raise IncompleteDelivery(f"{error} Days stay as they were built.") from None
     except TableUnreadable as error:
         raise SourceError(str(error)) from None
+
+
+class _DataFile(NamedTuple):
+    """A data file of a day: its path, its size in bytes, its rows, and a hash of which of all it
+    holds were deleted, if any.
+    """
+
+    path: str
+    size: int
+    rows: int
+    deleted: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.size}{self.deleted and f' {self.deleted}'}"
+
+
+def _files_of_days(table: DeltaTable, by: str) -> Mapping[date, Sequence[_DataFile]]:
+    """The files of each day."""
+    added = pa.table(table.get_add_actions(flatten=True))
+    deleted = with_deletion_vectors(table)
+    names = ("path", "size_bytes", "num_records", f"partition.{by}")
+    files: dict[date, list[_DataFile]] = {}
+    for path, size, rows, value in zip(*(added[name].to_pylist() for name in names), strict=True):
+        if day := _day(value):
+            gone = deleted.get(unquote(path), NONE_DELETED)
+            files.setdefault(day, []).append(
+                _DataFile(path, size, (rows or 0) - gone.rows, gone.hash)
+            )
+    return {day: sorted(of_day) for day, of_day in files.items()}
+
+
+def _values_without_day(table: DeltaTable, by: str) -> list[str]:
+    """The values of partitions that are of no day."""
+    values = pa.table(table.get_add_actions(flatten=True))[f"partition.{by}"].unique().to_pylist()
+    return sorted(str(value) for value in values if not _day(value))
+
+
+def _day(value: Any) -> date | None:
+    """The day that a partition is of: only texts as YYYY-MM-DD are days."""
+    with suppress(ValueError):
+        day = date.fromisoformat(str(value))
+        return day if str(day) == str(value) else None
+    return None

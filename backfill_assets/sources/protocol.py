@@ -4,6 +4,8 @@ A mistake in a source's declaration is named where it is made. Client libraries 
 the sources that need them.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,67 +18,6 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from backfill_assets.errors import IncompleteDelivery, SourceError
 from backfill_assets.sources.area import LandingArea
-
-
-@contextmanager
-def client_library(library: str, source: str, extra: str) -> Iterator[None]:
-    """The block imports `library`. IncompleteDelivery that says how to install it, if it cannot be
-    imported.
-    """
-    try:
-        yield
-    except ImportError as error:
-        raise IncompleteDelivery(
-            f"{source} cannot be asked: {library} is not installed ({error}). Days stay as they"
-            " were built. Install it where `backfill up` and commands are typed: pip install"
-            f" 'backfill-assets[{extra}]'"
-        ) from None
-
-
-def refuse_mistyped(declared: Any) -> None:
-    """ValueError for a field of a dataclass whose value is of another type than it is annotated
-    with.
-    """
-    hints = get_type_hints(type(declared), include_extras=True)
-    for each in fields(declared):
-        value = getattr(declared, each.name)
-        hint = hints[each.name]
-        try:
-            if isinstance(hint, type) and hint not in (float, int, Any):
-                wrong = "" if isinstance(value, hint) else f"it is not a {_type_name(hint)}"
-            else:
-                _adapter(hint).validate_python(value, strict=True)
-                wrong = ""
-        except ValidationError as error:
-            wrong = _why(error)
-        if wrong:
-            about = f"{type(declared).__name__}({getattr(declared, 'name', '')!r})"
-            raise ValueError(f"{about}: {each.name}={value!r} is not valid: {wrong}")
-
-
-def refuse_no_folder(about: str, name: str) -> None:
-    """ValueError for what is no name of a folder of the landing area, nor of one below it."""
-    if not name.strip() or {"", ".", ".."} & {*name.split("/")} or name.startswith(("_", ".")):
-        raise ValueError(
-            f"{about}({name!r}): the name of a folder below the landing area, as 'orders', is"
-            " needed"
-        )
-
-
-@cache
-def _adapter(hint: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-
-
-def _why(error: ValidationError) -> str:
-    """What should be there instead; of a value that may be several things, any of them."""
-    said = dict.fromkeys(each["msg"][0].lower() + each["msg"][1:] for each in error.errors())
-    return " or ".join(said).replace("input should be", "it should be")
-
-
-def _type_name(kind: type) -> str:
-    return {str: "text", bool: "True or False"}.get(kind, kind.__name__)
-
 
 # Days after a day: where it changes later than that, a person decides. Of sources that do not say
 # otherwise.
@@ -168,7 +109,7 @@ class Source(ABC):
         delivery cannot be used.
         """
 
-    def versioned(self) -> "Source":
+    def versioned(self) -> Source:
         """The source whose code and settings are part of the code version."""
         return self
 
@@ -202,3 +143,63 @@ def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
             raise each
         days[day] = each
     return days
+
+
+def refuse_mistyped(declared: Any) -> None:
+    """ValueError for a field of a dataclass whose value is of another type than it is annotated
+    with.
+    """
+    hints = get_type_hints(type(declared), include_extras=True)
+    for each in fields(declared):
+        value = getattr(declared, each.name)
+        hint = hints[each.name]
+        try:
+            if isinstance(hint, type) and hint not in (float, int, Any):
+                wrong = "" if isinstance(value, hint) else f"it is not a {_type_name(hint)}"
+            else:
+                _adapter(hint).validate_python(value, strict=True)
+                wrong = ""
+        except ValidationError as error:
+            wrong = _why(error)
+        if wrong:
+            about = f"{type(declared).__name__}({getattr(declared, 'name', '')!r})"
+            raise ValueError(f"{about}: {each.name}={value!r} is not valid: {wrong}")
+
+
+def refuse_no_folder(about: str, name: str) -> None:
+    """ValueError for what is no name of a folder of the landing area, nor of one below it."""
+    if not name.strip() or {"", ".", ".."} & {*name.split("/")} or name.startswith(("_", ".")):
+        raise ValueError(
+            f"{about}({name!r}): the name of a folder below the landing area, as 'orders', is"
+            " needed"
+        )
+
+
+@contextmanager
+def client_library(library: str, source: str, extra: str) -> Iterator[None]:
+    """The block imports `library`. IncompleteDelivery that says how to install it, if it cannot be
+    imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise IncompleteDelivery(
+            f"{source} cannot be asked: {library} is not installed ({error}). Days stay as they"
+            " were built. Install it where `backfill up` and commands are typed: pip install"
+            f" 'backfill-assets[{extra}]'"
+        ) from None
+
+
+@cache
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+
+
+def _why(error: ValidationError) -> str:
+    """What should be there instead; of a value that may be several things, any of them."""
+    said = dict.fromkeys(each["msg"][0].lower() + each["msg"][1:] for each in error.errors())
+    return " or ".join(said).replace("input should be", "it should be")
+
+
+def _type_name(kind: type) -> str:
+    return {str: "text", bool: "True or False"}.get(kind, kind.__name__)

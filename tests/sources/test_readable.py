@@ -14,7 +14,7 @@ from backfill_assets import Csv, Landing, Parquet, field
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.formats import FileContents
-from backfill_assets.sources.files.landing import spark_readable
+from backfill_assets.sources.files.rows import spark_readable
 from backfill_assets.sources.protocol import Delivery
 from tests.worlds.deliveries import day, put
 

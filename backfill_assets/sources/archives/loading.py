@@ -6,6 +6,8 @@ load that was killed continues after its last committed batch, if the archive is
 of a changed archive are replaced in the commit that makes the new ones visible.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +33,8 @@ from backfill_assets.sources.files.filesystem import Entry
 
 # Small archives are committed together: each commit says of all archives how far they are in.
 _MAX_BATCH_FILES = 1000
+_MAX_EXAMPLES = 3
+Reader = Callable[[Archive, Path, str, int], ArchiveReader]
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,104 @@ class LoadResult:
     dropped: bool = False
 
 
+def load_archives(
+    archive: Archive,
+    area: LandingArea,
+    *,
+    full_refresh: bool = False,
+    only: Sequence[str] = (),
+    accept: Collection[str] = (),
+    reason: str = "",
+    reader: Reader = ArchiveReader,
+) -> Iterator[LoadResult]:
+    """Take in the archives that are new or have changed; with `full_refresh` all, and what is in of
+    those that are gone goes.
+
+    `only`: those whose names match one of these patterns. `accept` names those that are taken in
+    although a guard refuses them, for this `reason`. One archive that cannot be read does not hold
+    up the others.
+    """
+    folder = Paths(area.lake).archived(archive.name)
+    with writing(area.lake, f"{ARCHIVED}/{archive.name}"):
+        listed = archive.listed(area)
+        late = archive.late(area)
+        slice_ = ArchiveBatch.of(folder)
+        failed = set[str]()
+        if full_refresh and not only:
+            _drop(slice_, {*listed, *late})
+        asked = {
+            name: file_stamp(area, file) for name, file in listed.items() if is_selected(name, only)
+        }
+        # Twice: the rows of one may have stood for another of the same content, and have changed
+        # since.
+        for first in (True, False):
+            for name, stamp in asked.items():
+                wanted = first and (full_refresh or name in accept)
+                if name not in failed and (
+                    wanted or not is_loaded(slice_.state, archive, name, stamp)
+                ):
+                    load = ArchiveLoad(archive, area, slice_, name, listed, reader)
+                    result = _result(
+                        load, anew=full_refresh, reason=reason if name in accept else ""
+                    )
+                    failed |= {name} if result.problem else set()
+                    slice_.results.append(result)
+                if slice_.is_full(archive.slice_bytes):
+                    yield from slice_.told()
+        yield from slice_.told()
+    yield from (LoadResult(name, left_out=True) for name in late if is_selected(name, only))
+
+
+def is_loaded(state: LoadedArchives, archive: Archive, name: str, stamp: str) -> bool:
+    """Whether an archive is in as it lies there and is declared, with rows of its name or of one
+    that has the same content.
+    """
+    record = state.whole.get(name)
+    if (
+        record is None
+        or name in state.begun
+        or (record.stamp, record.declared) != (stamp, archive.declared)
+    ):
+        return False
+    holder = state.whole.get(record.same_as or name)
+    return bool(holder and holder.load == record.load)
+
+
+def is_selected(name: str, only: Sequence[str]) -> bool:
+    return not only or any(
+        fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for pattern in only
+    )
+
+
+def _drop(slice_: ArchiveBatch, there: Collection[str]) -> None:
+    """Drop what is in of archives that are gone."""
+    gone = {*slice_.state.whole} - {*there}
+    days = slice_.state.days()
+    for name in sorted(gone):
+        of_day = {day: files[name] for day, files in days.items() if name in files}
+        rows = sum(file.rows or 0 for files in of_day.values() for file in files)
+        slice_.results.append(
+            LoadResult(
+                name, record=slice_.state.whole[name], rows=rows, days=sorted(of_day), dropped=True
+            )
+        )
+    whole = {name: record for name, record in slice_.state.whole.items() if name not in gone}
+    slice_.state = replace(slice_.state, whole=whole)
+
+
+def _result(load: ArchiveLoad, *, anew: bool, reason: str) -> LoadResult:
+    try:
+        return load.run(anew=anew, reason=reason)
+    except SourceError as error:
+        return LoadResult(load.name, load.bytes_read, problem=str(error))
+    except OSError as error:
+        return LoadResult(
+            load.name,
+            load.bytes_read,
+            problem=f"{load.name} cannot be read ({error.strerror or error})",
+        )
+
+
 @dataclass
 class ArchiveBatch:
     """The archives of the table in `folder` as they are in once this slice is committed: its
@@ -68,7 +170,7 @@ class ArchiveBatch:
     results: list[LoadResult] = field(default_factory=list)
 
     @classmethod
-    def of(cls, folder: str) -> "ArchiveBatch":
+    def of(cls, folder: str) -> ArchiveBatch:
         state = loaded_archives(folder)
         return cls(folder, state, state)
 
@@ -92,10 +194,6 @@ class ArchiveBatch:
             self.state = self.committed = commit(self.committed, self.state, self.files)
         self.files = []
         self.size = 0
-
-
-_MAX_EXAMPLES = 3
-Reader = Callable[[Archive, Path, str, int], ArchiveReader]
 
 
 @dataclass
@@ -246,101 +344,3 @@ class ArchiveLoad:
             self.name,
             *self.listed,
         }
-
-
-def load_archives(
-    archive: Archive,
-    area: LandingArea,
-    *,
-    full_refresh: bool = False,
-    only: Sequence[str] = (),
-    accept: Collection[str] = (),
-    reason: str = "",
-    reader: Reader = ArchiveReader,
-) -> Iterator[LoadResult]:
-    """Take in the archives that are new or have changed; with `full_refresh` all, and what is in of
-    those that are gone goes.
-
-    `only`: those whose names match one of these patterns. `accept` names those that are taken in
-    although a guard refuses them, for this `reason`. One archive that cannot be read does not hold
-    up the others.
-    """
-    folder = Paths(area.lake).archived(archive.name)
-    with writing(area.lake, f"{ARCHIVED}/{archive.name}"):
-        listed = archive.listed(area)
-        late = archive.late(area)
-        slice_ = ArchiveBatch.of(folder)
-        failed = set[str]()
-        if full_refresh and not only:
-            _drop(slice_, {*listed, *late})
-        asked = {
-            name: file_stamp(area, file) for name, file in listed.items() if is_selected(name, only)
-        }
-        # Twice: the rows of one may have stood for another of the same content, and have changed
-        # since.
-        for first in (True, False):
-            for name, stamp in asked.items():
-                wanted = first and (full_refresh or name in accept)
-                if name not in failed and (
-                    wanted or not is_loaded(slice_.state, archive, name, stamp)
-                ):
-                    load = ArchiveLoad(archive, area, slice_, name, listed, reader)
-                    result = _result(
-                        load, anew=full_refresh, reason=reason if name in accept else ""
-                    )
-                    failed |= {name} if result.problem else set()
-                    slice_.results.append(result)
-                if slice_.is_full(archive.slice_bytes):
-                    yield from slice_.told()
-        yield from slice_.told()
-    yield from (LoadResult(name, left_out=True) for name in late if is_selected(name, only))
-
-
-def is_loaded(state: LoadedArchives, archive: Archive, name: str, stamp: str) -> bool:
-    """Whether an archive is in as it lies there and is declared, with rows of its name or of one
-    that has the same content.
-    """
-    record = state.whole.get(name)
-    if (
-        record is None
-        or name in state.begun
-        or (record.stamp, record.declared) != (stamp, archive.declared)
-    ):
-        return False
-    holder = state.whole.get(record.same_as or name)
-    return bool(holder and holder.load == record.load)
-
-
-def is_selected(name: str, only: Sequence[str]) -> bool:
-    return not only or any(
-        fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for pattern in only
-    )
-
-
-def _drop(slice_: ArchiveBatch, there: Collection[str]) -> None:
-    """Drop what is in of archives that are gone."""
-    gone = {*slice_.state.whole} - {*there}
-    days = slice_.state.days()
-    for name in sorted(gone):
-        of_day = {day: files[name] for day, files in days.items() if name in files}
-        rows = sum(file.rows or 0 for files in of_day.values() for file in files)
-        slice_.results.append(
-            LoadResult(
-                name, record=slice_.state.whole[name], rows=rows, days=sorted(of_day), dropped=True
-            )
-        )
-    whole = {name: record for name, record in slice_.state.whole.items() if name not in gone}
-    slice_.state = replace(slice_.state, whole=whole)
-
-
-def _result(load: ArchiveLoad, *, anew: bool, reason: str) -> LoadResult:
-    try:
-        return load.run(anew=anew, reason=reason)
-    except SourceError as error:
-        return LoadResult(load.name, load.bytes_read, problem=str(error))
-    except OSError as error:
-        return LoadResult(
-            load.name,
-            load.bytes_read,
-            problem=f"{load.name} cannot be read ({error.strerror or error})",
-        )

@@ -1,5 +1,7 @@
 """Two flows into one table: daily deliveries in a folder, and archives of the same days."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,72 +30,6 @@ from backfill_assets.sources.files.formats import JsonLines
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.rows import read_json
 from backfill_assets.sources.protocol import Delivery, Source, refuse_mistyped
-
-
-@dataclass(frozen=True)
-class ArchivedDay:
-    """The `by_archive` files of a day. `doubts`: by archive, why its rows should not be read."""
-
-    by_archive: Mapping[str, Sequence[DataFile]]
-    doubts: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def files(self) -> list[DataFile]:
-        return [file for files in self.by_archive.values() for file in files]
-
-    @property
-    def rows(self) -> dict[str, int]:
-        return {
-            name: sum(file.rows or 0 for file in files) for name, files in self.by_archive.items()
-        }
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        return {
-            name: _hash_of(map(lines_hash, files))[:HASH_DIGITS]
-            for name, files in self.by_archive.items()
-        }
-
-    @property
-    def contents(self) -> Iterator[str]:
-        """What tells its rows apart from others: whatever loads they came by."""
-        return (
-            f"{name} {lines_hash(file)}"
-            for name in sorted(self.by_archive)
-            for file in self.by_archive[name]
-        )
-
-
-_NO_ARCHIVES = ArchivedDay({})
-
-
-def archived_days(
-    folder: str, days: Collection[date], fields: Sequence[Field]
-) -> dict[date, ArchivedDay]:
-    """Each of `days` that archives of the table in `folder` hold rows of. An archive is in doubt
-    where it lacks columns that it should have of those declared, unless it was accepted.
-    """
-    state = loaded_archives(folder)
-    records = {each.load: each for each in state.whole.values()}
-    by_day = state.days()
-    found: dict[date, ArchivedDay] = {}
-    for day in days:
-        if archives := by_day.get(day, {}):
-            loads = [
-                (name, records[load_of(file)]) for name, files in archives.items() for file in files
-            ]
-            doubts = {
-                name: missing_in_archive(load.names, fields, [day])
-                for name, load in loads
-                if not load.accepted
-            }
-            found[day] = ArchivedDay(archives, {name: why for name, why in doubts.items() if why})
-    return found
-
-
-def _hash_of(parts: Iterator[str] | Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
 
 # Where both flows have a day, whose rows it gets.
 Precedence = Literal["landing", "archive", "both"]
@@ -307,3 +243,68 @@ class TwoFlows(Source):
 
     def _of_archives(self, area: LandingArea, days: Sequence[date]) -> Mapping[date, ArchivedDay]:
         return archived_days(self._folder(area), days, self.landing.fields) if area.lake else {}
+
+
+@dataclass(frozen=True)
+class ArchivedDay:
+    """The `by_archive` files of a day. `doubts`: by archive, why its rows should not be read."""
+
+    by_archive: Mapping[str, Sequence[DataFile]]
+    doubts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[DataFile]:
+        return [file for files in self.by_archive.values() for file in files]
+
+    @property
+    def rows(self) -> dict[str, int]:
+        return {
+            name: sum(file.rows or 0 for file in files) for name, files in self.by_archive.items()
+        }
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        return {
+            name: _hash_of(map(lines_hash, files))[:HASH_DIGITS]
+            for name, files in self.by_archive.items()
+        }
+
+    @property
+    def contents(self) -> Iterator[str]:
+        """What tells its rows apart from others: whatever loads they came by."""
+        return (
+            f"{name} {lines_hash(file)}"
+            for name in sorted(self.by_archive)
+            for file in self.by_archive[name]
+        )
+
+
+_NO_ARCHIVES = ArchivedDay({})
+
+
+def archived_days(
+    folder: str, days: Collection[date], fields: Sequence[Field]
+) -> dict[date, ArchivedDay]:
+    """Each of `days` that archives of the table in `folder` hold rows of. An archive is in doubt
+    where it lacks columns that it should have of those declared, unless it was accepted.
+    """
+    state = loaded_archives(folder)
+    records = {each.load: each for each in state.whole.values()}
+    by_day = state.days()
+    found: dict[date, ArchivedDay] = {}
+    for day in days:
+        if archives := by_day.get(day, {}):
+            loads = [
+                (name, records[load_of(file)]) for name, files in archives.items() for file in files
+            ]
+            doubts = {
+                name: missing_in_archive(load.names, fields, [day])
+                for name, load in loads
+                if not load.accepted
+            }
+            found[day] = ArchivedDay(archives, {name: why for name, why in doubts.items() if why})
+    return found
+
+
+def _hash_of(parts: Iterator[str] | Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

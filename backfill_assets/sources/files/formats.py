@@ -6,6 +6,8 @@ fails on zeros after the packed data, which Python's gzip ignores. Spark's own r
 `rows.py`.
 """
 
+from __future__ import annotations
+
 import codecs
 import csv
 import hashlib
@@ -23,85 +25,11 @@ import pyarrow.parquet as pq
 
 from backfill_assets.errors import named
 
-PIECE = 1 << 18
-# Of a file that is cut off, the piece in which it ends is lost.
-_SMALL_PIECE = 1 << 14
-_GZIP = 16 + zlib.MAX_WBITS
+PACKED = ("", ".gz", ".zst")
 
 
-def unpacked_gzip(packed: Iterable[bytes]) -> Iterator[bytes]:
-    """What gzip members, one behind the other, hold, in pieces. Raises EOFError or zlib.error where
-    anything else follows.
-    """
-    member = None
-    for piece in packed:
-        while piece:
-            if member is None or member.eof:
-                member = zlib.decompressobj(wbits=_GZIP)
-            yield member.decompress(piece, PIECE)
-            piece = member.unused_data if member.eof else member.unconsumed_tail
-    if member is not None and not member.eof:
-        yield member.flush()
-        if not member.eof:
-            raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-
-
-def unpacked(ending: str, packed: Iterator[bytes]) -> Iterator[bytes]:
-    """What a file of that ending holds. Raises EOFError or zlib.error for one that is cut off or
-    holds anything else.
-    """
-    if ending == ".gz":
-        return unpacked_gzip(packed)
-    return _unpacked_zstd(packed) if ending == ".zst" else packed
-
-
-class PiecesReader(RawIOBase):
-    """Pieces as a file, for Arrow to read."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        piece = self._rest or next(self._pieces, b"")
-        taken = piece[: len(buffer)]
-        self._rest = piece[len(buffer) :]
-        buffer[: len(taken)] = taken
-        return len(taken)
-
-
-def _unpacked_zstd(packed: Iterator[bytes]) -> Iterator[bytes]:
-    with pa.CompressedInputStream(pa.PythonFile(PiecesReader(packed), mode="r"), "zstd") as stream:
-        while piece := _read(stream):
-            yield piece
-
-
-def _read(stream: pa.CompressedInputStream) -> bytes:
-    try:
-        return bytes(stream.read(_SMALL_PIECE))
-    except OSError as error:
-        raise (EOFError if "Truncated" in str(error) else zlib.error)(str(error)) from None
-
-
-# Of a line that its file does not end, this much is kept to see whether it is whole.
-_KEPT_OF_LINE = 16 * 2**20
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-BLANK = b" \t"
-# What files begin with that are no text in UTF-8, whatever they are called.
-_NOT_TEXT = {
-    b"\xff\xfe": "is text in UTF-16; write it in UTF-8",
-    b"\xfe\xff": "is text in UTF-16; write it in UTF-8",
-    b"\x1f\x8b": "is packed with gzip, and its name does not end in .gz",
-    b"\x28\xb5\x2f\xfd": "is packed with zstd, and its name does not end in .zst",
-    b"PK\x03\x04": "is a ZIP archive or a workbook",
-}
-# Of a file, so much of its beginning is looked at by itself; and so many lines of JSON, for their
-# names.
-_HEAD_BYTES = 64 * 2**10
-_LINES_WITH_NAMES = 20
+def _endings(*kinds: str) -> tuple[str, ...]:
+    return tuple(f".{kind}{packed}" for kind in kinds for packed in PACKED)
 
 
 @dataclass(frozen=True)
@@ -124,173 +52,6 @@ class FileContents:
     stamp: str = ""
     header: str = ""
     cut: str = ""
-
-
-@dataclass
-class LineCounter:
-    """Counts lines, given in pieces, as Spark splits them: at a line feed, a carriage return, or
-    both.
-    """
-
-    count: int = 0
-    longest: int = 0
-    begun: bool = False
-    # The line that has not ended yet: its beginning, its length so far, and whether it is blank so
-    # far.
-    beginning: bytearray = field(default_factory=bytearray)
-    length: int = 0
-    blank: bool = True
-    utf8: bool = True
-    decoder: codecs.IncrementalDecoder = field(
-        default_factory=codecs.getincrementaldecoder("utf-8")
-    )
-    first: bytes = b""
-    head: bytes = b""
-    quotes: int = 0
-
-    def add(self, piece: bytes) -> None:
-        self._decode(piece)
-        self.quotes += piece.count(b'"')
-        self.head += piece[: _HEAD_BYTES - len(self.head)]
-        if not self.begun:
-            piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
-        *ended, rest = [*piece.splitlines(), *([b""] if piece[-1:] in (b"", b"\n", b"\r") else [])]
-        if ended:
-            self._extend(ended[0])
-            self.end()
-            self.count += sum(1 for line in ended[1:] if line.strip(BLANK))
-            self.longest = max(self.longest, max(map(len, ended[1:]), default=0))
-        self._extend(rest)
-
-    def _extend(self, part: bytes) -> None:
-        self.beginning += part[: _KEPT_OF_LINE - len(self.beginning)]
-        self.length += len(part)
-        self.blank = self.blank and not part.strip(BLANK)
-
-    def _decode(self, piece: bytes) -> None:
-        try:
-            if self.utf8:
-                self.decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError:
-            self.utf8 = False
-
-    def end(self) -> None:
-        """The line that has not ended yet ends here."""
-        self.first = self.first or (b"" if self.blank else bytes(self.beginning))
-        self.count += not self.blank
-        self.longest = max(self.longest, self.length)
-        self.beginning = bytearray()
-        self.length = 0
-        self.blank = True
-
-    def cut_off(self, is_whole: "_IsWhole", header: str) -> bool:
-        """Whether the file, if it ends here, ends within a line. A line too long to be kept needs a
-        line feed at its end.
-        """
-        if self.blank or self.length > _KEPT_OF_LINE:
-            return not self.blank
-        return not is_whole(bytes(self.beginning), header)
-
-
-# Whether a file's last line, which no line feed ends, is whole, given the file's header.
-_IsWhole = Callable[[bytes, str], bool]
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line.decode(errors="replace"), parse_int=str)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _names_of_objects(head: bytes) -> str:
-    """The names in the first lines of a file of JSON objects, as JSON; "" if it has no line, or not
-    all of one is in `head`.
-    """
-    text = head.removeprefix(BYTE_ORDER_MARK)
-    whole = len(head) < _HEAD_BYTES
-    lines = [line for line in text.splitlines()[: None if whole else -1] if line.strip(BLANK)][
-        :_LINES_WITH_NAMES
-    ]
-    objects = [
-        json.loads(line.decode(errors="replace"), parse_int=str) for line in lines if _is_json(line)
-    ]
-    names = dict.fromkeys(name for each in objects if isinstance(each, dict) for name in each)
-    return json.dumps(list(names)) if lines else ""
-
-
-def read_contents(
-    path: Path,
-    is_whole: _IsWhole = lambda line, _: _is_json(line),
-    *,
-    has_header: bool = False,
-    multiline: bool = False,
-) -> FileContents:
-    """Read a file of text to its end: of JSON, or with a header, and then with values of several
-    lines between double quotes, if it is `multiline`. Memory stays small, however long its lines.
-    Raises OSError.
-    """
-    digest = hashlib.blake2b()
-    lines = LineCounter()
-    sizes = list[int]()
-
-    def pieces() -> Iterator[bytes]:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-            sizes.append(len(piece))
-            yield piece
-
-    with path.open("rb") as file:
-        packed = pieces()
-        fault = ""
-        cut = ""
-        try:
-            for piece in unpacked(path.suffix, packed):
-                lines.add(piece)
-        except EOFError as error:
-            cut = f"cannot be read to its end ({error})"
-        except zlib.error as error:
-            fault = f"cannot be read to its end ({error})"
-        for _ in packed:  # the rest, for the hash
-            pass
-    header = lines.first.decode(errors="replace") if has_header else ""
-    fault = next((what for mark, what in _NOT_TEXT.items() if lines.head.startswith(mark)), fault)
-    is_cut = (multiline and lines.quotes % 2 == 1) or lines.cut_off(is_whole, header)
-    cut = "" if fault else cut or ("is cut off" if is_cut else "")
-    lines.end()
-    lines.add(b"")
-    header = lines.first.decode(errors="replace") if has_header else _names_of_objects(lines.head)
-    count = lines.count - (has_header and lines.count > 0)
-    content = digest.hexdigest()[:32]
-    return FileContents(
-        sum(sizes), content, count, lines.longest, lines.utf8, fault, "", header, cut
-    )
-
-
-def _read_parquet(path: Path) -> FileContents:
-    """The rows of a Parquet file, and its columns with their types as JSON. Raises OSError."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, hashlib.blake2b)
-    contents = FileContents(path.stat().st_size, digest.hexdigest()[:32])
-    try:
-        schema = pq.read_schema(path)
-        rows = pq.read_metadata(path).num_rows
-    except pa.ArrowException as error:
-        return replace(contents, fault=f"cannot be read ({str(error).partition('.')[0]})")
-    names = Counter(field.name.lower() for field in schema)
-    if alike := [field.name for field in schema if names[field.name.lower()] > 1]:
-        return replace(contents, fault=f"has the columns {named(alike)}, which Spark takes for one")
-    return replace(
-        contents, lines=rows, header=json.dumps([[field.name, str(field.type)] for field in schema])
-    )
-
-
-PACKED = ("", ".gz", ".zst")
-
-
-def _endings(*kinds: str) -> tuple[str, ...]:
-    return tuple(f".{kind}{packed}" for kind in kinds for packed in PACKED)
 
 
 class Format(Protocol):
@@ -394,3 +155,242 @@ class Parquet:
 
 AnyFormat = JsonLines | Csv | Parquet
 FORMATS = get_args(AnyFormat)
+PIECE = 1 << 18
+
+
+def read_contents(
+    path: Path,
+    is_whole: _IsWhole = lambda line, _: _is_json(line),
+    *,
+    has_header: bool = False,
+    multiline: bool = False,
+) -> FileContents:
+    """Read a file of text to its end: of JSON, or with a header, and then with values of several
+    lines between double quotes, if it is `multiline`. Memory stays small, however long its lines.
+    Raises OSError.
+    """
+    digest = hashlib.blake2b()
+    lines = LineCounter()
+    sizes = list[int]()
+
+    def pieces() -> Iterator[bytes]:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+            sizes.append(len(piece))
+            yield piece
+
+    with path.open("rb") as file:
+        packed = pieces()
+        fault = ""
+        cut = ""
+        try:
+            for piece in unpacked(path.suffix, packed):
+                lines.add(piece)
+        except EOFError as error:
+            cut = f"cannot be read to its end ({error})"
+        except zlib.error as error:
+            fault = f"cannot be read to its end ({error})"
+        for _ in packed:  # the rest, for the hash
+            pass
+    header = lines.first.decode(errors="replace") if has_header else ""
+    fault = next((what for mark, what in _NOT_TEXT.items() if lines.head.startswith(mark)), fault)
+    is_cut = (multiline and lines.quotes % 2 == 1) or lines.cut_off(is_whole, header)
+    cut = "" if fault else cut or ("is cut off" if is_cut else "")
+    lines.end()
+    lines.add(b"")
+    header = lines.first.decode(errors="replace") if has_header else _names_of_objects(lines.head)
+    count = lines.count - (has_header and lines.count > 0)
+    content = digest.hexdigest()[:32]
+    return FileContents(
+        sum(sizes), content, count, lines.longest, lines.utf8, fault, "", header, cut
+    )
+
+
+def _read_parquet(path: Path) -> FileContents:
+    """The rows of a Parquet file, and its columns with their types as JSON. Raises OSError."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, hashlib.blake2b)
+    contents = FileContents(path.stat().st_size, digest.hexdigest()[:32])
+    try:
+        schema = pq.read_schema(path)
+        rows = pq.read_metadata(path).num_rows
+    except pa.ArrowException as error:
+        return replace(contents, fault=f"cannot be read ({str(error).partition('.')[0]})")
+    names = Counter(field.name.lower() for field in schema)
+    if alike := [field.name for field in schema if names[field.name.lower()] > 1]:
+        return replace(contents, fault=f"has the columns {named(alike)}, which Spark takes for one")
+    return replace(
+        contents, lines=rows, header=json.dumps([[field.name, str(field.type)] for field in schema])
+    )
+
+
+# Of a line that its file does not end, this much is kept to see whether it is whole.
+_KEPT_OF_LINE = 16 * 2**20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BLANK = b" \t"
+# What files begin with that are no text in UTF-8, whatever they are called.
+_NOT_TEXT = {
+    b"\xff\xfe": "is text in UTF-16; write it in UTF-8",
+    b"\xfe\xff": "is text in UTF-16; write it in UTF-8",
+    b"\x1f\x8b": "is packed with gzip, and its name does not end in .gz",
+    b"\x28\xb5\x2f\xfd": "is packed with zstd, and its name does not end in .zst",
+    b"PK\x03\x04": "is a ZIP archive or a workbook",
+}
+# Of a file, so much of its beginning is looked at by itself; and so many lines of JSON, for their
+# names.
+_HEAD_BYTES = 64 * 2**10
+_LINES_WITH_NAMES = 20
+# Whether a file's last line, which no line feed ends, is whole, given the file's header.
+_IsWhole = Callable[[bytes, str], bool]
+
+
+@dataclass
+class LineCounter:
+    """Counts lines, given in pieces, as Spark splits them: at a line feed, a carriage return, or
+    both.
+    """
+
+    count: int = 0
+    longest: int = 0
+    begun: bool = False
+    # The line that has not ended yet: its beginning, its length so far, and whether it is blank so
+    # far.
+    beginning: bytearray = field(default_factory=bytearray)
+    length: int = 0
+    blank: bool = True
+    utf8: bool = True
+    decoder: codecs.IncrementalDecoder = field(
+        default_factory=codecs.getincrementaldecoder("utf-8")
+    )
+    first: bytes = b""
+    head: bytes = b""
+    quotes: int = 0
+
+    def add(self, piece: bytes) -> None:
+        self._decode(piece)
+        self.quotes += piece.count(b'"')
+        self.head += piece[: _HEAD_BYTES - len(self.head)]
+        if not self.begun:
+            piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
+        *ended, rest = [*piece.splitlines(), *([b""] if piece[-1:] in (b"", b"\n", b"\r") else [])]
+        if ended:
+            self._extend(ended[0])
+            self.end()
+            self.count += sum(1 for line in ended[1:] if line.strip(BLANK))
+            self.longest = max(self.longest, max(map(len, ended[1:]), default=0))
+        self._extend(rest)
+
+    def _extend(self, part: bytes) -> None:
+        self.beginning += part[: _KEPT_OF_LINE - len(self.beginning)]
+        self.length += len(part)
+        self.blank = self.blank and not part.strip(BLANK)
+
+    def _decode(self, piece: bytes) -> None:
+        try:
+            if self.utf8:
+                self.decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError:
+            self.utf8 = False
+
+    def end(self) -> None:
+        """The line that has not ended yet ends here."""
+        self.first = self.first or (b"" if self.blank else bytes(self.beginning))
+        self.count += not self.blank
+        self.longest = max(self.longest, self.length)
+        self.beginning = bytearray()
+        self.length = 0
+        self.blank = True
+
+    def cut_off(self, is_whole: _IsWhole, header: str) -> bool:
+        """Whether the file, if it ends here, ends within a line. A line too long to be kept needs a
+        line feed at its end.
+        """
+        if self.blank or self.length > _KEPT_OF_LINE:
+            return not self.blank
+        return not is_whole(bytes(self.beginning), header)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line.decode(errors="replace"), parse_int=str)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _names_of_objects(head: bytes) -> str:
+    """The names in the first lines of a file of JSON objects, as JSON; "" if it has no line, or not
+    all of one is in `head`.
+    """
+    text = head.removeprefix(BYTE_ORDER_MARK)
+    whole = len(head) < _HEAD_BYTES
+    lines = [line for line in text.splitlines()[: None if whole else -1] if line.strip(BLANK)][
+        :_LINES_WITH_NAMES
+    ]
+    objects = [
+        json.loads(line.decode(errors="replace"), parse_int=str) for line in lines if _is_json(line)
+    ]
+    names = dict.fromkeys(name for each in objects if isinstance(each, dict) for name in each)
+    return json.dumps(list(names)) if lines else ""
+
+
+# Of a file that is cut off, the piece in which it ends is lost.
+_SMALL_PIECE = 1 << 14
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+def unpacked(ending: str, packed: Iterator[bytes]) -> Iterator[bytes]:
+    """What a file of that ending holds. Raises EOFError or zlib.error for one that is cut off or
+    holds anything else.
+    """
+    if ending == ".gz":
+        return unpacked_gzip(packed)
+    return _unpacked_zstd(packed) if ending == ".zst" else packed
+
+
+def unpacked_gzip(packed: Iterable[bytes]) -> Iterator[bytes]:
+    """What gzip members, one behind the other, hold, in pieces. Raises EOFError or zlib.error where
+    anything else follows.
+    """
+    member = None
+    for piece in packed:
+        while piece:
+            if member is None or member.eof:
+                member = zlib.decompressobj(wbits=_GZIP)
+            yield member.decompress(piece, PIECE)
+            piece = member.unused_data if member.eof else member.unconsumed_tail
+    if member is not None and not member.eof:
+        yield member.flush()
+        if not member.eof:
+            raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+
+
+def _unpacked_zstd(packed: Iterator[bytes]) -> Iterator[bytes]:
+    with pa.CompressedInputStream(pa.PythonFile(PiecesReader(packed), mode="r"), "zstd") as stream:
+        while piece := _read(stream):
+            yield piece
+
+
+def _read(stream: pa.CompressedInputStream) -> bytes:
+    try:
+        return bytes(stream.read(_SMALL_PIECE))
+    except OSError as error:
+        raise (EOFError if "Truncated" in str(error) else zlib.error)(str(error)) from None
+
+
+class PiecesReader(RawIOBase):
+    """Pieces as a file, for Arrow to read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        piece = self._rest or next(self._pieces, b"")
+        taken = piece[: len(buffer)]
+        self._rest = piece[len(buffer) :]
+        buffer[: len(taken)] = taken
+        return len(taken)

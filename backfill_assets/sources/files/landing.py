@@ -9,26 +9,18 @@ far as it can be read. In Parquet files, types that Spark does not know are repl
 nanoseconds, as pandas writes them, become microseconds.
 """
 
-import hashlib
 import os
-import re
-import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Annotated
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from annotated_types import Ge, Le
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.copies import local_copies
 from backfill_assets.sources.files.delivery import (
     ContentsByFile,
     DeliverySpec,
@@ -40,12 +32,8 @@ from backfill_assets.sources.files.fields import Field, eras, refuse_unusable_fi
 from backfill_assets.sources.files.filesystem import Entry
 from backfill_assets.sources.files.formats import (
     JSON_LINES,
-    PACKED,
-    PIECE,
     AnyFormat,
-    FileContents,
     JsonLines,
-    unpacked,
 )
 from backfill_assets.sources.files.listing import (
     FilesByDay,
@@ -56,7 +44,7 @@ from backfill_assets.sources.files.listing import (
     unmatched_files,
 )
 from backfill_assets.sources.files.manifest import manifest_at
-from backfill_assets.sources.files.rows import ReadFile, read_json, read_lines, read_rows
+from backfill_assets.sources.files.rows import local_files, read_json, read_lines, read_rows
 from backfill_assets.sources.protocol import (
     HORIZON,
     Delivery,
@@ -64,118 +52,6 @@ from backfill_assets.sources.protocol import (
     refuse_mistyped,
     refuse_no_folder,
 )
-
-# The types, as a file's header has them, that Spark may not know; some files have such times in a
-# way that it does.
-_UNSUPPORTED = re.compile(r"\[ns|\btime(32|64)\b|decimal256|halffloat")
-_REPLACED = "it is another than it was when it was looked at"
-
-
-def local_files(
-    area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]
-) -> list[ReadFile]:
-    """The files where Spark reads them: what it cannot read where it lies is copied, until this
-    process ends.
-    """
-
-    def one(day: date, file: Entry, contents: FileContents) -> ReadFile:
-        name = name_of_file(area, file)
-        try:
-            path = spark_readable(area.files.cached(file, contents.content), contents, area.cache)
-            return ReadFile(day, str(path), name, contents)
-        except (OSError, pa.ArrowException) as error:
-            raise SourceError(
-                f"the source for {day} cannot be used: {name} cannot be read ({error})"
-            ) from None
-
-    with ThreadPoolExecutor(area.files.readers) as readers:
-        return list(readers.map(lambda file: one(*file), files))
-
-
-def spark_readable(path: Path, contents: FileContents, cache_folder: Path | None) -> Path:
-    """The file, or a copy of it that stays for as long as this process. Raises OSError."""
-    kind = Path(path.stem).suffix if path.suffix in PACKED[1:] else path.suffix
-    if contents.cut and kind != path.suffix:
-        return local_copies(cache_folder or _folder_of_process()).cached(
-            f"{contents.content}{kind}", lambda: _unpacked_until_cut(path, contents.content), ""
-        )
-    if kind == ".parquet" and _UNSUPPORTED.search(contents.header) and _has_unsupported_type(path):
-        return local_copies(cache_folder or _folder_of_process()).cached(
-            f"{contents.content}.parquet", lambda: _with_spark_types(path, contents.content), ""
-        )
-    return path
-
-
-@cache
-def _folder_of_process() -> Path:
-    return Path(tempfile.mkdtemp(prefix="backfill-"))
-
-
-def _unpacked_until_cut(path: Path, content: str) -> Iterator[bytes]:
-    digest = hashlib.blake2b()
-
-    def pieces() -> Iterator[bytes]:
-        with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
-                yield piece
-
-    try:
-        yield from unpacked(path.suffix, packed := pieces())
-    except EOFError:
-        for _ in packed:
-            pass
-    if digest.hexdigest()[:32] != content:
-        raise OSError(_REPLACED)
-
-
-def _has_unsupported_type(path: Path) -> bool:
-    schema = pq.read_metadata(path).schema
-    kinds = [schema.column(n).logical_type for n in range(len(schema))]
-    return any(
-        each.type in ("TIME", "FLOAT16") or "nanoseconds" in str(each) or _is_wide(each)
-        for each in kinds
-    )
-
-
-def _is_wide(kind: object) -> bool:
-    precision = re.match(r"Decimal\(precision=(\d+)", str(kind))
-    return precision is not None and int(precision[1]) > 38
-
-
-def _with_spark_types(path: Path, content: str) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, hashlib.blake2b).hexdigest()[:32] != content:
-            raise OSError(_REPLACED)
-    with tempfile.TemporaryFile() as copy:
-        rows = pq.ParquetFile(path)
-        schema = pa.schema(
-            [pa.field(each.name, _spark_type(each.type)) for each in rows.schema_arrow]
-        )
-        with pq.ParquetWriter(copy, schema) as writer:
-            for batch in rows.iter_batches():
-                writer.write_table(pa.Table.from_batches([batch]).cast(schema, safe=False))
-        copy.seek(0)
-        while piece := copy.read(PIECE):
-            yield piece
-
-
-def _spark_type(kind: pa.DataType) -> pa.DataType:
-    """The type as Spark knows it: a time of day, and a number of more than 38 digits, are text."""
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_time(kind) or pa.types.is_decimal256(kind):
-        return pa.string()
-    if pa.types.is_float16(kind):
-        return pa.float32()
-    if pa.types.is_map(kind):
-        return pa.map_(_spark_type(kind.key_type), _spark_type(kind.item_type))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_spark_type(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, _spark_type(each.type)) for each in kind])
-    return kind
-
 
 _DAILY = (
     "year={year}/month={month}/day={day}/**",

@@ -19,6 +19,8 @@ that what was judged is what Spark reads; where the engine runs elsewhere, the h
 that it sees too.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -45,86 +47,8 @@ from backfill_assets.sources.files.filesystem import (
     is_hidden,
 )
 
-
-@dataclass(frozen=True)
-class StoredObject:
-    """An object, or a folder: what the paths of several have in common. `fault`: why a folder
-    cannot be listed; `is_away`: for now, since its store does not answer.
-    """
-
-    path: str
-    etag: str = ""
-    size: int = 0
-    modified_ns: int = 0
-    beside: Mapping[str, "StoredObject"] = field(default_factory=dict, compare=False, repr=False)
-    within: dict[str, "StoredObject"] | None = field(default=None, compare=False, repr=False)
-    fault: str = ""
-    is_away: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
-
-    def is_dir(self) -> bool:
-        return self.within is not None
-
-    def is_symlink(self) -> bool:
-        return False
-
-    def __fspath__(self) -> str:
-        return self.path
-
-
-@dataclass(frozen=True)
-class _StoreTree:
-    """One look at the objects below a folder. That it cannot be listed is known when it is looked
-    at.
-    """
-
-    top: StoredObject
-
-    @property
-    def fault(self) -> str:
-        return self.top.fault
-
-    def entries(self, folder: Entry) -> Sequence[Entry] | None:
-        assert isinstance(folder, StoredObject)
-        if folder.fault:
-            return None
-        return [entry for name, entry in (folder.within or {}).items() if not is_hidden(name)]
-
-
-def _folder_in(folders: dict[str, StoredObject], path: str) -> dict[str, StoredObject]:
-    """What a folder holds, which is put into the folders that it lies in, unless it is there."""
-    if path not in folders:
-        above, _, name = path.rpartition("/")
-        beside = _folder_in(folders, above)
-        folders[path] = beside[name] = StoredObject(path, beside=beside, within={})
-    within = folders[path].within
-    assert within is not None
-    return within
-
-
-def _add_unlistable(folders: dict[str, StoredObject], path: str, fault: str) -> None:
-    """Put a folder that cannot be listed into the one that it lies in."""
-    above, _, name = path.rpartition("/")
-    beside = _folder_in(folders, above)
-    folders[path] = beside[name] = StoredObject(path, beside=beside, within={}, fault=fault)
-
-
-def _add_object(folders: dict[str, StoredObject], listed: Mapping[str, Any]) -> None:
-    """Put an object, as the store lists it, into the folders that it lies in."""
-    folder, _, name = listed["path"].rpartition("/")
-    beside = _folder_in(folders, folder)
-    if name not in beside:  # some stores list a folder as an object
-        modified_ns = round(listed["last_modified"].timestamp() * 1e9)
-        beside[name] = StoredObject(
-            listed["path"], listed["e_tag"] or "", listed["size"], modified_ns, beside
-        )
-
-
 # Read in one request: an answer has to come within the client's 30 seconds.
-PIECE = 8 * 2**20
+_RANGE_BYTES = 8 * 2**20
 # Where clouds hand credentials to their own machines: who is sent there has none of its own.
 _METADATA_SERVICE = "169.254.169.254"
 _NO_CREDENTIALS = (
@@ -243,8 +167,8 @@ class ObjectStore:
     def _pieces(self, entry: StoredObject) -> Iterator[bytes]:
         same = {"if_match": entry.etag} if entry.etag else {}
         try:
-            for start in range(0, entry.size, PIECE):
-                options = same | {"range": (start, min(start + PIECE, entry.size))}
+            for start in range(0, entry.size, _RANGE_BYTES):
+                options = same | {"range": (start, min(start + _RANGE_BYTES, entry.size))}
                 yield bytes(obstore.get(self._store, entry.path, options=options).bytes())  # type: ignore[arg-type]
         except PreconditionError:
             raise OSError("it was replaced while it was read") from None
@@ -252,6 +176,83 @@ class ObjectStore:
             raise OSError("it is not there any more") from None
         except BaseError as error:
             raise OSError(f"{self.place}: {_why(error)}") from None
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object, or a folder: what the paths of several have in common. `fault`: why a folder
+    cannot be listed; `is_away`: for now, since its store does not answer.
+    """
+
+    path: str
+    etag: str = ""
+    size: int = 0
+    modified_ns: int = 0
+    beside: Mapping[str, StoredObject] = field(default_factory=dict, compare=False, repr=False)
+    within: dict[str, StoredObject] | None = field(default=None, compare=False, repr=False)
+    fault: str = ""
+    is_away: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def is_dir(self) -> bool:
+        return self.within is not None
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def __fspath__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True)
+class _StoreTree:
+    """One look at the objects below a folder. That it cannot be listed is known when it is looked
+    at.
+    """
+
+    top: StoredObject
+
+    @property
+    def fault(self) -> str:
+        return self.top.fault
+
+    def entries(self, folder: Entry) -> Sequence[Entry] | None:
+        assert isinstance(folder, StoredObject)
+        if folder.fault:
+            return None
+        return [entry for name, entry in (folder.within or {}).items() if not is_hidden(name)]
+
+
+def _folder_in(folders: dict[str, StoredObject], path: str) -> dict[str, StoredObject]:
+    """What a folder holds, which is put into the folders that it lies in, unless it is there."""
+    if path not in folders:
+        above, _, name = path.rpartition("/")
+        beside = _folder_in(folders, above)
+        folders[path] = beside[name] = StoredObject(path, beside=beside, within={})
+    within = folders[path].within
+    assert within is not None
+    return within
+
+
+def _add_unlistable(folders: dict[str, StoredObject], path: str, fault: str) -> None:
+    """Put a folder that cannot be listed into the one that it lies in."""
+    above, _, name = path.rpartition("/")
+    beside = _folder_in(folders, above)
+    folders[path] = beside[name] = StoredObject(path, beside=beside, within={}, fault=fault)
+
+
+def _add_object(folders: dict[str, StoredObject], listed: Mapping[str, Any]) -> None:
+    """Put an object, as the store lists it, into the folders that it lies in."""
+    folder, _, name = listed["path"].rpartition("/")
+    beside = _folder_in(folders, folder)
+    if name not in beside:  # some stores list a folder as an object
+        modified_ns = round(listed["last_modified"].timestamp() * 1e9)
+        beside[name] = StoredObject(
+            listed["path"], listed["e_tag"] or "", listed["size"], modified_ns, beside
+        )
 
 
 def _why(error: Exception) -> str:

@@ -4,16 +4,30 @@ Files with the same header are read together. Each row knows its file, and so it
 lines, each line is one object, as in RFC 8259.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 from unicodedata import category
 from urllib.parse import quote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.errors import SourceError
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.files.copies import local_copies
+from backfill_assets.sources.files.delivery import name_of_file
 from backfill_assets.sources.files.fields import (
     MALFORMED,
     UNKNOWN_FIELDS,
@@ -21,12 +35,23 @@ from backfill_assets.sources.files.fields import (
     Field,
     header_of,
 )
-from backfill_assets.sources.files.formats import Csv, FileContents, Format, Parquet
+from backfill_assets.sources.files.filesystem import Entry
+from backfill_assets.sources.files.formats import (
+    PACKED,
+    PIECE,
+    Csv,
+    FileContents,
+    Format,
+    Parquet,
+    unpacked,
+)
 
 _UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
 _REPLACEMENT = "\ufffd"
 # Of texts, what Spark would take for a time of today, or of a year alone, is none.
 _ISO = {"TIMESTAMP": "____-__-__%", "DATE": "____-__-__%"}
+# By itself Spark takes 'single quotes' and NaN too.
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
 class ReadFile(NamedTuple):
@@ -38,24 +63,6 @@ class ReadFile(NamedTuple):
     path: str
     name: str
     contents: FileContents
-
-
-def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
-    """The lines of the files as received, without blank ones: `arrival_day, source_file, line,
-    is_utf8`.
-    """
-    if not files:
-        return _names(spark, files).selectExpr(
-            "arrival_day", "source_file", "path AS line", "utf8 AS is_utf8"
-        )
-    lines = spark.read.option("recursiveFileLookup", "true").text(_escaped(files))
-    known = _with_file(spark, lines, files, [F.col("value").alias("line")])
-    # Looking at a line takes as long as a tenth of parsing it; files that are known to be all UTF-8
-    # are left out.
-    is_utf8 = F.col("utf8") | F.is_valid_utf8("line")
-    line = F.when(is_utf8, F.col("line")).otherwise(F.make_valid_utf8("line")).alias("line")
-    not_blank = known.where(F.ltrim("line", F.lit(" \t")) != "")
-    return not_blank.select("arrival_day", "source_file", line, is_utf8.alias("is_utf8"))
 
 
 def read_rows(
@@ -81,6 +88,70 @@ def read_rows(
     for part in parts[1:]:
         rows = rows.unionByName(part)
     return rows
+
+
+def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
+    """The lines of the files as received, without blank ones: `arrival_day, source_file, line,
+    is_utf8`.
+    """
+    if not files:
+        return _names(spark, files).selectExpr(
+            "arrival_day", "source_file", "path AS line", "utf8 AS is_utf8"
+        )
+    lines = spark.read.option("recursiveFileLookup", "true").text(_escaped(files))
+    known = _with_file(spark, lines, files, [F.col("value").alias("line")])
+    # Looking at a line takes as long as a tenth of parsing it; files that are known to be all UTF-8
+    # are left out.
+    is_utf8 = F.col("utf8") | F.is_valid_utf8("line")
+    line = F.when(is_utf8, F.col("line")).otherwise(F.make_valid_utf8("line")).alias("line")
+    not_blank = known.where(F.ltrim("line", F.lit(" \t")) != "")
+    return not_blank.select("arrival_day", "source_file", line, is_utf8.alias("is_utf8"))
+
+
+def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
+    """The lines as rows, in the columns of `read_rows`. One that is no object, or lacks a column
+    that is required on its day, is `malformed`; one that has it without a value is not, as a row of
+    CSV is not.
+    """
+    texts = {
+        each.name: F.coalesce(*[F.col("fields")[name] for name in each.names]) for each in fields
+    }
+    named = F.map_keys("fields")
+    wrong = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
+    for each in (each for each in fields if each.required):
+        wrong = wrong | (
+            _on_days_of(each) & ~F.arrays_overlap(named, F.array(*map(F.lit, each.names)))
+        )
+    read = with_fields(lines).withColumn(MALFORMED, F.when(wrong, F.col("line")))
+    well_formed = F.col(MALFORMED).isNull()
+    values = {name: F.when(well_formed, text) for name, text in texts.items()}
+    known = [F.lit(name) for each in fields for name in each.names]
+    unknown = F.map_filter("fields", lambda name, value: ~name.isin(*known) & value.isNotNull())
+    kept = F.coalesce(
+        F.when(well_formed, unknown), F.create_map().cast("MAP<STRING, STRING>")
+    ).alias(UNKNOWN_FIELDS)
+    return read.select("arrival_day", "source_file", *conformed(values, fields), kept, MALFORMED)
+
+
+def local_files(
+    area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]
+) -> list[ReadFile]:
+    """The files where Spark reads them: what it cannot read where it lies is copied, until this
+    process ends.
+    """
+
+    def one(day: date, file: Entry, contents: FileContents) -> ReadFile:
+        name = name_of_file(area, file)
+        try:
+            path = spark_readable(area.files.cached(file, contents.content), contents, area.cache)
+            return ReadFile(day, str(path), name, contents)
+        except (OSError, pa.ArrowException) as error:
+            raise SourceError(
+                f"the source for {day} cannot be used: {name} cannot be read ({error})"
+            ) from None
+
+    with ThreadPoolExecutor(area.files.readers) as readers:
+        return list(readers.map(lambda file: one(*file), files))
 
 
 def _header(file: ReadFile) -> str:
@@ -211,10 +282,6 @@ def _as_uri_path(path: str) -> str:
     )
 
 
-# By itself Spark takes 'single quotes' and NaN too.
-_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-
-
 def with_fields(lines: DataFrame) -> DataFrame:
     """Each line's fields as a map of text; null where the line does not begin with a JSON object.
 
@@ -247,33 +314,99 @@ def more_than_one() -> Column:
     )
 
 
-def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
-    """The lines as rows, in the columns of `read_rows`. One that is no object, or lacks a column
-    that is required on its day, is `malformed`; one that has it without a value is not, as a row of
-    CSV is not.
-    """
-    texts = {
-        each.name: F.coalesce(*[F.col("fields")[name] for name in each.names]) for each in fields
-    }
-    named = F.map_keys("fields")
-    wrong = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
-    for each in (each for each in fields if each.required):
-        wrong = wrong | (
-            _on_days_of(each) & ~F.arrays_overlap(named, F.array(*map(F.lit, each.names)))
-        )
-    read = with_fields(lines).withColumn(MALFORMED, F.when(wrong, F.col("line")))
-    well_formed = F.col(MALFORMED).isNull()
-    values = {name: F.when(well_formed, text) for name, text in texts.items()}
-    known = [F.lit(name) for each in fields for name in each.names]
-    unknown = F.map_filter("fields", lambda name, value: ~name.isin(*known) & value.isNotNull())
-    kept = F.coalesce(
-        F.when(well_formed, unknown), F.create_map().cast("MAP<STRING, STRING>")
-    ).alias(UNKNOWN_FIELDS)
-    return read.select("arrival_day", "source_file", *conformed(values, fields), kept, MALFORMED)
-
-
 def _on_days_of(field: Field) -> Column:
     """Whether files of a row's day have the column."""
     day = F.col("arrival_day")
     since = day >= F.lit(field.since) if field.since else F.lit(True)
     return since & (day <= F.lit(field.until)) if field.until else since
+
+
+# The types, as a file's header has them, that Spark may not know; some files have such times in a
+# way that it does.
+_UNSUPPORTED = re.compile(r"\[ns|\btime(32|64)\b|decimal256|halffloat")
+_REPLACED = "it is another than it was when it was looked at"
+
+
+def spark_readable(path: Path, contents: FileContents, cache_folder: Path | None) -> Path:
+    """The file, or a copy of it that stays for as long as this process. Raises OSError."""
+    kind = Path(path.stem).suffix if path.suffix in PACKED[1:] else path.suffix
+    if contents.cut and kind != path.suffix:
+        return local_copies(cache_folder or _folder_of_process()).cached(
+            f"{contents.content}{kind}", lambda: _unpacked_until_cut(path, contents.content), ""
+        )
+    if kind == ".parquet" and _UNSUPPORTED.search(contents.header) and _has_unsupported_type(path):
+        return local_copies(cache_folder or _folder_of_process()).cached(
+            f"{contents.content}.parquet", lambda: _with_spark_types(path, contents.content), ""
+        )
+    return path
+
+
+@cache
+def _folder_of_process() -> Path:
+    return Path(tempfile.mkdtemp(prefix="backfill-"))
+
+
+def _unpacked_until_cut(path: Path, content: str) -> Iterator[bytes]:
+    digest = hashlib.blake2b()
+
+    def pieces() -> Iterator[bytes]:
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+                yield piece
+
+    try:
+        yield from unpacked(path.suffix, packed := pieces())
+    except EOFError:
+        for _ in packed:
+            pass
+    if digest.hexdigest()[:32] != content:
+        raise OSError(_REPLACED)
+
+
+def _has_unsupported_type(path: Path) -> bool:
+    schema = pq.read_metadata(path).schema
+    kinds = [schema.column(n).logical_type for n in range(len(schema))]
+    return any(
+        each.type in ("TIME", "FLOAT16") or "nanoseconds" in str(each) or _is_wide(each)
+        for each in kinds
+    )
+
+
+def _is_wide(kind: object) -> bool:
+    precision = re.match(r"Decimal\(precision=(\d+)", str(kind))
+    return precision is not None and int(precision[1]) > 38
+
+
+def _with_spark_types(path: Path, content: str) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, hashlib.blake2b).hexdigest()[:32] != content:
+            raise OSError(_REPLACED)
+    with tempfile.TemporaryFile() as copy:
+        rows = pq.ParquetFile(path)
+        schema = pa.schema(
+            [pa.field(each.name, _spark_type(each.type)) for each in rows.schema_arrow]
+        )
+        with pq.ParquetWriter(copy, schema) as writer:
+            for batch in rows.iter_batches():
+                writer.write_table(pa.Table.from_batches([batch]).cast(schema, safe=False))
+        copy.seek(0)
+        while piece := copy.read(PIECE):
+            yield piece
+
+
+def _spark_type(kind: pa.DataType) -> pa.DataType:
+    """The type as Spark knows it: a time of day, and a number of more than 38 digits, are text."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind) or pa.types.is_decimal256(kind):
+        return pa.string()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_map(kind):
+        return pa.map_(_spark_type(kind.key_type), _spark_type(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_spark_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _spark_type(each.type)) for each in kind])
+    return kind

@@ -11,6 +11,8 @@ days is refused, the first, the last and those between are asked for apart: a se
 them all.
 """
 
+from __future__ import annotations
+
 import json
 import tempfile
 import time
@@ -39,6 +41,60 @@ _OUT_OF_RANGE = (400, 404, 422)
 # Whatever a service says: so long it may be a mistake, and who asks again a week later does no
 # harm.
 _LONGEST_PAUSE_S = 7 * 86_400.0
+# If so many requests are refused and nothing was answered between them, it is not the days.
+_MAX_REFUSALS = 4
+
+
+def fetch_days(
+    source: HttpSource, area: LandingArea, days: Sequence[date], policy: RetryPolicy | None = None
+) -> dict[date, SourceError]:
+    """Ask for those of `days` that have not all their answers. Of each that still has not, why:
+    NotFetchedYet, or a wrong answer.
+    """
+    answers = AnswerStore(area, source.name)
+    why = dict[date, SourceError]()
+    missing = [day for day in days if day not in answers.stored(source.queries())]
+    batches = [
+        span[n : n + source.at_once]
+        for span in consecutive(missing)
+        for n in range(0, len(span), source.at_once)
+    ]
+    left = [(query, batch) for batch in batches for query in source.queries()]
+    refusals = 0
+    with RateLimitedClient(source, area, policy or RetryPolicy()) as asking:
+        while left:
+            query, batch = left.pop(0)
+            try:
+                with writing(area.lake, f"{ANSWERS}/{source.name}"):
+                    unanswered = [day for day in batch if day not in answers.stored([query])]
+                    said = asking(query, unanswered) if unanswered else {}
+                    for day, rows in said.items():
+                        answers.keep(query, day, rows)
+            except (NotFetchedYet, Conflict) as error:  # nor can anything else be asked for now
+                waiting = [day for day in missing if day not in answers.stored(source.queries())]
+                return {**dict.fromkeys(waiting, NotFetchedYet(str(error))), **why}
+            except SourceError as error:
+                refusals += 1
+                if (
+                    isinstance(error, RequestRefused)
+                    and len(unanswered) > 1
+                    and refusals < _MAX_REFUSALS
+                ):
+                    left[:0] = [
+                        (query, part)
+                        for part in (unanswered[:1], unanswered[-1:], unanswered[1:-1])
+                        if part
+                    ]
+                else:
+                    why |= dict.fromkeys(unanswered, error)
+            else:
+                refusals = 0 if said else refusals
+                why |= {
+                    d: NotFetchedYet(f"{source.name} has nothing of {d} yet")
+                    for d in unanswered
+                    if d not in said and d not in why
+                }
+    return why
 
 
 @dataclass(frozen=True)
@@ -105,7 +161,7 @@ class RateLimitedClient:
         object.__setattr__(self, "budget", budget)
         object.__setattr__(self, "client", httpx.Client(timeout=policy.silence))
 
-    def __enter__(self) -> "RateLimitedClient":
+    def __enter__(self) -> RateLimitedClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -243,59 +299,3 @@ def _headers_of_unpacked(headers: httpx.Headers) -> httpx.Headers:
             if n.lower() not in ("content-encoding", "content-length")
         ]
     )
-
-
-# If so many requests are refused and nothing was answered between them, it is not the days.
-_MAX_REFUSALS = 4
-
-
-def fetch_days(
-    source: HttpSource, area: LandingArea, days: Sequence[date], policy: RetryPolicy | None = None
-) -> dict[date, SourceError]:
-    """Ask for those of `days` that have not all their answers. Of each that still has not, why:
-    NotFetchedYet, or a wrong answer.
-    """
-    answers = AnswerStore(area, source.name)
-    why = dict[date, SourceError]()
-    missing = [day for day in days if day not in answers.stored(source.queries())]
-    batches = [
-        span[n : n + source.at_once]
-        for span in consecutive(missing)
-        for n in range(0, len(span), source.at_once)
-    ]
-    left = [(query, batch) for batch in batches for query in source.queries()]
-    refusals = 0
-    with RateLimitedClient(source, area, policy or RetryPolicy()) as asking:
-        while left:
-            query, batch = left.pop(0)
-            try:
-                with writing(area.lake, f"{ANSWERS}/{source.name}"):
-                    unanswered = [day for day in batch if day not in answers.stored([query])]
-                    said = asking(query, unanswered) if unanswered else {}
-                    for day, rows in said.items():
-                        answers.keep(query, day, rows)
-            except (NotFetchedYet, Conflict) as error:  # nor can anything else be asked for now
-                waiting = [day for day in missing if day not in answers.stored(source.queries())]
-                return {**dict.fromkeys(waiting, NotFetchedYet(str(error))), **why}
-            except SourceError as error:
-                refusals += 1
-                if (
-                    isinstance(error, RequestRefused)
-                    and len(unanswered) > 1
-                    and refusals < _MAX_REFUSALS
-                ):
-                    left[:0] = [
-                        (query, part)
-                        for part in (unanswered[:1], unanswered[-1:], unanswered[1:-1])
-                        if part
-                    ]
-                else:
-                    why |= dict.fromkeys(unanswered, error)
-            else:
-                refusals = 0 if said else refusals
-                why |= {
-                    d: NotFetchedYet(f"{source.name} has nothing of {d} yet")
-                    for d in unanswered
-                    if d not in said and d not in why
-                }
-    return why

@@ -23,6 +23,8 @@ times in each shard (`GetShardIterator`, AT_TIMESTAMP), its input the shards, wh
 with sequence numbers; Spark itself has no reader for it. Nothing of that was tried.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -63,64 +65,9 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-Span = tuple[int, int]
-
-
-def _read_spans(
-    spark: SparkSession, topic: Topic, spans: Mapping[int, Sequence[Span]], days: Collection[date]
-) -> DataFrame:
-    """The records of `days` within `spans`: ranges of offsets of each partition, each read once."""
-    numbered = [
-        [(number, *span) for span in of_partition] for number, of_partition in spans.items()
-    ]
-    # A range of each partition at a time: Spark reads no two of one partition together.
-    parts = [
-        _read(spark, topic, [span for span in part if span]) for part in zip_longest(*numbered)
-    ]
-    if not parts:
-        return spark.createDataFrame(
-            [], ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-        )
-    rows = reduce(DataFrame.unionByName, parts).withColumn("arrival_day", F.to_date("timestamp"))
-    return rows.where(F.col("arrival_day").isin(list(days))).select(*COLUMNS)
-
-
-def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int]]) -> DataFrame:
-    options = {
-        **spark_options(topic),
-        "kafka.isolation.level": "read_committed",
-        "includeHeaders": "true",
-        "assign": json.dumps({topic.name: [number for number, _, _ in spans]}),
-        "startingOffsets": json.dumps({topic.name: {number: first for number, first, _ in spans}}),
-        "endingOffsets": json.dumps({topic.name: {number: end for number, _, end in spans}}),
-    }
-    with needing((PACKAGE,)):
-        rows = spark.read.format("kafka").options(**options).load()
-        # Over Spark Connect, the format is looked for when columns are asked for.
-        assert rows.columns
-    return rows
-
-
-def spark_options(topic: Topic) -> dict[str, str]:
-    """The options of the topic's client, as Spark's Kafka is given them: a login is one setting
-    there.
-    """
-    given = {name: from_environment(value) for name, value in topic.options.items()}
-    user = given.pop("sasl.username", "")
-    password = given.pop("sasl.password", "")
-    options = {
-        name if name.startswith("kafka.") else f"kafka.{name}": value
-        for name, value in given.items()
-    }
-    if user and (module := _LOGIN_MODULES.get(given.get("sasl.mechanism", ""))):
-        # In it, quotation marks and backslashes are escaped as in JSON.
-        login = f"{module} required username={json.dumps(user)} password={json.dumps(password)};"
-        options = {"kafka.sasl.jaas.config": login, **options}
-    return {**options, "kafka.bootstrap.servers": topic.servers}
-
-
-Runs = Mapping[int, Sequence[OffsetRun]]
 _MAX_RANGES_RECORDED = 50
+Span = tuple[int, int]
+Runs = Mapping[int, Sequence[OffsetRun]]
 
 
 @dataclass(frozen=True)
@@ -289,6 +236,59 @@ class Kafka(Source):
             counts,
             hashes={name: _offsets(of_day, fingerprint) for name, of_day in files.items()},
         )
+
+
+def _read_spans(
+    spark: SparkSession, topic: Topic, spans: Mapping[int, Sequence[Span]], days: Collection[date]
+) -> DataFrame:
+    """The records of `days` within `spans`: ranges of offsets of each partition, each read once."""
+    numbered = [
+        [(number, *span) for span in of_partition] for number, of_partition in spans.items()
+    ]
+    # A range of each partition at a time: Spark reads no two of one partition together.
+    parts = [
+        _read(spark, topic, [span for span in part if span]) for part in zip_longest(*numbered)
+    ]
+    if not parts:
+        return spark.createDataFrame(
+            [], ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        )
+    rows = reduce(DataFrame.unionByName, parts).withColumn("arrival_day", F.to_date("timestamp"))
+    return rows.where(F.col("arrival_day").isin(list(days))).select(*COLUMNS)
+
+
+def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int]]) -> DataFrame:
+    options = {
+        **spark_options(topic),
+        "kafka.isolation.level": "read_committed",
+        "includeHeaders": "true",
+        "assign": json.dumps({topic.name: [number for number, _, _ in spans]}),
+        "startingOffsets": json.dumps({topic.name: {number: first for number, first, _ in spans}}),
+        "endingOffsets": json.dumps({topic.name: {number: end for number, _, end in spans}}),
+    }
+    with needing((PACKAGE,)):
+        rows = spark.read.format("kafka").options(**options).load()
+        # Over Spark Connect, the format is looked for when columns are asked for.
+        assert rows.columns
+    return rows
+
+
+def spark_options(topic: Topic) -> dict[str, str]:
+    """The options of the topic's client, as Spark's Kafka is given them: a login is one setting
+    there.
+    """
+    given = {name: from_environment(value) for name, value in topic.options.items()}
+    user = given.pop("sasl.username", "")
+    password = given.pop("sasl.password", "")
+    options = {
+        name if name.startswith("kafka.") else f"kafka.{name}": value
+        for name, value in given.items()
+    }
+    if user and (module := _LOGIN_MODULES.get(given.get("sasl.mechanism", ""))):
+        # In it, quotation marks and backslashes are escaped as in JSON.
+        login = f"{module} required username={json.dumps(user)} password={json.dumps(password)};"
+        options = {"kafka.sasl.jaas.config": login, **options}
+    return {**options, "kafka.bootstrap.servers": topic.servers}
 
 
 def _records(runs: Sequence[OffsetRun]) -> int:
