@@ -30,7 +30,13 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.delta import NONE_DELETED, Remedy, open_table, with_deletion_vectors
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.protocol import Delivery, Source, require_usable
+from backfill_assets.sources.protocol import (
+    DAYS_UNCHANGED,
+    Delivery,
+    Source,
+    error_of_day,
+    require_usable,
+)
 
 DAY = "arrival_day"
 # Types of a partition column that may say a day.
@@ -69,7 +75,7 @@ class DeltaSource(Source):
         try:
             files = self._files(area)[1]
         except SourceError as error:
-            return {day: type(error)(f"no source for {day}: {error}") for day in days}
+            return {day: error_of_day(error, day) for day in days}
         return {day: self._delivery(area, day, files.get(day, [])) for day in days}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
@@ -136,7 +142,7 @@ class DeltaSource(Source):
         with _source_errors():
             table = open_table(
                 place,
-                remedy=Remedy("Mend it there.", f"Correct {setting} or the store's credentials."),
+                remedy=Remedy("Fix it there.", f"Correct {setting} or the store's credentials."),
             )
         if table is None:
             raise NotDelivered(f"there is no Delta table at {place}")
@@ -154,8 +160,8 @@ class DeltaSource(Source):
         if kinds[self.day] not in _DAY_TYPES:
             kind = kinds[self.day].type
             raise SourceError(
-                f"{self.day} of the Delta table {place} is of type {kind}, and a day is a DATE or a"
-                " text"
+                f"{self.day} of the Delta table {place} has the type {kind}. A day must be a DATE"
+                " or a text"
             )
         own = [
             each.name
@@ -164,8 +170,8 @@ class DeltaSource(Source):
         ]
         if own:
             raise SourceError(
-                f"the Delta table {place} has a column {own[0]} of its own, which is not its day."
-                " Rename it there"
+                f"the Delta table {place} has a column {own[0]} that is not its day.",
+                next_step="Rename it there.",
             )
 
     def _missing(self, area: LandingArea, day: date) -> NotDelivered:
@@ -190,9 +196,13 @@ def _source_errors() -> Iterator[None]:
     try:
         yield
     except ServiceUnavailable as error:
-        raise IncompleteDelivery(f"{error} Days stay as they were built.") from None
+        raise IncompleteDelivery(
+            error.what, unchanged=error.unchanged or DAYS_UNCHANGED, next_step=error.next_step
+        ) from None
     except TableUnreadable as error:
-        raise SourceError(str(error)) from None
+        raise SourceError(
+            error.what, unchanged=error.unchanged, next_step=error.next_step
+        ) from None
 
 
 class _DataFile(NamedTuple):

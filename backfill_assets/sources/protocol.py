@@ -22,6 +22,7 @@ from backfill_assets.sources.area import LandingArea
 # Days after a day: where it changes later than that, a person decides. Of sources that do not say
 # otherwise.
 HORIZON = 14
+DAYS_UNCHANGED = "Its days stay as they were built."
 
 
 @dataclass(frozen=True)
@@ -170,9 +171,14 @@ def refuse_no_folder(about: str, name: str) -> None:
     """ValueError for what is no name of a folder of the landing area, nor of one below it."""
     if not name.strip() or {"", ".", ".."} & {*name.split("/")} or name.startswith(("_", ".")):
         raise ValueError(
-            f"{about}({name!r}): the name of a folder below the landing area, as 'orders', is"
-            " needed"
+            f"{about}({name!r}): name must be a folder below the landing area, such as 'orders'"
         )
+
+
+def error_of_day(error: SourceError, day: date) -> SourceError:
+    """Return the error of a whole source as the reason of one day."""
+    what = f"no source for {day}: {error.what}"
+    return type(error)(what, unchanged=error.unchanged, next_step=error.next_step)
 
 
 @contextmanager
@@ -184,9 +190,10 @@ def client_library(library: str, source: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise IncompleteDelivery(
-            f"{source} cannot be asked: {library} is not installed ({error}). Days stay as they"
-            " were built. Install it where `backfill up` and commands are typed: pip install"
-            f" 'backfill-assets[{extra}]'"
+            f"{source} cannot be asked: {library} is not installed ({error}).",
+            unchanged=DAYS_UNCHANGED,
+            next_step="Install it where `backfill up` and commands run: pip install"
+            f" 'backfill-assets[{extra}]'",
         ) from None
 
 

@@ -36,9 +36,9 @@ def test_an_archive_modified_too_late_is_left_alone_and_named(archives):
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"day": " "}, "names no column of the day"),
-        ({"files": "{year}-{month}.csv"}, "how files have the day in their names.*has no {day}"),
-        ({"name": "the past", "day": "at"}, "a name is made of letters"),
+        ({"day": " "}, "does not say the day"),
+        ({"files": "{year}-{month}.csv"}, "the names of files.*{day} is missing"),
+        ({"name": "the past", "day": "at"}, "a name has only letters"),
         (
             {"day": "at", "first_day": "2019-01-01"},
             "first_day='2019-01-01' is not valid: it should be a valid date",

@@ -148,7 +148,7 @@ def test_days_that_the_service_has_not_got_yet_wait(weather, area, policy):
     weather.newest = DAYS[2]
     weather.faults = ["a missing day"]
     why = fetch_days(service(PLENTY), area, DAYS[:3], policy)
-    assert messages(why) == {DAYS[2]: f"NotFetchedYet: weather has nothing of {DAYS[2]} yet"}
+    assert messages(why) == {DAYS[2]: f"NotFetchedYet: weather has no data for {DAYS[2]} yet"}
     why = fetch_days(service(PLENTY), area, DAYS[:5], policy)
     assert {day: type(error) for day, error in why.items()} == dict.fromkeys(
         DAYS[3:5], NotFetchedYet
@@ -163,12 +163,14 @@ def test_days_that_the_service_has_not_got_yet_wait(weather, area, policy):
 def test_an_answer_that_does_not_end_is_given_up(weather, area, policy):
     weather.faults += ["slow", "slow"]
     why = fetch_days(service(PLENTY), area, DAYS[:1], replace(policy, attempts=2, longest=0.2))
-    assert "no whole answer came (ReadTimeout: not complete after 0.2 s)" in messages(why)[DAYS[0]]
+    assert (
+        "no complete answer came (ReadTimeout: not complete after 0.2 s)" in messages(why)[DAYS[0]]
+    )
 
 
 def test_an_answer_that_is_too_large_is_given_up(weather, area, policy):
     why = fetch_days(service(PLENTY), area, DAYS[:1], replace(policy, attempts=2, largest=100))
-    assert "no whole answer came (DecodingError: more than 100 bytes)" in messages(why)[DAYS[0]]
+    assert "no complete answer came (DecodingError: more than 100 bytes)" in messages(why)[DAYS[0]]
     assert len(weather.log) == 2
 
 
@@ -180,7 +182,7 @@ def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, polic
     )
     assert {*why} == {*DAYS}
     assert {type(error) for error in why.values()} == {NotFetchedYet}
-    assert "no whole answer came (ConnectError" in str(why[DAYS[19]])
+    assert "no complete answer came (ConnectError" in str(why[DAYS[19]])
     assert "CRET" not in str(why)
 
 
@@ -218,7 +220,7 @@ def test_days_wait_whose_budget_cannot_be_used_and_those_that_are_kept_are_there
     spoil(budget, how)
     why = fetch_days(source, area, DAYS[:3], policy)
     assert ({*why}, type(why[DAYS[2]])) == ({DAYS[2]}, NotFetchedYet)
-    assert f"the record of what was asked, {budget}, cannot be used (" in str(why[DAYS[2]])
+    assert f"The record of requests {budget} cannot be used (" in str(why[DAYS[2]])
     assert (len(weather.log), delivered(source, area)) == (1, DAYS[:2])
     budget.write_bytes(before)
     assert fetch_days(source, area, DAYS[:3], policy) == {}
@@ -274,7 +276,7 @@ def test_retry_after_is_seconds_or_a_time(header, seconds):
             "the answer is wrong: Unterminated|the answer is wrong: Expecting",
             id="no JSON",
         ),
-        pytest.param("a place less", "it is about 1 places, asked were 2", id="a place less"),
+        pytest.param("a place less", "it has 1 places instead of 2", id="a place less"),
         pytest.param(
             "another place",
             r"it is about another place than \(38.25, -121.25\)",
@@ -283,13 +285,17 @@ def test_retry_after_is_seconds_or_a_time(header, seconds):
         pytest.param("other units", "its units are {'temperature_2m_max': '°F'", id="other units"),
         pytest.param(
             "text for a number",
-            "temperature_2m_max is not one number or null a day",
+            "temperature_2m_max does not have one number or null per day",
             id="text for a number",
         ),
         pytest.param(
-            "a value less", "temperature_2m_max is not one number or null a day", id="a value less"
+            "a value less",
+            "temperature_2m_max does not have one number or null per day",
+            id="a value less",
         ),
-        pytest.param("no days", "it has not the form of one", id="an object of another form"),
+        pytest.param(
+            "no days", "it does not have the expected form", id="an object of another form"
+        ),
         pytest.param(
             "no column", "the answer is wrong: TypeError: object of type", id="null for a column"
         ),
@@ -324,7 +330,7 @@ def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, 
     weather.faults.append("400")
     why = fetch_days(service(PLENTY), area, DAYS[:1], policy)
     assert [f"{type(error).__name__}: {error}" for error in why.values()] == [
-        "RequestRefused: weather for 2019-08-15..2019-08-15 cannot be had: the service answered 400: "
+        "RequestRefused: weather for 2019-08-15..2019-08-15 is not available: the service answered 400: "
         '{"error": true, "reason": "Out of range"}'
     ]
     assert len(weather.log) == 1
@@ -354,7 +360,7 @@ def test_a_changed_stored_answer_is_refused_and_fetched_again_once_deleted(weath
     for changed in (kept.read_text().replace("40.75", "40.5"), kept.read_text()[:-9], "[]"):
         kept.write_text(changed)
         with pytest.raises(
-            SourceError, match=f"{kept.name} was changed since it was kept. Delete it"
+            SourceError, match=f"{kept.name} was changed after it was stored. Delete it"
         ):
             rows(service(PLENTY), area, DAYS[0])
     assert rows(service(PLENTY), area, DAYS[1]) == expected(DAYS[1])

@@ -164,7 +164,7 @@ def test_a_file_that_keeps_the_time_of_what_it_is_a_copy_of_has_not_settled(tmp_
         assert "was written 0 s ago" in str(delivered(source, tmp_path))
     assert isinstance(delivered(source, tmp_path, clock=lambda: time.time() + 61), Delivery)
     behind = delivered(source, tmp_path, clock=lambda: time.time() - 90)
-    assert "is of a time 90 s ahead of this machine's clock, and is read" in str(behind)
+    assert "has a time 90 s ahead of this machine's clock, and is read" in str(behind)
 
 
 def test_a_marker_in_a_folder_of_several_days_names_its_day(tmp_path):
@@ -203,7 +203,7 @@ def test_a_marker_that_would_serve_several_days_serves_none(tmp_path):
     found = source.delivered(LandingArea(tmp_path), [day(0), day(1), day(2)])
     assert [isinstance(each, Delivery) for each in found.values()] == [False, True, True]
     assert (
-        "cases/2019-08-15.csv lies in a folder of several days: write the day into"
+        "cases/2019-08-15.csv is in a folder of several days: write the day into"
         " marker='_SUCCESS', as" in str(found[day(0)])
     )
 
@@ -214,8 +214,8 @@ def test_a_file_that_lies_there_packed_too_may_be_one_delivery_twice(tmp_path):
     found = CASES.delivered(LandingArea(tmp_path), [day(0), day(1)])
     assert [each.doubts for each in found.values() if isinstance(each, Delivery)] == [
         {
-            NAME: f"may hold the rows of {NAME}.gz once more",
-            f"{NAME}.gz": f"may hold the rows of {NAME} once more",
+            NAME: f"may repeat the rows of {NAME}.gz",
+            f"{NAME}.gz": f"may repeat the rows of {NAME}",
         },
         {},
     ]

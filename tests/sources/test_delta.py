@@ -82,7 +82,7 @@ def test_a_table_with_an_arrival_day_that_is_not_its_day_fails_its_days_and_says
     append(tmp_path, {day(0): [1]}, cents="Arrival_Day")
     refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
     assert isinstance(refused, SourceError)
-    assert "has a column Arrival_Day of its own, which is not its day" in str(refused)
+    assert "has a column Arrival_Day that is not its day" in str(refused)
 
 
 @pytest.mark.services
@@ -99,7 +99,7 @@ def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch
     message = str(away[day(0)])
     assert message.startswith(f"no source for {day(0)}: s3://bucket/orders cannot be opened: ")
     assert message.endswith(
-        " Correct `path` of orders or the store's credentials. Days stay as they were built."
+        " Correct `path` of orders or the store's credentials. Its days stay as they were built."
     )
     assert message.isprintable()
 
@@ -164,7 +164,7 @@ def test_a_day_that_is_neither_a_date_nor_a_text_fails_its_days_and_says_so(tmp_
     refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
     assert type(refused) is SourceError
     assert str(refused).endswith(
-        f"ordered_on of the Delta table {tmp_path}/orders is of type long, and a day is a DATE or a"
+        f"ordered_on of the Delta table {tmp_path}/orders has the type long. A day must be a DATE or a"
         " text"
     )
 
@@ -174,7 +174,7 @@ def test_a_damaged_table_fails_its_days_and_is_to_be_mended_where_it_is(tmp_path
     next((tmp_path / "orders" / "_delta_log").glob("*.json")).write_text("no json")
     refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
     assert type(refused) is SourceError
-    assert str(refused).endswith("Mend it there.")
+    assert str(refused).endswith("Fix it there.")
 
 
 @pytest.mark.parametrize(

@@ -100,11 +100,11 @@ def test_an_era_begins_where_a_column_comes_or_goes():
         ),
         (
             lambda: Landing("a", fields=[field("source_file STRING")]),
-            "source_file is a column of every source of files: give",
+            "every source of files has a column source_file: give",
         ),
         (
             lambda: Landing("a", fields=[field("unparsed STRING", "b")]),
-            "unparsed is a column of every source of files: give",
+            "every source of files has a column unparsed: give",
         ),
         (
             lambda: Landing(
@@ -116,7 +116,7 @@ def test_an_era_begins_where_a_column_comes_or_goes():
             lambda: Landing("a", fields=[field("a STRING", "x"), field("b STRING", "x")]),
             "a and b are both read from x",
         ),
-        (lambda: Landing("a", files=[]), "no pattern of files"),
+        (lambda: Landing("a", files=[]), "files needs at least one pattern"),
         (
             lambda: Landing("a", fewest=1.5),
             "fewest=1.5 is not valid: it should be less than or equal to 1",
@@ -139,14 +139,14 @@ def test_an_era_begins_where_a_column_comes_or_goes():
         (lambda: Landing("a", fields=["order STRING"]), "fields=.'order STRING'. is not valid"),  # type: ignore[list-item]
         (lambda: Landing("a", files=7), "files=7 is not valid: it should be a valid string or"),  # type: ignore[arg-type]
         (lambda: Landing(7), "name=7 is not valid: it is not a text"),  # type: ignore[arg-type]
-        (lambda: Landing("../orders"), "the name of a folder below the landing area"),
-        (lambda: Landing(""), "the name of a folder below the landing area"),
-        (lambda: Landing("/orders"), "the name of a folder below the landing area"),
+        (lambda: Landing("../orders"), "name must be a folder below the landing area"),
+        (lambda: Landing(""), "name must be a folder below the landing area"),
+        (lambda: Landing("/orders"), "name must be a folder below the landing area"),
         (
             lambda: Landing("a", "%Y-%m-%d.csv", marker="_SUCCESS"),
-            "marker='_SUCCESS' is no name of a file that is of one day",
+            "marker='_SUCCESS' is not valid: it must be the name of a file",
         ),
-        (lambda: Landing("a", marker="done/ok"), "marker='done/ok' is no name of a file"),
+        (lambda: Landing("a", marker="done/ok"), "marker='done/ok' is not valid"),
         (
             lambda: field("a STRING", since="2024-06-02"),  # type: ignore[arg-type]
             r"Field\('a'\): since='2024-06-02' is not valid",

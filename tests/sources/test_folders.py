@@ -180,13 +180,13 @@ def test_a_day_is_read_out_of_the_name_that_it_was_written_into(day, pattern):
 
 
 NO_PATTERNS = {
-    "%Y-%m.csv": "has no {day}",
-    "/data/%Y-%m-%d.csv": "begins in the source's folder",
-    "../%Y-%m-%d.csv": "begins in the source's folder",
-    "**/%Y-%m-%d.csv": "stands at its end",
-    "%Y-%m-%d/a**": "stands at its end",
-    "{year}-{month}-{hour}.csv": "another name than year, month or day",
-    "%Y-%m-%d-%H.csv": "another name than year, month or day",
+    "%Y-%m.csv": "{day} is missing",
+    "/data/%Y-%m-%d.csv": "it must start in the source's folder",
+    "../%Y-%m-%d.csv": "it must start in the source's folder",
+    "**/%Y-%m-%d.csv": "only allowed at the end",
+    "%Y-%m-%d/a**": "only allowed at the end",
+    "{year}-{month}-{hour}.csv": "only %Y, %m, %d",
+    "%Y-%m-%d-%H.csv": "only %Y, %m, %d",
 }
 
 

@@ -293,14 +293,14 @@ def test_what_cannot_be_read_says_why(topic, area):
     )
     assert (
         str(unset)
-        == f"no source for {day(0)}: the environment variable OF_NOBODY is not set; set it where"
-        " the servers and the commands are started"
+        == f"no source for {day(0)}: the environment variable OF_NOBODY is not set. Set it where"
+        " servers and commands are started."
     )
     assert (type(refused), "Authentication failed" in str(refused)) == (IncompleteDelivery, True)
     topic.create(**{"cleanup.policy": "compact"})
     assert type(why(source)) is SourceError
     assert str(why(source)).endswith(
-        "is compacted (cleanup.policy): what it has of a day changes without notice"
+        "is compacted (cleanup.policy): the records of a day change without notice"
     )
     not_over = why(source, replace(area, clock=lambda: (at(1) - 1) / 1000))
     assert (

@@ -44,7 +44,7 @@ def runs_of(lengths: list[tuple[int, int]]) -> list[OffsetRun]:
             {"message.max.bytes": 100_000},
             "options={'message.max.bytes': 100000} is not valid: it should be a valid string",
         ),
-        ({"socket.timeout.ms": "10 s"}, "socket.timeout.ms is a number of milliseconds"),
+        ({"socket.timeout.ms": "10 s"}, "socket.timeout.ms must be a number of milliseconds"),
     ],
     ids=["a number", "no number"],
 )

@@ -192,7 +192,7 @@ ERRORS = {
     "a password that is not there": (
         {"password_env": "NO_PASSWORD"},
         IncompleteDelivery,
-        "the environment has no NO_PASSWORD",
+        "the environment variable NO_PASSWORD of orders is not set",
     ),
     "no server": (
         {"url": "postgresql://reader@127.0.0.1:{free}/postgres"},
@@ -218,12 +218,12 @@ ERRORS = {
     "a number for a day": (
         {"day": "id"},
         SourceError,
-        "id of orders is of type integer, and a day is a date or a timestamp",
+        "id of orders has the type integer. A day must be a date or a timestamp",
     ),
     "no time zone": (
         {"day": "changed_at"},
         SourceError,
-        "changed_at of orders is a timestamp: say where its days begin",
+        "changed_at of orders is a timestamp. Say where its days begin",
     ),
     "no right to read": (
         {"table": "secret"},
@@ -277,7 +277,7 @@ def test_a_password_in_the_url_is_refused_and_not_shown():
     ):
         with pytest.raises(ValueError, match="url is postgresql://user@host:5432/database"):
             PostgresTable("orders", "at", url=url)
-    with pytest.raises(ValueError, match="there is no time zone 'Moon'"):
+    with pytest.raises(ValueError, match="time_zone='Moon' is not a time zone"):
         PostgresTable("orders", "at", url="postgresql://localhost/shop", time_zone="Moon")
     with pytest.raises(ValueError, match="connections=2"):
         PostgresTable("orders", "at", url="postgresql://localhost/shop", connections=2)

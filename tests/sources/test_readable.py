@@ -105,5 +105,5 @@ def test_a_file_that_was_written_meanwhile_is_not_copied(tmp_path):
     path = put(tmp_path, "a.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-9])
     contents = Csv().contents(path)
     assert spark_readable(path, contents, tmp_path / "cache").read_text() == "a,b\n1,2\n"
-    with pytest.raises(OSError, match="it is another than it was when it was looked at"):
+    with pytest.raises(OSError, match="it changed after it was first read"):
         spark_readable(path, FileContents(content="other", cut=contents.cut), tmp_path / "cache")

@@ -179,7 +179,7 @@ def test_an_archive_modified_too_late_is_named_as_such_and_the_rows_that_are_in_
 
 def test_archives_that_may_be_days_of_the_landing_are_refused():
     for pattern in ("**/*", "*.jsonl", "{year}/{month}/{day}.jsonl"):
-        with pytest.raises(ValueError, match="lie in a folder below it: files='history/"):
+        with pytest.raises(ValueError, match="must be in a folder below it: files='history/"):
             TwoFlows(Landing("events"), Archive("events", day="at", files=pattern))
 
 

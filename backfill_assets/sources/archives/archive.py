@@ -74,16 +74,16 @@ class Archive:
         object.__setattr__(self, "day_formats", tuple(self.day_formats))
         if not re.fullmatch(r"[A-Za-z]\w*", self.name, re.ASCII):
             raise ValueError(
-                f"Archive({self.name!r}): a name is made of letters, digits and _, and begins with"
-                " a letter"
+                f"Archive({self.name!r}): a name has only letters, digits and _, and starts with a"
+                " letter"
             )
         if not self.day.strip():
             try:
                 self._patterns  # noqa: B018
             except ValueError as error:
                 raise ValueError(
-                    f"Archive({self.name!r}) names no column of the day: write day='captured_at',"
-                    " or how files have the day in their names,"
+                    f"Archive({self.name!r}) does not say the day: name its column,"
+                    " day='captured_at', or write the day into the names of files,"
                     f" files='{{year}}-{{month}}-{{day}}.csv.gz' ({error})"
                 ) from None
         if self.modified_before and self.modified_before.tzinfo is None:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 
-from backfill_assets.errors import Conflict
+from backfill_assets.errors import NOTHING_COMMITTED, Conflict
 from backfill_assets.lake.commit import FileCommit
 from backfill_assets.lake.delta import KeptTable, open_table, read_commits
 from backfill_assets.lake.slices import DataFile, files_of
@@ -199,8 +199,9 @@ def commit(
         ).version
     except CommitFailedError as error:
         raise Conflict(
-            f"Others took in archives in {before.folder} meanwhile. Nothing was committed. Run it"
-            " again; what is in stays."
+            f"Another process loaded archives into {before.folder} at the same time.",
+            unchanged=NOTHING_COMMITTED,
+            next_step="Run it again. Archives that are loaded stay.",
         ) from error
     return replace(after, version=version)
 

@@ -63,7 +63,7 @@ class TwoFlows(Source):
             for pattern in self.archive.files
         ):
             raise ValueError(
-                f"TwoFlows: the archives in the folder of {self.landing.name} lie in a folder below"
+                f"TwoFlows: archives in the folder of {self.landing.name} must be in a folder below"
                 " it: files='history/*'"
             )
 

@@ -1,8 +1,8 @@
-"""Copies of objects on this machine's disk: each is fetched once while it does not change.
+"""Local copies of remote files. A file is fetched once while it does not change.
 
-All copies are in one folder. The least recently used go first once there are more than `most`
-bytes, and those that were not used for a week. A process reads links to them in its own folder,
-which is removed with the process, so that a file stays while it is read.
+All processes share one folder of copies. Files that were not used for a week are removed, and the
+least recently used ones when there are more than `most` bytes. A process reads hard links in a
+folder of its own, so a file that is in use stays. That folder is removed with the process.
 """
 
 import atexit
@@ -31,7 +31,7 @@ Fetch = Callable[[], Iterator[bytes]]
 
 @dataclass
 class LocalCopies:
-    """The copies in `folder`."""
+    """The copies in `folder`, at most `most` bytes."""
 
     folder: Path
     most: int = _MAX_BYTES
@@ -41,7 +41,7 @@ class LocalCopies:
 
     @contextmanager
     def open_local(self, name: str, fetch: Fetch) -> Iterator[Path]:
-        """A copy, for as long as the block. Raises OSError, also of what `fetch` raises."""
+        """Provide a copy within the block. Raises OSError, also for an error of `fetch`."""
         path = self._linked(name, fetch, f"{uuid4().hex}-{name}")
         try:
             yield path
@@ -49,7 +49,10 @@ class LocalCopies:
             path.unlink(missing_ok=True)
 
     def cached(self, name: str, fetch: Fetch, content: str) -> Path:
-        """A copy, for as long as this process: OSError unless its bytes have the hash `content`."""
+        """Return a copy that stays until this process ends.
+
+        Raises OSError if its bytes do not have the hash `content`.
+        """
         path = self._place() / name
         if not path.exists():
             self._linked(name, fetch, name, content)
@@ -66,15 +69,15 @@ class LocalCopies:
         with replacing(own) as draft:
             digest = _write(fetch(), draft)
             if content and digest != content:
-                raise OSError("it is another than it was when it was looked at")
+                raise OSError("it changed after it was first read")
         with suppress(FileExistsError):  # somebody else has fetched it meanwhile
             os.link(own, shared)
         self._count(own.stat().st_size)
         return own
 
     def _place(self) -> Path:
-        """The folder of this process; when it begins, folders of processes that are gone are
-        removed.
+        """Return this process's folder. Remove the folders of ended processes when it is
+        created.
         """
         with self._lock:
             if self._own is None or _pid_of(self._own) != os.getpid():
@@ -90,9 +93,7 @@ class LocalCopies:
             return self._own
 
     def _count(self, size: int) -> None:
-        """Clear once what was fetched since comes to a tenth of what there may be, or to many
-        files.
-        """
+        """Clear the copies after a tenth of the allowed bytes, or many files, were fetched."""
         with self._lock:
             self._since = (self._since[0] + 1, self._since[1] + size)
             if self._since[0] >= _CLEAR_AFTER_FILES or self._since[1] > self.most // 10:
@@ -100,7 +101,7 @@ class LocalCopies:
                 self._clear()
 
     def _clear(self) -> None:
-        """Remove what has not been used for long, and the least recently used of what is too much."""
+        """Remove copies that were not used for a week, and the oldest ones beyond the limit."""
         found = []
         with os.scandir(self.folder) as entries:
             for entry in entries:
@@ -119,12 +120,12 @@ class LocalCopies:
 
 @cache
 def local_copies(folder: Path) -> LocalCopies:
-    """The one set of copies of this process below the folder."""
+    """Return this process's only copies below the folder."""
     return LocalCopies(folder / "copies")
 
 
 def _write(pieces: Iterator[bytes], path: Path) -> str:
-    """Write a file, and return the hash of it."""
+    """Write a file and return its hash."""
     digest = hashlib.blake2b()
     with path.open("wb") as file:
         for piece in pieces:
@@ -142,7 +143,7 @@ def _pid_of(folder: Path) -> int:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Whether the process of a folder has ended; of another host, whether it lies there for long."""
+    """Tell whether the process of a folder has ended. For another host, age decides."""
     pid, _, rest = folder.name.partition("-")
     if not rest.endswith(f"-{socket.gethostname()}"):
         return folder.stat().st_mtime < time.time() - _UNUSED_S

@@ -1,4 +1,4 @@
-"""What the files of one day come to: a delivery, or why it cannot be used."""
+"""Judge the files of one day: a delivery, or the reason why it cannot be used."""
 
 import hashlib
 import os
@@ -27,9 +27,10 @@ ContentsByFile = Mapping[Entry, FileContents]
 
 @dataclass(frozen=True)
 class DeliverySpec:
-    """What a source asks of the files of its folder `name`: where a day's are, how they are
-    written, with which columns, and what is waited for before a day is read: that they lie
-    unchanged for `settled` seconds, `marker` beside them.
+    """What a source requires of the files in its folder `name`.
+
+    `patterns` say where a day's files are, `format` and `fields` what they contain. A day is read
+    once its files are unchanged for `settled` seconds and `marker` is beside them.
     """
 
     name: str
@@ -48,7 +49,10 @@ def delivery_of(
     others: Sequence[Entry],
     spec: DeliverySpec,
 ) -> Delivery | SourceError:
-    """The delivery of a day's `files`; `others` are the day's files that are not read."""
+    """Return the delivery of a day's `files`, or the error that explains its refusal.
+
+    `others` are the day's files that are not read.
+    """
     unread = [
         name_of_file(area, path) for path in others if path.name != with_day(spec.marker, day)
     ]
@@ -92,8 +96,9 @@ def delivery_of(
 
 
 def name_of_file(area: LandingArea, path: Entry) -> str:
-    """A file's name in messages and in `source_file`: relative to the landing area. Bytes that are
-    not UTF-8 are escaped.
+    """Return a file's name relative to the landing area, for messages and `source_file`.
+
+    Bytes that are not UTF-8 are escaped.
     """
     # `relative_to` takes most of the time of a look at many files.
     name = os.fspath(path).removeprefix(f"{area.root}{os.sep}")
@@ -101,6 +106,7 @@ def name_of_file(area: LandingArea, path: Entry) -> str:
 
 
 def unread_text(names: Sequence[str], form: Format) -> str:
+    """Say that files of these names are not read, and which endings are."""
     return (
         f"{named(names)} {'is' if len(names) == 1 else 'are'} not read, only"
         f" {', '.join(form.endings)}"
@@ -110,11 +116,11 @@ def unread_text(names: Sequence[str], form: Format) -> str:
 def _unfinished(
     area: LandingArea, day: date, file: Entry, contents: FileContents, spec: DeliverySpec
 ) -> str:
-    """Why a file may not be complete; "" if it is."""
+    """Return why a file may be incomplete, or ""."""
     if spec.marker:
         if not _has_own_marker(area, file, spec):
             return (
-                f"lies in a folder of several days: write the day into marker={spec.marker!r}, as"
+                f"is in a folder of several days: write the day into marker={spec.marker!r}, as"
                 " '%Y-%m-%d.done'"
             )
         if not area.files.has_sibling(file, marker := with_day(spec.marker, day)):
@@ -127,13 +133,13 @@ def _unfinished(
     when = (
         f"was written {age:.0f} s ago"
         if age >= 0
-        else f"is of a time {-age:.0f} s ahead of this machine's clock"
+        else f"has a time {-age:.0f} s ahead of this machine's clock"
     )
     return f"{when}, and is read once it has been unchanged for {spec.settled:g} s"
 
 
 def _has_own_marker(area: LandingArea, file: Entry, spec: DeliverySpec) -> bool:
-    """Whether the marker beside a file is that of its day alone."""
+    """Tell whether the marker beside a file belongs to its day alone."""
     within = name_of_file(area, file).removeprefix(f"{spec.name}/")
     return any(
         pattern.is_of_one_day(spec.marker) for pattern in spec.patterns if pattern.day_of(within)
@@ -145,7 +151,7 @@ def _header(contents: FileContents, spec: DeliverySpec) -> Header:
 
 
 def _fault(area: LandingArea, file: Entry, contents: FileContents, spec: DeliverySpec) -> str:
-    """Why a file cannot be read; "" if it can."""
+    """Return why a file cannot be read, or ""."""
     if unreadable := area.files.unreadable_reason(os.fspath(file)):
         return unreadable
     if contents.longest_line > area.max_line_bytes:
@@ -160,15 +166,16 @@ def _fault(area: LandingArea, file: Entry, contents: FileContents, spec: Deliver
 
 
 def _doubt(contents: FileContents, day: date, spec: DeliverySpec) -> str:
-    """Why a file that can be read should not be; "" if it should."""
+    """Return why a readable file should not be used, or ""."""
     if contents.cut or not contents.header or not spec.fields:
         return contents.cut
     return missing_columns(_header(contents, spec), spec.fields, day, spec.format.named_in)
 
 
 def _packed_twice(names: Collection[str]) -> dict[str, str]:
-    """Of the files that another one of a day is called like, but for how it is packed: that they
-    may be one delivery, twice.
+    """Find files of a day that differ only in how they are packed.
+
+    One delivery may be there twice.
     """
     alike: dict[str, list[str]] = {}
     for name in names if any(name.endswith(PACKED[1:]) for name in names) else ():
@@ -176,6 +183,6 @@ def _packed_twice(names: Collection[str]) -> dict[str, str]:
         alike.setdefault(name.removesuffix(packed), []).append(name)
     pairs = ((name, same) for same in alike.values() if len(same) > 1 for name in same)
     return {
-        name: f"may hold the rows of {next(each for each in same if each != name)} once more"
+        name: f"may repeat the rows of {next(twin for twin in same if twin != name)}"
         for name, same in pairs
     }

@@ -1,4 +1,4 @@
-"""The columns of a source's files over time: names in files and since when they exist.
+"""The declared columns of a source of files, and how a file's header provides them.
 
 An era of a source begins where a column appeared or disappeared. Files are read by the names in
 their own header, whatever their day, because sources publish old days again in the new layout.
@@ -20,7 +20,7 @@ _COMMON_COLUMNS = ("arrival_day", "source_file", UNPARSED, UNKNOWN_FIELDS, MALFO
 
 @dataclass(frozen=True)
 class Field:
-    """One declared column: see `field`."""
+    """One declared column, as `field` makes it."""
 
     name: str
     type: str
@@ -31,7 +31,7 @@ class Field:
     formats: tuple[str, ...] = ()
 
     def in_files_of(self, day: date) -> bool:
-        """Whether files of the day are declared to have the column."""
+        """Tell whether files of the day are declared to have the column."""
         return (self.since is None or day >= self.since) and (
             self.until is None or day <= self.until
         )
@@ -47,20 +47,17 @@ def field(
 ) -> Field:
     """Declare a column of a source.
 
-    column        its name in the table and its type, as SQL: "confirmed BIGINT"; historic and
-                  current values get the same type
-    names         what files have called it, the present name first; without any, the column's own
-                  name
-    required      whether a file without it, of a day whose files have it, is refused, with the file
-                  and the column named; else its values are null. Of JSON lines, a file without it
-                  in its first 20 lines is, and each line is `malformed`
-    since, until  the days whose files have it, where it came or went: a plan says which days lack
-                  it. Files are read by the names in their own header, whatever their day: sources
-                  publish old days again in the new layout
-    formats       of a DATE or a TIMESTAMP, the patterns tried in order (Spark's datetime patterns:
-                  "M/d/yyyy H:mm"); without any, only ISO 8601 is read
+    column        its name in the table and its SQL type: "confirmed BIGINT". Old and new values get
+                  the same type
+    names         the names that files have used, the current one first. Default: the column's name
+    required      refuse a file that lacks the column on a day whose files should have it. Otherwise
+                  its values are null. For JSON lines, the first 20 lines of a file decide, and each
+                  line without the column is `malformed`
+    since, until  the first and last day whose files have the column. A plan says which days lack it
+    formats       for DATE and TIMESTAMP: Spark's datetime patterns, tried in order
+                  ("M/d/yyyy H:mm"). Default: ISO 8601 only
 
-    Raises ValueError for a column without a type, and for days in the wrong order.
+    Raises ValueError for a column without a type, and if `until` is before `since`.
     """
     name, _, kind = column.strip().partition(" ")
     if not kind.strip():
@@ -77,8 +74,10 @@ def field(
 
 @dataclass(frozen=True)
 class Header:
-    """What the columns of a file are to the declared ones: where each is found; those that are
-    missing, and the others.
+    """How the columns of a file match the declared ones.
+
+    `places` has the position of each declared column, `missing` the declared columns that the file
+    lacks, `unknown` the positions of the others, `repeated` the names that occur twice.
     """
 
     places: Mapping[str, int]
@@ -88,7 +87,7 @@ class Header:
 
 
 def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
-    """Each declared column is the first of its names that the file has."""
+    """Match each declared column with the first of its names that the file has."""
     at = {name: n for n, name in reversed(list(enumerate(names)))}
     used = {each.name: next((name for name in each.names if name in at), None) for each in fields}
     places = {name: at[named] for name, named in used.items() if named is not None}
@@ -100,13 +99,15 @@ def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
 
 
 def repeated_columns(header: Header) -> str:
-    """Why a file with this header cannot be read: "" if it can."""
+    """Return why a file with repeated column names cannot be read, or ""."""
     return f"has more than one column {header.repeated[0]}" if header.repeated else ""
 
 
 def missing_columns(header: Header, fields: Sequence[Field], day: date, where: str = "") -> str:
-    """Which columns a file of the day lacks `where` it was looked for them, if it is of another
-    data set, lacking one that is required, or all; else "".
+    """Say which columns a file of the day lacks, or return "".
+
+    It lacks columns if a required one is missing, or if it has none of the declared ones. `where`
+    completes the sentence: where the columns were looked for.
     """
     for each in fields:
         if each.required and each.name in header.missing and each.in_files_of(day):
@@ -119,7 +120,7 @@ def missing_columns(header: Header, fields: Sequence[Field], day: date, where: s
 
 
 def eras(fields: Sequence[Field], days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
-    """By the declared columns that their files lack, the days; all in order."""
+    """Group the days, in order, by the declared columns that their files lack."""
     by_missing: dict[tuple[str, ...], list[date]] = {}
     for day in sorted(days):
         by_missing.setdefault(
@@ -129,15 +130,16 @@ def eras(fields: Sequence[Field], days: Collection[date]) -> dict[tuple[str, ...
 
 
 def refuse_unusable_fields(fields: Sequence[Field]) -> None:
-    """ValueError for two columns of one name, or of a name that every source has, and for a name of
-    files that two columns have: files are read by the names in their own header, whatever their
-    day.
+    """Raise ValueError for columns that cannot be told apart.
+
+    Two columns may not have the same name, use the same name in files, or use the name of a column
+    that every source has.
     """
     taken = set[str]()
     for n, each in enumerate(fields):
         if each.name in _COMMON_COLUMNS:
             raise ValueError(
-                f"{each.name} is a column of every source of files: give the declared one another"
+                f"every source of files has a column {each.name}: give the declared one another"
                 " name"
             )
         if each.name in taken:

@@ -1,7 +1,7 @@
-"""Where files are: on a disk of this machine, or in an object store (`object_store.py`).
+"""File systems that deliveries are read from: this machine's disk, or an object store.
 
-A look at a folder is a `Tree`. Its entries are those of `os.scandir`. An object store gives entries
-that behave like them.
+A look at a folder is a `Tree`. Its entries behave like those of `os.scandir`, also in an object
+store (`object_store.py`).
 """
 
 import os
@@ -21,7 +21,7 @@ EVERYTHING: Sequence[Part] = (("", True),)
 
 
 class Entry(Protocol):
-    """A file or a folder, as its folder lists it. Its path is what `os.fspath` says."""
+    """A file or folder in a listing. `os.fspath` returns its path."""
 
     @property
     def name(self) -> str: ...
@@ -31,10 +31,11 @@ class Entry(Protocol):
 
 
 class FileState(NamedTuple):
-    """How a file lies there: while its `stamp` stays the same, its contents count as unchanged. The
-    second part of that is when it was modified, in nanoseconds. `changed`: when it was last
-    changed, in seconds; 0 if the stamp itself tells contents apart. `fault`: why it is no file that
-    can be read.
+    """The state of a file. While its `stamp` stays the same, its contents count as unchanged.
+
+    The second part of the stamp is the modification time in nanoseconds. `changed` is the time of
+    the last change in seconds, or 0 if the stamp itself tells contents apart. `fault` says why it
+    is not a readable file.
     """
 
     stamp: tuple[int | str, ...]
@@ -47,91 +48,96 @@ class FileState(NamedTuple):
 
     @property
     def modified(self) -> float:
-        """In seconds."""
+        """The modification time in seconds."""
         return int(self.stamp[1]) / 1e9
 
     def age(self, now: float) -> float:
-        """The seconds since it was last written to, moved or given another time: copies may keep
-        the times of what they are copies of. Times that are ahead of `now` are not believed, unless
-        all are.
+        """Return the seconds since the file was written, moved or given another time.
+
+        A copy may keep the times of its original, so the newest time counts. Times after `now` are
+        ignored unless all of them are.
         """
         times = [each / 1e9 for each in self.stamp[1:] if isinstance(each, int)]
         return now - max((each for each in times if each <= now), default=min(times))
 
 
 class Tree(Protocol):
-    """One look at a folder and all below it."""
+    """One look at a folder and everything below it."""
 
     @property
     def top(self) -> Entry: ...
 
     @property
     def fault(self) -> str:
-        """Why none of it can be listed, "" if that is not known."""
+        """Why none of it can be listed, or ""."""
         ...
 
     def entries(self, folder: Entry) -> Sequence[Entry] | None:
-        """What a folder of the tree holds, nothing if there is no such folder; None if it cannot be
-        listed. Names that begin with _ or . are unfinished uploads and markers, and left out; Spark
-        skips them too.
+        """List a folder: [] if there is none, None if it cannot be listed.
+
+        Names that begin with _ or . are uploads in progress or markers. They are left out, as Spark
+        does.
         """
         ...
 
 
 class FileSystem(Protocol):
-    """A file system. Everything that takes an entry raises OSError for one that cannot be read."""
+    """A file system. Every method that takes an entry raises OSError if it cannot be read."""
 
     def __hash__(self) -> int: ...
 
     @property
     def readers(self) -> int:
-        """How many files are read at once."""
+        """How many files are read at the same time."""
         ...
 
     @property
     def prefix(self) -> str:
-        """What the names of manifests begin with: that of another store begins otherwise."""
+        """The prefix of manifest names. Each store has its own."""
         ...
 
     def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
-        """A look at these parts of a folder: what lies elsewhere in it may be left out."""
+        """Look at these parts of a folder. Files elsewhere in it may be left out."""
         ...
 
     def state(self, entry: Entry) -> FileState:
-        """How it was when it was listed."""
+        """Return the state of an entry when it was listed."""
         ...
 
     def has_changed(self, entry: Entry) -> bool:
-        """Whether what was read of it may be other than what was listed."""
+        """Tell whether the bytes that were read may differ from what was listed."""
         ...
 
     def unavailable_reason(self, entry: Entry) -> str:
-        """Why nobody can say now what is there; "" of what a look has found."""
+        """Return why the store cannot be asked now, or "" for an entry that was listed."""
         ...
 
     def has_sibling(self, entry: Entry, name: str) -> bool:
-        """Whether its folder has a file of that name."""
+        """Tell whether the entry's folder has a file of this name."""
         ...
 
     def open_local(self, entry: Entry) -> AbstractContextManager[Path]:
-        """A file of this machine with its bytes, for as long as the block."""
+        """Provide a local file with the entry's bytes within the block."""
         ...
 
     def cached(self, entry: Entry, content: str) -> Path:
-        """The same for as long as this process: its bytes have the hash `content`."""
+        """Return a local file with these bytes until this process ends.
+
+        Raises OSError if their hash is not `content`.
+        """
         ...
 
     def display_path(self, path: str) -> str:
-        """A path as people write it."""
+        """Return the path as people write it."""
         ...
 
     def unreadable_reason(self, path: str) -> str:
-        """Why Spark cannot read a file of that name; "" if it can."""
+        """Return why Spark cannot read a file of this name, or ""."""
         ...
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a name is that of an unfinished upload, or of a marker."""
+    """Tell whether a name belongs to an upload in progress or a marker."""
     return name.startswith(("_", "."))
 
 
@@ -140,7 +146,7 @@ _NOT_UTF8 = range(0xDC80, 0xDD00)  # how Python holds bytes of other encodings
 
 @dataclass(frozen=True)
 class LocalDisk:
-    """Files of this machine, which are read where they lie."""
+    """Files of this machine, read in place."""
 
     readers: int = 2  # unpacking, most of the work, runs in several threads at once
     prefix: str = ""
@@ -193,7 +199,7 @@ DISK = LocalDisk()
 
 @dataclass(frozen=True)
 class _LocalTree:
-    """Folders of a disk. Each is listed once at most."""
+    """Folders of a disk. Each is listed at most once."""
 
     top: Path
     fault: str = ""

@@ -1,9 +1,8 @@
-"""The formats of files, and what reading a file once shows: lines, hash, columns, faults.
+"""The formats of files, and how a file is read once: lines, hash, columns and faults.
 
-Formats are JSON lines, CSV and Parquet. The first two may be packed with gzip or zstd. A file is
-read in pieces, and judged before Spark reads it. Files are unpacked as Spark's reader does it: it
-fails on zeros after the packed data, which Python's gzip ignores. Spark's own reading is in
-`rows.py`.
+Formats are JSON lines, CSV and Parquet. The first two may be packed with gzip or zstd. Files are
+read in pieces and judged before Spark reads them (`rows.py`). They are unpacked as Spark does it:
+Spark fails on zeros after the packed data, which Python's gzip ignores.
 """
 
 from __future__ import annotations
@@ -34,13 +33,15 @@ def _endings(*kinds: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class FileContents:
-    """A file's size and a hash of its bytes; unpacked, its lines that are not blank, the bytes of
-    its longest line, and whether all of it is UTF-8.
+    """What reading a file once found.
 
-    `fault` says why it cannot be read, `cut` why not to its end; they are empty where it can.
-    `stamp` is its size and times. `header` names its columns, where it does: then it is none of the
-    `lines`; of JSON lines, it has the names in the first ones. Of Parquet files, `lines` counts
-    rows.
+    `size` and `content` are the bytes and the hash of the stored file. The rest is about the
+    unpacked file: `lines` that are not blank (without a header; rows, for Parquet), the bytes of
+    the `longest_line`, and whether all of it is `utf8`.
+
+    `fault` says why it cannot be read, `cut` why not to its end; both are "" for a good file.
+    `stamp` is its size and times. `header` has the names of its columns; for JSON lines those in
+    the first lines.
     """
 
     size: int = 0
@@ -55,36 +56,36 @@ class FileContents:
 
 
 class Format(Protocol):
-    """One way in which files are written."""
+    """A format of files."""
 
     def __hash__(self) -> int: ...
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """What the names of its files end in."""
+        """The endings of its files."""
         ...
 
     @property
     def named_in(self) -> str:
-        """Where a file names its columns, to be said behind them, unless it is its header."""
+        """Words for messages: where a file names its columns, if not in a header."""
         ...
 
     def contents(self, path: Path) -> FileContents:
-        """What reading the file once shows. Raises OSError."""
+        """Read a file once. Raises OSError."""
         ...
 
     def names(self, header: str) -> list[str]:
-        """The columns that a file names in its header, in its order."""
+        """Return the columns that a file names in its header, in order."""
         ...
 
     def is_whole(self, line: bytes, header: str) -> bool:
-        """Whether the last line of a file, which no line feed ends, is whole."""
+        """Tell whether the last line of a file, without a line feed, is complete."""
         ...
 
 
 @dataclass(frozen=True)
 class JsonLines:
-    """A JSON object a line. Files end in .jsonl, .json or .ndjson, with .gz or .zst or without."""
+    """One JSON object per line. Files end in .jsonl, .json or .ndjson, also with .gz or .zst."""
 
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
     named_in: ClassVar[str] = " in its first lines"
@@ -93,7 +94,7 @@ class JsonLines:
         return read_contents(path, self.is_whole)
 
     def names(self, header: str) -> list[str]:
-        """Those in its first lines."""
+        """Return the names in the first lines."""
         names: list[str] = json.loads(header or "[]")
         return names
 
@@ -106,13 +107,13 @@ JSON_LINES = JsonLines()
 
 @dataclass(frozen=True)
 class Csv:
-    """Rows of text; the first line of a file names its columns. Files end in .csv, with .gz or .zst
-    or without.
+    """Rows of text whose first line names the columns. Files end in .csv, also with .gz or .zst.
 
-    Values with the `delimiter` in them stand in double quotes, and a quote in them is doubled (RFC
-    4180). With `multiline` they may hold line feeds too, and a file is then read by one task. With
-    `ends_with_newline`, a line feed ends the last line of every file too, as of most programs that
-    write them: one without it is cut off, if only within its last value.
+    A value that contains the `delimiter` is in double quotes, with each quote in it doubled (RFC
+    4180). With `multiline`, quoted values may contain line feeds; one task then reads a whole file.
+
+    Most programs end every file with a line feed. With `ends_with_newline`, a file without it
+    counts as cut off, even if only its last value could be incomplete.
     """
 
     delimiter: str = ","
@@ -165,9 +166,10 @@ def read_contents(
     has_header: bool = False,
     multiline: bool = False,
 ) -> FileContents:
-    """Read a file of text to its end: of JSON, or with a header, and then with values of several
-    lines between double quotes, if it is `multiline`. Memory stays small, however long its lines.
-    Raises OSError.
+    """Read a text file to its end: JSON lines, or CSV if it `has_header`.
+
+    Values of a `multiline` CSV file may contain line feeds between double quotes. Memory use stays
+    small however long the lines are. Raises OSError.
     """
     digest = hashlib.blake2b()
     lines = LineCounter()
@@ -207,7 +209,7 @@ def read_contents(
 
 
 def _read_parquet(path: Path) -> FileContents:
-    """The rows of a Parquet file, and its columns with their types as JSON. Raises OSError."""
+    """Read the rows of a Parquet file and its columns with types, as JSON. Raises OSError."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, hashlib.blake2b)
     contents = FileContents(path.stat().st_size, digest.hexdigest()[:32])
@@ -246,8 +248,9 @@ _IsWhole = Callable[[bytes, str], bool]
 
 @dataclass
 class LineCounter:
-    """Counts lines, given in pieces, as Spark splits them: at a line feed, a carriage return, or
-    both.
+    """Count the lines of a file given in pieces, split as Spark splits them.
+
+    A line ends with a line feed, a carriage return, or both.
     """
 
     count: int = 0
@@ -293,7 +296,7 @@ class LineCounter:
             self.utf8 = False
 
     def end(self) -> None:
-        """The line that has not ended yet ends here."""
+        """End the line that has not ended yet."""
         self.first = self.first or (b"" if self.blank else bytes(self.beginning))
         self.count += not self.blank
         self.longest = max(self.longest, self.length)
@@ -302,8 +305,9 @@ class LineCounter:
         self.blank = True
 
     def cut_off(self, is_whole: _IsWhole, header: str) -> bool:
-        """Whether the file, if it ends here, ends within a line. A line too long to be kept needs a
-        line feed at its end.
+        """Tell whether a file that ends here ends within a line.
+
+        A line that is too long to be kept must end with a line feed.
         """
         if self.blank or self.length > _KEPT_OF_LINE:
             return not self.blank
@@ -319,8 +323,9 @@ def _is_json(line: bytes) -> bool:
 
 
 def _names_of_objects(head: bytes) -> str:
-    """The names in the first lines of a file of JSON objects, as JSON; "" if it has no line, or not
-    all of one is in `head`.
+    """Return the names in the first lines of a file of JSON objects, as JSON.
+
+    "" means that the file has no line, or that the first line is longer than `head`.
     """
     text = head.removeprefix(BYTE_ORDER_MARK)
     whole = len(head) < _HEAD_BYTES
@@ -340,8 +345,9 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def unpacked(ending: str, packed: Iterator[bytes]) -> Iterator[bytes]:
-    """What a file of that ending holds. Raises EOFError or zlib.error for one that is cut off or
-    holds anything else.
+    """Unpack the pieces of a file with this ending.
+
+    Raises EOFError if the file is cut off, zlib.error if it contains other data.
     """
     if ending == ".gz":
         return unpacked_gzip(packed)
@@ -349,8 +355,9 @@ def unpacked(ending: str, packed: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def unpacked_gzip(packed: Iterable[bytes]) -> Iterator[bytes]:
-    """What gzip members, one behind the other, hold, in pieces. Raises EOFError or zlib.error where
-    anything else follows.
+    """Unpack consecutive gzip members in pieces.
+
+    Raises EOFError if they are cut off, zlib.error if other data follows.
     """
     member = None
     for piece in packed:
@@ -379,7 +386,7 @@ def _read(stream: pa.CompressedInputStream) -> bytes:
 
 
 class PiecesReader(RawIOBase):
-    """Pieces as a file, for Arrow to read."""
+    """Pieces of bytes as a readable file."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

@@ -1,12 +1,7 @@
 """A source of files: the deliveries in a folder of the landing area.
 
-By default the files of a day are those in `<landing>/<name>/year=YYYY/month=MM/day=DD/` and
-`<landing>/<name>/YYYY-MM-DD/`, and files `<landing>/<name>/YYYY-MM-DD*`, all together. Names that
-begin with _ or . are uploads in progress, and markers.
-
-Some files must be copied before Spark can read them. A packed file that is cut short is copied as
-far as it can be read. In Parquet files, types that Spark does not know are replaced: times in
-nanoseconds, as pandas writes them, become microseconds.
+Read here how a day's delivery is found and judged. `listing.py` finds the day's files,
+`manifest.py` reads each file once, `delivery.py` judges them, and `rows.py` reads them with Spark.
 """
 
 import os
@@ -64,28 +59,32 @@ _DAILY = (
 class Landing(Source):
     """The deliveries in the folder `name` of the landing area.
 
-    name     the folder below the landing area
-    files    where a day's files are in it, one pattern or several:
-             "{year}/{month}/{day}/*.jsonl.gz", "%m-%d-%Y.csv"; `*` stands for any characters of a
-             name, `**` at the end for all files below a folder
-    format   `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
-    fields   the columns that are read, each a `field`; without any, JSON lines are given as lines
-    settled  seconds that a day's files must have lain unchanged; until then the day is not read,
-             and stays as it is
-    marker   the name of a file beside a day's files that is written when they are complete, such as
-             "_SUCCESS"; where a folder holds several days, with the day in it, as in `files`:
-             "%Y-%m-%d.done"
-    fewest   the least share of the lines of the last accepted delivery of a day; a new one of fewer
-             lines is refused
-    horizon  how many days after a day its files may change for it to be rebuilt unasked, by the
-             sensor `source_changes`
+    By default, the files of a day are `<name>/year=YYYY/month=MM/day=DD/**`, `<name>/YYYY-MM-DD/**`
+    and `<name>/YYYY-MM-DD*`, all together. Names that begin with _ or . are uploads in progress or
+    markers and are ignored.
 
-    The rows read have `arrival_day DATE, source_file STRING` and, of lines, `line STRING, is_utf8
-    BOOLEAN` (where bytes are not UTF-8, U+FFFD stands for them and `is_utf8` is false); of CSV,
-    Parquet and with `fields`, those of `read_rows`. A day without a file, or with one that cannot
-    be read to its end or lacks a required column, is not built: it fails with a SourceError that
-    names the file. Raises ValueError for values of other types, patterns without a day and fields
-    of one name.
+    name     the folder below the landing area
+    files    where a day's files are, one pattern or several: "{year}/{month}/{day}/*.jsonl.gz",
+             "%m-%d-%Y.csv". `*` matches any characters of a name, `**` at the end all files below a
+             folder
+    format   `JsonLines()`, `Csv()` or `Parquet()`. The first two may be packed with gzip or zstd
+    fields   the columns to read, each a `field`. Without any, JSON lines are read as lines
+    settled  seconds for which a day's files must be unchanged. Until then the day is not read
+    marker   the name of a file beside a day's files that is written when they are complete:
+             "_SUCCESS". If a folder holds several days, the name contains the day: "%Y-%m-%d.done"
+    fewest   the smallest share (0 to 1) of the lines of the last accepted delivery of a day. A
+             delivery with fewer lines is refused
+    horizon  for how many days after a day a change of its files starts a rebuild (sensor
+             `source_changes`)
+
+    Rows have `arrival_day DATE, source_file STRING`. Lines add `line STRING, is_utf8 BOOLEAN`:
+    U+FFFD replaces bytes that are not UTF-8, and `is_utf8` is false. CSV, Parquet and `fields` add
+    the columns of `read_rows`.
+
+    A day fails with a SourceError that names the file if a file is missing, cannot be read to its
+    end, or lacks a required column.
+
+    Raises ValueError for values of other types, patterns without a day and fields of the same name.
     """
 
     name: str
@@ -107,19 +106,19 @@ class Landing(Source):
         object.__setattr__(self, "fields", tuple(self.fields))
         refuse_unusable_fields(self.fields)
         if not self._patterns:
-            raise ValueError(f"Landing({self.name!r}) has no pattern of files")
+            raise ValueError(f"Landing({self.name!r}): files needs at least one pattern")
         if self.marker and (
             "/" in self.marker
             or not any(each.is_of_one_day(self.marker) for each in self._patterns)
         ):
             raise ValueError(
-                f"Landing({self.name!r}): marker={self.marker!r} is no name of a file that is of"
-                " one day, where folders hold several: write the day into it, as '%Y-%m-%d.done'"
+                f"Landing({self.name!r}): marker={self.marker!r} is not valid: it must be the name"
+                " of a file, and contain the day if a folder holds several days: '%Y-%m-%d.done'"
             )
 
     @property
     def columns(self) -> str:
-        """The declared columns with their types, as SQL, for the table that takes them in."""
+        """The declared columns with their types as SQL, for the table that reads them."""
         return ", ".join(f"{each.name} {each.type}" for each in self.fields)
 
     @cached_property
@@ -129,9 +128,7 @@ class Landing(Source):
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
-        """The fingerprint and the files of each day's delivery, or the SourceError that says why it
-        cannot be used.
-        """
+        """Return each day's fingerprint and files, or the SourceError that explains its refusal."""
         files, others = self._listed(area, days)
         contents = self._contents(area, files)
         return {
@@ -140,8 +137,10 @@ class Landing(Source):
         }
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """The day's files, each as a sentence: its name, its size in bytes, its lines, the first
-        digits of its hash; and what of them is not read.
+        """Describe each file of the day: name, bytes, lines and the first digits of its hash.
+
+        Files that are not read, undeclared columns and doubts follow. Raises SourceError if the
+        delivery cannot be used.
         """
         files, others = self._listed(area, [day])
         contents = self._contents(area, files)[day]
@@ -159,13 +158,13 @@ class Landing(Source):
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
-        """The bytes of the files of `days`, packed as they are."""
+        """Sum the bytes of the files of `days`, as they are stored."""
         return sum(
             each.size for files in self._usable(area, days).values() for each in files.values()
         )
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
-        """The rows of `days` as they are delivered."""
+        """Read the delivered rows of `days`. Raises SourceError if a delivery cannot be used."""
         usable = self._usable(area, days)
         files = local_files(
             area,
@@ -182,7 +181,7 @@ class Landing(Source):
         return read_rows(spark, files, self.format, self.fields)
 
     def unmatched(self, area: LandingArea) -> list[str]:
-        """The files in the source's folder that are of no day."""
+        """List the files in the source's folder that match no day."""
         marker = [
             each.beside(self.marker)
             for each in self._patterns
@@ -194,13 +193,14 @@ class Landing(Source):
         ]
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
-        """By the declared columns that files of then lack, the days."""
+        """Group the days by the declared columns that their files lack."""
         return eras(self.fields, days) if self.fields else {}
 
     def _listed(self, area: LandingArea, days: Sequence[date]) -> tuple[FilesByDay, FilesByDay]:
-        """The files of each of `days`, in order: those delivered, and others, whose names do not
-        end as those of deliveries do, or which are links to folders. A folder that cannot be listed
-        is among the first.
+        """List the files of each of `days` in order: the delivered ones, and the others.
+
+        Others have an ending that the format does not have, or are links to folders. A folder that
+        cannot be listed counts as delivered.
         """
         tree = area.tree(self.name, lambda: folders_to_list(self._patterns, days))
         top = os.fspath(tree.top)
@@ -221,15 +221,16 @@ class Landing(Source):
         }
 
     def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, ContentsByFile]:
-        """What reading the `files` of each day showed."""
+        """Return the contents of the `files` of each day."""
         manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
         contents = manifest.contents(file for of_day in files.values() for file in of_day)
         manifest.save()
         return {day: {file: contents[file] for file in of_day} for day, of_day in files.items()}
 
     def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, ContentsByFile]:
-        """The files delivered for each of `days`, with what reading them showed. Raises the
-        SourceError of the first day whose delivery cannot be used.
+        """Return the files of each of `days` with their contents.
+
+        Raises the SourceError of the first day whose delivery cannot be used.
         """
         contents = self._contents(area, self._listed(area, days)[0])
         for day, files in contents.items():

@@ -1,7 +1,4 @@
-"""Which files of a source's folder were delivered for which day. No file is opened.
-
-A pattern of folders and names contains the day.
-"""
+"""Find the files of each day in a source's folder, without opening them."""
 
 import os
 import re
@@ -12,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from itertools import groupby
 
-from backfill_assets.errors import SourceError
+from backfill_assets.errors import NOTHING_CHANGED, SourceError
 from backfill_assets.sources.files.filesystem import CANNOT_BE_LISTED, Entry, Part, Tree
 
 _TOKEN = re.compile(r"\{year\}|\{month\}|\{day\}|%Y|%m|%d|\*\*|\*|[^*{%]+|.")
@@ -30,12 +27,13 @@ _ALL_BELOW = "**"
 
 @dataclass(frozen=True)
 class Pattern:
-    """`{year}/{month}/{day}/*.jsonl.gz`, or `%m-%d-%Y.csv`: folders and names below the source's
-    folder, with "/" between them.
+    """A pattern of folders and names that contains the day.
 
-    `{year}` or %Y, `{month}` or %m and `{day}` or %d stand for the day, in four and in two digits;
-    `*` for any characters of a name; `**` at the end for every file below a folder. Raises
-    ValueError for a pattern without a whole day.
+    Examples: `{year}/{month}/{day}/*.jsonl.gz`, `%m-%d-%Y.csv`. It starts in the source's folder.
+    `{year}` or %Y, `{month}` or %m and `{day}` or %d are the day in four and two digits. `*`
+    matches any characters of a name, `**` at the end every file below a folder.
+
+    Raises ValueError for a pattern without a complete day.
     """
 
     text: str
@@ -44,7 +42,7 @@ class Pattern:
         names = self.text.split("/")
         if not all(names) or {".", ".."} & set(names):
             raise ValueError(
-                f"{self.text!r} is no pattern of files: it begins in the source's folder, as"
+                f"{self.text!r} is not a valid pattern: it must start in the source's folder, as"
                 " '%Y/%m/%d/*.jsonl'"
             )
         if (
@@ -53,14 +51,14 @@ class Pattern:
             or names == [_ALL_BELOW]
         ):
             raise ValueError(
-                f"{self.text!r} is no pattern of files: ** stands at its end, for every file below"
-                " a folder"
+                f"{self.text!r} is not a valid pattern: ** is only allowed at the end, for every"
+                " file below a folder"
             )
         parts = [part for name in names for part in _TOKEN.findall(name)]
-        if odd := [part for part in parts if part in "{%"]:
+        if any(part in "{%" for part in parts):
             raise ValueError(
-                f"{self.text!r} is no pattern of files: after {odd[0]} it has another name than"
-                " year, month or day"
+                f"{self.text!r} is not a valid pattern: only %Y, %m, %d, {{year}}, {{month}} and"
+                " {day} are allowed; use * for the hour"
             )
         if lacking := [
             name
@@ -68,46 +66,46 @@ class Pattern:
             if name not in {_PART_OF_TOKEN.get(part) for part in parts}
         ]:
             raise ValueError(
-                f"{self.text!r} is no pattern of a day's files: it has no {{{lacking[0]}}}"
+                f"{self.text!r} is not a valid pattern: it must contain the date, and"
+                f" {{{lacking[0]}}} is missing"
             )
 
     @cached_property
     def names(self) -> tuple[re.Pattern[str], ...]:
-        """What each folder, and at the end the file, is called; without the `**`."""
+        """The expression of each folder and file name, without a final `**`."""
         return tuple(_compiled(name) for name in self.text.split("/") if name != _ALL_BELOW)
 
     @property
     def is_below(self) -> bool:
-        """Whether it stands for all files below its last folder."""
+        """Whether the pattern matches all files below its last folder."""
         return self.text.endswith(_ALL_BELOW)
 
     @property
     def any_ending(self) -> bool:
-        """Whether names may end in any way: then those of other formats are left out."""
+        """Whether names may have any ending. Those of other formats are then ignored."""
         return self.text.endswith("*")
 
     def begins(self, day: date) -> str:
-        """What the path of every file of the day begins with, as far as there is no `*`."""
+        """Return the common beginning of the paths of the day's files, up to the first `*`."""
         return with_day(self.text.partition("*")[0], day)
 
     def is_of_one_day(self, name: str) -> bool:
-        """Whether a file of this name, in which a day may stand, beside one of the pattern's is of
-        no other day.
-        """
+        """Tell whether a marker of this name belongs to one day. The name may contain the day."""
         folder = self.text if self.is_below else self.text.rpartition("/")[0]
         return {_PART_OF_TOKEN.get(part) for part in _TOKEN.findall(f"{folder}/{name}")} >= {
             *_DIGITS_OF_PART
         }
 
     def beside(self, name: str) -> "Pattern":
-        """The pattern of files of this name, in which a day may stand, beside those of this one."""
+        """Return the pattern of a file of this name beside the pattern's files."""
         return (
             self if self.is_below else Pattern(f"{self.text.rpartition('/')[0]}/{name}".lstrip("/"))
         )
 
     def day_of(self, path: str) -> date | None:
-        """The day of a file at this path below the source's folder; None if the pattern is not of
-        it.
+        """Return the day of the file at this path below the source's folder.
+
+        None means that the pattern does not match.
         """
         names = path.split("/")
         if len(names) < len(self.names) + self.is_below or (
@@ -118,12 +116,12 @@ class Pattern:
         return None if known is None else _complete_day(known)
 
     def may_hold(self, folder: str) -> bool:
-        """Whether files of the pattern may lie in the folder at this path."""
+        """Tell whether the folder at this path may contain matching files."""
         names = folder.split("/")
         return (self.is_below or len(names) < len(self.names)) and self._known(names) is not None
 
     def _known(self, names: list[str]) -> dict[str, str] | None:
-        """What these names say of the day; None if one of them is another than the pattern's."""
+        """Return the parts of the day in these names, or None if a name does not match."""
         known: dict[str, str] | None = {}
         for name, wanted in zip(names, self.names, strict=False):
             known = _match_name(wanted, name, known) if known is not None else None
@@ -131,7 +129,7 @@ class Pattern:
 
 
 def with_day(text: str, day: date) -> str:
-    """The text with this day written where a pattern has it."""
+    """Write this day into the text wherever a pattern has it."""
     return _template(text).format(day)
 
 
@@ -150,7 +148,10 @@ def _template(text: str) -> str:
 def _match_name(
     wanted: re.Pattern[str], name: str, known: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """What is known of the day after this name; None if the name is another, or says another day."""
+    """Return the parts of the day known after this name.
+
+    None means that the name does not match or contradicts a known part.
+    """
     match = wanted.fullmatch(name)
     if match is None or any(
         known.get(part, value) != value for part, value in match.groupdict().items()
@@ -160,7 +161,7 @@ def _match_name(
 
 
 def _complete_day(known: Mapping[str, str]) -> date | None:
-    """The day of a year, a month and a day; None if there is no such day."""
+    """Return the day of a year, a month and a day, or None if there is no such day."""
     try:
         return date(*(int(known[part]) for part in _DIGITS_OF_PART))
     except ValueError:
@@ -190,11 +191,11 @@ FilesByDay = dict[date, list[Entry]]
 
 
 def files_by_day(tree: Tree, days: Collection[date], patterns: Sequence[Pattern]) -> FilesByDay:
-    """The files of each of `days`, in order: those that one of the `patterns` stands for.
+    """Return the files of each of `days` that match one of the `patterns`, in order.
 
-    A folder that cannot be listed is among the files of every day that it may hold files of:
-    whoever opens it learns why. So is a link to a folder within a day's folder, which is not
-    followed, for it may lead back, or to what is read already.
+    A folder that cannot be listed counts as a file of each day that it may hold: opening it
+    explains why. So does a link to a folder below a day's folder. It is not followed, because it
+    may lead back or to files that are already listed.
     """
     listing = _Listing(tree, days)
     for pattern in patterns:
@@ -206,8 +207,9 @@ def files_by_day(tree: Tree, days: Collection[date], patterns: Sequence[Pattern]
 
 
 def unmatched_files(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
-    """The files of a source's folder that no pattern stands for, by their path below it: nobody
-    reads them. Of links to folders those in which no pattern has files, with a "/" behind them.
+    """List the files of a source's folder that match no pattern, relative to that folder.
+
+    A link to a folder in which no pattern can match is listed with a final "/".
     """
 
     def is_read(path: str) -> bool:
@@ -219,9 +221,10 @@ def unmatched_files(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
 
 
 def folders_to_list(patterns: Iterable[Pattern], days: Collection[date]) -> list[Part]:
-    """The parts of the folder in which all files of `days` lie that the patterns stand for; none
-    lies within another. Of each pattern a part for each day; for many days one for each month, for
-    many months one for each year, or one for all.
+    """Return the parts of the folder that contain all matching files of `days`.
+
+    No part is inside another. There is one part per pattern and day. With many days there is one
+    per month or year, or one for all.
     """
     parts = {part for pattern in patterns for part in _parts(pattern, days)}
     whole = [folder for folder, with_folders in parts if with_folders]
@@ -248,16 +251,16 @@ def _part(pattern: Pattern, days: Collection[date]) -> Part:
 
 
 def glob_entries(tree: Tree, folder: Entry, parts: Sequence[str]) -> Iterator[Entry]:
-    """The files below a folder that the names of a pattern stand for: `**` for any folders, `*`,
-    `?` and [] within a name.
+    """Find the files below a folder that match the names of a pattern.
 
-    Raises SourceError for a folder that cannot be listed: what lies in it is not gone.
+    `**` matches any folders; `*`, `?` and [] match within a name. Raises SourceError for a folder
+    that cannot be listed, because its files may still be there.
     """
     name, *rest = parts
     entries = tree.entries(folder)
     if entries is None:
         raise SourceError(
-            f"{os.fspath(folder)} {tree.fault or CANNOT_BE_LISTED}. Nothing was read or changed"
+            f"{os.fspath(folder)} {tree.fault or CANNOT_BE_LISTED}.", unchanged=NOTHING_CHANGED
         )
     for entry in entries:
         inner = _is_folder(entry)
@@ -271,7 +274,7 @@ def glob_entries(tree: Tree, folder: Entry, parts: Sequence[str]) -> Iterator[En
 
 
 def is_unlistable(tree: Tree, entry: Entry) -> bool:
-    """Whether this is a folder that this user may not look into."""
+    """Tell whether this is a folder that this user cannot list."""
     return _is_folder(entry) and tree.entries(entry) is None
 
 
@@ -283,7 +286,7 @@ def _is_folder(entry: Entry) -> bool:
 
 
 class _Listing:
-    """The files of some days, found along patterns."""
+    """The files of certain days, found by following patterns."""
 
     def __init__(self, tree: Tree, days: Collection[date]) -> None:
         self.files: dict[date, dict[str, Entry]] = {day: {} for day in days}
@@ -291,8 +294,9 @@ class _Listing:
         self._by_parts = cache(self._days_by)
 
     def follow(self, folder: Entry, pattern: Pattern, depth: int, known: dict[str, str]) -> None:
-        """Add the files in `folder` that the pattern's names from `depth` on stand for; `known`:
-        the day, as far as it is.
+        """Add the files in `folder` that match the pattern's names from `depth` on.
+
+        `known` has the parts of the day from the folders above.
         """
         last = depth == len(pattern.names) - 1
         for entry in self._entries(folder, known):

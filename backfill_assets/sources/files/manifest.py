@@ -1,8 +1,7 @@
-"""The manifest of a landing area: what reading its files showed.
+"""The manifest: the contents of files that were read before.
 
 A file is read once. While its size and times stay the same, its contents count as unchanged. The
-manifest is saved in a file, so that the next process need not read the landing area again. Losing
-that file costs time and nothing else.
+manifest is saved in a file for the next process. If that file is lost, files are read again.
 """
 
 import json
@@ -30,8 +29,9 @@ AnEntry = TypeVar("AnEntry", bound=Entry)
 
 @dataclass
 class Manifest:
-    """The contents of files of one format by name, size and times. Those of files that have settled
-    are saved at `path`, if it is given.
+    """The contents of files of one format, by name, size and times.
+
+    Contents of files that have settled are saved at `path`, if it is given.
     """
 
     path: Path | None = None
@@ -56,9 +56,7 @@ class Manifest:
             self.settled = saved["files"]
 
     def contents(self, files: Iterable[AnEntry]) -> dict[AnEntry, FileContents]:
-        """The contents of `files`. A file is read only if the manifest does not have it as it is
-        now.
-        """
+        """Return the contents of `files`. Only files that are new or changed are read."""
         known = {file: self._known(file) for file in files}
         unknown = [file for file, contents in known.items() if contents is None]
         with ThreadPoolExecutor(self.files.readers) as readers:
@@ -92,7 +90,7 @@ class Manifest:
         )
 
     def read(self, file: Entry) -> FileContents:
-        """Read a file, whether it is known or not."""
+        """Read a file, even if its contents are known."""
         try:
             state = self.files.state(file)
             if state.fault:
@@ -115,8 +113,9 @@ class Manifest:
         return f"{_FORM_VERSION} {self.format}"
 
     def save(self) -> None:
-        """Write the manifest, if it has changed, whole or not at all; if not at all, the next
-        process reads files again.
+        """Write the manifest atomically if it has changed.
+
+        If that fails, the next process reads the files again.
         """
         if not self.path or not self.changed:
             return
@@ -128,5 +127,5 @@ class Manifest:
 
 @cache
 def manifest_at(path: Path | None, form: Format, files: FileSystem = DISK) -> Manifest:
-    """The one manifest of this process that is saved at `path`."""
+    """Return this process's only manifest that is saved at `path`."""
     return Manifest(path, form, files)

@@ -1,22 +1,20 @@
-"""The objects of a store as files in folders.
+"""Files in an object store: S3 and compatible stores, Google Cloud Storage, Azure.
 
-Files in an object store: S3 and what speaks like it, Google Cloud Storage, Azure.
+`obstore` reads them, with the same environment variables as `deltalake`. Set these where the
+servers and commands are started:
 
-By `obstore`, which is what `deltalake` reads a lake with: both take the same variables, set where
-the servers and the commands are started.
+- `s3://bucket/prefix`: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; for a compatible
+  store also AWS_ENDPOINT_URL.
+- `gs://bucket/prefix`: GOOGLE_SERVICE_ACCOUNT, the path of a service account's key file.
+- `abfs://container@account.dfs.core.windows.net/prefix`: AZURE_STORAGE_ACCOUNT_KEY; or
+  AZURE_STORAGE_CLIENT_ID, AZURE_STORAGE_CLIENT_SECRET and AZURE_STORAGE_TENANT_ID of a service
+  principal.
 
-- `s3://bucket/prefix`: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; AWS_ENDPOINT_URL for what speaks like S3.
-- `gs://bucket/prefix`: GOOGLE_SERVICE_ACCOUNT, the path of the file with the key of a service account.
-- `abfs://container@account.dfs.core.windows.net/prefix`: AZURE_STORAGE_ACCOUNT_KEY; or AZURE_STORAGE_CLIENT_ID,
-  AZURE_STORAGE_CLIENT_SECRET and AZURE_STORAGE_TENANT_ID of a service principal.
+Tests use moto's S3. Google's, Azure's and Amazon's own stores were not tried.
 
-Tests read S3 as moto serves it. Neither Google's nor Azure's store was tried, nor Amazon's own: not
-whether their listings have etags, not what is said where credentials are refused.
-
-Listings have the etags of objects, which Arrow's do not, and reading is bound to them: an object
-that is replaced meanwhile is not read. What is read is copied to this machine first (`copies`), so
-that what was judged is what Spark reads; where the engine runs elsewhere, the home must be a folder
-that it sees too.
+Listings contain etags, and each read is bound to one: an object that was replaced is not read.
+Objects are copied to this machine first (`copies.py`), so Spark reads exactly what was judged. If
+the engine runs elsewhere, BACKFILL_HOME must be a folder that it sees too.
 """
 
 from __future__ import annotations
@@ -59,9 +57,7 @@ _NO_CREDENTIALS = (
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """The objects below `place`, such as s3://bucket/prefix; copies of those that are read lie in
-    `copies`.
-    """
+    """The objects below `place`, such as s3://bucket/prefix. Files that are read go to `copies`."""
 
     place: str
     copies: LocalCopies = field(compare=False)
@@ -115,7 +111,7 @@ class ObjectStore:
         return _StoreTree(top)
 
     def _listed(self, folder: str, with_folders: bool) -> tuple[Sequence[str], Sequence[Any]]:
-        """The folders in a folder, unless what is in them is asked for, and its objects."""
+        """List a folder: its objects and folders, or all objects below it `with_folders`."""
         if with_folders:
             return [], list(
                 chain.from_iterable(obstore.list(self._store, prefix=folder, chunk_size=1000))
@@ -156,7 +152,7 @@ class ObjectStore:
         return ""  # Spark reads the copy
 
     def _copied(self, entry: Entry) -> tuple[str, Callable[[], Iterator[bytes]]]:
-        """The name of the copy of an object as it was listed, and its bytes."""
+        """Return the name of an object's copy, and how to fetch its bytes."""
         assert isinstance(entry, StoredObject)
         key = hashlib.sha256(
             f"{self.display_path(entry.path)} {self.state(entry).text}".encode()
@@ -173,15 +169,16 @@ class ObjectStore:
         except PreconditionError:
             raise OSError("it was replaced while it was read") from None
         except FileNotFoundError:
-            raise OSError("it is not there any more") from None
+            raise OSError("it was deleted") from None
         except BaseError as error:
             raise OSError(f"{self.place}: {_why(error)}") from None
 
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object, or a folder: what the paths of several have in common. `fault`: why a folder
-    cannot be listed; `is_away`: for now, since its store does not answer.
+    """An object, or a folder: the common part of several objects' paths.
+
+    `fault` says why a folder cannot be listed. `is_away` means that its store does not answer now.
     """
 
     path: str
@@ -209,9 +206,7 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class _StoreTree:
-    """One look at the objects below a folder. That it cannot be listed is known when it is looked
-    at.
-    """
+    """One look at the objects below a folder. Faults are found when it is made."""
 
     top: StoredObject
 
@@ -227,7 +222,7 @@ class _StoreTree:
 
 
 def _folder_in(folders: dict[str, StoredObject], path: str) -> dict[str, StoredObject]:
-    """What a folder holds, which is put into the folders that it lies in, unless it is there."""
+    """Return the content of a folder. A missing folder is added to its parents."""
     if path not in folders:
         above, _, name = path.rpartition("/")
         beside = _folder_in(folders, above)
@@ -238,14 +233,14 @@ def _folder_in(folders: dict[str, StoredObject], path: str) -> dict[str, StoredO
 
 
 def _add_unlistable(folders: dict[str, StoredObject], path: str, fault: str) -> None:
-    """Put a folder that cannot be listed into the one that it lies in."""
+    """Add a folder that cannot be listed to its parent."""
     above, _, name = path.rpartition("/")
     beside = _folder_in(folders, above)
     folders[path] = beside[name] = StoredObject(path, beside=beside, within={}, fault=fault)
 
 
 def _add_object(folders: dict[str, StoredObject], listed: Mapping[str, Any]) -> None:
-    """Put an object, as the store lists it, into the folders that it lies in."""
+    """Add an object from the store's listing to its folder."""
     folder, _, name = listed["path"].rpartition("/")
     beside = _folder_in(folders, folder)
     if name not in beside:  # some stores list a folder as an object
@@ -256,7 +251,7 @@ def _add_object(folders: dict[str, StoredObject], listed: Mapping[str, Any]) -> 
 
 
 def _why(error: Exception) -> str:
-    """A sentence out of a library's report."""
+    """Turn the library's report into a short reason."""
     text = str(error).partition("\n\nDebug source")[0]
     if _METADATA_SERVICE in text:
         return _NO_CREDENTIALS

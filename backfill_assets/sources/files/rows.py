@@ -1,7 +1,10 @@
-"""Read a source's files with Spark: lines as they are, or rows with the declared columns.
+"""Read a source's files with Spark: as lines, or as rows with the declared columns.
 
-Files with the same header are read together. Each row knows its file, and so its day. In JSON
-lines, each line is one object, as in RFC 8259.
+Files with the same header are read together. Each row has its file and so its day.
+
+Files that Spark cannot read are copied first. A packed file that is cut off is unpacked as far as
+it can be. Parquet types that Spark lacks are replaced: nanoseconds, as pandas writes them, become
+microseconds.
 """
 
 from __future__ import annotations
@@ -55,9 +58,7 @@ _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
 class ReadFile(NamedTuple):
-    """A file to be read: the day it is of, where it lies, its name in `source_file`, and what
-    reading it once showed.
-    """
+    """A file to read: its day, its local path, its name in `source_file`, and its contents."""
 
     day: date
     path: str
@@ -68,12 +69,13 @@ class ReadFile(NamedTuple):
 def read_rows(
     spark: SparkSession, files: Sequence[ReadFile], form: Format, fields: Sequence[Field]
 ) -> DataFrame:
-    """The rows of the files: `arrival_day, source_file`, the declared columns with their types, and
+    """Read the rows of the files.
 
-    unparsed        the declared columns whose value could not be read into the type; they are null
-    unknown_fields  the columns of the file that are not declared, with their values as text
-    malformed       the row's text, where it has not the columns of its file's header, or is not
-                    UTF-8; else null
+    Columns: `arrival_day, source_file`, the declared columns, and three more.
+
+    unparsed        ARRAY<STRING>: declared columns whose value does not fit the type; they are null
+    unknown_fields  MAP<STRING, STRING>: the file's undeclared columns with their values as text
+    malformed       STRING: the row's text if it does not fit the header or is not UTF-8, else null
     """
     parts = [
         _read_one_header(spark, list(same), form, fields)
@@ -91,9 +93,7 @@ def read_rows(
 
 
 def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
-    """The lines of the files as received, without blank ones: `arrival_day, source_file, line,
-    is_utf8`.
-    """
+    """Read the lines of the files without blank ones: `arrival_day, source_file, line, is_utf8`."""
     if not files:
         return _names(spark, files).selectExpr(
             "arrival_day", "source_file", "path AS line", "utf8 AS is_utf8"
@@ -109,9 +109,10 @@ def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
 
 
 def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
-    """The lines as rows, in the columns of `read_rows`. One that is no object, or lacks a column
-    that is required on its day, is `malformed`; one that has it without a value is not, as a row of
-    CSV is not.
+    """Read JSON lines as rows with the columns of `read_rows`.
+
+    A line is `malformed` if it is not an object, or lacks a column that is required on its day. A
+    required column with a null value is allowed, as an empty value in CSV is.
     """
     texts = {
         each.name: F.coalesce(*[F.col("fields")[name] for name in each.names]) for each in fields
@@ -136,8 +137,9 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
 def local_files(
     area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]
 ) -> list[ReadFile]:
-    """The files where Spark reads them: what it cannot read where it lies is copied, until this
-    process ends.
+    """Return the files where Spark can read them, copied if necessary.
+
+    Copies stay until this process ends. Raises SourceError if a file cannot be read.
     """
 
     def one(day: date, file: Entry, contents: FileContents) -> ReadFile:
@@ -197,9 +199,7 @@ def _read_one_header(
 
 
 def conformed(values: Mapping[str, Column], fields: Iterable[Field]) -> list[Column]:
-    """The declared columns with their types, of the texts (of Parquet, the values) in a file, and
-    `unparsed`.
-    """
+    """Convert the values of a file to the declared columns with their types, and add `unparsed`."""
     columns = list[Column]()
     unparsed = list[Column]()
     for each in fields:
@@ -261,7 +261,7 @@ def _names(spark: SparkSession, files: Iterable[ReadFile]) -> DataFrame:
 
 
 def _escaped(files: Iterable[ReadFile]) -> list[str]:
-    """Paths for `spark.read`, which would take some characters for a pattern."""
+    """Escape paths for `spark.read`, which would take some characters as a pattern."""
     return [
         "file://" + "".join(f"\\{letter}" if letter in "{}[]*?\\" else letter for letter in f.path)
         for f in files
@@ -269,8 +269,9 @@ def _escaped(files: Iterable[ReadFile]) -> list[str]:
 
 
 def _as_uri_path(path: str) -> str:
-    """A path as Spark spells it in `_metadata.file_path`: quoted as Java does it: beyond ASCII,
-    blanks and controls.
+    """Quote a path as Spark does in `_metadata.file_path`.
+
+    Java quotes blanks and control characters, but no other characters beyond ASCII.
     """
     return "".join(
         (
@@ -283,9 +284,9 @@ def _as_uri_path(path: str) -> str:
 
 
 def with_fields(lines: DataFrame) -> DataFrame:
-    """Each line's fields as a map of text; null where the line does not begin with a JSON object.
+    """Add each line's fields as a map of text, null if it does not begin with a JSON object.
 
-    Of a field named twice the last one counts, as in Python.
+    If a field occurs twice, the last one counts, as in Python.
     """
     fields = F.from_json("line", "MAP<STRING, STRING>", _STRICT)
     # Spark repeats an expression wherever it is used, and would parse each line a dozen times. It
@@ -295,7 +296,8 @@ def with_fields(lines: DataFrame) -> DataFrame:
 
 
 def more_than_one() -> Column:
-    """Whether anything follows the line's object, such as a second object without a line break.
+    """Tell whether anything follows the line's object, such as a second object.
+
     Spark would ignore it.
     """
     # With one closing brace, at the end, nothing follows. Only other lines are parsed again, as the
@@ -315,7 +317,7 @@ def more_than_one() -> Column:
 
 
 def _on_days_of(field: Field) -> Column:
-    """Whether files of a row's day have the column."""
+    """Tell whether files of a row's day have the column."""
     day = F.col("arrival_day")
     since = day >= F.lit(field.since) if field.since else F.lit(True)
     return since & (day <= F.lit(field.until)) if field.until else since
@@ -324,11 +326,14 @@ def _on_days_of(field: Field) -> Column:
 # The types, as a file's header has them, that Spark may not know; some files have such times in a
 # way that it does.
 _UNSUPPORTED = re.compile(r"\[ns|\btime(32|64)\b|decimal256|halffloat")
-_REPLACED = "it is another than it was when it was looked at"
+_REPLACED = "it changed after it was first read"
 
 
 def spark_readable(path: Path, contents: FileContents, cache_folder: Path | None) -> Path:
-    """The file, or a copy of it that stays for as long as this process. Raises OSError."""
+    """Return the file, or a copy that Spark can read. Raises OSError.
+
+    The copy stays until this process ends.
+    """
     kind = Path(path.stem).suffix if path.suffix in PACKED[1:] else path.suffix
     if contents.cut and kind != path.suffix:
         return local_copies(cache_folder or _folder_of_process()).cached(
@@ -396,7 +401,7 @@ def _with_spark_types(path: Path, content: str) -> Iterator[bytes]:
 
 
 def _spark_type(kind: pa.DataType) -> pa.DataType:
-    """The type as Spark knows it: a time of day, and a number of more than 38 digits, are text."""
+    """Return the type that Spark reads. Times of day and decimals over 38 digits become text."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     if pa.types.is_time(kind) or pa.types.is_decimal256(kind):

@@ -91,7 +91,7 @@ class Budget:
         """A slot for a request that costs `units`; ValueError for more than a limit allows at all."""
         if tight := [limit for limit in self.limits if units > limit.units]:
             raise ValueError(
-                f"a request of {units:,} units never fits into a limit of {tight[0]}: ask for less"
+                f"a request of {units:,} units never fits into a limit of {tight[0]}: request less"
                 " at a time"
             )
         with self._file() as (file, now):
@@ -140,9 +140,10 @@ class Budget:
                 file.execute("COMMIT")  # else, nothing is written
         except sqlite3.Error as error:
             raise NotFetchedYet(
-                f"nothing is asked, as the record of what was asked, {self.path}, cannot be used"
-                f" ({error}). Make room, or correct its permissions; if it is damaged, delete it"
-                " when nothing was asked for a day"
+                f"The record of requests {self.path} cannot be used ({error}).",
+                unchanged="Nothing was requested.",
+                next_step="Free disk space, or correct its permissions. If it is damaged, delete it"
+                " a day after the last request.",
             ) from None
 
 

@@ -72,7 +72,7 @@ def fetch_days(
                         answers.keep(query, day, rows)
             except (NotFetchedYet, Conflict) as error:  # nor can anything else be asked for now
                 waiting = [day for day in missing if day not in answers.stored(source.queries())]
-                return {**dict.fromkeys(waiting, NotFetchedYet(str(error))), **why}
+                return {**dict.fromkeys(waiting, _as_waiting(error)), **why}
             except SourceError as error:
                 refusals += 1
                 if (
@@ -90,11 +90,15 @@ def fetch_days(
             else:
                 refusals = 0 if said else refusals
                 why |= {
-                    d: NotFetchedYet(f"{source.name} has nothing of {d} yet")
+                    d: NotFetchedYet(f"{source.name} has no data for {d} yet")
                     for d in unanswered
                     if d not in said and d not in why
                 }
     return why
+
+
+def _as_waiting(error: NotFetchedYet | Conflict) -> NotFetchedYet:
+    return NotFetchedYet(error.what, unchanged=error.unchanged, next_step=error.next_step)
 
 
 @dataclass(frozen=True)
@@ -193,7 +197,7 @@ class RateLimitedClient:
             httpx.RequestError
         ) as error:  # whether the service had it is not known: the slot stays as it is
             raise RetryableError(
-                NotFetchedYet(f"{about}: no whole answer came ({type(error).__name__}: {error})")
+                NotFetchedYet(f"{about}: no complete answer came ({type(error).__name__}: {error})")
             ) from error
         with suppress(NotFetchedYet):  # the answer is there; its slot counts for longer then
             self.budget.answered(slot)
@@ -207,7 +211,7 @@ class RateLimitedClient:
         if response.status_code != httpx.codes.OK:
             refused = RequestRefused if response.status_code in _OUT_OF_RANGE else SourceError
             raise refused(
-                f"{about} cannot be had: the service answered {response.status_code}:"
+                f"{about} is not available: the service answered {response.status_code}:"
                 f" {response.text[:300]}"
             )
         try:

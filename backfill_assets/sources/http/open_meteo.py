@@ -80,7 +80,7 @@ class OpenMeteo(HttpSource):
         answers = answer if isinstance(answer, list) else [answer]
         cells = _cells(query)
         if len(answers) != len(cells):
-            raise ValueError(f"it is about {len(answers)} places, asked were {len(cells)}")
+            raise ValueError(f"it has {len(answers)} places instead of {len(cells)}")
         values = [self._values(cell, of_cell) for cell, of_cell in zip(cells, answers, strict=True)]
         return {
             day: [[*cell, *of_cell[day]] for cell, of_cell in zip(cells, values, strict=True)]
@@ -100,17 +100,17 @@ class OpenMeteo(HttpSource):
             columns = {name: answer["daily"][name] for name in self.variables}
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"it has not the form of one ({type(error).__name__}: {error})"
+                f"it does not have the expected form ({type(error).__name__}: {error})"
             ) from None
         if not is_near:
             raise ValueError(f"it is about another place than {cell}")
         if units != self.variables:
-            raise ValueError(f"its units are {units}, asked were {dict(self.variables)}")
+            raise ValueError(f"its units are {units} instead of {dict(self.variables)}")
         if len(set(days)) < len(days):
             raise ValueError("it has a day twice")
         for name, column in columns.items():
             if len(column) != len(days) or not all(_is_value(value) for value in column):
-                raise ValueError(f"{name} is not one number or null a day")
+                raise ValueError(f"{name} does not have one number or null per day")
         return {day: [columns[name][n] for name in self.variables] for n, day in enumerate(days)}
 
     def rows(self, answered: Iterable[Row]) -> list[Row]:

@@ -169,8 +169,10 @@ class AnswerStore:
             if _hash_of(rows) == answer.content:
                 return rows
         file = f"{self._documents.folder}/{answer.path}"
-        again = "Delete it, and rebuild the day with --force, to have it asked for again"
-        raise SourceError(f"the answer in {file} was changed since it was kept. {again}")
+        raise SourceError(
+            f"the answer in {file} was changed after it was stored.",
+            next_step="Delete it and rebuild the day with --force to ask for it again.",
+        )
 
     def keep(self, query: Query, day: date, rows: Sequence[Sequence[Any]]) -> None:
         """Store the rows that `query` was answered with for `day`, and what was asked."""

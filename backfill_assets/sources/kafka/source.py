@@ -53,7 +53,13 @@ from backfill_assets.sources.kafka.topic import (
     offsets_to_read,
     topic_index,
 )
-from backfill_assets.sources.protocol import Delivery, Source, refuse_mistyped, require_usable
+from backfill_assets.sources.protocol import (
+    Delivery,
+    Source,
+    error_of_day,
+    refuse_mistyped,
+    require_usable,
+)
 
 PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 COLUMNS = {
@@ -102,7 +108,7 @@ class Kafka(Source):
         refuse_mistyped(self)
         if not self.options.get(TIMEOUT, str(TIMEOUT_MS)).isdecimal():
             raise ValueError(
-                f"Kafka({self.topic!r}): the option {TIMEOUT} is a number of milliseconds"
+                f"Kafka({self.topic!r}): the option {TIMEOUT} must be a number of milliseconds"
             )
 
     @property
@@ -172,7 +178,7 @@ class Kafka(Source):
         try:
             runs = self._of_days_over(area, over, day_number(today)) if over else {}
         except SourceError as error:
-            runs = {day: type(error)(f"no source for {day}: {error}") for day in over}
+            runs = {day: error_of_day(error, day) for day in over}
         return {day: runs[day] if day in runs else self._not_over(day) for day in days}
 
     def _not_over(self, day: date) -> IncompleteDelivery:
@@ -188,7 +194,7 @@ class Kafka(Source):
         state = topic.state()
         if state.compacted:
             raise SourceError(
-                f"{self.topic} is compacted (cleanup.policy): what it has of a day changes without"
+                f"{self.topic} is compacted (cleanup.policy): the records of a day change without"
                 " notice"
             )
         index = topic_index(area.cache and area.cache / f"{self.topic}.kafka.json", topic)

@@ -248,8 +248,8 @@ def from_environment(value: str) -> str:
     name = value.removeprefix(_ENVIRONMENT_PREFIX)
     if name not in os.environ:
         raise IncompleteDelivery(
-            f"the environment variable {name} is not set; set it where the servers and the commands"
-            " are started"
+            f"the environment variable {name} is not set.",
+            next_step="Set it where the servers and commands are started.",
         )
     return os.environ[name]
 

@@ -112,8 +112,8 @@ class Columns:
         where = f"the database {info.dbname} at {info.host}:{info.port}"
         if not listed:
             raise SourceError(
-                f"{where} has no table or view {table} that {info.user} may see. Correct `table` of"
-                f" {source.name}"
+                f"{where} has no table or view {table} that {info.user} may see.",
+                next_step=f"Correct `table` of {source.name}.",
             )
         types = {name: kind for _, _, name, kind, _ in listed}
         wanted = source.columns or tuple(types)
@@ -126,21 +126,21 @@ class Columns:
             )
         if not source.time_zone and types[source.day].startswith("timestamp"):
             raise SourceError(
-                f"{source.day} of {table} is a timestamp: say where its days begin, such as"
-                " time_zone='UTC'"
+                f"{source.day} of {table} is a timestamp.",
+                next_step="Say where its days begin, such as time_zone='UTC'.",
             )
         if not types[source.day].startswith(("timestamp", "date")):
             raise SourceError(
-                f"{source.day} of {table} is of type {types[source.day]}, and a day is a date or a"
-                " timestamp"
+                f"{source.day} of {table} has the type {types[source.day]}. A day must be a date or"
+                " a timestamp"
             )
         if DAY in {name.lower() for name in wanted} and (source.day, types[source.day]) != (
             DAY,
             "date",
         ):
             raise SourceError(
-                f"{table} has a column {DAY} of its own, which is not its day. Leave it out: name"
-                " the others in columns"
+                f"{table} has a column {DAY} that is not its day.",
+                next_step="Leave it out: name the other columns in `columns`.",
             )
         return cls(
             relation=listed[0][0],

@@ -17,7 +17,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 from backfill_assets.errors import IncompleteDelivery, SourceError
 from backfill_assets.lake.storage import Locked, file_lock, make_cache
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.protocol import client_library
+from backfill_assets.sources.protocol import DAYS_UNCHANGED, client_library
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -58,7 +58,7 @@ class Server:
             parts = urlsplit(self.url)
             has_port = parts.port is None or parts.port > 0
         except ValueError:  # whose words may have the whole address
-            raise ValueError(f"{form}, and this one has a host or a port that is none") from None
+            raise ValueError(f"{form}; its host or port is not valid") from None
         if parts.password is not None or "password" in parse_qs(parts.query):
             raise ValueError(
                 f"PostgresTable({self.name!r}): no password in `url`; name the environment"
@@ -103,11 +103,15 @@ class Server:
                 f"${self.password_env}" if self.password_env else "$PGPASSWORD or the pgpass file"
             )
             raise IncompleteDelivery(
-                f"{self} cannot be asked: {_one_line(error)}. Days stay as they were built. Start"
-                f" the server, or correct the `url` of {self.name} or the password in {variable}"
+                f"{self} cannot be asked: {_one_line(error)}.",
+                unchanged=DAYS_UNCHANGED,
+                next_step=f"Start the server, or correct the `url` of {self.name} or the password"
+                f" in {variable}.",
             ) from None
         except psycopg.errors.InsufficientPrivilege as error:
-            raise SourceError(f"{self}: {_one_line(error)}. Grant the user SELECT") from None
+            raise SourceError(
+                f"{self}: {_one_line(error)}.", next_step="Grant the user SELECT."
+            ) from None
         except psycopg.Error as error:
             raise SourceError(f"{self}: {_one_line(error)}") from None
 
@@ -145,9 +149,10 @@ class Server:
         if not self.password_env or os.environ.get(self.password_env):
             return os.environ.get(self.password_env)
         raise IncompleteDelivery(
-            f"{self} cannot be asked: the environment has no {self.password_env}, which is"
-            f" `password_env` of {self.name}. Days stay as they were built. Set it where `backfill"
-            " up` and commands are typed"
+            f"{self} cannot be asked: the environment variable {self.password_env} of {self.name}"
+            " is not set.",
+            unchanged=DAYS_UNCHANGED,
+            next_step="Set it where `backfill up` and commands run.",
         )
 
     @contextmanager
@@ -169,7 +174,7 @@ class Server:
                         )
                 except Locked:
                     raise IncompleteDelivery(
-                        f"{self} has been looked at by another process for {_TURN_TIMEOUT_S // 60}"
+                        f"another process has been reading {self} for {_TURN_TIMEOUT_S // 60}"
                         " minutes"
                     ) from None
             yield

@@ -34,7 +34,13 @@ from backfill_assets.lake.spark.jars import needing
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.postgres.columns import Columns
 from backfill_assets.sources.postgres.server import Server
-from backfill_assets.sources.protocol import Delivery, Source, refuse_mistyped, require_usable
+from backfill_assets.sources.protocol import (
+    Delivery,
+    Source,
+    error_of_day,
+    refuse_mistyped,
+    require_usable,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -107,7 +113,7 @@ class PostgresTable(Source):
             ZoneInfo(self.time_zone or "UTC")
         except (ZoneInfoNotFoundError, ValueError):
             raise ValueError(
-                f"PostgresTable({self.name!r}): there is no time zone {self.time_zone!r}"
+                f"PostgresTable({self.name!r}): time_zone={self.time_zone!r} is not a time zone"
             ) from None
 
     @property
@@ -131,7 +137,7 @@ class PostgresTable(Source):
                     day: figures for day, *figures in connection.execute(columns.looked_at(days))
                 }
         except SourceError as error:
-            return {day: type(error)(f"no source for {day}: {error}") for day in days}
+            return {day: error_of_day(error, day) for day in days}
         return {day: self._delivery(day, columns, held.get(day)) for day in days}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
