@@ -33,8 +33,12 @@ from backfill_assets.plan.status import latest_builds
 from backfill_assets.rebuild.carry_out import refuse_without_daemons
 from backfill_assets.rebuild.launch import refuse_other_servers
 from backfill_assets.reproduce import reproduction as text
-from backfill_assets.reproduce.inputs import RecordedBuild, basis_of, recorded_build
-from backfill_assets.reproduce.reproduction import Reproduction, Result, read_reproduction
+from backfill_assets.reproduce.inputs import RecordedBuild, inputs_or_refusal, recorded_build
+from backfill_assets.reproduce.reproduction import (
+    Reproduction,
+    ReproductionResult,
+    read_reproduction,
+)
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -149,7 +153,7 @@ def show_audit(tables: Mapping[str, Mapping[str, Any]]) -> None:
             console.print(f"  backfill run --partitions {days} --target {name} --force")
 
 
-CODES = {Result.SAME: exit_codes.DONE, Result.DIFFERS: exit_codes.PARTIAL}
+CODES = {ReproductionResult.SAME: exit_codes.DONE, ReproductionResult.DIFFERS: exit_codes.PARTIAL}
 
 
 def run_reproduce(
@@ -162,7 +166,7 @@ def run_reproduce(
 ) -> int:
     workspace = open_workspace(only_reading=True)
     recorded = recorded_build(table, day, release, workspace)
-    basis = basis_of(recorded, workspace)
+    basis = inputs_or_refusal(recorded, workspace)
     if isinstance(basis, Reproduction):
         reproduction = basis
     else:
@@ -193,7 +197,7 @@ def reproduced_by(
 
 def show_reproduce(reproduction: Reproduction) -> None:
     console = terminal()
-    console.print(text.heading(reproduction))
-    for line in text.lines(reproduction):
+    console.print(text.reproduction_heading(reproduction))
+    for line in text.reproduction_lines(reproduction):
         console.print(f"  {line}")
     console.print("Nothing was written.")

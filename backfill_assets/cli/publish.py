@@ -28,8 +28,8 @@ from backfill_assets.cli.status import unfinished_in
 from backfill_assets.cli.terminal import is_answered, refuse_page, terminal, write_page
 from backfill_assets.diff import text
 from backfill_assets.diff.diff import Diff
-from backfill_assets.diff.sides import Comparison
-from backfill_assets.diff.text import page
+from backfill_assets.diff.sides import DiffRequest
+from backfill_assets.diff.text import html_page
 from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.lifecycle import resolve_shadow_id
@@ -44,20 +44,20 @@ from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import wipe_shadows
 from backfill_assets.servers.home import dagster_of
-from backfill_assets.verify.checklist import contents
+from backfill_assets.verify.checklist import verdict_json
 from backfill_assets.verify.text import ending_lines, terminal_table
-from backfill_assets.verify.verify import Verdicts, verified, verify
+from backfill_assets.verify.verify import Verdicts, require_verified, verify
 from backfill_assets.workspace import Workspace, open_workspace
 
 NUMBERS = slice(2, 7)
 
 
-def run_diff(comparison: Comparison, *, html: Path | None, check: bool, as_json: bool) -> int:
+def run_diff(comparison: DiffRequest, *, html: Path | None, check: bool, as_json: bool) -> int:
     if html:
         refuse_page(html, "compared")
     diff = comparison.made(open_workspace())
     if html:
-        write_page(page(diff), html)
+        write_page(html_page(diff), html)
     if as_json:
         print(
             json.dumps({**asdict(diff), "differs": diff.differs, "html": str(html) if html else ""})
@@ -71,17 +71,17 @@ def run_diff(comparison: Comparison, *, html: Path | None, check: bool, as_json:
 
 def show_diff(console: Console, diff: Diff) -> None:
     console.print(
-        f"{text.heading(diff)}{'' if diff.differs or not diff.tables else ': nothing differs'}"
+        f"{text.diff_heading(diff)}{'' if diff.differs or not diff.tables else ': nothing differs'}"
     )
-    table = Table(*text.COLUMNS)
-    rows = text.rows(diff)
+    table = Table(*text.SUMMARY_COLUMNS)
+    rows = text.summary_rows(diff)
     for column in table.columns[NUMBERS]:
         column.justify = "right"
     for row in rows:
         table.add_row(*row)
     if rows:
         console.print(table)
-    for line in text.lines(diff):
+    for line in text.detail_lines(diff):
         console.print(line)
 
 
@@ -98,7 +98,7 @@ def run_publish(
     workspace, plan = _open(plan_id, channel)
     others = tuple(map(Plans(workspace.lake.root).full_id, with_plans))
     publication = Publication(plan, workspace, getpass.getuser(), reason, together_with=others)
-    approve = verified(plan, workspace)
+    approve = require_verified(plan, workspace)
     runs = partial(unfinished_in, workspace)
     published = publication.publish(
         channel, utc_now, approve, runs=runs, allow_breaking=allow_breaking
@@ -199,7 +199,7 @@ def run_verify(plan_id: str, accept: Sequence[str], *, reason: str, as_json: boo
         verdict = verify(plan, workspace, who=who, now=utc_now)
     code = exit_codes.DONE if verdict.passed else exit_codes.PARTIAL
     if as_json:
-        print(json.dumps(json.loads(contents(verdict)) | {"exit_code": code}))
+        print(json.dumps(json.loads(verdict_json(verdict)) | {"exit_code": code}))
         return code
     # Who accepts lines has seen the others.
     terminal().print(terminal_table(verdict, with_passed=not accept))

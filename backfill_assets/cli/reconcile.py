@@ -23,11 +23,11 @@ from backfill_assets.lake.history import key, recover, tables_in
 from backfill_assets.lake.integrity import TableState, read_state
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.plan.status import State, latest_builds, status_of
-from backfill_assets.reconcile.compare import Comparison, Disagreement, Records, compare
+from backfill_assets.reconcile.compare import Disagreement, Records, RecordsComparison, compare
 from backfill_assets.reconcile.dagster_record import (
-    Materialized,
+    DagsterRecord,
     read_materialized,
-    report,
+    report_builds,
     running_runs,
     with_stale,
 )
@@ -131,7 +131,7 @@ def up_to_date(workspace: Workspace) -> frozenset[Partition]:
 
 def ask_dagster(
     dagster: Dagster, workspace: Workspace
-) -> tuple[frozenset[str], dict[str, Materialized | None] | None, str]:
+) -> tuple[frozenset[str], dict[str, DagsterRecord | None] | None, str]:
     """The ids of the runs that are running, and what Dagster knows of each table; None where it
     cannot be asked, and why.
     """
@@ -143,15 +143,17 @@ def ask_dagster(
         return frozenset(), None, str(gone).replace(" Nothing was launched by this request.", "")
 
 
-def repair_records(comparison: Comparison, ledger: Ledger, dagster: Dagster) -> dict[str, int]:
+def repair_records(
+    comparison: RecordsComparison, ledger: Ledger, dagster: Dagster
+) -> dict[str, int]:
     """Record in the ledger the builds it lacks, and report to Dagster the days it lacks; how many
     of each.
     """
     recorded = sum(len(recover(ledger, table)) for table in comparison.unrecorded())
-    return {"recorded": recorded, "reported": report(dagster, comparison.to_report)}
+    return {"recorded": recorded, "reported": report_builds(dagster, comparison.to_report)}
 
 
-def as_values(comparison: Comparison, records: Records) -> dict[str, Any]:
+def as_values(comparison: RecordsComparison, records: Records) -> dict[str, Any]:
     disagreements = [
         {
             "kind": disagreement.kind,
@@ -173,7 +175,11 @@ def as_values(comparison: Comparison, records: Records) -> dict[str, Any]:
 
 
 def show(
-    console: Console, comparison: Comparison, records: Records, repaired: dict[str, int], url: str
+    console: Console,
+    comparison: RecordsComparison,
+    records: Records,
+    repaired: dict[str, int],
+    url: str,
 ) -> None:
     if any(repaired.values()):
         console.print(

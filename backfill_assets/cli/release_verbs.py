@@ -186,8 +186,8 @@ def diff(
     keeps the answer in it.
     """
     from backfill_assets.cli.publish import run_diff
-    from backfill_assets.diff.sides import Comparison
+    from backfill_assets.diff.sides import DiffRequest
 
     raise typer.Exit(
-        run_diff(Comparison(first, second, table, days), html=html, check=check, as_json=json_)
+        run_diff(DiffRequest(first, second, table, days), html=html, check=check, as_json=json_)
     )

@@ -49,7 +49,7 @@ from backfill_assets.plan.store import (
     in_words,
 )
 from backfill_assets.rebuild import carry_out as rebuilding
-from backfill_assets.rebuild.carry_out import after_nothing, after_plan, rebuild_of
+from backfill_assets.rebuild.carry_out import after_nothing, after_plan, prepare_rebuild
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Canceller, Rebuild
 from backfill_assets.rebuild.watch import Watch
@@ -190,7 +190,7 @@ def run_run(plan_id: str, *, as_json: bool) -> int:
 def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
     console = terminal(stderr=as_json)
     dagster = dagster_of(workspace.settings)
-    rebuild = rebuild_of(plan_id, workspace, dagster=dagster, who=getpass.getuser())
+    rebuild = prepare_rebuild(plan_id, workspace, dagster=dagster, who=getpass.getuser())
     with _detaching(console, plan_id):
         end = carry_out_and_show(console, rebuild, workspace)
     return report(

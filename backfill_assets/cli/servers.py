@@ -33,7 +33,7 @@ from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
-from backfill_assets.rebuild.carry_out import rebuild_of
+from backfill_assets.rebuild.carry_out import prepare_rebuild
 from backfill_assets.servers.child import USUAL_PORT, is_taken
 from backfill_assets.servers.home import dagster_of, servers_record
 from backfill_assets.servers.stack import Servers, servers_on
@@ -252,7 +252,7 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
         time.sleep(seconds)
 
     def carry_out(plan_id: str) -> Progress:
-        rebuild = rebuild_of(
+        rebuild = prepare_rebuild(
             plan_id, workspace, dagster=servers.dagster, who=getpass.getuser(), sleep=sleep
         )
         return carry_out_and_show(console, rebuild, workspace)

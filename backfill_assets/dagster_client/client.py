@@ -42,7 +42,7 @@ class LoadedTable(NamedTuple):
         return cls(str(node["opVersion"]), *(uris or [""]))
 
 
-def refuse_unknown(
+def refuse_unknown_days(
     nodes: Mapping[str, Mapping[str, Any]], by_table: Mapping[str, Sequence[date]]
 ) -> None:
     """UsageError for the first table, or day of one, that the code location does not have, with
@@ -66,7 +66,7 @@ def refuse_unknown(
             )
 
 
-def name_of(key: Mapping[str, Any]) -> str:
+def _table_name(key: Mapping[str, Any]) -> str:
     return "/".join(key["path"])
 
 
@@ -90,15 +90,15 @@ def built_by(step: str) -> str:
 
 
 RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
-BACKFILL_FINISHED = frozenset(
+_BACKFILL_FINISHED = frozenset(
     {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
 )
 # Jobs that write to live; their runs select no assets by name.
 WRITING = ("nightly", "rebuild", "rollback", "publish")
 # Dagster's tags on a run: its one day, or its first and its last.
-DAY = "dagster/partition"
-FIRST_DAY = "dagster/asset_partition_range_start"
-LAST_DAY = "dagster/asset_partition_range_end"
+_DAY_TAG = "dagster/partition"
+_FIRST_DAY_TAG = "dagster/asset_partition_range_start"
+_LAST_DAY_TAG = "dagster/asset_partition_range_end"
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Launched:
 
     @property
     def is_over(self) -> bool:
-        return self.status in (RUN_FINISHED if self.is_run else BACKFILL_FINISHED)
+        return self.status in (RUN_FINISHED if self.is_run else _BACKFILL_FINISHED)
 
     @property
     def is_cancelled(self) -> bool:
@@ -159,9 +159,13 @@ class Launched:
 
 def _days_of(tagged: Mapping[str, str]) -> int:
     """How many days a run has, by its tags."""
-    first = tagged.get(FIRST_DAY)
-    last = tagged.get(LAST_DAY)
-    return len(list(between(as_day(first), as_day(last)))) if first and last else int(DAY in tagged)
+    first = tagged.get(_FIRST_DAY_TAG)
+    last = tagged.get(_LAST_DAY_TAG)
+    return (
+        len(list(between(as_day(first), as_day(last))))
+        if first and last
+        else int(_DAY_TAG in tagged)
+    )
 
 
 def own_job(table: str) -> str:
@@ -176,7 +180,7 @@ def writes_to(job: str, tables: Iterable[str]) -> bool:
     return job in WRITING or job in map(own_job, tables)
 
 
-def unfinished_of(
+def _unfinished(
     runs: Iterable[Mapping[str, Any]], launched: Iterable[Launched], tables: Collection[str]
 ) -> list[str]:
     """Of `runs` that are not finished, those that write to `tables`, as `run 1b9d6bcd`; and the
@@ -196,13 +200,13 @@ def unfinished_of(
     ]
 
 
-Days = Mapping[str, Sequence[date]]
+_DaysByTable = Mapping[str, Sequence[date]]
 # Dagster's name for the job of everything that is launched as a selection of assets, and not by a
 # job of its own.
 ASSET_JOB = "__ASSET_JOB"
 
 
-def one_run(days: Days, nodes: Mapping[str, Mapping[str, Any]]) -> tuple[date, date] | None:
+def one_run(days: _DaysByTable, nodes: Mapping[str, Mapping[str, Any]]) -> tuple[date, date] | None:
     """The first and the last day of the run that can build all of `days`: all tables have the same,
     without a gap, and no more than the code location allows in a run. Else None. `nodes`: its
     assets, by table.
@@ -215,7 +219,7 @@ def one_run(days: Days, nodes: Mapping[str, Mapping[str, Any]]) -> tuple[date, d
     )
 
 
-def run_params(
+def _run_params(
     tables: Sequence[str], ends: tuple[date, date], node: Mapping[str, Any], tags: Mapping[str, str]
 ) -> dict[str, Any]:
     """GraphQL's ExecutionParams for a run of these tables on all days between the two `ends`.
@@ -228,7 +232,7 @@ def run_params(
         "repositoryLocationName": repository["location"]["name"],
         "assetSelection": [_asset_key(table) for table in tables],
     }
-    of_days = {DAY: first} if first == last else {FIRST_DAY: first, LAST_DAY: last}
+    of_days = {_DAY_TAG: first} if first == last else {_FIRST_DAY_TAG: first, _LAST_DAY_TAG: last}
     return {"selector": selector, "executionMetadata": {"tags": tag_list({**tags, **of_days})}}
 
 
@@ -250,7 +254,7 @@ def job_params(
     }
 
 
-def backfill_params(days: Days, tags: Mapping[str, str], title: str) -> dict[str, Any]:
+def _backfill_params(days: _DaysByTable, tags: Mapping[str, str], title: str) -> dict[str, Any]:
     """GraphQL's LaunchBackfillParams for exactly these days of exactly these tables."""
     by_asset = [
         {"assetKey": _asset_key(table), "partitions": {"ranges": _ranges(of)}}
@@ -365,7 +369,7 @@ class Dagster:
                 " it to start. If the code did not load, correct it, then press Reload at"
                 f" {self.url}/locations, or type `backfill reload`."
             )
-        return {name_of(node["assetKey"]): node for node in tables}
+        return {_table_name(node["assetKey"]): node for node in tables}
 
     def tables(self) -> dict[str, LoadedTable]:
         """Every daily table, as the webserver has it loaded."""
@@ -386,14 +390,14 @@ class Dagster:
         does not have, and AnswerLost where it may have been launched.
         """
         nodes = self.nodes()
-        refuse_unknown(nodes, days)
+        refuse_unknown_days(nodes, days)
         config = {"runConfigData": {"resources": {"options": {"config": dict(options)}}}}
         ends = one_run(days, nodes)
         if ends:
-            run = run_params(list(days), ends, nodes[next(iter(days))], {**tags, TITLE: title})
+            run = _run_params(list(days), ends, nodes[next(iter(days))], {**tags, TITLE: title})
             answer = payload(self.ask(documents.LAUNCH_RUN, {"params": run | config})["launchRun"])
             return Launched(str(answer["run"]["runId"]), is_run=True)
-        backfill = backfill_params(days, tags, title)
+        backfill = _backfill_params(days, tags, title)
         answer = payload(
             self.ask(documents.LAUNCH_BACKFILL, {"params": backfill | config})[
                 "launchPartitionBackfill"
@@ -442,7 +446,7 @@ class Dagster:
 
     def unfinished(self, tables: Collection[str]) -> list[str]:
         """The runs and backfills of these tables that are not finished, each as `run 1b9d6bcd`."""
-        return unfinished_of(
+        return _unfinished(
             payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"],
             self.launched(),
             tables,

@@ -25,22 +25,29 @@ from backfill_assets.diff.diff import (
     NumberChanges,
     ValueChange,
 )
-from backfill_assets.diff.rows import Codes, Column, Matched, Sides, differing, row_codes
+from backfill_assets.diff.rows import (
+    Codes,
+    Column,
+    DayRows,
+    RowMatches,
+    changed_positions,
+    row_codes,
+)
 
 # So many differences of a day are remembered when the days of a table are put together.
-POINTS_OF_DAY = 1001
+_POINTS_OF_DAY = 1001
 # Integers below this have exact differences in 64 bits.
-EXACT = 2.0**62
-Floats = npt.NDArray[np.float64]
+_EXACT_BELOW = 2.0**62
+_Floats = npt.NDArray[np.float64]
 
 
-def is_number(kind: pa.DataType) -> bool:
+def _is_number(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
 
 
-def number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, Floats]:
+def _number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, _Floats]:
     """The distribution, and the differences in order."""
     numbers = [
         each.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -55,7 +62,9 @@ def number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, Fl
                 pc.fill_null(each, 0).to_numpy(zero_copy_only=False).astype(np.int64)[finite]
                 for each in (before, after)
             ]
-            differences = np.where(np.abs(differences) < EXACT, whole[1] - whole[0], differences)
+            differences = np.where(
+                np.abs(differences) < _EXACT_BELOW, whole[1] - whole[0], differences
+            )
         differences = np.sort(np.nan_to_num(differences))
         sums = [float(np.nan_to_num(each.sum())) for each in (first, second)]
         mean = float(np.nan_to_num(differences.mean())) if len(differences) else 0.0
@@ -75,18 +84,18 @@ def number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, Fl
     )
 
 
-def points_of(differences: Floats) -> tuple[Floats, float]:
+def _sample(differences: _Floats) -> tuple[_Floats, float]:
     """Differences in order, or as many of them at equal distances as are remembered; and how many
     each stands for.
     """
-    if len(differences) <= POINTS_OF_DAY:
+    if len(differences) <= _POINTS_OF_DAY:
         return differences, 1.0
-    at = np.linspace(0, len(differences) - 1, POINTS_OF_DAY).round().astype(np.int64)
-    return differences[at], len(differences) / POINTS_OF_DAY
+    at = np.linspace(0, len(differences) - 1, _POINTS_OF_DAY).round().astype(np.int64)
+    return differences[at], len(differences) / _POINTS_OF_DAY
 
 
-def together(
-    one: NumberChanges, other: NumberChanges, points: Sequence[Floats], weights: Sequence[Floats]
+def _combined(
+    one: NumberChanges, other: NumberChanges, points: Sequence[_Floats], weights: Sequence[_Floats]
 ) -> NumberChanges:
     if not one.up + one.down or not other.up + other.down:
         some = one if one.up + one.down else other
@@ -100,7 +109,7 @@ def together(
     )  # fmt: skip
 
 
-def _weighted_median(points: Floats, weights: Floats) -> float:
+def _weighted_median(points: _Floats, weights: _Floats) -> float:
     order = np.argsort(points, kind="stable")
     points = points[order]
     reached = np.cumsum(weights[order])
@@ -110,10 +119,10 @@ def _weighted_median(points: Floats, weights: Floats) -> float:
     return float((points[at] + points[at + 1]) / 2 if halfway else points[at])
 
 
-LONGEST = 200  # characters of one value
+_LONGEST_VALUE = 200  # characters of one value
 
 
-def in_json(values: pa.Array) -> list[Any]:
+def _json_values(values: pa.Array) -> list[Any]:
     """Values as JSON has them: dates and decimals as text, bytes in hexadecimal, nested ones as the
     text of their JSON.
     """
@@ -146,34 +155,38 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date | datetime) else str(value)
 
 
-def told_apart(before: Any, after: Any) -> tuple[Any, Any]:
+def _shortened_pair(before: Any, after: Any) -> tuple[Any, Any]:
     """Both values; of long texts the part from a little before where they begin to differ."""
     if (
         not isinstance(before, str)
         or not isinstance(after, str)
-        or max(len(before), len(after)) <= LONGEST
+        or max(len(before), len(after)) <= _LONGEST_VALUE
     ):
-        return cut(before), cut(after)
+        return _shortened(before), _shortened(after)
     same = next(
         (n for n, (one, other) in enumerate(zip(before, after, strict=False)) if one != other),
         10**9,
     )
-    start = max(0, min(same, len(before), len(after)) - LONGEST // 4)
-    return tuple(cut(f"…{each[start:]}" if start else each) for each in (before, after))
+    start = max(0, min(same, len(before), len(after)) - _LONGEST_VALUE // 4)
+    return tuple(_shortened(f"…{each[start:]}" if start else each) for each in (before, after))
 
 
-def cut(value: Any) -> Any:
-    return f"{value[:LONGEST]}…" if isinstance(value, str) and len(value) > LONGEST else value
+def _shortened(value: Any) -> Any:
+    return (
+        f"{value[:_LONGEST_VALUE]}…"
+        if isinstance(value, str) and len(value) > _LONGEST_VALUE
+        else value
+    )
 
 
-FREQUENT = 5
-EXAMPLES = 3
+_FREQUENT_SHOWN = 5
+_EXAMPLES_SHOWN = 3
 # So many changes of a day are remembered when the days of a table are put together.
-FREQUENT_OF_DAY = 100
+_FREQUENT_OF_DAY = 100
 
 
 @dataclass
-class Changes:
+class ColumnChanges:
     """The changes of one column on a day, or on several: `points` stand for the differences, each
     as often as its weight.
     """
@@ -181,27 +194,29 @@ class Changes:
     name: str
     rows: int = 0
     numbers: NumberChanges | None = None
-    points: list[Floats] = field(default_factory=list)
-    weights: list[Floats] = field(default_factory=list)
+    points: list[_Floats] = field(default_factory=list)
+    weights: list[_Floats] = field(default_factory=list)
     frequent: Counter[str] = field(default_factory=Counter)
     examples: list[Example] = field(default_factory=list)
 
-    def add(self, other: "Changes") -> None:
+    def add(self, other: "ColumnChanges") -> None:
         """Take in the changes of a later day."""
         self.rows += other.rows
         self.frequent.update(other.frequent)
         self.points += other.points
         self.weights += other.weights
-        self.examples = [*self.examples, *other.examples][:EXAMPLES]
+        self.examples = [*self.examples, *other.examples][:_EXAMPLES_SHOWN]
         if other.numbers:
             self.numbers = (
-                together(self.numbers, other.numbers, self.points, self.weights)
+                _combined(self.numbers, other.numbers, self.points, self.weights)
                 if self.numbers
                 else other.numbers
             )
 
     def column(self, *, with_examples: bool = True) -> ColumnDiff:
-        frequent = sorted(self.frequent.items(), key=lambda each: (-each[1], each[0]))[:FREQUENT]
+        frequent = sorted(self.frequent.items(), key=lambda each: (-each[1], each[0]))[
+            :_FREQUENT_SHOWN
+        ]
         pairs = [(*json.loads(pair), rows) for pair, rows in frequent]
         values = tuple(ValueChange(before, after, rows) for before, after, rows in pairs)
         return ColumnDiff(
@@ -213,16 +228,16 @@ class Changes:
         )
 
 
-def changes_of(name: str, before: pa.Array, after: pa.Array) -> Changes:
+def _column_changes(name: str, before: pa.Array, after: pa.Array) -> ColumnChanges:
     """The changes from each value of `before` to the one of `after` beside it, all of which differ."""
-    if is_number(before.type) and is_number(after.type):
-        numbers, differences = number_changes(before, after)
-        points, weight = points_of(differences)
-        return Changes(name, len(before), numbers, [points], [np.full(len(points), weight)])
-    return Changes(name, len(before), frequent=frequent_changes(before, after))
+    if _is_number(before.type) and _is_number(after.type):
+        numbers, differences = _number_changes(before, after)
+        points, weight = _sample(differences)
+        return ColumnChanges(name, len(before), numbers, [points], [np.full(len(points), weight)])
+    return ColumnChanges(name, len(before), frequent=_frequent_changes(before, after))
 
 
-def frequent_changes(before: pa.Array, after: pa.Array) -> Counter[str]:
+def _frequent_changes(before: pa.Array, after: pa.Array) -> Counter[str]:
     """How many rows changed from which value to which, as JSON pairs: the most frequent ones."""
     same_type = before.type == after.type
     both = [pa.concat_arrays([before, after])] if same_type else [before, after]
@@ -234,34 +249,34 @@ def frequent_changes(before: pa.Array, after: pa.Array) -> Counter[str]:
     one = np.zeros(count, np.int64)
     one[codes] = np.arange(len(codes))
     kept = np.arange(count)
-    if count > FREQUENT_OF_DAY:
+    if count > _FREQUENT_OF_DAY:
         columns = {
             "rows": -rows,
             "before": before.take(pa.array(one)),
             "after": after.take(pa.array(one)),
         }
-        kept = smallest(columns, FREQUENT_OF_DAY)
-    values = [in_json(each.take(pa.array(one[kept]))) for each in (before, after)]
+        kept = _smallest(columns, _FREQUENT_OF_DAY)
+    values = [_json_values(each.take(pa.array(one[kept]))) for each in (before, after)]
     frequent: Counter[str] = Counter()
     for old, new, of_pair in zip(*values, rows[kept].tolist(), strict=True):
-        frequent[json.dumps(told_apart(old, new), ensure_ascii=False)] += of_pair
+        frequent[json.dumps(_shortened_pair(old, new), ensure_ascii=False)] += of_pair
     return frequent
 
 
-def examples_of(
+def _examples(
     day: str, keys: Mapping[str, pa.Array], before: pa.Array, after: pa.Array, most: int
 ) -> list[Example]:
     """The changes of the rows with the smallest keys; all arguments are those of the changed rows."""
-    chosen = pa.array(smallest(keys, most) if keys else np.arange(min(most, len(before))))
-    of_keys = {name: in_json(column.take(chosen)) for name, column in keys.items()}
-    pairs = zip(*(in_json(each.take(chosen)) for each in (before, after)), strict=True)
+    chosen = pa.array(_smallest(keys, most) if keys else np.arange(min(most, len(before))))
+    of_keys = {name: _json_values(column.take(chosen)) for name, column in keys.items()}
+    pairs = zip(*(_json_values(each.take(chosen)) for each in (before, after)), strict=True)
     return [
-        Example(day, {name: of_keys[name][n] for name in of_keys}, *told_apart(old, new))
+        Example(day, {name: of_keys[name][n] for name in of_keys}, *_shortened_pair(old, new))
         for n, (old, new) in enumerate(pairs)
     ]
 
 
-def smallest(columns: Mapping[str, Any], most: int) -> Codes:
+def _smallest(columns: Mapping[str, Any], most: int) -> Codes:
     """The first rows in the order of these columns, whatever the order in which they are stored.
     Nested ones have no order.
     """
@@ -280,24 +295,29 @@ def _ordered(column: Any) -> pa.Array:
 
 
 @dataclass
-class Totals:
+class TableTotals:
     """What the days of a table that were compared come to, with a few examples, those of the
     earliest days.
     """
 
-    columns: dict[str, Changes] = field(default_factory=dict)
+    columns: dict[str, ColumnChanges] = field(default_factory=dict)
     added_rows: list[ExampleRow] = field(default_factory=list)
     removed_rows: list[ExampleRow] = field(default_factory=list)
 
 
 def compare_day(
-    day: str, before: pa.Table, after: pa.Table, key: Sequence[str], keyed: bool, totals: Totals
+    day: str,
+    before: pa.Table,
+    after: pa.Table,
+    key: Sequence[str],
+    keyed: bool,
+    totals: TableTotals,
 ) -> DayDiff:
     """The rows of a day, neither side with its day column; `totals` takes them in.
 
     `key` is without the day column too: an empty one, where `keyed`, says that the day has one row.
     """
-    sides = Sides(before, after, key, keyed)
+    sides = DayRows(before, after, key, keyed)
     matched = sides.match()
     changed = np.zeros(len(matched.before), bool)
     columns = list[ColumnDiff]()
@@ -306,18 +326,18 @@ def compare_day(
             continue
         if changes := _changes_in(column, matched, changed, sides, day, _wanted(totals, name)):
             columns.append(changes.column(with_examples=False))
-            totals.columns.setdefault(name, Changes(name)).add(changes)
+            totals.columns.setdefault(name, ColumnChanges(name)).add(changes)
     totals.removed_rows += _rows(
-        sides, day, "before", matched.removed, EXAMPLES - len(totals.removed_rows)
+        sides, day, "before", matched.removed, _EXAMPLES_SHOWN - len(totals.removed_rows)
     )
     totals.added_rows += _rows(
-        sides, day, "after", matched.added, EXAMPLES - len(totals.added_rows)
+        sides, day, "after", matched.added, _EXAMPLES_SHOWN - len(totals.added_rows)
     )
     return _figures(day, sides, matched, int(changed.sum()), columns)
 
 
 def _figures(
-    day: str, sides: Sides, matched: Matched, pairs_changed: int, columns: Sequence[ColumnDiff]
+    day: str, sides: DayRows, matched: RowMatches, pairs_changed: int, columns: Sequence[ColumnDiff]
 ) -> DayDiff:
     return DayDiff(
         day=day,
@@ -334,40 +354,41 @@ def _figures(
 
 
 def _changes_in(
-    column: Column, matched: Matched, changed: Any, sides: Sides, day: str, wanted: int
-) -> Changes | None:
+    column: Column, matched: RowMatches, changed: Any, sides: DayRows, day: str, wanted: int
+) -> ColumnChanges | None:
     """What changed in one column of the pairs, which are marked in `changed`; None if nothing did."""
     before = _take(column.before, matched.before)
     after = _take(column.after, matched.after)
-    differ = differing(before, after) if column.comparable else np.arange(len(before))
+    differ = changed_positions(before, after) if column.comparable else np.arange(len(before))
     if not len(differ):
         return None
     changed[differ] = True
     before = _take(before, differ)
     after = _take(after, differ)
-    changes = changes_of(column.name, before, after)
+    changes = _column_changes(column.name, before, after)
     if wanted > 0:
         keys = {
             name: _take(sides.columns[name].before, matched.before[differ]) for name in sides.key
         }
-        changes.examples = examples_of(day, keys, before, after, wanted)
+        changes.examples = _examples(day, keys, before, after, wanted)
     return changes
 
 
-def _wanted(totals: Totals, name: str) -> int:
-    return EXAMPLES - (len(totals.columns[name].examples) if name in totals.columns else 0)
+def _wanted(totals: TableTotals, name: str) -> int:
+    return _EXAMPLES_SHOWN - (len(totals.columns[name].examples) if name in totals.columns else 0)
 
 
-def _rows(sides: Sides, day: str, side: str, rows: Codes, most: int) -> list[ExampleRow]:
+def _rows(sides: DayRows, day: str, side: str, rows: Codes, most: int) -> list[ExampleRow]:
     """A few of these rows: their keys, or all of them where there is no key."""
     if most <= 0 or not len(rows):
         return []
     names = sides.key if sides.keyed else list(sides.columns)
     columns = {name: _take(getattr(sides.columns[name], side), rows) for name in names}
-    chosen = pa.array(smallest(columns, most) if columns else np.arange(min(most, len(rows))))
-    values = {name: in_json(column.take(chosen)) for name, column in columns.items()}
+    chosen = pa.array(_smallest(columns, most) if columns else np.arange(min(most, len(rows))))
+    values = {name: _json_values(column.take(chosen)) for name, column in columns.items()}
     return [
-        ExampleRow(day, {name: cut(values[name][n]) for name in names}) for n in range(len(chosen))
+        ExampleRow(day, {name: _shortened(values[name][n]) for name in names})
+        for n in range(len(chosen))
     ]
 
 

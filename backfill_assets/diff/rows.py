@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-TEXT: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_string, pa.types.is_large_string)
-NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-DIGITS_OF_A_LONG = 19
-MOST_DIGITS = 76
+_TEXT: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_string, pa.types.is_large_string)
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+_DIGITS_OF_A_LONG = 19
+_MOST_DIGITS = 76
 
 
-def common_type(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
+def _common_type(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
     """A type that holds the values of both; None if there is none, as for a number and a list.
 
     Numbers become the wider of the two, or doubles; beside text, everything becomes text; a date
@@ -29,21 +29,21 @@ def common_type(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
     """
     for one, other in ((before, after), (after, before)):
         if pa.types.is_null(one) or one == other:
-            return wide(other)
-        if _is(one, *TEXT):
+            return _wide(other)
+        if _is(one, *_TEXT):
             return (
                 None
                 if pa.types.is_nested(other) or pa.types.is_binary(other)
                 else pa.large_string()
             )
-    if _is(before, *NUMBERS) and _is(after, *NUMBERS):
+    if _is(before, *_NUMBERS) and _is(after, *_NUMBERS):
         return _of_numbers(before, after)
     if pa.types.is_temporal(before) and pa.types.is_temporal(after):
         return _of_times(before, after)
     return _of_nested(before, after)
 
 
-def wide(kind: pa.DataType) -> pa.DataType:
+def _wide(kind: pa.DataType) -> pa.DataType:
     """Text and bytes of two days together may be more than 2 GB, which Arrow's usual types do not
     hold.
     """
@@ -62,12 +62,12 @@ def _of_numbers(before: pa.DataType, after: pa.DataType) -> pa.DataType:
     if pa.types.is_integer(before) and pa.types.is_integer(after):
         return pa.int64()
     parts = [
-        (k.precision, k.scale) if pa.types.is_decimal(k) else (DIGITS_OF_A_LONG, 0)
+        (k.precision, k.scale) if pa.types.is_decimal(k) else (_DIGITS_OF_A_LONG, 0)
         for k in (before, after)
     ]
     scale = max(scale for _, scale in parts)
     digits = max(precision - scale for precision, scale in parts) + scale
-    return pa.decimal256(digits, scale) if digits <= MOST_DIGITS else pa.float64()
+    return pa.decimal256(digits, scale) if digits <= _MOST_DIGITS else pa.float64()
 
 
 def _of_times(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
@@ -81,16 +81,16 @@ def _of_times(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
 
 def _of_nested(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
     if pa.types.is_map(before) and pa.types.is_map(after):
-        key = common_type(before.key_type, after.key_type)
-        item = common_type(before.item_type, after.item_type)
+        key = _common_type(before.key_type, after.key_type)
+        item = _common_type(before.item_type, after.item_type)
         return pa.map_(key, item) if key and item else None
     if pa.types.is_list(before) and pa.types.is_list(after):
-        value = common_type(before.value_type, after.value_type)
+        value = _common_type(before.value_type, after.value_type)
         return pa.list_(value) if value else None
     if not pa.types.is_struct(before) or not pa.types.is_struct(after):
         return None
     names = dict.fromkeys([field.name for kind in (before, after) for field in kind])
-    fields = {name: common_type(_field(before, name), _field(after, name)) for name in names}
+    fields = {name: _common_type(_field(before, name), _field(after, name)) for name in names}
     return pa.struct(list(fields.items())) if all(fields.values()) else None
 
 
@@ -100,23 +100,23 @@ def _field(kind: pa.StructType, name: str) -> pa.DataType:
 
 Codes = npt.NDArray[np.int64]
 # Codes of two columns are joined by multiplication for as long as that fits in 64 bits.
-MOST = 2**62
+_MOST_CODES = 2**62
 
 
 def row_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Codes, int]:
     """Of each of `rows` rows of these columns a code from 0 up, and how many codes there are;
     without columns one for all.
     """
-    return _dense(*_joined([value_codes(column) for column in columns], rows))
+    return _dense(*_joined([_value_codes(column) for column in columns], rows))
 
 
-def value_codes(values: pa.Array) -> tuple[Codes, int]:
+def _value_codes(values: pa.Array) -> tuple[Codes, int]:
     """Of each value a code, and a number that is higher than all of them."""
     kind = values.type
     if pa.types.is_null(kind):
         return np.zeros(len(values), np.int64), 1
     if pa.types.is_struct(kind):
-        return _joined([_nulls(values), *map(value_codes, values.flatten())], len(values))
+        return _joined([_nulls(values), *map(_value_codes, values.flatten())], len(values))
     if pa.types.is_map(kind):
         entries = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
         return _list_codes(values.cast(entries), sort=True)
@@ -143,9 +143,9 @@ def _list_codes(lists: pa.Array, *, sort: bool = False) -> tuple[Codes, int]:
     )
     elements = lists.flatten()
     starts = np.cumsum(lengths) - lengths
-    of_elements, highest = value_codes(elements)
+    of_elements, highest = _value_codes(elements)
     if sort:
-        of_keys, _ = value_codes(elements.field(0))
+        of_keys, _ = _value_codes(elements.field(0))
         of_elements = of_elements[
             np.lexsort((of_keys, np.repeat(np.arange(len(lengths)), lengths)))
         ]
@@ -171,7 +171,7 @@ def _joined(parts: Sequence[tuple[Codes, int]], rows: int) -> tuple[Codes, int]:
     joined = np.zeros(rows, np.int64)
     count = 1
     for codes, most in parts:
-        if count * most >= MOST:
+        if count * most >= _MOST_CODES:
             joined, count = _dense(joined, count)
             codes, most = _dense(codes, most)
         joined = joined * most + codes if count > 1 else codes
@@ -204,7 +204,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Matched:
+class RowMatches:
     """Row numbers: `before` and `after` of pairs with the same key, and of rows that were `removed`
     and `added`; and counts.
 
@@ -221,7 +221,7 @@ class Matched:
 
 
 @dataclass(frozen=True)
-class Sides:
+class DayRows:
     """The rows of one day before and after; `key` names columns (empty: the day has one row),
     `keyed` says if there is one.
     """
@@ -237,7 +237,7 @@ class Sides:
         names = dict.fromkeys([*self.before.column_names, *self.after.column_names])
         return {name: _column(name, self.before, self.after) for name in names}
 
-    def match(self) -> Matched:
+    def match(self) -> RowMatches:
         """Find the pairs by key; without a key, rows that are equal as a whole are the same, and
         there are no pairs.
         """
@@ -259,7 +259,7 @@ class Sides:
         others = self._by_equality(
             np.flatnonzero(repeated[before]), np.flatnonzero(repeated[after])
         )
-        return Matched(
+        return RowMatches(
             before=_rows_of(before, count)[pairs],
             after=_rows_of(after, count)[pairs],
             removed=np.concatenate(
@@ -273,18 +273,18 @@ class Sides:
             repeated_after=int((rows_after > 1).sum()),
         )
 
-    def _by_equality(self, before: Codes, after: Codes) -> Matched:
+    def _by_equality(self, before: Codes, after: Codes) -> RowMatches:
         """These rows, those that are equal taken away in twos."""
         none = np.empty(0, np.int64)
         columns = list(self.columns.values())
         if not len(before) or not len(after) or not all(column.comparable for column in columns):
-            return Matched(none, none, before, after)
+            return RowMatches(none, none, before, after)
         codes_before, codes_after, count = self._codes(columns, before, after)
         rows_before = np.bincount(codes_before, minlength=count)
         rows_after = np.bincount(codes_after, minlength=count)
         removed = before[_left(codes_before, rows_before, rows_after)]
         added = after[_left(codes_after, rows_after, rows_before)]
-        return Matched(none, none, removed, added, same=len(before) - len(removed))
+        return RowMatches(none, none, removed, added, same=len(before) - len(removed))
 
     def _codes(
         self, columns: Sequence[Column], before: Codes, after: Codes
@@ -298,14 +298,14 @@ class Sides:
         return codes[: len(before)], codes[len(before) :], count
 
 
-def differing(before: pa.Array, after: pa.Array) -> Codes:
+def changed_positions(before: pa.Array, after: pa.Array) -> Codes:
     """Where two columns of one type and length differ, as row numbers. Null equals null, NaN equals
     NaN.
     """
     if before.equals(after):
         return np.empty(0, np.int64)
     if pa.types.is_nested(before.type):
-        codes, _ = value_codes(pa.concat_arrays([before, after]))
+        codes, _ = _value_codes(pa.concat_arrays([before, after]))
         return np.flatnonzero(codes[: len(before)] != codes[len(before) :])
     differ = pc.fill_null(pc.not_equal(before, after), False)
     if pa.types.is_floating(before.type):
@@ -319,7 +319,7 @@ def differing(before: pa.Array, after: pa.Array) -> Codes:
 def _column(name: str, before: pa.Table, after: pa.Table) -> Column:
     one = _array(before, name)
     other = _array(after, name)
-    kind = common_type(one.type, other.type)
+    kind = _common_type(one.type, other.type)
     try:
         if kind is not None:
             return Column(name, _cast(one, kind), _cast(other, kind))
@@ -333,7 +333,7 @@ def _array(table: pa.Table, name: str) -> pa.Array:
     if name not in table.column_names:
         return pa.nulls(table.num_rows)
     column = table[name]
-    kind = wide(column.type)
+    kind = _wide(column.type)
     return (column if kind == column.type else column.cast(kind)).combine_chunks()
 
 

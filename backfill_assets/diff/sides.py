@@ -11,7 +11,7 @@ from datetime import date
 
 from backfill_assets.calendar import ranges
 from backfill_assets.diff.diff import Diff, Diffs
-from backfill_assets.diff.tables import Recorded, Side, TablePair, diff_tables, stored_column
+from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tables, stored_column
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger, from_arrow
@@ -24,7 +24,7 @@ from backfill_assets.plan.store import DISCARDED, PLANNED, Plans
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-COLUMNS = (
+BUILD_COLUMNS = (
     "table",
     "day",
     "outcome",
@@ -37,11 +37,11 @@ COLUMNS = (
     "at",
 )
 # Of one day the build before, None for none, and the build after.
-Builds = tuple[Build | None, Build]
+_BuildPair = tuple[Build | None, Build]
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedTables:
     """The tables to compare, and both sides in words."""
 
     before: str
@@ -49,12 +49,12 @@ class Compared:
     pairs: Mapping[str, TablePair]
 
 
-def plan_compared(
+def tables_of_plan(
     plan: Plan,
     workspace: Workspace,
     names: Collection[str] = (),
     days: Collection[date] | None = None,
-) -> Compared:
+) -> ComparedTables:
     """Each partition that a plan built in live, as it was before its first build and after its last
     one.
 
@@ -65,7 +65,7 @@ def plan_compared(
             f"Plan {plan.id} was never started. Nothing was compared: it has built nothing."
         )
 
-    def of_day(builds: Sequence[Build]) -> Builds | None:
+    def of_day(builds: Sequence[Build]) -> _BuildPair | None:
         of_plan = [n for n, build in enumerate(builds) if build.plan == plan.id]
         changed = [n for n in of_plan if builds[n].outcome == "accepted"]
         if not changed:  # as it was: compared with itself
@@ -80,17 +80,17 @@ def plan_compared(
             f"Plan {plan.id} has built nothing yet. Nothing was compared. See `backfill show"
             f" {plan.id}`."
         )
-    return Compared(f"before plan {plan.id}", f"after plan {plan.id}", pairs)
+    return ComparedTables(f"before plan {plan.id}", f"after plan {plan.id}", pairs)
 
 
-def builds_compared(table: Table, days: Collection[date], workspace: Workspace) -> Compared:
+def tables_of_builds(table: Table, days: Collection[date], workspace: Workspace) -> ComparedTables:
     """Days of one table: the last build that wrote rows against the one before it. UsageError where
     none was built.
     """
 
     built_once: list[date] = []
 
-    def of_day(builds: Sequence[Build]) -> Builds | None:
+    def of_day(builds: Sequence[Build]) -> _BuildPair | None:
         written = [build for build in builds if build.outcome in COMMITTED]
         if len(written) == 1:
             built_once.append(written[0].day)
@@ -103,13 +103,13 @@ def builds_compared(table: Table, days: Collection[date], workspace: Workspace) 
             " `backfill status`."
         )
     none = f" ({ranges(built_once)}: none)" if built_once else ""
-    return Compared(f"the build before{none}", "the last build", pairs)
+    return ComparedTables(f"the build before{none}", "the last build", pairs)
 
 
 def _pairs(
     days: Mapping[str, Collection[date]],
     workspace: Workspace,
-    of_day: Callable[[Sequence[Build]], Builds | None],
+    of_day: Callable[[Sequence[Build]], _BuildPair | None],
 ) -> dict[str, TablePair]:
     """The tables with the sides that `of_day` chooses from the builds of each day that succeeded,
     oldest first.
@@ -124,7 +124,7 @@ def _pairs(
         )
     for name in (name for name in declared if name in days):
         table = declared[name]
-        builds = builds_of(name, days[name], workspace.lake.root)
+        builds = successful_builds(name, days[name], workspace.lake.root)
         by_day: dict[date, list[Build]] = {}
         for build in builds:
             by_day.setdefault(build.day, []).append(build)
@@ -142,7 +142,9 @@ def _pairs(
             before, after = (
                 _words(build for build in of if build) for of in zip(*chosen.values(), strict=True)
             )
-            pairs[name] = TablePair(of_sides, key_of(table), before, after, recorded(builds))
+            pairs[name] = TablePair(
+                of_sides, key_columns(table), before, after, recorded_rows(builds)
+            )
     return pairs
 
 
@@ -153,12 +155,12 @@ def _words(builds: Iterable[Build]) -> str:
     return f"version {versions[0]}" if versions else "not built"
 
 
-def key_of(table: Table | None) -> Sequence[str] | None:
+def key_columns(table: Table | None) -> Sequence[str] | None:
     return list(table.key) if table and table.key else None
 
 
-def builds_of(
-    name: str, days: Collection[date], root: str, columns: Sequence[str] = COLUMNS
+def successful_builds(
+    name: str, days: Collection[date], root: str, columns: Sequence[str] = BUILD_COLUMNS
 ) -> list[Build]:
     """The builds of these days that succeeded, oldest first, whether a crash left them out of the
     ledger or not.
@@ -170,20 +172,21 @@ def builds_of(
     return sorted((build for build in builds if build.succeeded), key=lambda build: build.at)
 
 
-def recorded(builds: Iterable[Build]) -> dict[tuple[date, str], Recorded]:
+def recorded_rows(builds: Iterable[Build]) -> dict[tuple[date, str], RecordedRows]:
     """What builds recorded of the rows in their data files."""
     known = [build for build in builds if build.data_files and build.fingerprint]
     return {
-        (build.day, build.data_files): Recorded(build.fingerprint, build.rows) for build in known
+        (build.day, build.data_files): RecordedRows(build.fingerprint, build.rows)
+        for build in known
     }
 
 
-def shadow_compared(
+def tables_of_shadow(
     plan: Plan,
     workspace: Workspace,
     names: Collection[str] = (),
     days: Collection[date] | None = None,
-) -> Compared:
+) -> ComparedTables:
     """Each partition that a plan has built in its shadow: as live has it, and as the shadow does.
 
     UsageError for a plan that has built nothing.
@@ -198,12 +201,14 @@ def shadow_compared(
         name = table.name
         column = table.partition_by
         wanted = plan.days_of(name) if days is None else plan.days_of(name) & set(days)
-        of_shadow = builds_of(name, wanted, shadow.root)
+        of_shadow = successful_builds(name, wanted, shadow.root)
         built = sorted({build.day for build in of_shadow})
         if built:
             live = Side(workspace.lake.path(name), column, shadow.base.versions.get(name, -1))
             sides = (live, Side(shadow.path(name), column, shadow.version(name)))
-            known = recorded([*builds_of(name, wanted, workspace.lake.root), *of_shadow])
+            known = recorded_rows(
+                [*successful_builds(name, wanted, workspace.lake.root), *of_shadow]
+            )
             before, after = (
                 f"version {side.version}" if side.exists else "no table" for side in sides
             )
@@ -216,15 +221,15 @@ def shadow_compared(
             f"Plan {plan.id} has built nothing yet. Nothing was compared. See `backfill show"
             f" {plan.id}`."
         )
-    return Compared("live", f"the shadow of plan {plan.id}", pairs)
+    return ComparedTables("live", f"the shadow of plan {plan.id}", pairs)
 
 
-def releases_compared(
+def tables_of_releases(
     numbers: tuple[int, int],
     workspace: Workspace,
     names: Collection[str] = (),
     days: Collection[date] | None = None,
-) -> Compared:
+) -> ComparedTables:
     """Two releases: all tables of either, or those in `names`. UsageError for a release that is not
     there, or not readable.
     """
@@ -243,12 +248,12 @@ def releases_compared(
         for name in of_either
         if not names or name in names
     }
-    return Compared(f"release {numbers[0]}", f"release {numbers[1]}", pairs)
+    return ComparedTables(f"release {numbers[0]}", f"release {numbers[1]}", pairs)
 
 
-def tables_compared(
+def tables_of_live(
     before: Table, after: Table, workspace: Workspace, days: Collection[date] | None = None
-) -> Compared:
+) -> ComparedTables:
     """Two tables of live as they are, by the key of the second. UsageError for one that was never
     built.
     """
@@ -262,7 +267,7 @@ def tables_compared(
                 f" {version.path}`."
             )
     pair = _pair(after.name, versions, workspace.lake.root, after, days)
-    return Compared(before.name, after.name, {after.name: pair})
+    return ComparedTables(before.name, after.name, {after.name: pair})
 
 
 def _pair(
@@ -278,10 +283,10 @@ def _pair(
         sorted(both if days is None else both & set(days)), (sides[0], sides[1])
     )
     before, after = (_version_words(name, version) for version in versions)
-    known: dict[tuple[date, str], Recorded] = {}
+    known: dict[tuple[date, str], RecordedRows] = {}
     for path in {version.path for version in versions if version}:
-        known |= recorded(builds_of(path, of_days, root))
-    return TablePair(of_days, key_of(table), before, after, known)
+        known |= recorded_rows(successful_builds(path, of_days, root))
+    return TablePair(of_days, key_columns(table), before, after, known)
 
 
 def _version_words(name: str, version: TableVersion | None) -> str:
@@ -307,7 +312,7 @@ def _side(root: str, version: TableVersion | None, table: Table | None) -> Side:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class DiffRequest:
     """`first` and `second` as they are typed: a plan's id or its beginning ("": the only one that
     is in a shadow); a table and days; two tables; two numbers of releases.
 
@@ -329,9 +334,9 @@ class Comparison:
             compared.pairs, compared.before, compared.after, Diffs(workspace.lake.root)
         )
 
-    def _sides(self, workspace: Workspace) -> Compared:
+    def _sides(self, workspace: Workspace) -> ComparedTables:
         if self.first.isdigit() and self.second.isdigit():
-            return releases_compared(
+            return tables_of_releases(
                 (int(self.first), int(self.second)), workspace, *self._limits(workspace)
             )
         if not self.second:
@@ -348,7 +353,9 @@ class Comparison:
                     " compared."
                 )
             compared = (
-                shadow_compared if workspace_of(plan, workspace) is not workspace else plan_compared
+                tables_of_shadow
+                if workspace_of(plan, workspace) is not workspace
+                else tables_of_plan
             )
             return compared(plan, workspace, *self._limits(workspace))
         if self.target or (self.partitions and "/" not in self.second):
@@ -358,10 +365,10 @@ class Comparison:
             )
         table = _one(self.first, workspace)
         if "/" in self.second:
-            return tables_compared(
+            return tables_of_live(
                 table, _one(self.second, workspace), workspace, self._limits(workspace)[1]
             )
-        return builds_compared(table, workspace.calendar.select(self.second), workspace)
+        return tables_of_builds(table, workspace.calendar.select(self.second), workspace)
 
     def _limits(self, workspace: Workspace) -> tuple[list[str], list[date] | None]:
         names = [table.name for table in workspace.named(self.target)] if self.target else []

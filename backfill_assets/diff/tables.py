@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
-from backfill_assets.diff.days import Totals, compare_day
+from backfill_assets.diff.days import TableTotals, compare_day
 from backfill_assets.diff.diff import DayDiff, Diff, Diffs, TableDiff, diff_id
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.columns import type_words
@@ -124,7 +124,7 @@ def stored_column(folder: str, version: int) -> str:
     return ""
 
 
-class Recorded(NamedTuple):
+class RecordedRows(NamedTuple):
     """What the ledger says of a day's rows."""
 
     fingerprint: str
@@ -144,7 +144,7 @@ class TablePair:
     key: Sequence[str] | None
     before: str = ""
     after: str = ""
-    recorded: Mapping[tuple[date, str], Recorded] = field(default_factory=dict)
+    recorded: Mapping[tuple[date, str], RecordedRows] = field(default_factory=dict)
 
     @cached_property
     def files(self) -> dict[date, tuple[str, str]]:
@@ -211,16 +211,16 @@ def diff_tables(
     kept = diffs.read(of_this) if diffs else None
     if kept:
         return kept
-    tables = tuple(diff_table(name, pair) for name, pair in pairs.items())
+    tables = tuple(_diff_table(name, pair) for name, pair in pairs.items())
     diff = Diff(of_this, before, after, datetime.now(UTC).isoformat(timespec="seconds"), tables)
     if diffs:
         diffs.keep(diff)
     return diff
 
 
-def diff_table(name: str, pair: TablePair) -> TableDiff:
+def _diff_table(name: str, pair: TablePair) -> TableDiff:
     """Compare one table."""
-    totals = Totals()
+    totals = TableTotals()
     days = tuple(_days(pair, totals))
     added, removed, retyped = _column_changes(pair)
     return TableDiff(
@@ -246,7 +246,7 @@ def _key(pair: TablePair) -> tuple[str, ...]:
     return tuple(name for name in pair.key or () if name not in columns)
 
 
-def _days(pair: TablePair, totals: Totals) -> Iterator[DayDiff]:
+def _days(pair: TablePair, totals: TableTotals) -> Iterator[DayDiff]:
     key = _key(pair)
     for day in sorted(set(pair.days) - set(pair.same)):
         sides = pair.days[day]

@@ -11,7 +11,7 @@ from typing import Any
 from backfill_assets.calendar import ranges
 from backfill_assets.diff.diff import ColumnDiff, DayDiff, Diff, NumberChanges, TableDiff
 
-COLUMNS = (
+SUMMARY_COLUMNS = (
     "table",
     "days that differ",
     "rows before",
@@ -21,16 +21,16 @@ COLUMNS = (
     "changed",
     "columns changed most",
 )
-COLUMNS_SHOWN = 3
-EXAMPLES_SHOWN = 5
-LONGEST_SHOWN = 60
+_COLUMNS_SHOWN = 3
+_EXAMPLES_SHOWN = 5
+_LONGEST_SHOWN = 60
 
 
-def heading(diff: Diff) -> str:
+def diff_heading(diff: Diff) -> str:
     return f"{diff.before} → {diff.after}"
 
 
-def rows(diff: Diff) -> list[tuple[str, ...]]:
+def summary_rows(diff: Diff) -> list[tuple[str, ...]]:
     """A row a table that differs."""
     return [_row(table) for table in diff.tables if table.differs]
 
@@ -41,8 +41,8 @@ def _row(table: TableDiff) -> tuple[str, ...]:
         f"{table.total(f):,}" for f in ("rows_before", "rows_after", "added", "removed", "changed")
     ]
     most = sorted(table.columns, key=lambda column: (-column.changed, column.name))
-    columns = [f"{column.name} ({column.changed:,})" for column in most[:COLUMNS_SHOWN]]
-    more = [f"{len(most) - COLUMNS_SHOWN} more"] if len(most) > COLUMNS_SHOWN else []
+    columns = [f"{column.name} ({column.changed:,})" for column in most[:_COLUMNS_SHOWN]]
+    more = [f"{len(most) - _COLUMNS_SHOWN} more"] if len(most) > _COLUMNS_SHOWN else []
     return (
         table.name,
         f"{len(days)}: {ranges(days)}" if days else "0",
@@ -51,7 +51,7 @@ def _row(table: TableDiff) -> tuple[str, ...]:
     )
 
 
-def lines(diff: Diff) -> Iterator[str]:
+def detail_lines(diff: Diff) -> Iterator[str]:
     """What the table of `rows` does not tell: columns that came or went, numbers, keys that repeat,
     examples; what is the same.
     """
@@ -92,15 +92,15 @@ def _lines_of(table: TableDiff) -> Iterator[str]:
         )
     for column in _most_changed(table):
         if column.numbers:
-            yield f"{table.name}: {column.name}: {distribution(column.numbers)}"
-    yield from [f"  {table.name} {example}" for example in examples(table)][:EXAMPLES_SHOWN]
+            yield f"{table.name}: {column.name}: {_distribution(column.numbers)}"
+    yield from [f"  {table.name} {example}" for example in _examples(table)][:_EXAMPLES_SHOWN]
 
 
 def _most_changed(table: TableDiff) -> Sequence[ColumnDiff]:
-    return sorted(table.columns, key=lambda column: (-column.changed, column.name))[:COLUMNS_SHOWN]
+    return sorted(table.columns, key=lambda column: (-column.changed, column.name))[:_COLUMNS_SHOWN]
 
 
-def examples(table: TableDiff) -> Iterator[str]:
+def _examples(table: TableDiff) -> Iterator[str]:
     """A changed value of each column in turn, those that changed most first; then rows added and
     removed.
     """
@@ -109,8 +109,8 @@ def examples(table: TableDiff) -> Iterator[str]:
     for n in range(deepest):
         for column in most:
             for example in column.examples[n : n + 1]:
-                where = " ".join([example.day, *keys(example.key)])
-                yield f"{where}: {column.name} {value(example.before)} → {value(example.after)}"
+                where = " ".join([example.day, *_keys(example.key)])
+                yield f"{where}: {column.name} {_value(example.before)} → {_value(example.after)}"
         if n == 0:
             yield from _rows_in_words(table)
     if not deepest:
@@ -120,40 +120,40 @@ def examples(table: TableDiff) -> Iterator[str]:
 def _rows_in_words(table: TableDiff) -> Iterator[str]:
     for words, of_rows in (("added", table.added_rows), ("removed", table.removed_rows)):
         for row in of_rows[:1]:
-            yield f"{' '.join([row.day, *keys(row.values)])}: {words}"
+            yield f"{' '.join([row.day, *_keys(row.values)])}: {words}"
 
 
-def keys(key: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={value(of)}" for name, of in key.items()]
+def _keys(key: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={_value(of)}" for name, of in key.items()]
 
 
-def value(of: Any) -> str:
+def _value(of: Any) -> str:
     """A value as JSON has it: a text, a number and null differ; a long one is cut off."""
     text = json.dumps(of, ensure_ascii=False)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def distribution(numbers: NumberChanges) -> str:
+def _distribution(numbers: NumberChanges) -> str:
     """How much numbers changed, in one line."""
     changed = numbers.up + numbers.down
     others = f"{numbers.other:,} from or to null, NaN or infinity" if numbers.other else ""
     if not changed:
         return others
-    spread = ", ".join(f"{name} {number(of)}" for name, of in (
+    spread = ", ".join(f"{name} {_number(of)}" for name, of in (
         ("least", numbers.least), ("median", numbers.median), ("mean", numbers.mean), ("most", numbers.most)
     ))  # fmt: skip
-    sums = f"their sum {number(numbers.sum_before)} → {number(numbers.sum_after)}"
+    sums = f"their sum {_number(numbers.sum_before)} → {_number(numbers.sum_after)}"
     return "; ".join(
         filter(None, [f"{numbers.up:,} up, {numbers.down:,} down: {spread}", sums, others])
     )
 
 
-def number(of: float) -> str:
+def _number(of: float) -> str:
     """As many digits as tell it apart: whole numbers in full."""
     return f"{of:,.0f}" if of == round(of) and abs(of) < 1e15 else f"{of:,.4g}"
 
 
-STYLE = """
+_STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #1c2430; }
 table { border-collapse: collapse; margin: .6rem 0 1.2rem; display: block; overflow-x: auto; }
 th, td { border-bottom: 1px solid #d8dde5; padding: .25rem .7rem; text-align: left; vertical-align: top; }
@@ -161,18 +161,18 @@ th { background: #f1f4f8; } td.n { text-align: right; font-variant-numeric: tabu
 .added { color: #14733c; } .removed { color: #a61b29; } .note { color: #586273; }
 .bar { display: inline-block; height: .7rem; } .bar.down { background: #d9777f; } .bar.up { background: #6fb98b; }
 """
-BAR = 160  # pixels
-DAY_FIGURES = ("rows_before", "rows_after", "added", "removed", "changed", "unchanged")
+_BAR_PIXELS = 160  # pixels
+_DAY_FIGURES = ("rows_before", "rows_after", "added", "removed", "changed", "unchanged")
 
 
-def page(diff: Diff) -> str:
+def html_page(diff: Diff) -> str:
     """The whole page. The same diff gives the same page."""
-    title = escape(heading(diff))
+    title = escape(diff_heading(diff))
     differing = [table for table in diff.tables if table.differs]
     parts = [
         f"<h1>{title}</h1>",
         f'<p class="note">Diff {escape(diff.id)}, made at {escape(diff.at)}.</p>',
-        _table(COLUMNS, rows(diff)) if differing else "<p>Nothing differs.</p>",
+        _table(SUMMARY_COLUMNS, summary_rows(diff)) if differing else "<p>Nothing differs.</p>",
         *(part for table in differing for part in _of_table(table)),
         *_same(diff),
     ]
@@ -183,7 +183,7 @@ def page(diff: Diff) -> str:
     body = "\n".join(parts)
     return (
         "<!doctype html>\n<html"
-        f' lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
+        f' lang="en"><head>{head}<style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
     )
 
 
@@ -217,18 +217,18 @@ def _of_table(table: TableDiff) -> Iterator[str]:
             ("column", "rows changed", "down and up", "how"),
             map(_column, _by_changes(table.columns)),
         )
-    examples = [(e.day, ", ".join(keys(e.key)), c.name, value(e.before), value(e.after))
+    examples = [(e.day, ", ".join(_keys(e.key)), c.name, _value(e.before), _value(e.after))
                 for c in _by_changes(table.columns) for e in c.examples]  # fmt: skip
     if examples:
         yield f"<h3>Examples</h3>{_table(('day', 'key', 'column', 'before', 'after'), examples)}"
     for words, rows in (("added", table.added_rows), ("removed", table.removed_rows)):
         if rows:
             listed = "".join(
-                f"<li>{escape(', '.join([row.day, *keys(row.values)]))}</li>" for row in rows
+                f"<li>{escape(', '.join([row.day, *_keys(row.values)]))}</li>" for row in rows
             )
             yield f'<h3 class="{words}">Rows {words}: examples</h3><ul>{listed}</ul>'
     yield "<h3>By day</h3>" + _table(
-        ("day", *map(_spaced, DAY_FIGURES), "columns"), map(_day, table.days)
+        ("day", *map(_spaced, _DAY_FIGURES), "columns"), map(_day, table.days)
     )
 
 
@@ -248,31 +248,31 @@ def _day(day: DayDiff) -> tuple[Any, ...]:
     notes = [columns, f"{repeated:,} repeated key(s)" if repeated else ""]
     return (
         day.day,
-        *(getattr(day, figure) for figure in DAY_FIGURES),
+        *(getattr(day, figure) for figure in _DAY_FIGURES),
         "; ".join(filter(None, notes)),
     )
 
 
-class Markup(str):
+class _Markup(str):
     """HTML that is escaped already."""
 
 
 def _column(column: ColumnDiff) -> tuple[Any, ...]:
     if column.numbers:
-        return column.name, column.changed, _bar(column), distribution(column.numbers)
-    changes = (f"{value(c.before)} → {value(c.after)} ({c.rows:,})" for c in column.frequent)
-    return column.name, column.changed, "", Markup("<br>".join(map(escape, changes)))
+        return column.name, column.changed, _bar(column), _distribution(column.numbers)
+    changes = (f"{_value(c.before)} → {_value(c.after)} ({c.rows:,})" for c in column.frequent)
+    return column.name, column.changed, "", _Markup("<br>".join(map(escape, changes)))
 
 
-def _bar(column: ColumnDiff) -> Markup:
+def _bar(column: ColumnDiff) -> _Markup:
     """How many went down and how many up, as the two parts of a bar."""
     numbers = column.numbers
     total = (numbers.down + numbers.up) if numbers else 0
     if not numbers or not total:
-        return Markup()
-    down = round(BAR * numbers.down / total)
-    parts = (("down", down, numbers.down), ("up", BAR - down, numbers.up))
-    return Markup(
+        return _Markup()
+    down = round(_BAR_PIXELS * numbers.down / total)
+    parts = (("down", down, numbers.down), ("up", _BAR_PIXELS - down, numbers.up))
+    return _Markup(
         "".join(
             f'<span class="bar {n}" style="width:{w}px" title="{c:,} {n}"></span>'
             for n, w, c in parts
@@ -290,4 +290,4 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def _cell(value: Any) -> str:
     if isinstance(value, int):
         return f'<td class="n">{value:,}</td>'
-    return f"<td>{value if isinstance(value, Markup) else escape(str(value))}</td>"
+    return f"<td>{value if isinstance(value, _Markup) else escape(str(value))}</td>"

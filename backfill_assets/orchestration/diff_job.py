@@ -17,8 +17,8 @@ from pydantic import Field
 
 from backfill_assets.diff import text
 from backfill_assets.diff.diff import Diff, Diffs
-from backfill_assets.diff.sides import Comparison
-from backfill_assets.diff.text import page
+from backfill_assets.diff.sides import DiffRequest
+from backfill_assets.diff.text import html_page
 from backfill_assets.orchestration.jobs import failing_without_retry
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.workspace import Workspace
@@ -53,11 +53,11 @@ def diff_job(workspace: Workspace) -> JobDefinition:
         diffs = Diffs(workspace.lake.root)
         first, _, second = config["compare"].strip().partition(" ")
         with failing_without_retry():
-            diff = Comparison(first, second.strip(), config["table"], config["days"]).made(
+            diff = DiffRequest(first, second.strip(), config["table"], config["days"]).made(
                 workspace
             )
-            address = diffs.keep_page(diff.id, page(diff))
-        context.log.info("\n".join([text.heading(diff), *text.lines(diff)]))
+            address = diffs.keep_page(diff.id, html_page(diff))
+        context.log.info("\n".join([text.diff_heading(diff), *text.detail_lines(diff)]))
         context.add_output_metadata(metadata_of(diff, address))
 
     @job(
@@ -78,9 +78,11 @@ def metadata_of(diff: Diff, address: str) -> dict[str, Any]:
     """The diff as the run shows it; `address`: where its page is."""
     metadata: dict[str, Any] = {
         "diff": diff.id,
-        "compared": text.heading(diff),
+        "compared": text.diff_heading(diff),
         "tables": MetadataValue.md(
-            markdown_table(text.COLUMNS, text.rows(diff)) if diff.differs else "Nothing differs."
+            markdown_table(text.SUMMARY_COLUMNS, text.summary_rows(diff))
+            if diff.differs
+            else "Nothing differs."
         ),
         "page": MetadataValue.path(address),
     }
@@ -89,7 +91,7 @@ def metadata_of(diff: Diff, address: str) -> dict[str, Any]:
         for name in ("added", "removed", "changed", "unchanged")
     }
     # As code: values of rows are whatever a source sent.
-    lines = "\n".join(text.lines(diff)).replace("```", "'''")
+    lines = "\n".join(text.detail_lines(diff)).replace("```", "'''")
     return (
         metadata | totals | ({"details": MetadataValue.md(f"```\n{lines}\n```")} if lines else {})
     )

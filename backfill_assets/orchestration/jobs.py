@@ -51,7 +51,7 @@ from backfill_assets.rebuild.carry_out import (
     after_plan,
     carry_out,
     log_changes,
-    rebuild_of,
+    prepare_rebuild,
 )
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
@@ -217,7 +217,7 @@ def plan_jobs(
     def carry_out_plan(context: OpExecutionContext, plan_id: str) -> None:
         who = tags.launched_by(context.run.tags)
         webserver = dagster(workspace.settings)
-        rebuild = rebuild_of(plan_id, workspace, dagster=webserver, who=who, sleep=sleep)
+        rebuild = prepare_rebuild(plan_id, workspace, dagster=webserver, who=who, sleep=sleep)
         context.instance.add_run_tags(context.run_id, {tags.PLAN: plan_id})
         try:
             end = carry_out(rebuild, lambda updates: log_changes(updates, context.log.info))

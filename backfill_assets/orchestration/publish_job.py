@@ -32,7 +32,7 @@ from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
-from backfill_assets.verify.verify import verified
+from backfill_assets.verify.verify import require_verified
 from backfill_assets.workspace import Workspace
 
 
@@ -68,7 +68,7 @@ def publish_job(
             context.instance.add_run_tags(context.run_id, {tags.PLAN: plan.id})
             others = tuple(map(plans.full_id, config["with_plans"]))
             publication = Publication(plan, workspace, who, config["reason"], together_with=others)
-            approve = verified(plan, workspace)
+            approve = require_verified(plan, workspace)
             allow = config["allow_breaking"]
             runs = partial(unfinished_runs, context.instance, workspace.names, but=context.run_id)
             published = publication.publish(

@@ -24,9 +24,9 @@ from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.orchestration.jobs import failing_without_retry
 from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.reproduce import reproduction as text
-from backfill_assets.reproduce.inputs import basis_of, recorded_build
+from backfill_assets.reproduce.inputs import inputs_or_refusal, recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
-from backfill_assets.reproduce.reproduction import Reproduction, Result
+from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.workspace import Workspace
 
 
@@ -56,7 +56,7 @@ def reproduce_job(workspace: Workspace) -> JobDefinition:
             recorded = recorded_build(
                 config["table"], config["day"], config["release"] or None, workspace
             )
-            basis = basis_of(recorded, workspace)
+            basis = inputs_or_refusal(recorded, workspace)
             if isinstance(basis, Reproduction):
                 reproduction = basis
             else:
@@ -64,14 +64,16 @@ def reproduce_job(workspace: Workspace) -> JobDefinition:
                     recorded, workspace, spark.session(recorded.build.spark_conf)
                 )
         metadata = metadata_of(reproduction)
-        message = "\n".join([text.heading(reproduction), *text.lines(reproduction)])
+        message = "\n".join(
+            [text.reproduction_heading(reproduction), *text.reproduction_lines(reproduction)]
+        )
         key = AssetKey(reproduction.table.split("/"))
         context.log_event(
             AssetObservation(
                 key, partition=reproduction.day, description=message, metadata=metadata
             )
         )
-        if reproduction.result != Result.SAME:
+        if reproduction.result != ReproductionResult.SAME:
             raise Failure(message, metadata=metadata, allow_retries=False)
         context.log.info(message)
         context.add_output_metadata(metadata)
@@ -93,7 +95,7 @@ def reproduce_job(workspace: Workspace) -> JobDefinition:
 def metadata_of(reproduction: Reproduction) -> dict[str, Any]:
     """The reproduction as the run shows it, and all of it as JSON."""
     # As code: values of rows are whatever a source sent.
-    details = "\n".join(text.lines(reproduction)).replace("```", "'''")
+    details = "\n".join(text.reproduction_lines(reproduction)).replace("```", "'''")
     return {
         "reproduced": reproduction.result.value,
         "reproduced from": MetadataValue.md(f"```\n{details}\n```"),

@@ -29,7 +29,7 @@ from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.reconcile.dagster_record import (
     NOT_REPORTED,
-    report,
+    report_builds,
     report_shown_wrong,
     wipe_shadows,
 )
@@ -112,7 +112,7 @@ def after_plan(
         if state != WorkState.DONE or partition in saved
     }
     try:
-        report_up_to_date({*unbuilt, *readers.up_to_date}, workspace, dagster)
+        _report_up_to_date({*unbuilt, *readers.up_to_date}, workspace, dagster)
     except BackfillError as error:
         warn(NOT_REPORTED.format(error))
     return readers
@@ -128,7 +128,7 @@ def after_nothing(
         return
     selector = selector_of(request, workspace, workspace.calendar)
     try:
-        report_up_to_date(
+        _report_up_to_date(
             {(name, day) for name in selector.tables for day in selector.days}, workspace, dagster
         )
     except BackfillError as error:
@@ -144,15 +144,15 @@ def after_publication(
     The plan's other days, which live had already, and the `readers` of what changed are reported
     where Dagster shows them as failed or stale. Raises as `report`.
     """
-    report(dagster, builds)
+    report_builds(dagster, builds)
     if builds:
         recorded = {(build.table, build.day) for build in builds}
-        report_up_to_date({*plan.partitions(), *readers.up_to_date} - recorded, workspace, dagster)
+        _report_up_to_date({*plan.partitions(), *readers.up_to_date} - recorded, workspace, dagster)
     if plan.is_shadow:
         wipe_shadows(dagster, workspace.lake.root, workspace.names)
 
 
-def report_up_to_date(
+def _report_up_to_date(
     partitions: Collection[Partition], workspace: Workspace, dagster: Dagster
 ) -> None:
     """Report to Dagster those of `partitions` that are up to date by `backfill status`, and that it
@@ -171,7 +171,7 @@ def report_up_to_date(
     report_shown_wrong(up_to_date, workspace.graph, workspace.lake, dagster)
 
 
-def rebuild_of(
+def prepare_rebuild(
     plan_id: str,
     workspace: Workspace,
     *,

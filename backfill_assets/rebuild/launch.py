@@ -72,15 +72,15 @@ def tables_lacking(loaded: Collection[str], names: Collection[str]) -> str:
 # A request that was sent is processed, or never will be, within the time in which this client would
 # wait for its answer.
 SETTLED_AFTER = timedelta(seconds=TIMEOUT_S + 15)
-POLL_EVERY_S = 1.0
+LAUNCH_POLL_S = 1.0
 # In the queue, nightly runs and single ones from the UI go before the runs of plans.
-PRIORITY = "-10"
+_PRIORITY = "-10"
 # Dagster's tag on a run that was interrupted, and not canceled: its servers ended. Its step counts
 # as failed too.
 INTERRUPTED = {"key": "dagster/failure_reason", "value": "UNEXPECTED_TERMINATION"}
 
 
-STEP_ENDED = frozenset({"SUCCESS", "FAILURE", "SKIPPED"})
+_STEP_ENDED = frozenset({"SUCCESS", "FAILURE", "SKIPPED"})
 
 
 def utc_now() -> datetime:
@@ -167,7 +167,7 @@ class Launcher:
                 launched = []
             if launched or late:
                 return launched[0] if launched else None
-            self.sleep(POLL_EVERY_S)
+            self.sleep(LAUNCH_POLL_S)
 
     def running(self) -> dict[int, Launched]:
         """The chunks of this plan that are running, by number, those requested by a command that
@@ -203,7 +203,7 @@ class Launcher:
             step["stepKey"]
             for run in runs
             for step in run["stepStats"]
-            if step["status"] in STEP_ENDED
+            if step["status"] in _STEP_ENDED
         }
         unfinished = any(step_of(self._asset(table)) not in ended for table in tables)
         return not runs or any(
@@ -241,7 +241,7 @@ class Launcher:
             tags.CHUNK: str(chunk),
             tags.LAUNCH: name,
             tags.WHO: self.who,
-            "dagster/priority": PRIORITY,
+            "dagster/priority": _PRIORITY,
             "dagster/max_retries": "0",  # the rebuild launches crashed runs again, after a while
         }
 

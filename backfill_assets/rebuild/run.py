@@ -48,7 +48,7 @@ class Canceller:
 
 
 @dataclass
-class Cancellation:
+class _Cancellation:
     """A cancellation of the launcher's plan since this was made. Those before it were meant for
     earlier commands.
     """
@@ -61,7 +61,7 @@ class Cancellation:
         self.before = self.launcher.cancellations()
         self.canceller = Canceller(self.launcher.dagster)
 
-    def happened(self) -> bool:
+    def is_requested(self) -> bool:
         return self.launcher.cancellations() > self.before
 
     def end(self, running: Iterable[Launched]) -> None:
@@ -70,11 +70,11 @@ class Cancellation:
 
 
 # The wait before runs that were killed or lost are launched again: doubled each time.
-BACKOFF_S = 10.0
+_BACKOFF_S = 10.0
 POLL_EVERY_S = 1.0
 # Reading what remains of a hundred thousand partitions takes seconds: at most this share of the
 # time is spent on it.
-POLLING_SHARE = 0.2
+_POLLING_SHARE = 0.2
 # A server that is being restarted is back within minutes; one that is not needs somebody to start
 # it, who then resumes.
 GIVE_UP_AFTER = timedelta(minutes=10)
@@ -100,7 +100,7 @@ class Rebuild:
     def __post_init__(self) -> None:
         self.plan = self.launcher.plan
         self.now = self.launcher.now
-        self._cancellation = Cancellation(self.launcher)
+        self._cancellation = _Cancellation(self.launcher)
         self._chunks = {chunk.number + 1: chunk for chunk in self.plan.chunks}
         self._has_canary = bool(self.plan.options.canary) and len(self._chunks) > 1
         self._partitions = {number: chunk.partitions() for number, chunk in self._chunks.items()}
@@ -126,7 +126,7 @@ class Rebuild:
             if done:
                 return
             took = (self.now() - began).total_seconds()
-            self.launcher.sleep(max(POLL_EVERY_S, took / POLLING_SHARE))
+            self.launcher.sleep(max(POLL_EVERY_S, took / _POLLING_SHARE))
 
     def _step(self, started: datetime) -> tuple[Remaining, str]:
         """Close the chunks that are over, launch those that are ready; what remains, and why the
@@ -191,7 +191,7 @@ class Rebuild:
             and self.launcher.crashed(chunk.launched, unbuilt)
             and self.launches[number] <= self.plan.options.retries
         ):
-            wait = BACKOFF_S * 2 ** (self.launches[number] - 1)
+            wait = _BACKOFF_S * 2 ** (self.launches[number] - 1)
             self._retry_at[number] = self.now() + timedelta(seconds=wait)
             return remaining
         elif unbuilt:
@@ -230,7 +230,7 @@ class Rebuild:
             self.stopped = self.stopped or Stop(
                 "budget", f"the budget of {budget:g} minutes is spent"
             )
-        if self._cancellation.happened():
+        if self._cancellation.is_requested():
             self._cancellation.end(chunk.launched for chunk in self.running.values())
             self.stopped = self.stopped or Stop("cancelled", "the plan was cancelled")
 
@@ -241,7 +241,7 @@ class Rebuild:
                 self._close(number, remaining)
             elif (
                 len(self.running) < self.plan.options.max_parallel
-                and not self._cancellation.happened()
+                and not self._cancellation.is_requested()
             ):
                 self._launch(number, days)
 

@@ -18,10 +18,10 @@ from backfill_assets.calendar import Partition, days_as_typed
 from backfill_assets.lake.history import unrecorded
 from backfill_assets.lake.integrity import TableState
 from backfill_assets.lake.ledger import Build, short
-from backfill_assets.reconcile.dagster_record import Materialized
+from backfill_assets.reconcile.dagster_record import DagsterRecord
 
 
-class Kind(StrEnum):
+class DisagreementKind(StrEnum):
     """In what the records disagree."""
 
     UNREADABLE = "in the ledger, but the table cannot be read"
@@ -38,18 +38,18 @@ class Kind(StrEnum):
 
 
 # What `reconcile --repair` puts right: records, and no rows.
-REPAIRABLE = frozenset(
+_REPAIRABLE = frozenset(
     {
-        Kind.UNRECORDED,
-        Kind.NOT_REPORTED,
-        Kind.DATA_VERSION_DIFFERS,
-        Kind.SHOWN_FAILED,
-        Kind.SHOWN_STALE,
+        DisagreementKind.UNRECORDED,
+        DisagreementKind.NOT_REPORTED,
+        DisagreementKind.DATA_VERSION_DIFFERS,
+        DisagreementKind.SHOWN_FAILED,
+        DisagreementKind.SHOWN_STALE,
     }
 )
 
 # Rows of which the log may still have the accepted ones, and the command that puts those back.
-RESTORABLE = frozenset({Kind.FOREIGN_COMMIT, Kind.ROW_COUNT_DIFFERS})
+_RESTORABLE = frozenset({DisagreementKind.FOREIGN_COMMIT, DisagreementKind.ROW_COUNT_DIFFERS})
 RESTORE = "backfill reconcile --restore"
 
 
@@ -57,17 +57,17 @@ RESTORE = "backfill reconcile --restore"
 class Disagreement:
     """A disagreement of one kind about one table: the days, with the figures of each."""
 
-    kind: Kind
+    kind: DisagreementKind
     table: str
     days: Mapping[date, str]
     buildable: bool = True
 
     @property
     def repairable(self) -> bool:
-        return self.kind in REPAIRABLE
+        return self.kind in _REPAIRABLE
 
     def remedy(self) -> str:
-        if self.kind is Kind.UNREADABLE:
+        if self.kind is DisagreementKind.UNREADABLE:
             return "Restore its folder from a copy, or move it away, then build its days again."
         if self.repairable:
             return "`backfill reconcile --repair` corrects the record."
@@ -82,7 +82,7 @@ class Disagreement:
         )
         return (
             f"{again} Or put back the rows that were accepted: `{RESTORE}`."
-            if self.kind in RESTORABLE
+            if self.kind in _RESTORABLE
             else again
         )
 
@@ -99,7 +99,7 @@ class Records:
     tables: Sequence[str]
     ledger: Sequence[Build]
     states: Mapping[str, TableState]
-    dagster: Mapping[str, Materialized | None] | None = None
+    dagster: Mapping[str, DagsterRecord | None] | None = None
     up_to_date: Collection[Partition] = ()
     running: frozenset[str] = frozenset()
     changed: frozenset[Partition] = frozenset()
@@ -107,7 +107,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RecordsComparison:
     """Disagreements, in the order of tables and of `Kind`; how many partitions agree, and how many
     were in progress.
 
@@ -123,20 +123,22 @@ class Comparison:
 
     def unrecorded(self) -> list[str]:
         """The tables that have builds which the ledger lacks."""
-        return [each.table for each in self.disagreements if each.kind is Kind.UNRECORDED]
+        return [
+            each.table for each in self.disagreements if each.kind is DisagreementKind.UNRECORDED
+        ]
 
     def repairable(self) -> list[Disagreement]:
         return [each for each in self.disagreements if each.repairable]
 
 
-def compare(records: Records) -> Comparison:
+def compare(records: Records) -> RecordsComparison:
     """Every disagreement of the three records."""
     by_table: dict[str, list[Build]] = {table: [] for table in records.tables}
     for build in records.ledger:
         by_table.setdefault(build.table, []).append(build)
     tables = [_TableRecords(records, table, builds) for table, builds in by_table.items()]
     tables = [table for table in tables if table.buildable or table.state.version >= 0]
-    return Comparison(
+    return RecordsComparison(
         [each for table in tables for each in table.disagreements()],
         [build for table in tables for build in table.to_report()],
         [table.name for table in tables if table.buildable and not table.dagster],
@@ -146,7 +148,12 @@ def compare(records: Records) -> Comparison:
 
 
 # What is put right by reporting the accepted build to Dagster.
-TO_REPORT = (Kind.NOT_REPORTED, Kind.DATA_VERSION_DIFFERS, Kind.SHOWN_FAILED, Kind.SHOWN_STALE)
+_TO_REPORT = (
+    DisagreementKind.NOT_REPORTED,
+    DisagreementKind.DATA_VERSION_DIFFERS,
+    DisagreementKind.SHOWN_FAILED,
+    DisagreementKind.SHOWN_STALE,
+)
 
 
 class _TableRecords:
@@ -165,10 +172,14 @@ class _TableRecords:
         # since.
         self.in_progress = {b.day for b in [*builds, *missing] if b.run in records.running}
         self.in_progress |= {day for table, day in records.changed if table == name}
-        self._days: dict[Kind, dict[date, str]] = {kind: {} for kind in Kind}
+        self._days: dict[DisagreementKind, dict[date, str]] = {
+            kind: {} for kind in DisagreementKind
+        }
         for build in missing:
             self._add(
-                Kind.UNRECORDED, build.day, f"commit {build.delta_version} by run {build.run}"
+                DisagreementKind.UNRECORDED,
+                build.day,
+                f"commit {build.delta_version} by run {build.run}",
             )
         for day, build in self.accepted.items():
             is_right = (name, day) in records.up_to_date
@@ -178,11 +189,15 @@ class _TableRecords:
                 self._add(kind_and_figures[0], day, kind_and_figures[1])
         for day, rows in self.state.rows.items():
             if rows != 0 and day not in self.accepted:
-                self._add(Kind.UNKNOWN_ROWS, day, "some rows" if rows is None else f"{rows:,} rows")
+                self._add(
+                    DisagreementKind.UNKNOWN_ROWS,
+                    day,
+                    "some rows" if rows is None else f"{rows:,} rows",
+                )
         for day in (self.dagster.versions if self.dagster else {}).keys() - self.accepted.keys():
-            self._add(Kind.NOT_ACCEPTED, day, "")
+            self._add(DisagreementKind.NOT_ACCEPTED, day, "")
 
-    def _add(self, kind: Kind, day: date, figures: str) -> None:
+    def _add(self, kind: DisagreementKind, day: date, figures: str) -> None:
         if day not in self.in_progress:
             self._days[kind][day] = figures
 
@@ -197,30 +212,33 @@ class _TableRecords:
         return {day for days in self._days.values() for day in days}
 
     def to_report(self) -> list[Build]:
-        days = {day for kind in TO_REPORT for day in self._days[kind]}
+        days = {day for kind in _TO_REPORT for day in self._days[kind]}
         return [self.accepted[day] for day in sorted(days)]
 
 
-def _against_table(build: Build, state: TableState) -> tuple[Kind, str] | None:
+def _against_table(build: Build, state: TableState) -> tuple[DisagreementKind, str] | None:
     """In what the table disagrees with an accepted build of the ledger, with the figures."""
     if state.unreadable:
-        return Kind.UNREADABLE, state.unreadable
+        return DisagreementKind.UNREADABLE, state.unreadable
     if state.lacks_commit_of(build):
         newest = f"its newest is {state.version}" if state.version >= 0 else "there is no table"
-        return Kind.NO_COMMIT, f"commit {build.delta_version} by run {build.run}; {newest}"
+        return (
+            DisagreementKind.NO_COMMIT,
+            f"commit {build.delta_version} by run {build.run}; {newest}",
+        )
     if commits := state.rewritten_since(build):
-        return Kind.FOREIGN_COMMIT, f"{commits}, after our commit {build.delta_version}"
+        return DisagreementKind.FOREIGN_COMMIT, f"{commits}, after our commit {build.delta_version}"
     if state.row_count_differs(build):
         return (
-            Kind.ROW_COUNT_DIFFERS,
+            DisagreementKind.ROW_COUNT_DIFFERS,
             f"{build.rows:,} rows recorded, {state.rows.get(build.day, 0):,} in its files",
         )
     return None
 
 
 def _against_dagster(
-    build: Build, dagster: Materialized | None, is_right: bool
-) -> tuple[Kind, str] | None:
+    build: Build, dagster: DagsterRecord | None, is_right: bool
+) -> tuple[DisagreementKind, str] | None:
     """In what Dagster disagrees with an accepted build that the table agrees with, with the
     figures.
 
@@ -231,12 +249,12 @@ def _against_dagster(
         return None
     version = dagster.versions.get(build.day)
     if version is None:
-        return Kind.NOT_REPORTED, f"built by run {build.run}"
+        return DisagreementKind.NOT_REPORTED, f"built by run {build.run}"
     if version != build.fingerprint:
         figures = f"{short(build.fingerprint)} in the ledger, {short(version) or 'none'} in Dagster"
-        return Kind.DATA_VERSION_DIFFERS, figures
+        return DisagreementKind.DATA_VERSION_DIFFERS, figures
     if is_right and build.day in dagster.failed:
-        return Kind.SHOWN_FAILED, f"built by run {build.run}"
+        return DisagreementKind.SHOWN_FAILED, f"built by run {build.run}"
     if is_right and build.day in dagster.stale:
-        return Kind.SHOWN_STALE, f"built by run {build.run}"
+        return DisagreementKind.SHOWN_STALE, f"built by run {build.run}"
     return None

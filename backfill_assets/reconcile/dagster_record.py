@@ -29,13 +29,13 @@ from backfill_assets.lake.ledger import SCHEMA, Build
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.tables.graph import Graph
 
-DATA_VERSION = "dagster/data_version"
+_DATA_VERSION = "dagster/data_version"
 # Answered well within the time that a request may take.
 STALE_AT_ONCE = 200
 
 
 @dataclass(frozen=True)
-class Materialized:
+class DagsterRecord:
     """Dagster's record of a table: its first and last partition, the data version of each
     materialized one ("": none), those it shows as failed (a run failed on them after they were
     materialized last), those it shows as stale, and when each was materialized last, in
@@ -55,7 +55,7 @@ class Materialized:
 
 def read_materialized(
     dagster: Dagster, table: str, of_days: Collection[date] | None = None
-) -> Materialized | None:
+) -> DagsterRecord | None:
     """Dagster's record of `table`, of all its days or of some; without the stale ones, see
     `read_stale`.
 
@@ -73,7 +73,7 @@ def read_materialized(
     ]
     versions = {date.fromisoformat(event["partition"]): _version(event["tags"]) for event in events}
     at = {date.fromisoformat(event["partition"]): int(event["timestamp"]) for event in events}
-    return Materialized(min(days), max(days), versions, _failed(nodes), at=at)
+    return DagsterRecord(min(days), max(days), versions, _failed(nodes), at=at)
 
 
 def read_stale(dagster: Dagster, table: str, days: Sequence[date]) -> set[date]:
@@ -104,7 +104,7 @@ def _failed(nodes: Iterable[Mapping[str, Any]]) -> set[date]:
 
 
 def _version(tags: Iterable[Mapping[str, str]]) -> str:
-    return next((tag["value"] for tag in tags if tag["key"] == DATA_VERSION), "")
+    return next((tag["value"] for tag in tags if tag["key"] == _DATA_VERSION), "")
 
 
 def running_runs(dagster: Dagster) -> frozenset[str]:
@@ -114,7 +114,7 @@ def running_runs(dagster: Dagster) -> frozenset[str]:
     )
 
 
-def report(dagster: Dagster, builds: Iterable[Build]) -> int:
+def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
     """Report these builds to Dagster as materializations, with data version and figures; how many
     it took.
     """
@@ -126,7 +126,7 @@ def report(dagster: Dagster, builds: Iterable[Build]) -> int:
             )
         try:
             answer = dagster.client.post(
-                f"/report_asset_materialization/{build.table}", json=event_of(build)
+                f"/report_asset_materialization/{build.table}", json=external_event(build)
             )
         except httpx.HTTPError as error:
             raise ServiceUnavailable(
@@ -155,7 +155,7 @@ def _by_whom(build: Build) -> str:
     )
 
 
-def event_of(build: Build) -> dict[str, Any]:
+def external_event(build: Build) -> dict[str, Any]:
     """A build as an external event, with what its own run would have reported."""
     known = {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}
     return {
@@ -214,21 +214,21 @@ def report_shown_wrong(
     builds = lake.latest(_by_table(wrong), SCHEMA.names) if wrong else Latest()
     right = builds.accepted.keys() - builds.refused()
     # Inputs first: what is reported later than its inputs is not stale.
-    return report(
+    return report_builds(
         dagster, [builds.accepted[partition] for partition in wrong if partition in right]
     )
 
 
-def _is_shown_wrong(known: Materialized | None, day: date) -> bool:
+def _is_shown_wrong(known: DagsterRecord | None, day: date) -> bool:
     return known is not None and (day in known.failed or day in known.stale)
 
 
 def with_stale(
     dagster: Dagster,
-    known: Mapping[str, Materialized | None],
+    known: Mapping[str, DagsterRecord | None],
     graph: Graph,
     of: Iterable[Partition] | None = None,
-) -> dict[str, Materialized | None]:
+) -> dict[str, DagsterRecord | None]:
     """The same records with the partitions that Dagster shows as stale, of all or of some."""
     at = {
         (name, day): time for name, each in known.items() if each for day, time in each.at.items()

@@ -12,13 +12,13 @@ from datetime import date
 from typing import Any
 
 from backfill_assets.calendar import Partition
-from backfill_assets.diff.sides import COLUMNS, builds_of
+from backfill_assets.diff.sides import BUILD_COLUMNS, successful_builds
 from backfill_assets.diff.tables import Side
 from backfill_assets.errors import SourceError, TableUnreadable, UsageError
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import damaged, damaged_files
 from backfill_assets.lake.ledger import SCHEMA, Build, short
-from backfill_assets.reproduce.reproduction import Reproduction, Result
+from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import NO_DELIVERY, Delivered, deliveries, files_changed
 from backfill_assets.tables.declaration import Table, Window
@@ -115,7 +115,7 @@ def _of_release(table: Table, day: date, number: int, workspace: Workspace) -> R
 
 
 @dataclass
-class RecordedInputs:
+class _RecordedInputs:
     """Of each partition that a build read, a version of its table that holds it; and of each that
     no version holds, why.
     """
@@ -124,11 +124,11 @@ class RecordedInputs:
     gone: dict[Partition, str] = field(default_factory=dict)
 
 
-def recorded_inputs(recorded: RecordedBuild, workspace: Workspace) -> RecordedInputs:
+def _recorded_inputs(recorded: RecordedBuild, workspace: Workspace) -> _RecordedInputs:
     """Find what a build read. Where several versions hold a partition, it is the one at which the
     build read the table.
     """
-    found = RecordedInputs()
+    found = _RecordedInputs()
     for other, fingerprints in inputs_read(recorded.table, recorded.build):
         history = _History(other, recorded, fingerprints, workspace)
         for day, fingerprint in fingerprints.items():
@@ -169,8 +169,8 @@ class _History:
         self._about = recorded.day.isoformat()
         self._folder = workspace.lake.path(table.name)
         self._read_at = recorded.build.input_versions.get(table.name, -1)
-        columns = (*COLUMNS, "day_fingerprints")
-        self._builds = builds_of(table.name, self._days, workspace.lake.root, columns)
+        columns = (*BUILD_COLUMNS, "day_fingerprints")
+        self._builds = successful_builds(table.name, self._days, workspace.lake.root, columns)
         self._held: dict[int, tuple[dict[date, str], dict[date, str]]] = {}
 
     def version_with(self, day: date, fingerprint: str) -> tuple[int | None, str]:
@@ -223,11 +223,11 @@ def _left_so(build: Build, version: int, files: str) -> bool:
     return build.data_files == files
 
 
-DIRTY = "-dirty"
+_DIRTY = "-dirty"
 
 
 @dataclass(frozen=True)
-class Basis:
+class ReproductionInputs:
     """What a build is reproduced from: the version of its table that holds each partition read, and
     the delivery.
     """
@@ -236,7 +236,9 @@ class Basis:
     delivery: Delivery
 
 
-def basis_of(recorded: RecordedBuild, workspace: Workspace) -> Basis | Reproduction:
+def inputs_or_refusal(
+    recorded: RecordedBuild, workspace: Workspace
+) -> ReproductionInputs | Reproduction:
     """What a build was made from, if all of it is there; else the reproduction that says what is
     not.
     """
@@ -244,26 +246,30 @@ def basis_of(recorded: RecordedBuild, workspace: Workspace) -> Basis | Reproduct
     build = recorded.build
     day = recorded.day
     if build.code_version != table.version:
-        return refused(recorded, Result.OTHER_CODE, [_other_code(recorded)])
+        return reproduction_of(recorded, ReproductionResult.OTHER_CODE, [_other_code(recorded)])
     if build.mixed:
         why = (
             f"it was built by {build.write_mode}, and keeps rows that other code, files or inputs"
             " made: no one build makes all"
         )
-        return refused(recorded, Result.MIXED, [why])
+        return reproduction_of(recorded, ReproductionResult.MIXED, [why])
     if by := damaged(workspace.lake.path(table.name), [build], recorded.version).get(day):
-        return refused(recorded, Result.REWRITTEN, [f"its rows are none of a build: {by}"])
-    inputs = recorded_inputs(recorded, workspace)
+        return reproduction_of(
+            recorded, ReproductionResult.REWRITTEN, [f"its rows are none of a build: {by}"]
+        )
+    inputs = _recorded_inputs(recorded, workspace)
     gone = [f"{name} {on}: {why}" for (name, on), why in inputs.gone.items()]
     delivery = deliveries(table, [day], workspace.area).get(day, NO_DELIVERY)
     if build.delivered and (why := _other_delivery(recorded, delivery)):
         gone.append(why)
     if gone or isinstance(delivery, SourceError):
-        return refused(recorded, Result.INPUT_GONE, gone)
-    return Basis(inputs.versions, delivery)
+        return reproduction_of(recorded, ReproductionResult.INPUT_GONE, gone)
+    return ReproductionInputs(inputs.versions, delivery)
 
 
-def refused(recorded: RecordedBuild, result: Result, reasons: Sequence[str]) -> Reproduction:
+def reproduction_of(
+    recorded: RecordedBuild, result: ReproductionResult, reasons: Sequence[str]
+) -> Reproduction:
     return Reproduction(
         recorded.table.name,
         str(recorded.day),
@@ -278,10 +284,10 @@ def _other_code(recorded: RecordedBuild) -> str:
     build = recorded.build
     now = recorded.table.version
     why = f"it was built by code {build.code_version}, and the project's is {now} here"
-    commit = build.git_commit.removesuffix(DIRTY)
+    commit = build.git_commit.removesuffix(_DIRTY)
     if not commit:
         return f"{why}; no commit was recorded with it: no repository had that code"
-    dirty = ", with changes that were not committed" if build.git_commit.endswith(DIRTY) else ""
+    dirty = ", with changes that were not committed" if build.git_commit.endswith(_DIRTY) else ""
     return f"{why}; its commit is {commit}{dirty}: `git checkout {commit}`, then `backfill reload`"
 
 

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff import Diff
-from backfill_assets.diff.sides import key_of
+from backfill_assets.diff.sides import key_columns
 from backfill_assets.diff.tables import Side, TablePair, diff_tables
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.columns import delta_schema
@@ -35,8 +35,14 @@ from backfill_assets.lake.spark.reading import schema_of
 from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.quality.profile import profiles, schema_mismatches
 from backfill_assets.quality.rule import DayProfile
-from backfill_assets.reproduce.inputs import Basis, RecordedBuild, basis_of, inputs_read, refused
-from backfill_assets.reproduce.reproduction import Reproduction, Result
+from backfill_assets.reproduce.inputs import (
+    RecordedBuild,
+    ReproductionInputs,
+    inputs_or_refusal,
+    inputs_read,
+    reproduction_of,
+)
+from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.step.compute import SMALL, _new_rows, changed_in_place, read_inputs
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.workspace import Workspace
@@ -46,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AsRecorded(Lake):
+class _RecordedLake(Lake):
     """The lake at `root`, of which a slice is read at the `versions` of its days, whatever its own
     is.
     """
@@ -63,14 +69,14 @@ class AsRecorded(Lake):
             replace(rows, days=tuple(days), version=version) for version, days in by_version.items()
         ]
         readers = [
-            super(AsRecorded, self).reader(each, columns)
+            super(_RecordedLake, self).reader(each, columns)
             for each in slices or [replace(rows, version=-1)]
         ]
         return RowsOfSeveral(readers)
 
 
 @dataclass(frozen=True)
-class RebuiltSide(Side):
+class _RebuiltSide(Side):
     """The `held` rows of one day, without the day column; `schema`: their columns as JSON, the
     day's too.
     """
@@ -97,7 +103,7 @@ class RebuiltSide(Side):
         return self.held
 
 
-CHANGED_IN_PLACE = (
+_CHANGED_IN_PLACE = (
     "its files cannot be read, or hold other rows than were built, under the same names and of the"
     " same sizes: `backfill audit` tells that of any day, and a build with --force writes the day"
     " again"
@@ -106,37 +112,41 @@ CHANGED_IN_PLACE = (
 
 def reproduce(recorded: RecordedBuild, workspace: Workspace, spark: SparkSession) -> Reproduction:
     """Build the day again, and compare. `spark` has the settings of the build."""
-    basis = basis_of(recorded, workspace)
+    basis = inputs_or_refusal(recorded, workspace)
     if isinstance(basis, Reproduction):
         return basis
     try:
         reproduction = _Rebuild(recorded, basis, workspace, spark).compared()
     except Exception:
-        if isinstance(now := basis_of(recorded, workspace), Reproduction):
+        if isinstance(now := inputs_or_refusal(recorded, workspace), Reproduction):
             # A vacuum or a delivery came in between.
             return now
         raise
-    now = basis_of(recorded, workspace) if reproduction.result == Result.DIFFERS else basis
+    now = (
+        inputs_or_refusal(recorded, workspace)
+        if reproduction.result == ReproductionResult.DIFFERS
+        else basis
+    )
     return now if isinstance(now, Reproduction) else reproduction
 
 
 @dataclass(frozen=True)
 class _Rebuild:
     recorded: RecordedBuild
-    basis: Basis
+    basis: ReproductionInputs
     workspace: Workspace
     spark: SparkSession
 
     @property
-    def _lake(self) -> AsRecorded:
-        return AsRecorded(self.workspace.lake.root, self.basis.versions)
+    def _lake(self) -> _RecordedLake:
+        return _RecordedLake(self.workspace.lake.root, self.basis.versions)
 
     def compared(self) -> Reproduction:
         table = self.recorded.table
         spark = self.spark
         new, size = self._computed()
         if faults := schema_mismatches(new.schema, schema_of(spark, table.columns)):
-            return refused(self.recorded, Result.DIFFERS, faults)
+            return reproduction_of(self.recorded, ReproductionResult.DIFFERS, faults)
         # As in a step.
         with without_code_generation(spark, unless=size > SMALL or table.source() is not None):
             # Of code that is not the same twice, rows and fingerprint would differ.
@@ -172,16 +182,20 @@ class _Rebuild:
         ]
         is_same = profile.fingerprint == recorded.build.fingerprint and not reasons
         reproduction = replace(
-            refused(recorded, Result.SAME if is_same else Result.DIFFERS, reasons),
+            reproduction_of(
+                recorded,
+                ReproductionResult.SAME if is_same else ReproductionResult.DIFFERS,
+                reasons,
+            ),
             rebuilt_fingerprint=profile.fingerprint,
             rebuilt_rows=profile.rows,
         )
         if not is_same and (changed := self._inputs_changed()):
-            return refused(recorded, Result.INPUT_GONE, changed)
+            return reproduction_of(recorded, ReproductionResult.INPUT_GONE, changed)
         if changed_in_place(
             recorded.table, {day: recorded.build}, recorded.version, self.workspace, self.spark
         ):
-            return refused(recorded, Result.REWRITTEN, [CHANGED_IN_PLACE])
+            return reproduction_of(recorded, ReproductionResult.REWRITTEN, [_CHANGED_IN_PLACE])
         if is_same:
             return reproduction
         try:
@@ -218,11 +232,11 @@ class _Rebuild:
         day = self.recorded.day
         before = Side(self.workspace.lake.path(table.name), table.partition_by, build.delta_version)
         held = rows.where(f"`{table.partition_by}` IS NOT NULL").drop(table.partition_by)
-        after = RebuiltSide(
+        after = _RebuiltSide(
             "", table.partition_by, -1, held=held.toArrow(), schema=rows.schema.json()
         )
         pair = TablePair(
-            {day: (before, after)}, key_of(table), f"version {before.version}", "rebuilt"
+            {day: (before, after)}, key_columns(table), f"version {before.version}", "rebuilt"
         )
         return diff_tables(
             {table.name: pair},

@@ -13,7 +13,7 @@ from backfill_assets.diff import text
 from backfill_assets.diff.diff import Diff, read_diff
 
 
-class Result(StrEnum):
+class ReproductionResult(StrEnum):
     """`same` and `differs` say what the day's rows came to; of the others none were computed, or
     not from the same inputs.
     """
@@ -39,7 +39,7 @@ class Reproduction:
     table: str
     day: str
     release: int | None
-    result: Result
+    result: ReproductionResult
     build: Mapping[str, Any]
     reasons: Sequence[str] = ()
     rebuilt_fingerprint: str = ""
@@ -55,46 +55,46 @@ def read_reproduction(contents: Mapping[str, Any]) -> Reproduction:
     """The reproduction that `contents` came from."""
     diff = read_diff(json.dumps(contents["diff"])) if contents["diff"] else None
     plain = {
-        "result": Result(contents["result"]),
+        "result": ReproductionResult(contents["result"]),
         "reasons": tuple(contents["reasons"]),
         "diff": diff,
     }
     return Reproduction(**{**contents, **plain})
 
 
-SENTENCES = {
-    Result.SAME: "comes out the same",
-    Result.DIFFERS: "differs, from the same code and inputs",
-    Result.OTHER_CODE: "was not rebuilt: the code is another one",
-    Result.INPUT_GONE: "cannot be rebuilt: what it was made from is not there any more",
-    Result.MIXED: "cannot be rebuilt: its rows are those of several builds",
-    Result.REWRITTEN: "cannot be rebuilt: it does not hold what was built",
+_SENTENCES = {
+    ReproductionResult.SAME: "comes out the same",
+    ReproductionResult.DIFFERS: "differs, from the same code and inputs",
+    ReproductionResult.OTHER_CODE: "was not rebuilt: the code is another one",
+    ReproductionResult.INPUT_GONE: "cannot be rebuilt: what it was made from is not there any more",
+    ReproductionResult.MIXED: "cannot be rebuilt: its rows are those of several builds",
+    ReproductionResult.REWRITTEN: "cannot be rebuilt: it does not hold what was built",
 }
-NEXT = {
-    Result.DIFFERS: (
+_NEXT_STEPS = {
+    ReproductionResult.DIFFERS: (
         "Something else decides on its rows: chance, an order that is not fixed, a clock, a"
         " library, a reading of what is no input. Write it in the code of the table, or declare it"
         " as an input."
     ),
-    Result.INPUT_GONE: (
+    ReproductionResult.INPUT_GONE: (
         "Put what is named back as it was, from a copy, and ask again. `backfill maintain` deletes"
         " nothing that a release has; other vacuums do."
     ),
-    Result.MIXED: (
+    ReproductionResult.MIXED: (
         "All of it is made anew, by today's code, with `backfill run --partitions {day} --target"
         " {table} --force`."
     ),
-    Result.REWRITTEN: "`backfill reconcile` says what happened, and how to put it back.",
+    ReproductionResult.REWRITTEN: "`backfill reconcile` says what happened, and how to put it back.",
 }
 
 
-def heading(reproduction: Reproduction) -> str:
+def reproduction_heading(reproduction: Reproduction) -> str:
     """What came of it, in a sentence."""
     of = f" of release {reproduction.release}" if reproduction.release else ""
-    return f"{reproduction.table} {reproduction.day}{of} {SENTENCES[reproduction.result]}."
+    return f"{reproduction.table} {reproduction.day}{of} {_SENTENCES[reproduction.result]}."
 
 
-def lines(reproduction: Reproduction) -> Iterator[str]:
+def reproduction_lines(reproduction: Reproduction) -> Iterator[str]:
     """The build, what was computed now, and what differs or is lacking; last what to do."""
     build = reproduction.build
     git = f", git {build['git_commit']}" if build["git_commit"] else ""
@@ -113,9 +113,11 @@ def lines(reproduction: Reproduction) -> Iterator[str]:
         yield f"rebuilt now: {_rows(reproduction.rebuilt_rows, reproduction.rebuilt_fingerprint)}"
     yield from reproduction.reasons
     if reproduction.diff:
-        yield from text.lines(reproduction.diff)
-    if reproduction.result in NEXT:
-        yield NEXT[reproduction.result].format(day=reproduction.day, table=reproduction.table)
+        yield from text.detail_lines(reproduction.diff)
+    if reproduction.result in _NEXT_STEPS:
+        yield _NEXT_STEPS[reproduction.result].format(
+            day=reproduction.day, table=reproduction.table
+        )
 
 
 def _rows(rows: int, fingerprint: str) -> str:

@@ -21,7 +21,7 @@ import psutil
 
 # On Linux, where starts are counted from the boot in hundredths of a second, they are equal but for
 # rounding. Elsewhere they are compared by the clock, which may be corrected a little meanwhile.
-SAME_START_S = 0.05 if psutil.LINUX else 2.0
+_SAME_START_S = 0.05 if psutil.LINUX else 2.0
 
 
 class ProcessId(NamedTuple):
@@ -41,7 +41,7 @@ class ProcessId(NamedTuple):
         """The process; None if it has ended."""
         try:
             process = psutil.Process(self.pid)
-            same = abs(_start(process) - self.start) < SAME_START_S
+            same = abs(_start(process) - self.start) < _SAME_START_S
             return process if same and process.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
             return None
@@ -54,9 +54,9 @@ def _start(process: psutil.Process) -> float:
 # A webserver or daemon stops its own children first; processes still alive after this are killed.
 TIMEOUT_S = 20.0
 # Loaded before a fork: a child may not load libraries.
-LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-PR_SET_PDEATHSIG = 1  # of prctl(2)
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -118,10 +118,10 @@ def _as_a_child() -> None:
     A shell ignores SIGINT in its background jobs, and children inherit that; Dagster then handles
     SIGTERM in the way it finds SIGINT handled.
     """
-    for number in STOPPING:
+    for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    if LIBC:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if _LIBC:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def process_tree(pid: int) -> list[psutil.Process]:
@@ -153,7 +153,7 @@ def ignoring_signals() -> Iterator[None]:
     """Ignore SIGINT, SIGTERM and SIGHUP: a second Ctrl-C while children are stopped would leave
     some of them running.
     """
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _STOP_SIGNALS}
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ import psutil
 from backfill_assets.servers.child import process_tree
 
 # Of a Unix socket's mode: who may write to it can connect.
-MAY_CONNECT = 0o022
+_MAY_CONNECT = 0o022
 
 
 @dataclass(frozen=True, order=True)
@@ -59,5 +59,5 @@ def _of_server(name: str, pid: int) -> Iterator[Listener]:
                 if connection.laddr and connection.type == socket.SOCK_STREAM and path.is_socket():
                     private = any(is_private(folder) for folder in path.parents)
                     yield Listener(
-                        name, str(path), 0, bool(path.stat().st_mode & MAY_CONNECT) and not private
+                        name, str(path), 0, bool(path.stat().st_mode & _MAY_CONNECT) and not private
                     )

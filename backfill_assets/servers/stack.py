@@ -50,13 +50,13 @@ from backfill_assets.servers.home import (
 )
 from backfill_assets.settings import Settings
 
-RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_starter.py"
+_RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_starter.py"
 # These load the code location once, as they start: the code server must answer before.
-READ_CODE = ("webserver", "daemon")
-ORCHESTRATION = "backfill_assets.orchestration.local"
+_READ_CODE = ("webserver", "daemon")
+_ORCHESTRATION = "backfill_assets.orchestration.local"
 # The engine, and what starts runs: the code server does so while the run starter is restarted. No
 # other server gets the token.
-USE_ENGINE = ("engine", "run-starter", "code-server")
+_USE_ENGINE = ("engine", "run-starter", "code-server")
 
 
 def children_of(
@@ -78,7 +78,7 @@ def children_of(
             "BACKFILL_SPARK_REMOTE": engine.remote,
             "SPARK_HOME": str(spark_home()),
         }
-    socket = code_server_socket(sockets)
+    socket = _code_server_socket(sockets)
     location = settings.project
     workspace = sockets / "workspace.yaml"
     workspace.write_text(
@@ -99,7 +99,7 @@ def children_of(
             location,
         ],
         "webserver": [
-            f"{ORCHESTRATION}.webserver",
+            f"{_ORCHESTRATION}.webserver",
             "-h",
             LOOPBACK,
             "-p",
@@ -107,11 +107,11 @@ def children_of(
             "-w",
             str(workspace),
         ],
-        "daemon": [f"{ORCHESTRATION}.daemon", "run", "-w", str(workspace)],
+        "daemon": [f"{_ORCHESTRATION}.daemon", "run", "-w", str(workspace)],
     }
     commands = {name: [sys.executable, "-m", *module] for name, module in modules.items()}
     # By its path, so that it does not import this package, which each run imports as it is on disk.
-    commands["run-starter"] = [sys.executable, "-P", str(RUN_STARTER), env[RUN_STARTER_VARIABLE]]
+    commands["run-starter"] = [sys.executable, "-P", str(_RUN_STARTER), env[RUN_STARTER_VARIABLE]]
     if engine:
         commands["engine"] = engine_command(settings, engine, settings.home / "engine", packages)
     others = {name: value for name, value in env.items() if name != TOKEN_VARIABLE}
@@ -120,7 +120,7 @@ def children_of(
         name: Child(
             name,
             command,
-            env if name in USE_ENGINE else others,
+            env if name in _USE_ENGINE else others,
             settings.home / "logs" / f"{name}.log",
             settings.home / "engine" if name == "engine" else Path.cwd(),
         )
@@ -128,11 +128,11 @@ def children_of(
     }
 
 
-def code_server_socket(sockets: Path) -> Path:
+def _code_server_socket(sockets: Path) -> Path:
     return sockets / "code-server"
 
 
-LIMITS = {
+POOL_LIMITS = {
     # Reading and hashing files: two keep a disk busy, more only make it seek.
     "ingestion": 2,
     # Steps share the memory of one engine: two keep two cores busy, since half of each step is
@@ -146,11 +146,11 @@ LIMITS = {
 }
 
 
-def set_limits(dagster: Dagster) -> None:
+def _set_pool_limits(dagster: Dagster) -> None:
     """Set the limit of each pool that has none yet."""
     limits = dagster.ask(POOLS)["instance"]["concurrencyLimits"]
     configured = {pool["concurrencyKey"] for pool in limits if not pool["usingDefaultLimit"]}
-    for pool, limit in LIMITS.items():
+    for pool, limit in POOL_LIMITS.items():
         if pool not in configured:
             dagster.ask(SET_POOL, {"pool": pool, "limit": limit})
 
@@ -158,9 +158,9 @@ def set_limits(dagster: Dagster) -> None:
 # Two cores with a cold disk cache needed 25 s; a machine that needs more than this has another
 # problem.
 START_TIMEOUT_S = 240
-RESTARTED = ("code-server", "engine", "run-starter")
+_RESTARTED = ("code-server", "engine", "run-starter")
 # What dies more often than this within three minutes will go on dying: memory, a port, a jar.
-RESTART_WINDOW_S = 180
+_RESTART_WINDOW_S = 180
 MAX_RESTARTS = 3
 
 
@@ -184,15 +184,15 @@ class Servers:
 
     def start(self) -> None:
         for child in self.children.values():
-            if child.name not in READ_CODE:
+            if child.name not in _READ_CODE:
                 child.start()
         self._record()
-        self._await("the code server", lambda: accepts(code_server_socket(self.sockets)))
-        for name in READ_CODE:
+        self._await("the code server", lambda: accepts(_code_server_socket(self.sockets)))
+        for name in _READ_CODE:
             self.children[name].start()
         self._record()
         self._await("Dagster's webserver", lambda: self.dagster.answers())
-        set_limits(self.dagster)
+        _set_pool_limits(self.dagster)
         if self.engine:
             port = self.engine.port
             self._await("the engine", lambda: is_taken(port))
@@ -204,13 +204,13 @@ class Servers:
         often, or another did.
         """
         for child in (child for child in self.children.values() if not child.alive):
-            if child.name not in RESTARTED:
+            if child.name not in _RESTARTED:
                 raise ServiceUnavailable(
                     f"{_ended(child)} All other servers were stopped. Start again with `backfill"
                     " up`."
                 )
             now = time.monotonic()
-            recent = [at for at in self.deaths.get(child.name, []) if now - at < RESTART_WINDOW_S]
+            recent = [at for at in self.deaths.get(child.name, []) if now - at < _RESTART_WINDOW_S]
             self.deaths[child.name] = [*recent, now]
             if len(recent) >= MAX_RESTARTS:
                 raise ServiceUnavailable(

@@ -18,12 +18,12 @@ from backfill_assets.lake.integrity import damaged, data_files, day_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.drift import chance_of_share
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
-from backfill_assets.verify.checklist import Line, Outcome
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 
-EXAMPLES_SHOWN = 3
-NOTHING_CHANGED = "nothing to compare: live has none of these days, or the same rows"
-Builds = Mapping[date, Build]
-Bounds = tuple[float, float]
+_EXAMPLES_SHOWN = 3
+NOTHING_TO_COMPARE = "nothing to compare: live has none of these days, or the same rows"
+BuildsByDay = Mapping[date, Build]
+_Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -33,27 +33,27 @@ class RowBounds:
     it.
     """
 
-    of_live: Bounds = (0.8, 1.25)
-    of_usual: Bounds = (0.2, 5.0)
+    of_live: _Bounds = (0.8, 1.25)
+    of_usual: _Bounds = (0.2, 5.0)
 
 
 def days_built(
     table: str, days: Collection[date], rebuilt: Collection[date], unbuilt: Mapping[date, str]
-) -> Line:
+) -> CheckLine:
     """Every day of the plan is as it should be: `rebuilt`, or up to date in live. `unbuilt`: the
     days that are not, and why.
     """
     of_live = len({*days} - {*rebuilt} - unbuilt.keys())
     figures = f"{len(days) - len(unbuilt) - of_live} of {len(days)} days built"
     figures += f", {of_live} up to date in live" if of_live else ""
-    for day in sorted(unbuilt)[:EXAMPLES_SHOWN]:
+    for day in sorted(unbuilt)[:_EXAMPLES_SHOWN]:
         figures += f"; {day} {unbuilt[day].strip().partition(chr(10))[0]}"
-    if len(unbuilt) > EXAMPLES_SHOWN:
+    if len(unbuilt) > _EXAMPLES_SHOWN:
         figures += f"; {len(unbuilt)} days are not built: {ranges(unbuilt)}"
     return _line("days built", table, figures, sorted(unbuilt))
 
 
-def planned_code(table: str, code: str, accepted: Builds) -> Line:
+def planned_code(table: str, code: str, accepted: BuildsByDay) -> CheckLine:
     """Every day was built by the code version `code`, which the plan was made for."""
     others = sorted(day for day, build in accepted.items() if build.code_version != code)
     versions = Counter(build.code_version for build in accepted.values())
@@ -61,7 +61,9 @@ def planned_code(table: str, code: str, accepted: Builds) -> Line:
     return _line("code version", table, f"planned {code}; built by {counted or 'none'}", others)
 
 
-def row_counts(table: str, rebuilt: Builds, live: Builds, bounds: RowBounds | None = None) -> Line:
+def row_counts(
+    table: str, rebuilt: BuildsByDay, live: BuildsByDay, bounds: RowBounds | None = None
+) -> CheckLine:
     """The rows of each rebuilt day, against those of the same day in live; of a day that live does
     not have, against the median of the 28 days before it.
 
@@ -82,12 +84,14 @@ def row_counts(table: str, rebuilt: Builds, live: Builds, bounds: RowBounds | No
         f" {bounds.of_live[0]:g} to {bounds.of_live[1]:g} times live's, a new one"
         f" {bounds.of_usual[0]:g} to {bounds.of_usual[1]:g} times the usual"
     )
-    return _line("row counts", table, _with_examples(figures, outside), outside, Outcome.DECISION)
+    return _line(
+        "row counts", table, _with_examples(figures, outside), outside, CheckOutcome.DECISION
+    )
 
 
 def _expected(
-    day: date, live: Builds, rows: Mapping[date, int], bounds: RowBounds
-) -> Iterator[tuple[float, Bounds, str]]:
+    day: date, live: BuildsByDay, rows: Mapping[date, int], bounds: RowBounds
+) -> Iterator[tuple[float, _Bounds, str]]:
     """What the rows of a day are held against, by which bounds, and what it is called; nothing if
     nothing is known.
     """
@@ -100,15 +104,17 @@ def _expected(
         yield median(before), bounds.of_usual, "usual"
 
 
-def null_shares(table: str, rebuilt: Builds, live: Builds, warn: float = 0.05) -> list[Line]:
+def null_shares(
+    table: str, rebuilt: BuildsByDay, live: BuildsByDay, warn: float = 0.05
+) -> list[CheckLine]:
     """The share of nulls in each column, before and after, over the days that changed; a line more
     for each column whose share moved by more than `warn`: over all of them together, or on a day by
     more than that beyond what is chance.
     """
-    days = changed_days(rebuilt, live)
+    days = days_with_other_rows(rebuilt, live)
     name = "null shares"
     if not days:
-        return [Line(f"{name} {table}", Outcome.SKIPPED, NOTHING_CHANGED, table)]
+        return [CheckLine(f"{name} {table}", CheckOutcome.SKIPPED, NOTHING_TO_COMPARE, table)]
     after, before = (_shares([side[day] for day in days]) for side in (rebuilt, live))
     moved = {
         c: f"{before[c]:.1%} before, {share:.1%} now"
@@ -135,9 +141,9 @@ def null_shares(table: str, rebuilt: Builds, live: Builds, warn: float = 0.05) -
         column: f"{before[column]:.1%} before, {after[column]:.1%} now" for column in on_days
     } | moved
     lines = [
-        Line(
+        CheckLine(
             f"{name} {table}.{column}",
-            Outcome.DECISION,
+            CheckOutcome.DECISION,
             _with_examples(said, of_days),
             table,
             tuple(of_days),
@@ -146,7 +152,7 @@ def null_shares(table: str, rebuilt: Builds, live: Builds, warn: float = 0.05) -
         if (of_days := on_days.get(column, {})) or column in moved
     ]
     figures += f"; farther: {', '.join(farther)}" if farther else ""
-    return [Line(f"{name} {table}", Outcome.PASSED, figures, table), *lines]
+    return [CheckLine(f"{name} {table}", CheckOutcome.PASSED, figures, table), *lines]
 
 
 def _moved_by_day(
@@ -181,7 +187,7 @@ def _shares(builds: Sequence[Build]) -> dict[str, float]:
     return {column: count / rows if rows else 0.0 for column, count in nulls.items()}
 
 
-def changed_days(rebuilt: Builds, live: Builds) -> list[date]:
+def days_with_other_rows(rebuilt: BuildsByDay, live: BuildsByDay) -> list[date]:
     """The days that both have, with other rows: what is compared is not watered down by days that
     are as they were.
     """
@@ -190,9 +196,9 @@ def changed_days(rebuilt: Builds, live: Builds) -> list[date]:
     )
 
 
-def changes(table: str, rebuilt: Builds, live: Builds) -> Line:
+def changes_to_live(table: str, rebuilt: BuildsByDay, live: BuildsByDay) -> CheckLine:
     """What a publish would change, by the days' fingerprints: it passes always."""
-    changed = changed_days(rebuilt, live)
+    changed = days_with_other_rows(rebuilt, live)
     new = [day for day in rebuilt if day not in live]
     rows = sum(build.rows for build in rebuilt.values())
     before = sum(live[day].rows for day in rebuilt if day in live)
@@ -205,24 +211,28 @@ def changes(table: str, rebuilt: Builds, live: Builds) -> Line:
 
 def _with_examples(figures: str, examples: Mapping[date, str]) -> str:
     more = (
-        [f"and {len(examples) - EXAMPLES_SHOWN} more days"]
-        if len(examples) > EXAMPLES_SHOWN
+        [f"and {len(examples) - _EXAMPLES_SHOWN} more days"]
+        if len(examples) > _EXAMPLES_SHOWN
         else []
     )
-    return "; ".join([figures, *list(examples.values())[:EXAMPLES_SHOWN], *more])
+    return "; ".join([figures, *list(examples.values())[:_EXAMPLES_SHOWN], *more])
 
 
 def _line(
-    check: str, table: str, figures: str, days: Iterable[date], otherwise: Outcome = Outcome.FAILED
-) -> Line:
+    check: str,
+    table: str,
+    figures: str,
+    days: Iterable[date],
+    otherwise: CheckOutcome = CheckOutcome.FAILED,
+) -> CheckLine:
     """A line that passes if no day is left over."""
     at_fault = tuple(sorted(days))
-    return Line(
-        f"{check} {table}", otherwise if at_fault else Outcome.PASSED, figures, table, at_fault
+    return CheckLine(
+        f"{check} {table}", otherwise if at_fault else CheckOutcome.PASSED, figures, table, at_fault
     )
 
 
-class Change(StrEnum):
+class _DayChange(StrEnum):
     """What became of a day since the rebuild was begun."""
 
     NONE = "identical"
@@ -233,7 +243,7 @@ class Change(StrEnum):
     GONE = "gone"
 
 
-AT_FAULT = (Change.PLAN, Change.FOREIGN, Change.GONE)
+_AT_FAULT = (_DayChange.PLAN, _DayChange.FOREIGN, _DayChange.GONE)
 
 
 @dataclass(frozen=True)
@@ -265,7 +275,7 @@ def outside_days(
     opened: TableDays,
     now: TableDays,
     in_shadow: Collection[date] = (),
-) -> Line:
+) -> CheckLine:
     """Live's days outside of the plan's `days` are as they were when the rebuild was begun
     (`opened`), but for those that others built since; and the shadow has no day that the plan has
     not.
@@ -274,21 +284,21 @@ def outside_days(
     counted, and publishing keeps it.
     """
     others = {*opened.files, *now.files, *opened.accepted, *now.accepted} - set(days)
-    found: dict[Change, list[date]] = {}
+    found: dict[_DayChange, list[date]] = {}
     for day in sorted(others):
         found.setdefault(_change(day, plan, opened, now), []).append(day)
     figures = [
-        f"{len(of)} {change}" + ("" if change == Change.NONE else f": {ranges(of)}")
+        f"{len(of)} {change}" + ("" if change == _DayChange.NONE else f": {ranges(of)}")
         for change, of in found.items()
     ]
     too_many = sorted(set(in_shadow) - set(days))
     figures += (
         [f"the shadow has days that are not in the plan: {ranges(too_many)}"] if too_many else []
     )
-    wrong = sorted({*too_many, *(day for change in AT_FAULT for day in found.get(change, ()))})
+    wrong = sorted({*too_many, *(day for change in _AT_FAULT for day in found.get(change, ()))})
     figures += [f"{day}: {now.damaged[day]}" for day in wrong[:1] if day in now.damaged]
-    outcome = Outcome.FAILED if wrong else Outcome.PASSED
-    return Line(
+    outcome = CheckOutcome.FAILED if wrong else CheckOutcome.PASSED
+    return CheckLine(
         f"days outside the plan {table}",
         outcome,
         "; ".join(figures) or "no other days",
@@ -297,18 +307,18 @@ def outside_days(
     )
 
 
-def _change(day: date, plan: str, opened: TableDays, now: TableDays) -> Change:
+def _change(day: date, plan: str, opened: TableDays, now: TableDays) -> _DayChange:
     same_files = opened.files.get(day) == now.files.get(day)
     before = opened.accepted.get(day)
     build = now.accepted.get(day)
     same_rows = (before.fingerprint if before else "") == (build.fingerprint if build else "")
     if same_files and same_rows:
-        return Change.NONE
+        return _DayChange.NONE
     if day in now.damaged or (same_files and not (build and not build.rows)):
         # A record without a commit, or the reverse.
-        return Change.FOREIGN
+        return _DayChange.FOREIGN
     if build is None:
-        return Change.GONE if day not in now.files else Change.FOREIGN
+        return _DayChange.GONE if day not in now.files else _DayChange.FOREIGN
     if same_rows:
-        return Change.UPKEEP
-    return Change.PLAN if build.plan == plan else Change.OTHERS
+        return _DayChange.UPKEEP
+    return _DayChange.PLAN if build.plan == plan else _DayChange.OTHERS

@@ -14,10 +14,10 @@ from typing import Any
 
 from backfill_assets.errors import RefusedByGuard, UsageError
 
-FORMAT = 1
+_FORMAT = 1
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """What one check came to. `decision`: nothing is wrong by any declaration, but a person must
     look at it.
     """
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
 
 
-class Result(StrEnum):
+class VerdictResult(StrEnum):
     """What a checklist comes to."""
 
     PASSED = "passed"
@@ -37,14 +37,14 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True)
-class Line:
+class CheckLine:
     """One check, with the figures that it looked at. `name` is the line's own in its checklist.
 
     `days` are those that did not pass, of `table`; no table where the check is about several.
     """
 
     name: str
-    outcome: Outcome
+    outcome: CheckOutcome
     figures: str
     table: str = ""
     days: tuple[date, ...] = ()
@@ -71,7 +71,7 @@ class PlanVerdict:
     """
 
     plan: str
-    lines: tuple[Line, ...]
+    lines: tuple[CheckLine, ...]
     versions_seen: Mapping[str, int]
     code: Mapping[str, str]
     at: datetime
@@ -84,21 +84,21 @@ class PlanVerdict:
             raise ValueError(f"a checklist has lines, each of a name of its own: {names}")
 
     @property
-    def result(self) -> Result:
-        if any(line.outcome == Outcome.FAILED for line in self.lines):
-            return Result.FAILED
-        return Result.NEEDS_A_DECISION if self.undecided() else Result.PASSED
+    def result(self) -> VerdictResult:
+        if any(line.outcome == CheckOutcome.FAILED for line in self.lines):
+            return VerdictResult.FAILED
+        return VerdictResult.NEEDS_A_DECISION if self.undecided() else VerdictResult.PASSED
 
     @property
     def passed(self) -> bool:
-        return self.result == Result.PASSED
+        return self.result == VerdictResult.PASSED
 
-    def undecided(self) -> list[Line]:
+    def undecided(self) -> list[CheckLine]:
         """The lines that still need a decision."""
         return [
             line
             for line in self.lines
-            if line.outcome == Outcome.DECISION and line.name not in self.accepted
+            if line.outcome == CheckOutcome.DECISION and line.name not in self.accepted
         ]
 
     def accept(self, name: str, *, who: str, reason: str, at: datetime) -> "PlanVerdict":
@@ -109,9 +109,9 @@ class PlanVerdict:
         open_names = ", ".join(each.name for each in self.undecided()) or "none"
         if line is None:
             why = f"The checklist of plan {self.plan} has no line {name!r}"
-        elif line.outcome == Outcome.FAILED:
+        elif line.outcome == CheckOutcome.FAILED:
             why = f"{name} failed ({line.figures}): what fails is mended, not accepted"
-        elif line.outcome != Outcome.DECISION or name in self.accepted:
+        elif line.outcome != CheckOutcome.DECISION or name in self.accepted:
             why = (
                 f"{name} needs no decision: it is"
                 f" {'accepted' if name in self.accepted else line.outcome.value}"
@@ -162,9 +162,9 @@ class PlanVerdict:
             )
 
 
-def contents(verdict: PlanVerdict) -> str:
+def verdict_json(verdict: PlanVerdict) -> str:
     """The verdict as JSON; `result` is there for readers, and follows from the lines."""
-    values = asdict(verdict) | {"format": FORMAT, "result": verdict.result}
+    values = asdict(verdict) | {"format": _FORMAT, "result": verdict.result}
     return json.dumps(values, default=_as_text, ensure_ascii=False, indent=1)
 
 
@@ -172,12 +172,12 @@ def _as_text(value: date) -> str:
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value.isoformat()
 
 
-def read(text: str | bytes) -> PlanVerdict:
+def read_verdict(text: str | bytes) -> PlanVerdict:
     """The verdict that `contents` wrote. Raises ValueError, KeyError or TypeError for any other
     text.
     """
     values: dict[str, Any] = json.loads(text)
-    if values["format"] != FORMAT:
+    if values["format"] != _FORMAT:
         raise ValueError(f"a verdict of format {values['format']}")
     accepted = {
         name: Acceptance(**each | {"at": _time(each["at"])})
@@ -189,10 +189,12 @@ def read(text: str | bytes) -> PlanVerdict:
     )
 
 
-def _lines(lines: Iterable[Mapping[str, Any]]) -> Iterable[Line]:
+def _lines(lines: Iterable[Mapping[str, Any]]) -> Iterable[CheckLine]:
     for line in lines:
         days = tuple(map(date.fromisoformat, line["days"]))
-        yield Line(line["name"], Outcome(line["outcome"]), line["figures"], line["table"], days)
+        yield CheckLine(
+            line["name"], CheckOutcome(line["outcome"]), line["figures"], line["table"], days
+        )
 
 
 def _time(text: str) -> datetime:

@@ -20,19 +20,19 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.verify.builds import (
     RowBounds,
     TableDays,
-    changed_days,
-    changes,
+    changes_to_live,
     days_built,
+    days_with_other_rows,
     null_shares,
     outside_days,
     planned_code,
     row_counts,
 )
-from backfill_assets.verify.checklist import Line, Outcome
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 from backfill_assets.verify.rows import drift_of_columns, unique_keys
 
-PROBLEMS_SHOWN = 3
-LONGEST_SHOWN = 300  # characters of one problem
+_PROBLEMS_SHOWN = 3
+_LONGEST_SHOWN = 300  # characters of one problem
 DaysByTable = Mapping[str, Collection[date]]
 
 
@@ -61,14 +61,14 @@ def _name(table: Table | str) -> str:
 
 def reconciliations(
     declared: Iterable[Reconciliation], days: DaysByTable, read: Reader
-) -> list[Line]:
+) -> list[CheckLine]:
     """A line for each reconciliation of a table that was rebuilt. `days`: the days rebuilt, by
     table.
     """
     return [_reconciled(each, of, read) for each in declared if (of := _days(each.tables, days))]
 
 
-def consumers(declared: Iterable[Consumer], days: DaysByTable, read: Reader) -> list[Line]:
+def consumers(declared: Iterable[Consumer], days: DaysByTable, read: Reader) -> list[CheckLine]:
     """A line for each consumer of a table that was rebuilt. `days`: the days rebuilt, by table."""
     return [_read_by(each, of, read) for each in declared if (of := _days(each.tables, days))]
 
@@ -78,7 +78,7 @@ def _days(tables: Iterable[str], days: DaysByTable) -> list[date]:
     return sorted({day for table in tables for day in days.get(table, ())})
 
 
-def _reconciled(declared: Reconciliation, days: list[date], read: Reader) -> Line:
+def _reconciled(declared: Reconciliation, days: list[date], read: Reader) -> CheckLine:
     name = f"reconciliation {declared.name}"
     try:
         found = declared(read, days)
@@ -89,27 +89,29 @@ def _reconciled(declared: Reconciliation, days: list[date], read: Reader) -> Lin
     except (
         Exception
     ) as error:  # whatever a project's own function raises, it has not found that the tables agree
-        return Line(name, Outcome.FAILED, _raised(error))
-    shown = [_shortened(problem) for problem in found.problems[:PROBLEMS_SHOWN]]
+        return CheckLine(name, CheckOutcome.FAILED, _raised(error))
+    shown = [_shortened(problem) for problem in found.problems[:_PROBLEMS_SHOWN]]
     more = (
-        [f"and {len(found.problems) - PROBLEMS_SHOWN} more"]
-        if len(found.problems) > PROBLEMS_SHOWN
+        [f"and {len(found.problems) - _PROBLEMS_SHOWN} more"]
+        if len(found.problems) > _PROBLEMS_SHOWN
         else []
     )
-    outcome = Outcome.FAILED if found.problems else Outcome.PASSED
-    return Line(name, outcome, "; ".join([found.figures, *shown, *more]))
+    outcome = CheckOutcome.FAILED if found.problems else CheckOutcome.PASSED
+    return CheckLine(name, outcome, "; ".join([found.figures, *shown, *more]))
 
 
-def _read_by(declared: Consumer, days: list[date], read: Reader) -> Line:
+def _read_by(declared: Consumer, days: list[date], read: Reader) -> CheckLine:
     name = f"consumer {declared.name}"
     try:
         rows = _size(declared(read, days))
     except Exception as error:  # it does not run, whatever the reason
-        return Line(name, Outcome.FAILED, _raised(error))
+        return CheckLine(name, CheckOutcome.FAILED, _raised(error))
     if rows == 0 and not declared.may_be_empty:
-        return Line(name, Outcome.FAILED, "it runs, and returns nothing")
-    return Line(
-        name, Outcome.PASSED, "it runs" if rows is None else f"it runs, and returns {rows:,} row(s)"
+        return CheckLine(name, CheckOutcome.FAILED, "it runs, and returns nothing")
+    return CheckLine(
+        name,
+        CheckOutcome.PASSED,
+        "it runs" if rows is None else f"it runs, and returns {rows:,} row(s)",
     )
 
 
@@ -129,10 +131,10 @@ def _raised(error: Exception) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-DEFAULT_BOUNDS = RowBounds()
+_DEFAULT_BOUNDS = RowBounds()
 
 
 @dataclass(frozen=True)
@@ -166,14 +168,14 @@ def checklist(
     *,
     reconciled: Iterable[Reconciliation] = (),
     consumed_by: Iterable[Consumer] = (),
-    bounds: RowBounds = DEFAULT_BOUNDS,
-) -> tuple[Line, ...]:
+    bounds: RowBounds = _DEFAULT_BOUNDS,
+) -> tuple[CheckLine, ...]:
     """All lines, in an order that does not change. `live` reads live as it was when the rebuild was
     begun, `rebuilt` the tables as they would be published.
     """
     tables = list(tables)
     days = {each.name: list(each.accepted) for each in tables}
-    lines = [line for each in tables for line in lines_of_table(each, live, rebuilt, bounds)]
+    lines = [line for each in tables for line in _lines_of_table(each, live, rebuilt, bounds)]
     return (
         *lines,
         *reconciliations(reconciled, days, rebuilt),
@@ -181,9 +183,9 @@ def checklist(
     )
 
 
-def lines_of_table(
-    each: RebuiltTable, live: Reader, rebuilt: Reader, bounds: RowBounds = DEFAULT_BOUNDS
-) -> Iterator[Line]:
+def _lines_of_table(
+    each: RebuiltTable, live: Reader, rebuilt: Reader, bounds: RowBounds = _DEFAULT_BOUNDS
+) -> Iterator[CheckLine]:
     """The lines of one table. Where the plan built no day of it, live has its rows already, and
     there is nothing to compare.
     """
@@ -192,12 +194,12 @@ def lines_of_table(
         yield from _lines_of_rows(each, live, rebuilt, bounds)
     yield outside_days(each.name, each.plan, each.days, each.opened, each.now, each.in_shadow)
     if each.accepted:
-        yield changes(each.name, each.accepted, each.opened.accepted)
+        yield changes_to_live(each.name, each.accepted, each.opened.accepted)
 
 
 def _lines_of_rows(
     each: RebuiltTable, live: Reader, rebuilt: Reader, bounds: RowBounds
-) -> Iterator[Line]:
+) -> Iterator[CheckLine]:
     name = each.name
     table = each.table
     yield planned_code(name, each.code, each.accepted)
@@ -205,7 +207,7 @@ def _lines_of_rows(
     yield from null_shares(name, each.accepted, each.opened.accepted)
     yield unique_keys(name, table.key, table.partition_by, each.accepted, rebuilt)
     columns = [column for column in types_of(table.columns) if column != table.partition_by]
-    changed = changed_days(each.accepted, each.opened.accepted)
+    changed = days_with_other_rows(each.accepted, each.opened.accepted)
     yield from drift_of_columns(
         name, columns, changed, live, rebuilt, table.drift, day=table.partition_by
     )

@@ -19,28 +19,28 @@ from backfill_assets.quality.drift import (
 )
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, SOME_CHANGE, DriftThresholds
 from backfill_assets.tables.agreements import Reader
-from backfill_assets.verify.builds import NOTHING_CHANGED
-from backfill_assets.verify.checklist import Line, Outcome
+from backfill_assets.verify.builds import NOTHING_TO_COMPARE
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 
-KEYS_SHOWN = 3
+_KEYS_SHOWN = 3
 # No column of a table has this name: how often a key stands in a day.
-TIMES = "times it stands in a day"
+_TIMES = "times it stands in a day"
 # Of a long plan, the keys of so many days are read at once.
-DAYS_AT_ONCE = 31
+_DAYS_AT_ONCE = 31
 
 
 def unique_keys(
     table: str, key: Sequence[str], day: str, days: Collection[date], read: Reader
-) -> Line:
+) -> CheckLine:
     """No key stands twice in a day. `day` is the column of the day; the key is unique within one."""
     name = f"unique keys {table}"
     if not key:
-        return Line(name, Outcome.SKIPPED, "the table declares no key", table)
+        return CheckLine(name, CheckOutcome.SKIPPED, "the table declares no key", table)
     columns = list(dict.fromkeys([day, *key]))
     rows = 0
     repeated = list[pa.Table]()
     ordered = sorted(days)
-    for some in (ordered[n : n + DAYS_AT_ONCE] for n in range(0, len(ordered), DAYS_AT_ONCE)):
+    for some in (ordered[n : n + _DAYS_AT_ONCE] for n in range(0, len(ordered), _DAYS_AT_ONCE)):
         keys = read(table, some, columns).select(columns)
         codes, count = row_codes(
             [column.combine_chunks() for column in keys.columns], keys.num_rows
@@ -49,13 +49,15 @@ def unique_keys(
         rows = rows + keys.num_rows
         first = np.unique(codes, return_index=True)[1]
         at = np.sort(first[times > 1])
-        repeated.append(keys.take(at).append_column(TIMES, pa.array(times[codes[at]])))
+        repeated.append(keys.take(at).append_column(_TIMES, pa.array(times[codes[at]])))
     twice = [row for table_of in repeated for row in table_of.to_pylist()]
     figures = f"{rows:,} rows; {len(twice):,} keys more than once"
-    for row in twice[:KEYS_SHOWN]:
-        figures += f"; {' '.join(str(row[column]) for column in columns)}: {row[TIMES]} rows"
+    for row in twice[:_KEYS_SHOWN]:
+        figures += f"; {' '.join(str(row[column]) for column in columns)}: {row[_TIMES]} rows"
     at_fault = tuple(sorted({row[day] for row in twice}))
-    return Line(name, Outcome.FAILED if at_fault else Outcome.PASSED, figures, table, at_fault)
+    return CheckLine(
+        name, CheckOutcome.FAILED if at_fault else CheckOutcome.PASSED, figures, table, at_fault
+    )
 
 
 def drift_of_columns(
@@ -67,7 +69,7 @@ def drift_of_columns(
     thresholds: Mapping[str, DriftThresholds] | None = None,
     *,
     day: str,
-) -> list[Line]:
+) -> list[CheckLine]:
     """A line for the table, and one more for each column that moved beyond its threshold; a column
     is read at a time.
 
@@ -80,7 +82,7 @@ def drift_of_columns(
     name = f"drift {table}"
     known = thresholds or {}
     if not days:
-        return [Line(name, Outcome.SKIPPED, NOTHING_CHANGED, table)]
+        return [CheckLine(name, CheckOutcome.SKIPPED, NOTHING_TO_COMPARE, table)]
     drifts = [_drift(table, column, sorted(days), live, rebuilt, day) for column in columns]
     compared = [each for each in drifts if not each.skipped]
     skipped = [each.all for each in drifts if each.skipped]
@@ -98,7 +100,7 @@ def drift_of_columns(
         else ""
     )
     lines = [_line(table, each, _of(each.all.column, known)) for each in compared]
-    beyond = [line for line in lines if line.outcome != Outcome.PASSED]
+    beyond = [line for line in lines if line.outcome != CheckOutcome.PASSED]
     unseen = {at for each in compared for at in each.too_small}.difference(
         *(line.days for line in beyond)
     )
@@ -108,7 +110,7 @@ def drift_of_columns(
             " shows what changed"
         )
     figures += f"; {len(beyond)} beyond their threshold" if beyond else ""
-    return [Line(name, Outcome.PASSED, figures, table), *beyond]
+    return [CheckLine(name, CheckOutcome.PASSED, figures, table), *beyond]
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class _ColumnDrift:
     def beyond(self, thresholds: DriftThresholds) -> dict[date, str]:
         """The days on which it moved beyond a threshold, and how that is judged."""
         judged = {day: thresholds.judge(farther) for day, farther in self.farther.items()}
-        return {day: outcome for day, outcome in judged.items() if outcome != Outcome.PASSED}
+        return {day: outcome for day, outcome in judged.items() if outcome != CheckOutcome.PASSED}
 
 
 def _drift(
@@ -177,7 +179,7 @@ def _of(column: str, thresholds: Mapping[str, DriftThresholds]) -> DriftThreshol
     return thresholds.get(column) or thresholds.get(EVERY_OTHER_COLUMN) or DriftThresholds()
 
 
-def _line(table: str, found: _ColumnDrift, thresholds: DriftThresholds) -> Line:
+def _line(table: str, found: _ColumnDrift, thresholds: DriftThresholds) -> CheckLine:
     fail = "" if thresholds.fail is None else f", and fails beyond {thresholds.fail:g}"
     figures = _figures(found.all)
     beyond = found.beyond(thresholds)
@@ -187,12 +189,16 @@ def _line(table: str, found: _ColumnDrift, thresholds: DriftThresholds) -> Line:
             f"; {len(beyond)} day(s) by themselves, {worst} farthest:"
             f" {_figures(found.by_day[worst])}"
         )
-    outcomes = {Outcome(thresholds.judge(found.all.size)), *map(Outcome, beyond.values())}
+    outcomes = {CheckOutcome(thresholds.judge(found.all.size)), *map(CheckOutcome, beyond.values())}
     outcome = next(
-        each for each in (Outcome.FAILED, Outcome.DECISION, Outcome.PASSED) if each in outcomes
+        each
+        for each in (CheckOutcome.FAILED, CheckOutcome.DECISION, CheckOutcome.PASSED)
+        if each in outcomes
     )
     figures += f"; needs a decision beyond {thresholds.warn:g}{fail}"
-    return Line(f"drift {table}.{found.all.column}", outcome, figures, table, tuple(sorted(beyond)))
+    return CheckLine(
+        f"drift {table}.{found.all.column}", outcome, figures, table, tuple(sorted(beyond))
+    )
 
 
 def _figures(found: Drift) -> str:

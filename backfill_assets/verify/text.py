@@ -8,15 +8,19 @@ from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.plan.text import markdown_table
-from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict
 
-SHOWN = 3
-ACCEPTED = "accepted"
+_SHOWN = 3
+_ACCEPTED = "accepted"
 COLUMNS = ("check", "outcome", "figures")
-STYLES = {Outcome.FAILED: "red", Outcome.DECISION: "yellow", Outcome.PASSED: "green"}
+_STYLES = {
+    CheckOutcome.FAILED: "red",
+    CheckOutcome.DECISION: "yellow",
+    CheckOutcome.PASSED: "green",
+}
 
 
-def rows(verdict: PlanVerdict) -> list[tuple[str, str, str]]:
+def verdict_rows(verdict: PlanVerdict) -> list[tuple[str, str, str]]:
     """A row a line: its name, what it came to, its figures and who accepted it."""
     return [(line.name, _outcome(verdict, line), _figures(verdict, line)) for line in verdict.lines]
 
@@ -28,33 +32,35 @@ def terminal_table(verdict: PlanVerdict, *, with_passed: bool = True) -> Table:
     table = Table(title=f"plan {verdict.plan}: {verdict.result}")
     for column in COLUMNS:
         table.add_column(column, overflow="fold")
-    for line, row in zip(verdict.lines, rows(verdict), strict=True):
-        if line.outcome == Outcome.PASSED and not with_passed:
+    for line, row in zip(verdict.lines, verdict_rows(verdict), strict=True):
+        if line.outcome == CheckOutcome.PASSED and not with_passed:
             continue
-        style = STYLES.get(Outcome.PASSED if line.name in verdict.accepted else line.outcome, "")
-        table.add_row(*map(Text, row), style=style if line.outcome != Outcome.PASSED else "")
+        style = _STYLES.get(
+            CheckOutcome.PASSED if line.name in verdict.accepted else line.outcome, ""
+        )
+        table.add_row(*map(Text, row), style=style if line.outcome != CheckOutcome.PASSED else "")
     return table
 
 
 def markdown(verdict: PlanVerdict) -> str:
     """The same for Dagster's UI, with the lines that say how it ended below."""
-    return "\n\n".join([markdown_table(COLUMNS, rows(verdict)), *ending_lines(verdict)])
+    return "\n\n".join([markdown_table(COLUMNS, verdict_rows(verdict)), *ending_lines(verdict)])
 
 
 def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
     """What the checklist comes to, and what to type next."""
     counts = Counter(_outcome(verdict, line) for line in verdict.lines)
     counted = ", ".join(
-        f"{counts[name]} {name}" for name in (*map(str, Outcome), ACCEPTED) if counts[name]
+        f"{counts[name]} {name}" for name in (*map(str, CheckOutcome), _ACCEPTED) if counts[name]
     )
     yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
     if verdict.passed:
         yield f"Publish it: `backfill publish {verdict.plan}`."
-    failed = [line for line in verdict.lines if line.outcome == Outcome.FAILED]
-    for line in failed[:SHOWN]:
+    failed = [line for line in verdict.lines if line.outcome == CheckOutcome.FAILED]
+    for line in failed[:_SHOWN]:
         yield f"Failed: {line.name}: {_figures(verdict, line)}"
-    if len(failed) > SHOWN:
-        yield f"And {len(failed) - SHOWN} more failed."
+    if len(failed) > _SHOWN:
+        yield f"And {len(failed) - _SHOWN} more failed."
     if failed:
         yield (
             "What failed is mended and built again, not accepted: by `backfill resume` if days are"
@@ -62,20 +68,20 @@ def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
         )
         return
     undecided = [line.name for line in verdict.undecided()]
-    for name in undecided[:SHOWN]:
+    for name in undecided[:_SHOWN]:
         yield f'To accept {name}: `backfill verify {verdict.plan} --accept "{name}" --reason ...`'
-    if len(undecided) > SHOWN:
+    if len(undecided) > _SHOWN:
         yield (
-            f"And {len(undecided) - SHOWN} more; a pattern accepts several, as --accept 'drift"
+            f"And {len(undecided) - _SHOWN} more; a pattern accepts several, as --accept 'drift"
             " raw/*'."
         )
 
 
-def _outcome(verdict: PlanVerdict, line: Line) -> str:
-    return ACCEPTED if line.name in verdict.accepted else line.outcome.value
+def _outcome(verdict: PlanVerdict, line: CheckLine) -> str:
+    return _ACCEPTED if line.name in verdict.accepted else line.outcome.value
 
 
-def _figures(verdict: PlanVerdict, line: Line) -> str:
+def _figures(verdict: PlanVerdict, line: CheckLine) -> str:
     days = f" ({ranges(line.days)})" if line.days else ""
     accepted = verdict.accepted.get(line.name)
     by = f". Accepted by {accepted.who}: {accepted.reason}" if accepted else ""

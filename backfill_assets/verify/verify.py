@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff import Diffs
-from backfill_assets.diff.sides import shadow_compared
+from backfill_assets.diff.sides import tables_of_shadow
 from backfill_assets.diff.tables import diff_tables
 from backfill_assets.errors import Conflict, RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.delta import open_table
@@ -38,11 +38,18 @@ from backfill_assets.publish.guards import examples, refuse_not_in_shadow
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.verify.builds import table_days
-from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict, Result, contents, read
+from backfill_assets.verify.checklist import (
+    CheckLine,
+    CheckOutcome,
+    PlanVerdict,
+    VerdictResult,
+    read_verdict,
+    verdict_json,
+)
 from backfill_assets.verify.checks import RebuiltTable, SideReader, checklist
 from backfill_assets.workspace import Workspace
 
-STAMP = "%Y%m%dT%H%M%S%f"
+_STAMP = "%Y%m%dT%H%M%S%f"
 
 
 @dataclass(frozen=True)
@@ -69,10 +76,10 @@ class Verdicts:
         """
         order = verdict.at.astimezone(UTC)
         for name in self._names(verdict.plan)[-1:]:
-            last = datetime.strptime(name.partition("-")[0], STAMP).replace(tzinfo=UTC)
+            last = datetime.strptime(name.partition("-")[0], _STAMP).replace(tzinfo=UTC)
             order = max(order, last + timedelta(microseconds=1))
-        name = f"{order:{STAMP}}-{secrets.token_hex(2)}.json"
-        self._documents.write(f"{verdict.plan}/{name}", contents(verdict))
+        name = f"{order:{_STAMP}}-{secrets.token_hex(2)}.json"
+        self._documents.write(f"{verdict.plan}/{name}", verdict_json(verdict))
 
     def all(self, plan: str) -> list[PlanVerdict]:
         """Every verdict on a plan, oldest first. UsageError for one that cannot be read."""
@@ -114,7 +121,7 @@ class Verdicts:
 
     def _read(self, plan: str, name: str) -> PlanVerdict:
         try:
-            verdict = read(self._documents.read(f"{plan}/{name}"))
+            verdict = read_verdict(self._documents.read(f"{plan}/{name}"))
             if verdict.plan == plan:
                 return verdict
         except (ValueError, KeyError, TypeError):
@@ -125,7 +132,7 @@ class Verdicts:
         )
 
 
-def versions_of(plan: Plan, state: ShadowState) -> dict[str, int]:
+def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
     """What a verdict on the shadow is about: the version of each of its tables, and those of live
     that it reads.
     """
@@ -148,7 +155,7 @@ def _rows(name: str, state: ShadowState) -> int:
     return int(hashlib.sha256("\n".join(days).encode()).hexdigest()[:12], 16)
 
 
-def code_of(plan: Plan, workspace: Workspace) -> dict[str, str]:
+def verified_code(plan: Plan, workspace: Workspace) -> dict[str, str]:
     """The code that a verdict is about: of the tables as planned, their rules, and what the project
     declares of several.
     """
@@ -164,7 +171,7 @@ def code_of(plan: Plan, workspace: Workspace) -> dict[str, str]:
     return {**plan.code, **rules, **drift, **declared}
 
 
-def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
+def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
     """What refuses a shadow that was not verified: it raises RefusedByGuard where the newest
     verdict did not pass, or there is none, and Conflict where it is about other versions.
     """
@@ -176,19 +183,21 @@ def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
                 f"Plan {plan.id} was not verified. {NOT_PUBLISHED} Type `backfill verify"
                 f" {plan.id}`."
             )
-        verdict.refuse_other_versions(versions_of(plan, state), code_of(plan, workspace))
-        if verdict.result == Result.FAILED:
+        verdict.refuse_other_versions(
+            verified_versions(plan, state), verified_code(plan, workspace)
+        )
+        if verdict.result == VerdictResult.FAILED:
             failed = [
                 f"{line.name} ({line.figures})"
                 for line in verdict.lines
-                if line.outcome == Outcome.FAILED
+                if line.outcome == CheckOutcome.FAILED
             ]
             raise RefusedByGuard(
                 f"The verdict on plan {plan.id} is that it failed: {'; '.join(failed)}."
                 f" {NOT_PUBLISHED} Mend what is named and plan again, or `backfill discard"
                 f" {plan.id}`."
             )
-        if verdict.result == Result.NEEDS_A_DECISION:
+        if verdict.result == VerdictResult.NEEDS_A_DECISION:
             names = [line.name for line in verdict.undecided()]
             raise RefusedByGuard(
                 f"The verdict on plan {plan.id} needs a decision: {', '.join(names)}."
@@ -199,7 +208,7 @@ def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
     return approve
 
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 def verify(
@@ -233,8 +242,8 @@ def verify(
             for name in tables
             if name in plan.reasons
         ],
-        SideReader(rows_of(live, tables, shadow.base.versions), opened.accepted),
-        SideReader(rows_of(shadow, tables, versions), inside.accepted),
+        SideReader(row_reader(live, tables, shadow.base.versions), opened.accepted),
+        SideReader(row_reader(shadow, tables, versions), inside.accepted),
         reconciled=workspace.reconciliations,
         consumed_by=workspace.consumers,
     )
@@ -245,12 +254,12 @@ def verify(
             " Verify it again."
         )
     verdict = PlanVerdict(
-        plan.id, lines, versions_of(plan, state), code_of(plan, workspace), now(), who
+        plan.id, lines, verified_versions(plan, state), verified_code(plan, workspace), now(), who
     )
     return Verdicts(live.root).keep(verdict)
 
 
-def rows_of(
+def row_reader(
     lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, int]
 ) -> Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]:
     """What reads rows of the `tables` of a lake by name, days and columns (None: all), at these
@@ -314,15 +323,15 @@ def _days_in(folder: str) -> set[date]:
     return {day for day, _, _ in day_files(table)} if table else set()
 
 
-def _of(name: str, by_partition: Mapping[Partition, Value]) -> dict[date, Value]:
+def _of(name: str, by_partition: Mapping[Partition, _Value]) -> dict[date, _Value]:
     return {day: value for (of, day), value in by_partition.items() if of == name}
 
 
-def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[Line]:
+def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[CheckLine]:
     """A line a table: what publishing would do to the rows of live. It always passes; `backfill
     diff` shows the rows.
     """
-    compared = shadow_compared(plan, workspace, list(plan.reasons))
+    compared = tables_of_shadow(plan, workspace, list(plan.reasons))
     for table in diff_tables(
         compared.pairs, compared.before, compared.after, Diffs(workspace.lake.root)
     ).tables:
@@ -335,22 +344,24 @@ def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[Line]:
         ]
         figures = f"rows: {', '.join(counts)}" + (f"; {', '.join(columns)}" if columns else "")
         days = tuple(table.days_that_differ)
-        yield Line(f"rows changed {table.name}", Outcome.PASSED, figures, table.name, days)
+        yield CheckLine(
+            f"rows changed {table.name}", CheckOutcome.PASSED, figures, table.name, days
+        )
 
 
-def _conflicts(conflicts: Mapping[Partition, str]) -> Line:
+def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
     """The line on what live holds by now of what the shadow was built from, or replaces."""
     if not conflicts:
-        return Line(
+        return CheckLine(
             "live since the shadow was opened",
-            Outcome.PASSED,
+            CheckOutcome.PASSED,
             "nothing that the plan reads or replaces has changed",
         )
     said = "; ".join(line.strip() for line in examples(conflicts).splitlines())
     figures = f"{len(conflicts)} partition(s) have changed under the plan: {said}"
-    return Line(
+    return CheckLine(
         "live since the shadow was opened",
-        Outcome.FAILED,
+        CheckOutcome.FAILED,
         figures,
         "",
         tuple(sorted({day for _, day in conflicts})),

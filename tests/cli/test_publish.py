@@ -10,8 +10,8 @@ import pytest
 from backfill_assets.cli import exit_codes
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
-from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict
-from backfill_assets.verify.verify import Verdicts, code_of, versions_of
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict
+from backfill_assets.verify.verify import Verdicts, verified_code, verified_versions
 from backfill_assets.workspace import open_workspace
 from tests.worlds.command_line import (
     FIRST,
@@ -36,13 +36,13 @@ def plan(lake, tmp_path) -> Plan:
     workspace = open_workspace(home=tmp_path, landing=tmp_path)
     plan = lake.shadow_plan({REJECTED: [SECOND]}, workspace=workspace)
     lake.write({SECOND: 7}, table=REJECTED, into=plan)
-    seen = versions_of(plan, state_of(plan, workspace))
+    seen = verified_versions(plan, state_of(plan, workspace))
     Verdicts(str(lake.root)).keep(
         PlanVerdict(
             plan.id,
-            (Line("rows", Outcome.PASSED, "7 rows"),),
+            (CheckLine("rows", CheckOutcome.PASSED, "7 rows"),),
             seen,
-            code_of(plan, workspace),
+            verified_code(plan, workspace),
             NOW,
             "ada",
         )

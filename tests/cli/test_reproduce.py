@@ -18,9 +18,8 @@ from backfill_assets.dagster_client.requests import REPRODUCTION
 from backfill_assets.diff.diff import ColumnDiff, DayDiff, Diff, Example, TableDiff
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.reproduce.inputs import recorded_build
-from backfill_assets.reproduce.inputs import refused as reproduction_of
-from backfill_assets.reproduce.reproduction import Reproduction, Result
+from backfill_assets.reproduce.inputs import recorded_build, reproduction_of
+from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.workspace import open_workspace
 from tests.worlds.command_line import backfill, refused
 from tests.worlds.recorded import build
@@ -163,7 +162,7 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
     of_day = recorded_build(NAME, str(DAY), None, open_workspace(home=tmp_path))
     diff = Diff("d", "as it was built", "rebuilt", "2019-08-15T00:00:00+00:00", (DIFFERING,))
     answer = replace(
-        reproduction_of(of_day, Result.DIFFERS, ()),
+        reproduction_of(of_day, ReproductionResult.DIFFERS, ()),
         rebuilt_fingerprint="1-a-b",
         rebuilt_rows=1,
         diff=diff,

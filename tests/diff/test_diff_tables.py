@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.diff.diff import Diffs, ExampleRow, read_diff
-from backfill_assets.diff.tables import Recorded, Side, TablePair, diff_tables
+from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tables
 from backfill_assets.errors import TableUnreadable
 from tests.worlds.deliveries import day
 
@@ -107,7 +107,7 @@ def test_days_with_the_same_recorded_fingerprint_are_counted_and_not_read(lake):
     before = write(lake, FIRST)
     after = write(lake, FIRST)
     files = [Side(f"{lake}/{NAME}", "day", version).files(DAYS) for version in (before, after)]
-    known = {(at, names): Recorded(f"f{at}", 2) for of in files for at, names in of.items()}
+    known = {(at, names): RecordedRows(f"f{at}", 2) for of in files for at, names in of.items()}
     assert len(known) == 6  # the files are others
     for file in DeltaTable(lake / NAME).file_uris():
         Path(file.removeprefix("file://")).unlink()

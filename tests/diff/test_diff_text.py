@@ -15,7 +15,7 @@ from backfill_assets.diff.diff import (
     TableDiff,
     ValueChange,
 )
-from backfill_assets.diff.text import number, page
+from backfill_assets.diff.text import _number, html_page
 
 HOSTILE = '</td><script>alert("x")</script>'
 DAY = DayDiff("2019-09-01", 5, 4, 1, 2, 2, 1, repeated_keys_before=1, repeated_keys_after=2)
@@ -44,13 +44,13 @@ DIFF = Diff("0123", HOSTILE, "release 2", "2026-01-01T00:00:00+00:00", (TABLE, S
 
 
 def test_the_figures_count_the_days_that_were_not_read():
-    assert text.rows(DIFF) == [
+    assert text.summary_rows(DIFF) == [
         (HOSTILE, "1: 2019-09-01", "1,005", "1,004", "1", "2", "2", "many (2), few (1)"),
     ]
 
 
 def test_columns_keys_that_repeat_examples_and_what_is_the_same_are_said():
-    lines = [line.replace(HOSTILE, "T") for line in text.lines(DIFF)]
+    lines = [line.replace(HOSTILE, "T") for line in text.detail_lines(DIFF)]
     assert lines[:3] == [
         "T: columns that came: new",
         "T: columns that went: old",
@@ -63,7 +63,7 @@ def test_columns_keys_that_repeat_examples_and_what_is_the_same_are_said():
     )
     assert [line for line in lines if line.startswith("  T")][:3] == [
         "  T 2019-09-01 k=2: many 1 → 3",
-        f"  T 2019-09-01 k=1: few {text.value(HOSTILE).replace(HOSTILE, 'T')} → null",
+        f"  T 2019-09-01 k=1: few {text._value(HOSTILE).replace(HOSTILE, 'T')} → null",
         '  T 2019-09-01 k="a": added',
     ]
     assert lines[-2:] == [
@@ -73,7 +73,7 @@ def test_columns_keys_that_repeat_examples_and_what_is_the_same_are_said():
 
 
 def test_no_value_of_a_row_or_a_name_is_markup_on_the_page():
-    shown = page(DIFF)
+    shown = html_page(DIFF)
     tags = set(re.findall(r"<(/?[a-z0-9]+)", shown))
     assert not any("script" in tag for tag in tags)
     assert shown.count("&lt;script&gt;") >= 5
@@ -81,8 +81,8 @@ def test_no_value_of_a_row_or_a_name_is_markup_on_the_page():
 
 
 def test_nothing_that_differs_and_nothing_to_compare_are_said():
-    assert "<p>Nothing differs.</p>" in page(Diff("0", "a", "b", "", (SAME,)))
-    assert list(text.lines(Diff("0", "a", "b", ""))) == [
+    assert "<p>Nothing differs.</p>" in html_page(Diff("0", "a", "b", "", (SAME,)))
+    assert list(text.detail_lines(Diff("0", "a", "b", ""))) == [
         "There is nothing to compare: no table has any of these days."
     ]
 
@@ -98,4 +98,4 @@ def test_nothing_that_differs_and_nothing_to_compare_are_said():
     ],
 )
 def test_numbers_have_as_many_digits_as_tell_them_apart(of, text):
-    assert number(of) == text
+    assert _number(of) == text

@@ -23,7 +23,7 @@ from backfill_assets.dagster_client.requests import reload
 from backfill_assets.datasets.outages.sample import LAST_DAY
 from backfill_assets.lake.releases import Releases
 from backfill_assets.settings import BUNDLED
-from backfill_assets.verify.checklist import Outcome
+from backfill_assets.verify.checklist import CheckOutcome
 from backfill_assets.verify.verify import Verdicts
 from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, OUTAGES, World, differing_days
 from tests.worlds.servers import environment, project_copy, servers_of
@@ -132,7 +132,7 @@ def rebuild(station: Station) -> str:
     return str(station.asked_json("run", "--partitions", days, *flags, "--yes")["plan"])
 
 
-def lines(station: Station, plan: str, outcome: Outcome) -> list[str]:
+def lines(station: Station, plan: str, outcome: CheckOutcome) -> list[str]:
     """The lines of the plan's newest verdict that came to this."""
     verdict = Verdicts(station.lake.root).newest(plan)
     assert verdict
@@ -145,7 +145,7 @@ def candidate(station: Station, before: Live) -> str:
     edit(station)
     plan = rebuild(station)
     assert f"Plan {plan}: needs a decision" in station.backfill("verify", plan, code=1)
-    undecided = lines(station, plan, Outcome.DECISION)
+    undecided = lines(station, plan, CheckOutcome.DECISION)
     assert f"drift {OUTAGES}.customers" in undecided
     accept = [word for name in undecided for word in ("--accept", name)]
     assert ": passed (" in station.backfill(

@@ -14,7 +14,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.servers.home import servers_record
-from backfill_assets.verify.checklist import Outcome
+from backfill_assets.verify.checklist import CheckOutcome
 from backfill_assets.verify.verify import Verdicts
 from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, OUTAGES, differing_days
 from tests.worlds.servers import Played, commands, play
@@ -63,7 +63,7 @@ def test_the_wrong_rule_fails_that_line_alone_and_is_neither_accepted_nor_in_liv
     (wrong,) = set(re.findall(r"The verdict on plan (\w+) is that it failed", story.printed))
     verdict = Verdicts(root).newest(wrong)
     assert verdict
-    failed = [line.name for line in verdict.lines if line.outcome == Outcome.FAILED]
+    failed = [line.name for line in verdict.lines if line.outcome == CheckOutcome.FAILED]
     assert failed == [f"drift {OUTAGES}.customers"]
     with pytest.raises(UsageError, match="Nothing was accepted"):
         Verdicts(root).accept(

@@ -17,7 +17,7 @@ from pyspark.ml.regression import LinearRegression, RandomForestRegressor
 from pyspark.sql import DataFrame
 
 from backfill_assets import load_model, models, read, rules
-from backfill_assets.diff.sides import releases_compared
+from backfill_assets.diff.sides import tables_of_releases
 from backfill_assets.diff.tables import diff_tables
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.releases import Releases, TableVersion
@@ -33,7 +33,7 @@ from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.reproduce.inputs import recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
-from backfill_assets.reproduce.reproduction import Result
+from backfill_assets.reproduce.reproduction import ReproductionResult
 from tests.worlds.prices import DAYS, OTHER, Prices, price
 from tests.worlds.small_lake import publish_verified, verdict_of
 
@@ -114,7 +114,7 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     second = predicted()
     assert second != first
     assert predicted(release=1) == first
-    compared = releases_compared((1, 2), project.workspace)
+    compared = tables_of_releases((1, 2), project.workspace)
     (table,) = [
         each
         for each in diff_tables(compared.pairs, "release 1", "release 2").tables
@@ -128,7 +128,7 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
         reproduce(
             recorded_build(price.name, str(THIRD), None, other.workspace), other.workspace, spark
         ).result
-        == Result.SAME
+        == ReproductionResult.SAME
     )
 
     roll_back(plan, other.workspace, who="ada", now=lambda: NOW, reason="it was better before")

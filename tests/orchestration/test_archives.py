@@ -7,7 +7,7 @@ from dagster import AssetKey, materialize
 
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.other_assets import archive_assets
-from backfill_assets.servers.stack import LIMITS
+from backfill_assets.servers.stack import POOL_LIMITS
 from tests.worlds.archives import DAYS, History
 from tests.worlds.outages import no_spark
 
@@ -67,4 +67,4 @@ def test_the_asset_has_a_pool_of_its_own_and_no_days(history):
     definitions = definitions_of(history.workspace)
     node = definitions.resolve_asset_graph().get(KEY)
     assert (node.pools, node.partitions_def) == ({"archives"}, None)
-    assert LIMITS["archives"] == 1
+    assert POOL_LIMITS["archives"] == 1

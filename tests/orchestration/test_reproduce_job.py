@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from backfill_assets.dagster_client.requests import REPRODUCTION
 from backfill_assets.orchestration.reproduce_job import reproduce_job
 from backfill_assets.orchestration.run import SparkResource
-from backfill_assets.reproduce.reproduction import Result, read_reproduction
+from backfill_assets.reproduce.reproduction import ReproductionResult, read_reproduction
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import metadata
 from tests.worlds.deliveries import day
@@ -63,7 +63,7 @@ def test_a_day_that_comes_out_the_same_is_observed_and_is_no_new_materialization
     assert result.success
     assert metadata(result)["reproduced"] == "same"
     partition, reproduction = observed(instance, RAW)
-    assert (partition, reproduction.result) == (str(day(1)), Result.SAME)
+    assert (partition, reproduction.result) == (str(day(1)), ReproductionResult.SAME)
     assert (
         reproduction.build["fingerprint"]
         == reproduction.rebuilt_fingerprint
@@ -77,7 +77,7 @@ def test_a_day_of_other_code_fails_the_run_without_an_engine_and_is_observed_too
     result, instance = executed(replace(once.workspace, tables=others), Asked, table=RAW)
     assert (result.success, ASKED) == (False, [])
     assert metadata(result)["reproduced"] == "other code"
-    assert observed(instance, RAW)[1].result == Result.OTHER_CODE
+    assert observed(instance, RAW)[1].result == ReproductionResult.OTHER_CODE
 
 
 def test_a_day_is_computed_with_the_spark_settings_of_its_build(built: World):

@@ -9,7 +9,7 @@ from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.verify_job import verify_job
-from backfill_assets.verify.checklist import Result
+from backfill_assets.verify.checklist import VerdictResult
 from backfill_assets.verify.verify import Verdicts
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, A, SmallLake
@@ -41,7 +41,7 @@ def test_a_verdict_that_passes_is_a_run_that_succeeds_and_shows_the_checklist(la
     assert run.tags[tags.PLAN] == plan.id
     verdict = Verdicts(str(lake.root)).newest(plan.id)
     assert verdict
-    assert (verdict.result, verdict.who) == (Result.PASSED, "ada")
+    assert (verdict.result, verdict.who) == (VerdictResult.PASSED, "ada")
 
 
 def test_a_verdict_that_needs_a_decision_fails_the_run_until_its_lines_are_accepted(lake):

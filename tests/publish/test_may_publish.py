@@ -15,8 +15,13 @@ from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.shadows import discard
-from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict
-from backfill_assets.verify.verify import Verdicts, code_of, verified, versions_of
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict
+from backfill_assets.verify.verify import (
+    Verdicts,
+    require_verified,
+    verified_code,
+    verified_versions,
+)
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
 D0, D1, D2, D3 = DAYS
@@ -40,23 +45,25 @@ def rebuilt(lake: SmallLake, more: str = "") -> Plan:
     return plan
 
 
-def verdict_on(lake: SmallLake, plan: Plan, *outcomes: Outcome) -> PlanVerdict:
-    lines = tuple(Line(f"check {n}", outcome, "1 of 2 rows") for n, outcome in enumerate(outcomes))
-    seen = versions_of(plan, state_of(plan, lake.workspace))
-    verdict = PlanVerdict(plan.id, lines, seen, code_of(plan, lake.workspace), NOW, "ada")
+def verdict_on(lake: SmallLake, plan: Plan, *outcomes: CheckOutcome) -> PlanVerdict:
+    lines = tuple(
+        CheckLine(f"check {n}", outcome, "1 of 2 rows") for n, outcome in enumerate(outcomes)
+    )
+    seen = verified_versions(plan, state_of(plan, lake.workspace))
+    verdict = PlanVerdict(plan.id, lines, seen, verified_code(plan, lake.workspace), NOW, "ada")
     Verdicts(str(lake.root)).keep(verdict)
     return verdict
 
 
 def publish(lake: SmallLake, plan: Plan, channel: str = "stable", **options: Any) -> Published:
     return Publication(plan, lake.workspace, "ada").publish(
-        channel, lambda: NOW, verified(plan, lake.workspace), **options
+        channel, lambda: NOW, require_verified(plan, lake.workspace), **options
     )
 
 
 def test_a_verdict_that_passed_on_these_versions_lets_it_be_published(lake):
     plan = rebuilt(lake)
-    verdict_on(lake, plan, Outcome.PASSED, Outcome.SKIPPED)
+    verdict_on(lake, plan, CheckOutcome.PASSED, CheckOutcome.SKIPPED)
     publish(lake, plan)
     assert lake.values()[D1] == 7
 
@@ -66,11 +73,11 @@ def test_a_verdict_that_passed_on_these_versions_lets_it_be_published(lake):
     [
         ((), "was not verified. Nothing was published. Type `backfill verify"),
         (
-            (Outcome.PASSED, Outcome.FAILED),
+            (CheckOutcome.PASSED, CheckOutcome.FAILED),
             r"failed: check 1 \(1 of 2 rows\). Nothing was published",
         ),
         (
-            (Outcome.DECISION, Outcome.PASSED),
+            (CheckOutcome.DECISION, CheckOutcome.PASSED),
             "needs a decision: check 0. Nothing was published.*--accept NAME --reason",
         ),
     ],
@@ -88,7 +95,7 @@ def test_without_a_verdict_that_passed_nothing_is_published(lake, outcomes, said
 
 def test_a_decision_that_was_taken_lets_it_be_published(lake):
     plan = rebuilt(lake)
-    verdict_on(lake, plan, Outcome.DECISION)
+    verdict_on(lake, plan, CheckOutcome.DECISION)
     Verdicts(str(lake.root)).accept(plan.id, ["check 0"], who="bo", reason="meant", at=NOW)
     publish(lake, plan)
     assert lake.values()[D1] == 7
@@ -96,7 +103,7 @@ def test_a_decision_that_was_taken_lets_it_be_published(lake):
 
 def test_a_verdict_older_than_the_shadows_last_commit_does_not_count(lake):
     plan = rebuilt(lake)
-    verdict_on(lake, plan, Outcome.PASSED)
+    verdict_on(lake, plan, CheckOutcome.PASSED)
     lake.write({D1: 8}, into=plan)
     with pytest.raises(RefusedByGuard, match=f"(?s){A.name}.*{plan.id}"):
         publish(lake, plan)
@@ -106,7 +113,7 @@ def test_a_verdict_older_than_the_shadows_last_commit_does_not_count(lake):
 def test_a_verdict_on_other_code_does_not_count(lake):
     plan = rebuilt(lake)
     Verdicts(str(lake.root)).keep(
-        replace(verdict_on(lake, plan, Outcome.PASSED), code={A.name: "0"})
+        replace(verdict_on(lake, plan, CheckOutcome.PASSED), code={A.name: "0"})
     )
     with pytest.raises(RefusedByGuard, match=f"{A.name} .seen 0, now 1"):
         publish(lake, plan)
@@ -114,17 +121,19 @@ def test_a_verdict_on_other_code_does_not_count(lake):
 
 def test_a_verdict_by_other_reconciliations_does_not_count(lake):
     plan = rebuilt(lake)
-    verdict_on(lake, plan, Outcome.PASSED)
+    verdict_on(lake, plan, CheckOutcome.PASSED)
     stricter = replace(lake.workspace, reconciliations=(reconciliation(tables=[A])(few_rows),))
     with pytest.raises(RefusedByGuard, match=r"check few_rows .seen none, now "):
-        Publication(plan, stricter, "ada").publish("stable", lambda: NOW, verified(plan, stricter))
+        Publication(plan, stricter, "ada").publish(
+            "stable", lambda: NOW, require_verified(plan, stricter)
+        )
 
 
 def test_a_column_of_live_is_not_lost_unless_that_is_allowed(lake):
     lake.write({D3: 5}, more="note")
     release_live(lake.workspace, who="sensor")
     plan = rebuilt(lake)
-    verdict_on(lake, plan, Outcome.PASSED)
+    verdict_on(lake, plan, CheckOutcome.PASSED)
     with pytest.raises(
         RefusedByGuard,
         match=f"{A.name}: it has no column note. Nothing was published.*--allow-breaking",
@@ -144,7 +153,7 @@ def test_columns_that_do_not_go_together_are_refused_before_any_table_is_written
     lake.write(
         {D1: 7}, into=plan, table=B.name, number=(spelled, "string" if spelled == "n" else "long")
     )
-    verdict_on(lake, plan, Outcome.PASSED)
+    verdict_on(lake, plan, CheckOutcome.PASSED)
     files = lake.files()
     with pytest.raises((UsageError, RefusedByGuard), match=B.name):
         publish(lake, plan, allow_breaking=True)
@@ -159,16 +168,16 @@ def test_readers_of_stable_lose_no_column_by_a_plan_of_another_channel(lake):
     release_live(lake.workspace, who="sensor")
     dropping = lake.shadow_plan({A.name: list(DAYS)})
     lake.write(dict(zip(DAYS, [2, 3, 4, 5], strict=True)), into=dropping)
-    verdict_on(lake, dropping, Outcome.PASSED)
+    verdict_on(lake, dropping, CheckOutcome.PASSED)
     publish(lake, dropping, "candidate", allow_breaking=True)
     with pytest.raises(RefusedByGuard, match=A.name):
         publish(lake, dropping)
     other = lake.shadow_plan({B.name: [D1]})
     lake.write({D1: 7}, into=other, table=B.name)
-    verdict_on(lake, other, Outcome.PASSED)
+    verdict_on(lake, other, CheckOutcome.PASSED)
     with pytest.raises(RefusedByGuard, match=A.name):
         Publication(other, lake.workspace, "ada", together_with=(dropping.id,)).publish(
-            "stable", lambda: NOW, verified(other, lake.workspace)
+            "stable", lambda: NOW, require_verified(other, lake.workspace)
         )
     assert lake.values(B.name)[D1] == 2
     publish(lake, dropping, allow_breaking=True)
@@ -176,14 +185,14 @@ def test_readers_of_stable_lose_no_column_by_a_plan_of_another_channel(lake):
 
 def test_a_column_that_only_the_shadow_has_breaks_nobody(lake):
     plan = rebuilt(lake, more="note")
-    verdict_on(lake, plan, Outcome.PASSED)
+    verdict_on(lake, plan, CheckOutcome.PASSED)
     publish(lake, plan)
     assert lake.values()[D1] == 7
 
 
 def test_while_a_step_of_live_is_running_nothing_is_published(lake):
     plan = rebuilt(lake)
-    verdict_on(lake, plan, Outcome.PASSED)
+    verdict_on(lake, plan, CheckOutcome.PASSED)
     running = mark_running(str(lake.root), RunningStep(A.name, [D3], "a night"))
     with (
         running,
@@ -197,7 +206,7 @@ def test_while_a_step_of_live_is_running_nothing_is_published(lake):
 
 def test_failed_days_of_live_stop_a_publication_unless_the_plan_rebuilds_them(lake):
     plan = rebuilt(lake)
-    verdict_on(lake, plan, Outcome.PASSED)
+    verdict_on(lake, plan, CheckOutcome.PASSED)
     lake.write({D0: 6})
     lake.fail(D3)
     with pytest.raises(RefusedByGuard, match=f"{A.name} {D3}: no rows. Nothing was published"):

@@ -14,7 +14,7 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import Withheld, release_live
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.tables.agreements import Reconciled, reconciliation
-from backfill_assets.verify.checklist import Result
+from backfill_assets.verify.checklist import VerdictResult
 from tests.worlds.small_lake import (
     DAYS,
     NOW,
@@ -209,7 +209,7 @@ def test_an_unreadable_table_outside_the_plan_does_not_stop_its_shadow(lake):
     log.write_bytes(whole[:40])
     plan = lake.shadow_plan({A.name: [D1]})
     lake.write({D1: 11}, into=plan)
-    assert verdict_of(plan, lake.workspace).result != Result.FAILED
+    assert verdict_of(plan, lake.workspace).result != VerdictResult.FAILED
     with pytest.raises(TableUnreadable, match=B.name):
         lake.shadow_plan({B.name: [D1]})
     with pytest.raises(TableUnreadable, match=B.name):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from backfill_assets.lake.history import unrecorded
 from backfill_assets.lake.integrity import ForeignCommits, TableState
 from backfill_assets.lake.ledger import Build
-from backfill_assets.reconcile.compare import Comparison, Kind, Records, compare
-from backfill_assets.reconcile.dagster_record import Materialized
+from backfill_assets.reconcile.compare import DisagreementKind, Records, RecordsComparison, compare
+from backfill_assets.reconcile.dagster_record import DagsterRecord
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import build as of_day
 
@@ -39,25 +39,25 @@ def table(
     return TableState(version, builds=builds, rows=counts, **fields)
 
 
-def dagster(*builds: Build, **other: str) -> Materialized:
+def dagster(*builds: Build, **other: str) -> DagsterRecord:
     """Dagster knows days 0 to 9, and these builds; `other` names data versions by day, as d0="..."."""
     versions = {b.day: b.fingerprint for b in builds} | {
         day(int(name[1:])): text for name, text in other.items()
     }
-    return Materialized(day(0), day(9), versions)
+    return DagsterRecord(day(0), day(9), versions)
 
 
 def compared(
     ledger: Iterable[Build] = (),
     state: TableState | None = None,
-    known: Materialized | None = None,
+    known: DagsterRecord | None = None,
     **fields: Any,
-) -> Comparison:
+) -> RecordsComparison:
     dagster = None if known is None else {NAME: known}
     return compare(Records([NAME], list(ledger), {NAME: state or TableState()}, dagster, **fields))
 
 
-def by_kind(comparison: Comparison) -> dict[Kind, list[Any]]:
+def by_kind(comparison: RecordsComparison) -> dict[DisagreementKind, list[Any]]:
     return {each.kind: list(each.days) for each in comparison.disagreements}
 
 
@@ -69,7 +69,7 @@ def test_an_up_to_date_day_shown_as_failed_is_reported_and_others_are_left():
     comparison = compared(
         [BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))}
     )
-    assert by_kind(comparison) == {Kind.SHOWN_FAILED: [day(0)]}
+    assert by_kind(comparison) == {DisagreementKind.SHOWN_FAILED: [day(0)]}
     assert (comparison.to_report, comparison.disagreements[0].repairable) == ([BUILT], True)
 
 
@@ -78,7 +78,7 @@ def test_an_up_to_date_day_shown_as_stale_is_reported_and_others_are_left():
     comparison = compared(
         [BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))}
     )
-    assert by_kind(comparison) == {Kind.SHOWN_STALE: [day(0)]}
+    assert by_kind(comparison) == {DisagreementKind.SHOWN_STALE: [day(0)]}
     assert (comparison.to_report, comparison.disagreements[0].repairable) == ([BUILT], True)
 
 
@@ -98,79 +98,91 @@ def test_three_records_of_one_day_agree():
             [],
             table(BUILT),
             dagster(BUILT),
-            Kind.UNRECORDED,
+            DisagreementKind.UNRECORDED,
             id="a crash between commit and ledger",
         ),
         pytest.param(
-            [BUILT], TableState(), dagster(BUILT), Kind.NO_COMMIT, id="a table that was deleted"
+            [BUILT],
+            TableState(),
+            dagster(BUILT),
+            DisagreementKind.NO_COMMIT,
+            id="a table that was deleted",
         ),
         pytest.param(
             [BUILT],
             table(version=2),
             dagster(BUILT),
-            Kind.NO_COMMIT,
+            DisagreementKind.NO_COMMIT,
             id="a table put back to an earlier copy",
         ),
         pytest.param(
-            [BUILT], table(rows={0: 5}), dagster(BUILT), Kind.NO_COMMIT, id="a table made anew"
+            [BUILT],
+            table(rows={0: 5}),
+            dagster(BUILT),
+            DisagreementKind.NO_COMMIT,
+            id="a table made anew",
         ),
         pytest.param(
             [BUILT],
             table(BUILT, rows={}),
             dagster(BUILT),
-            Kind.ROW_COUNT_DIFFERS,
+            DisagreementKind.ROW_COUNT_DIFFERS,
             id="a day whose files are gone",
         ),
         pytest.param(
             [BUILT],
             table(BUILT, rows={0: 9}),
             dagster(BUILT),
-            Kind.ROW_COUNT_DIFFERS,
+            DisagreementKind.ROW_COUNT_DIFFERS,
             id="a day with more rows",
         ),
         pytest.param(
             [BUILT],
             table(BUILT, version=6, foreign_commits=[DELETED]),
             dagster(BUILT),
-            Kind.FOREIGN_COMMIT,
+            DisagreementKind.FOREIGN_COMMIT,
             id="a hand",
         ),
         pytest.param(
-            [], table(rows={0: 9}), dagster(), Kind.UNKNOWN_ROWS, id="rows that nobody recorded"
+            [],
+            table(rows={0: 9}),
+            dagster(),
+            DisagreementKind.UNKNOWN_ROWS,
+            id="rows that nobody recorded",
         ),
         pytest.param(
             [],
             table(rows={0: None}),
             dagster(),
-            Kind.UNKNOWN_ROWS,
+            DisagreementKind.UNKNOWN_ROWS,
             id="files that do not tell how many rows",
         ),
         pytest.param(
             [BUILT],
             table(BUILT),
             dagster(),
-            Kind.NOT_REPORTED,
+            DisagreementKind.NOT_REPORTED,
             id="a crash before the report to Dagster",
         ),
         pytest.param(
             [BUILT],
             table(BUILT),
             dagster(d0="f1"),
-            Kind.DATA_VERSION_DIFFERS,
+            DisagreementKind.DATA_VERSION_DIFFERS,
             id="Dagster has another data version",
         ),
         pytest.param(
             [BUILT],
             table(BUILT),
             dagster(d0=""),
-            Kind.DATA_VERSION_DIFFERS,
+            DisagreementKind.DATA_VERSION_DIFFERS,
             id="materialized by a click in the UI",
         ),
         pytest.param(
             [],
             TableState(),
             dagster(d0="f0"),
-            Kind.NOT_ACCEPTED,
+            DisagreementKind.NOT_ACCEPTED,
             id="Dagster has a day that was never built",
         ),
     ],
@@ -210,13 +222,19 @@ def test_what_is_as_it_should_be_is_not_named(ledger, state, known):
 
 def test_a_day_left_out_by_a_crash_is_recorded_and_reported_at_once():
     comparison = compared([], table(BUILT), dagster())
-    assert by_kind(comparison) == {Kind.UNRECORDED: days(0), Kind.NOT_REPORTED: days(0)}
+    assert by_kind(comparison) == {
+        DisagreementKind.UNRECORDED: days(0),
+        DisagreementKind.NOT_REPORTED: days(0),
+    }
     assert (comparison.unrecorded(), comparison.to_report) == ([NAME], [BUILT])
 
 
 def test_no_day_is_reported_to_dagster_whose_rows_are_in_doubt():
     comparison = compared([BUILT], table(BUILT, rows={}), dagster())
-    assert (by_kind(comparison), comparison.to_report) == ({Kind.ROW_COUNT_DIFFERS: days(0)}, [])
+    assert (by_kind(comparison), comparison.to_report) == (
+        {DisagreementKind.ROW_COUNT_DIFFERS: days(0)},
+        [],
+    )
 
 
 def test_days_that_a_run_is_building_are_not_compared():
@@ -242,7 +260,7 @@ def test_days_that_were_built_while_the_records_were_read_are_not_compared():
 def test_without_dagster_the_ledger_and_the_table_are_compared():
     comparison = compared([BUILT, build(1)], table(BUILT))
     assert (by_kind(comparison), comparison.not_in_dagster, comparison.agreeing) == (
-        {Kind.NO_COMMIT: days(1)},
+        {DisagreementKind.NO_COMMIT: days(1)},
         [NAME],
         1,
     )
@@ -258,7 +276,7 @@ def test_a_table_that_nothing_builds_any_more_is_compared_while_its_files_are_th
     assert compare(Records([], [gone], {"raw/old": TableState()})).disagreements == []
     (comparison,) = compare(Records([], [gone], {"raw/old": table(version=3)})).disagreements
     assert (comparison.kind, comparison.remedy()) == (
-        Kind.NO_COMMIT,
+        DisagreementKind.NO_COMMIT,
         "The project has no table of that name any more: bring it back, or delete its folder.",
     )
 
@@ -303,7 +321,7 @@ some_records = st.builds(
                 version, oldest, rows, [b for b in committed if b.outcome == "accepted"], foreign
             )
         },
-        {NAME: Materialized(day(0), day(2), versions)},
+        {NAME: DagsterRecord(day(0), day(2), versions)},
         running,
     ),
     st.lists(a_build, max_size=5, unique_by=lambda b: b.at),

@@ -10,10 +10,10 @@ import pytest
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.reconcile.dagster_record import (
-    Materialized,
-    event_of,
+    DagsterRecord,
+    external_event,
     read_materialized,
-    report,
+    report_builds,
     running_runs,
 )
 from tests.worlds.deliveries import day
@@ -55,7 +55,7 @@ def test_the_days_materialized_are_known_with_the_data_version_of_each():
             ]
         }
     )
-    assert read_materialized(dagster, "raw/a") == Materialized(
+    assert read_materialized(dagster, "raw/a") == DagsterRecord(
         day(0), day(9), {day(0): "f0", day(2): ""}, set()
     )
 
@@ -109,9 +109,9 @@ def listening(*answers: int) -> tuple[Dagster, list[tuple[str, Any]]]:
 
 def test_dagster_is_told_of_each_day_with_its_data_version_and_figures():
     dagster, heard = listening(200, 200)
-    assert report(dagster, [FULL, build(1)]) == 2
-    assert heard[0] == ("/report_asset_materialization/staging/o", event_of(FULL))
-    reported = event_of(FULL)
+    assert report_builds(dagster, [FULL, build(1)]) == 2
+    assert heard[0] == ("/report_asset_materialization/staging/o", external_event(FULL))
+    reported = external_event(FULL)
     assert (reported["partition"], reported["data_version"]) == (str(day(0)), "1-2-3")
     assert (
         reported["metadata"]["dagster/partition_row_count"],
@@ -120,21 +120,21 @@ def test_dagster_is_told_of_each_day_with_its_data_version_and_figures():
 
 
 def test_nothing_to_tell_asks_nothing():
-    assert report(listening()[0], []) == 0
+    assert report_builds(listening()[0], []) == 0
 
 
 def test_a_server_lost_on_the_way_is_said_with_what_was_done():
     with pytest.raises(ServiceUnavailable, match=r"was lost \(ConnectError\) after 1 day"):
-        report(listening(200, 0)[0], [build(0), build(1)])
+        report_builds(listening(200, 0)[0], [build(0), build(1)])
 
 
 def test_a_server_that_takes_no_reports_is_said_with_its_words():
     with pytest.raises(
         UsageError, match=r"does not take staging/o 2019-08-15 \(HTTP 401: .*Not authorized"
     ):
-        report(listening(401)[0], [build(0)])
+        report_builds(listening(401)[0], [build(0)])
 
 
 def test_a_day_outside_dagsters_calendar_is_none_it_may_have():
-    known = Materialized(day(0), day(9))
+    known = DagsterRecord(day(0), day(9))
     assert [known.may_have(day(n)) for n in (-1, 0, 9, 10)] == [False, True, True, False]

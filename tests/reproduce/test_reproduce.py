@@ -21,7 +21,11 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.releases import Releases, TableVersion
 from backfill_assets.reproduce.inputs import recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
-from backfill_assets.reproduce.reproduction import Reproduction, Result, read_reproduction
+from backfill_assets.reproduce.reproduction import (
+    Reproduction,
+    ReproductionResult,
+    read_reproduction,
+)
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import change, day, days
 from tests.worlds.outages import DAILY, HISTORY, OUTAGES, RAW, World, change_in_place, only_some
@@ -55,7 +59,11 @@ def test_a_day_as_it_was_built_comes_out_the_same_and_nothing_is_written(once, n
     """
     before = everything(once)
     reproduction = reproduced(once, name)
-    assert (reproduction.result, reproduction.reasons, reproduction.diff) == (Result.SAME, (), None)
+    assert (reproduction.result, reproduction.reasons, reproduction.diff) == (
+        ReproductionResult.SAME,
+        (),
+        None,
+    )
     assert reproduction.rebuilt_fingerprint == once.accepted(name)[AT].fingerprint
     assert reproduction.rebuilt_rows == len(once.rows(name, [AT])) > 0
     assert everything(once) == before
@@ -78,7 +86,7 @@ def test_other_code_is_not_run_and_the_commit_of_the_build_is_named(world, commi
     world.write(day(0), [change()])
     world.run(days(0), plain, git_commit=commit)
     reproduction = reproduced(world, replace(plain, version="2", compute=never), day(0))
-    assert reproduction.result == Result.OTHER_CODE
+    assert reproduction.result == ReproductionResult.OTHER_CODE
     (reason,) = reproduction.reasons
     assert "built by code 1, and the project's is 2 here" in reason
     assert says in reason
@@ -105,12 +113,15 @@ def counted(compute: Callable[..., Any] | None = None) -> Table:
 def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_named(built):
     other = only_some(built, "100", "101", "102", version="2", customers=9)
     assert built.run([day(1)], other, run="second")[OUTAGES].built[0].outcome == "accepted"
-    assert reproduced(built, DAILY).result == Result.SAME
+    assert reproduced(built, DAILY).result == ReproductionResult.SAME
     DeltaTable(built.lake.path(OUTAGES)).vacuum(
         retention_hours=0, enforce_retention_duration=False, dry_run=False
     )
     reproduction = reproduced(built, DAILY)
-    assert (reproduction.result, reproduction.rebuilt_fingerprint) == (Result.INPUT_GONE, "")
+    assert (reproduction.result, reproduction.rebuilt_fingerprint) == (
+        ReproductionResult.INPUT_GONE,
+        "",
+    )
     (reason,) = reproduction.reasons
     assert reason.startswith(f"{OUTAGES} {day(1)}: the rows that were read (")
     assert reason.endswith(".parquet is missing")
@@ -127,7 +138,10 @@ def test_a_total_is_computed_from_the_day_before_as_that_was_then(built):
     before = built.fingerprints(HISTORY)[AT]
     assert built.run([day(1)], higher, run="second")[HISTORY].built[0].outcome == "accepted"
     reproduction = reproduced(built, HISTORY)
-    assert (reproduction.result, reproduction.rebuilt_fingerprint) == (Result.SAME, before)
+    assert (reproduction.result, reproduction.rebuilt_fingerprint) == (
+        ReproductionResult.SAME,
+        before,
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +174,7 @@ def test_a_source_that_was_delivered_anew_is_named(world, deliver, says):
     deliver(world)
     reproduction = reproduced(world, plain, day(0))
     name = f"{world.folder(day(0)).relative_to(world.landing)}/events.jsonl"
-    assert (reproduction.result, len(reproduction.reasons)) == (Result.INPUT_GONE, 1)
+    assert (reproduction.result, len(reproduction.reasons)) == (ReproductionResult.INPUT_GONE, 1)
     assert says.format(name) in reproduction.reasons[0]
 
 
@@ -176,7 +190,7 @@ def test_what_chance_decides_differs_and_is_shown_by_key_and_column(world):
         for row in DeltaTable(world.lake.path(plain.name)).to_pyarrow_table().to_pylist()
     }
     reproduction = reproduced(world, by_chance, day(0))
-    assert (reproduction.result, reproduction.rebuilt_rows) == (Result.DIFFERS, 2)
+    assert (reproduction.result, reproduction.rebuilt_rows) == (ReproductionResult.DIFFERS, 2)
     assert reproduction.diff
     (compared,) = reproduction.diff.tables
     assert [(c.name, c.changed) for c in compared.columns] == [("value", 2)]
@@ -192,7 +206,7 @@ def test_what_chance_decides_differs_and_is_shown_by_key_and_column(world):
 def test_an_input_whose_file_was_changed_in_place_is_not_taken_for_chance(built):
     change_in_place(built, DAILY, AT)
     reproduction = reproduced(built, HISTORY)
-    assert reproduction.result == Result.INPUT_GONE
+    assert reproduction.result == ReproductionResult.INPUT_GONE
     assert reproduction.reasons == (
         (
             f"{DAILY} {AT}: not the rows that were read: its files were changed in place, or the"
@@ -205,9 +219,9 @@ def test_a_day_whose_own_file_was_changed_in_place_is_not_called_the_same(built)
     """What would be built now is what was built, and not what its readers get."""
     change_in_place(built, DAILY, AT)
     reproduction = reproduced(built, DAILY)
-    assert (reproduction.result, reproduction.diff) == (Result.REWRITTEN, None)
+    assert (reproduction.result, reproduction.diff) == (ReproductionResult.REWRITTEN, None)
     assert "hold other rows than were built" in reproduction.reasons[0]
-    assert reproduced(built, DAILY, day(1)).result == Result.SAME
+    assert reproduced(built, DAILY, day(1)).result == ReproductionResult.SAME
 
 
 def test_the_build_of_a_release_is_reproduced_and_not_a_later_one(built):
@@ -217,11 +231,11 @@ def test_the_build_of_a_release_is_reproduced_and_not_a_later_one(built):
     built.run([AT], only_some(built, "200", version="2"), run="second")
     of_release = reproduced(built, OUTAGES, release=1)
     assert (of_release.result, of_release.release, of_release.rebuilt_fingerprint) == (
-        Result.SAME,
+        ReproductionResult.SAME,
         1,
         before,
     )
-    assert reproduced(built, OUTAGES).result == Result.OTHER_CODE
+    assert reproduced(built, OUTAGES).result == ReproductionResult.OTHER_CODE
     with pytest.raises(UsageError, match="There is no release 2"):
         reproduced(built, OUTAGES, release=2)
 
@@ -229,12 +243,12 @@ def test_the_build_of_a_release_is_reproduced_and_not_a_later_one(built):
 def test_days_with_rows_of_other_code_or_of_other_writers_are_not_reproduced(built):
     some = only_some(built, "200", version="2")
     built.run([AT], some, run="second", write_mode="merge")
-    assert reproduced(built, some).result == Result.MIXED
+    assert reproduced(built, some).result == ReproductionResult.MIXED
     DeltaTable(built.lake.path(DAILY)).update(
         {"region": "'nowhere'"}, predicate=f"outage_day = '{AT}'"
     )
     reproduction = reproduced(built, DAILY)
-    assert reproduction.result == Result.REWRITTEN
+    assert reproduction.result == ReproductionResult.REWRITTEN
     assert "by commit" in reproduction.reasons[0]
 
 
@@ -242,7 +256,7 @@ def test_a_day_that_was_merged_into_and_keeps_nothing_is_one_builds(world):
     plain = counted()
     world.write(day(0), [change("5")])
     world.run(days(0), plain, write_mode="merge")
-    assert reproduced(world, plain, day(0)).result == Result.SAME
+    assert reproduced(world, plain, day(0)).result == ReproductionResult.SAME
 
 
 KILLED = """

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.integrity import read_state
 from backfill_assets.plan.status import State, latest_builds, status_of
-from backfill_assets.reconcile.compare import Kind, Records, compare
+from backfill_assets.reconcile.compare import DisagreementKind, Records, compare
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import (
     DAILY,
@@ -44,7 +44,7 @@ def test_tables_as_runs_left_them_agree_with_the_ledger(built):
 def test_a_table_that_is_gone_is_found_and_written_again(built):
     rows = built.rows(OUTAGES)
     shutil.rmtree(built.lake.path(OUTAGES))
-    assert at_odds(built) == {(OUTAGES, Kind.NO_COMMIT): FOUR}
+    assert at_odds(built) == {(OUTAGES, DisagreementKind.NO_COMMIT): FOUR}
     built.run(FOUR, [OUTAGES], run="second")
     assert (at_odds(built), built.rows(OUTAGES)) == ({}, rows)
 
@@ -54,7 +54,7 @@ def test_a_day_that_somebody_changed_is_found_and_written_again_and_the_others_l
     DeltaTable(built.lake.path(DAILY)).update(
         {"region": "'nowhere'"}, predicate=f"outage_day = '{day(1)}'"
     )
-    assert at_odds(built) == {(DAILY, Kind.FOREIGN_COMMIT): [day(1)]}
+    assert at_odds(built) == {(DAILY, DisagreementKind.FOREIGN_COMMIT): [day(1)]}
     results = built.run(FOUR, [DAILY], run="second", force=True)
     assert {b.day: b.outcome for b in results[DAILY].built} == {
         at: "accepted" if at == day(1) else "unchanged" for at in FOUR
@@ -141,7 +141,7 @@ def test_rows_deleted_by_a_deletion_vector_are_noticed_and_written_again(built):
         f"DELETE FROM delta.`{path}` WHERE outage_day = '{day(1)}' AND outage_number = '101'"
     ).collect()
     assert len(rows()) == len(before) - 1
-    assert at_odds(built) == {(OUTAGES, Kind.FOREIGN_COMMIT): [day(1)]}
+    assert at_odds(built) == {(OUTAGES, DisagreementKind.FOREIGN_COMMIT): [day(1)]}
     refused = built.run(FOUR, [DAILY], run="second", force=True)[DAILY]
     assert set(refused.blocked) == set(FOUR[1:])
     assert (

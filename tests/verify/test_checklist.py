@@ -10,26 +10,24 @@ from hypothesis import strategies as st
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.verify.checklist import (
     Acceptance,
-    Line,
-    Outcome,
+    CheckLine,
+    CheckOutcome,
     PlanVerdict,
-    Result,
-    contents,
-    read,
+    VerdictResult,
 )
 from backfill_assets.verify.text import ending_lines
 from backfill_assets.verify.verify import Verdicts
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAY = date(2019, 9, 1)
-BUILT = Line("built staging/o", Outcome.PASSED, "3 of 3 days", "staging/o")
-DRIFT = Line("drift staging/o.customers", Outcome.DECISION, "index 0.310", "staging/o")
-ROWS = Line("rows staging/o", Outcome.DECISION, "9 rows | 3 before", "staging/o", (DAY,))
-KEYS = Line("keys staging/o", Outcome.FAILED, "2 keys twice", "staging/o", (DAY,))
-NONE = Line("keys raw/e", Outcome.SKIPPED, "declares no key", "raw/e")
+BUILT = CheckLine("built staging/o", CheckOutcome.PASSED, "3 of 3 days", "staging/o")
+DRIFT = CheckLine("drift staging/o.customers", CheckOutcome.DECISION, "index 0.310", "staging/o")
+ROWS = CheckLine("rows staging/o", CheckOutcome.DECISION, "9 rows | 3 before", "staging/o", (DAY,))
+KEYS = CheckLine("keys staging/o", CheckOutcome.FAILED, "2 keys twice", "staging/o", (DAY,))
+NONE = CheckLine("keys raw/e", CheckOutcome.SKIPPED, "declares no key", "raw/e")
 
 
-def verdict(*lines: Line, at: datetime = NOON, **fields) -> PlanVerdict:
+def verdict(*lines: CheckLine, at: datetime = NOON, **fields) -> PlanVerdict:
     return PlanVerdict(
         "p1",
         lines,
@@ -44,20 +42,20 @@ def verdict(*lines: Line, at: datetime = NOON, **fields) -> PlanVerdict:
 @pytest.mark.parametrize(
     ("lines", "accepted", "result"),
     [
-        pytest.param([BUILT, NONE], [], Result.PASSED, id="all passed or skipped"),
-        pytest.param([BUILT, DRIFT], [], Result.NEEDS_A_DECISION, id="one to be decided"),
+        pytest.param([BUILT, NONE], [], VerdictResult.PASSED, id="all passed or skipped"),
+        pytest.param([BUILT, DRIFT], [], VerdictResult.NEEDS_A_DECISION, id="one to be decided"),
         pytest.param(
-            [BUILT, DRIFT, ROWS], [DRIFT], Result.NEEDS_A_DECISION, id="one of two decided"
+            [BUILT, DRIFT, ROWS], [DRIFT], VerdictResult.NEEDS_A_DECISION, id="one of two decided"
         ),
-        pytest.param([BUILT, DRIFT, ROWS], [DRIFT, ROWS], Result.PASSED, id="both decided"),
-        pytest.param([KEYS, DRIFT], [DRIFT], Result.FAILED, id="what failed stays failed"),
+        pytest.param([BUILT, DRIFT, ROWS], [DRIFT, ROWS], VerdictResult.PASSED, id="both decided"),
+        pytest.param([KEYS, DRIFT], [DRIFT], VerdictResult.FAILED, id="what failed stays failed"),
     ],
 )
 def test_the_result_is_the_worst_of_the_lines_that_nobody_accepted(lines, accepted, result):
     found = verdict(*lines)
     for line in accepted:
         found = found.accept(line.name, who="ben", reason="the new rule counts twice", at=NOON)
-    assert (found.result, found.passed) == (result, result == Result.PASSED)
+    assert (found.result, found.passed) == (result, result == VerdictResult.PASSED)
     assert found.accepted == {
         line.name: Acceptance("ben", "the new rule counts twice", NOON) for line in accepted
     }
@@ -109,7 +107,7 @@ def test_what_cannot_be_accepted_is_refused(name, reason, why):
 
 
 def test_a_checklist_without_lines_or_with_two_of_one_name_is_none():
-    for lines in ([], [BUILT, replace(BUILT, outcome=Outcome.FAILED)]):
+    for lines in ([], [BUILT, replace(BUILT, outcome=CheckOutcome.FAILED)]):
         with pytest.raises(ValueError, match="each of a name of its own"):
             verdict(*lines)
 
@@ -138,14 +136,14 @@ def test_what_was_accepted_stays_so_on_the_same_versions_only():
     assert verdict(DRIFT, ROWS).with_acceptances_of(earlier).accepted == earlier.accepted
     assert verdict(ROWS).with_acceptances_of(earlier).accepted == {}
     assert verdict(DRIFT).with_acceptances_of(replace(earlier, versions_seen={})).accepted == {}
-    worse = replace(DRIFT, outcome=Outcome.FAILED)
-    assert verdict(worse).with_acceptances_of(earlier).result == Result.FAILED
+    worse = replace(DRIFT, outcome=CheckOutcome.FAILED)
+    assert verdict(worse).with_acceptances_of(earlier).result == VerdictResult.FAILED
 
 
 LINES = st.builds(
-    Line,
+    CheckLine,
     st.text(),
-    st.sampled_from(Outcome),
+    st.sampled_from(CheckOutcome),
     st.text(),
     st.text(),
     st.lists(st.dates(), max_size=3).map(tuple),
@@ -156,7 +154,7 @@ LINES = st.builds(
 @settings(max_examples=30)
 def test_a_verdict_is_read_as_it_was_written(lines, reason):
     written = verdict(*lines, accepted={lines[0].name: Acceptance("ada", reason, NOON)})
-    assert read(contents(written)) == written
+    assert read_verdict(verdict_json(written)) == written
 
 
 def test_every_verdict_is_kept_and_the_newest_counts_whatever_the_clocks_say(tmp_path):
@@ -180,12 +178,15 @@ def test_lines_are_accepted_in_the_lake_all_or_none(tmp_path):
         verdicts.accept("p1", [DRIFT.name, BUILT.name], who="ada", reason="as meant", at=NOON)
     assert verdicts.all("p1") == [verdict(DRIFT, ROWS, BUILT)]
     accepted = verdicts.accept("p1", [DRIFT.name, ROWS.name], who="ada", reason="as meant", at=NOON)
-    assert (accepted.result, verdicts.newest("p1")) == (Result.PASSED, accepted)
-    assert [each.result for each in verdicts.all("p1")] == [Result.NEEDS_A_DECISION, Result.PASSED]
+    assert (accepted.result, verdicts.newest("p1")) == (VerdictResult.PASSED, accepted)
+    assert [each.result for each in verdicts.all("p1")] == [
+        VerdictResult.NEEDS_A_DECISION,
+        VerdictResult.PASSED,
+    ]
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"format": 99}', contents(replace(verdict(BUILT), plan="p2"))]
+    "text", ["{", "[]", "{}", '{"format": 99}', verdict_json(replace(verdict(BUILT), plan="p2"))]
 )
 def test_a_file_that_is_no_verdict_of_the_plan_is_named(tmp_path, text):
     verdicts = Verdicts(str(tmp_path))

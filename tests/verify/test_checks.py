@@ -12,13 +12,13 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.verify.builds import (
     RowBounds,
     TableDays,
-    changes,
+    changes_to_live,
     days_built,
     null_shares,
     planned_code,
     row_counts,
 )
-from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict, Result
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict, VerdictResult
 from backfill_assets.verify.checks import RebuiltTable, checklist
 from backfill_assets.verify.text import ending_lines, markdown, terminal_table
 from tests.worlds.deliveries import day, days
@@ -81,7 +81,7 @@ def test_a_rebuild_that_moved_a_column_needs_one_decision_and_passes_with_it():
         "unique keys": "passed", "drift": "passed", "drift.n": "decision", "days outside the plan": "passed",
         "changes": "passed", "reconciliation ids": "passed", "consumer report": "passed",
     }  # fmt: skip
-    assert found.result == Result.NEEDS_A_DECISION
+    assert found.result == VerdictResult.NEEDS_A_DECISION
     assert found.accept(f"drift {TABLE}.n", who="ada", reason="ten were forgotten", at=NOON).passed
 
 
@@ -124,7 +124,7 @@ def test_whatever_is_wrong_in_a_rebuild_fails_its_own_line():
         "days outside the plan",
         "reconciliation ids",
     }
-    assert found.result == Result.FAILED
+    assert found.result == VerdictResult.FAILED
 
 
 def test_a_table_that_live_does_not_have_yet_is_compared_with_nothing():
@@ -176,17 +176,17 @@ def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
         "What failed is mended and built again, not accepted: by `backfill resume` if days are"
         " missing" in markdown(found)
     )
-    assert found.lines[0].outcome == Outcome.FAILED
+    assert found.lines[0].outcome == CheckOutcome.FAILED
 
 
-def summary(line: Line) -> tuple[str, list]:
+def summary(line: CheckLine) -> tuple[str, list]:
     assert line.table == TABLE
     return line.outcome.value, list(line.days)
 
 
 def test_a_plan_is_built_if_each_of_its_days_is():
-    assert days_built(TABLE, days(0, 1), days(0, 1), {}) == Line(
-        f"days built {TABLE}", Outcome.PASSED, "2 of 2 days built", TABLE, ()
+    assert days_built(TABLE, days(0, 1), days(0, 1), {}) == CheckLine(
+        f"days built {TABLE}", CheckOutcome.PASSED, "2 of 2 days built", TABLE, ()
     )
     assert (
         days_built(TABLE, days(0, 1, 2), days(1), {}).figures
@@ -276,14 +276,14 @@ def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
         TABLE, now | accepted_builds(2, rows=5, nulls={"b": 5}) | {day(3): live[day(3)]}, live
     )
     assert (first.outcome, first.figures) == (
-        Outcome.PASSED,
+        CheckOutcome.PASSED,
         (
             "2 columns over 2 changed day(s); the largest difference is 7.5% in a; a person decides"
             " beyond 5.0%; new: new; gone: old; farther: a"
         ),
     )
-    assert moved == Line(
-        f"null shares {TABLE}.a", Outcome.DECISION, "20.0% before, 27.5% now", TABLE
+    assert moved == CheckLine(
+        f"null shares {TABLE}.a", CheckOutcome.DECISION, "20.0% before, 27.5% now", TABLE
     )
     assert len(null_shares(TABLE, now, live, warn=0.01)) == 3
     assert len(null_shares(TABLE, now, live, warn=0.08)) == 1
@@ -297,7 +297,9 @@ def test_a_day_of_nulls_is_not_watered_down_by_thirty_days_that_have_none():
     first, moved = null_shares(TABLE, now, live)
     assert first.figures.endswith("farther: a")
     said = f"0.0% before, 3.2% now; {day(7)} 0.0% before, 100.0% now"
-    assert moved == Line(f"null shares {TABLE}.a", Outcome.DECISION, said, TABLE, (day(7),))
+    assert moved == CheckLine(
+        f"null shares {TABLE}.a", CheckOutcome.DECISION, said, TABLE, (day(7),)
+    )
 
 
 def test_one_null_in_a_day_of_few_rows_is_chance():
@@ -329,12 +331,12 @@ def test_changes_are_counted_by_fingerprints():
         | accepted_builds(1, rows=7, fingerprint="g")
         | accepted_builds(2, rows=9)
     )
-    line = changes(
+    line = changes_to_live(
         TABLE,
         now,
         accepted_builds(0, rows=4) | accepted_builds(1, rows=5) | {day(5): accepted_build(5)},
     )
     assert (line.outcome, line.figures) == (
-        Outcome.PASSED,
+        CheckOutcome.PASSED,
         "3 day(s): 1 changed, 1 as in live, 1 new; 9 rows become 20 (+11)",
     )

@@ -7,7 +7,7 @@ import pytest
 
 from backfill_assets import Reconciled, consumer, definitions, reconciliation
 from backfill_assets.tables.agreements import refuse_unusable
-from backfill_assets.verify.checklist import Line, Outcome
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 from backfill_assets.verify.checks import SideReader, consumers, reconciliations
 from tests.worlds.deliveries import day, days
 from tests.worlds.rows import TABLE, accepted_build, reader, rows_of_days
@@ -15,7 +15,7 @@ from tests.worlds.rows import TABLE, accepted_build, reader, rows_of_days
 READ = reader(o=rows_of_days([0, 1, 2], n=[1, 2, 3]), p=rows_of_days([0], n=[1]))
 
 
-def reconciled(function) -> Line:
+def reconciled(function) -> CheckLine:
     (line,) = reconciliations(
         [reconciliation(tables=[TABLE], name="sums")(function)], {TABLE: [day(0)]}, READ
     )
@@ -37,10 +37,12 @@ def test_a_reconciliation_gets_the_days_that_were_rebuilt_of_any_of_its_tables()
         [equal_sums], {TABLE: [day(2)], "staging/p": [day(0)], "raw/q": [day(1)]}, READ
     )
     assert found == [
-        Line("reconciliation equal_sums", Outcome.FAILED, "4 and 1 on 2 days; they differ")
+        CheckLine(
+            "reconciliation equal_sums", CheckOutcome.FAILED, "4 and 1 on 2 days; they differ"
+        )
     ]
     (same,) = reconciliations([equal_sums], {TABLE: [day(0)]}, READ)
-    assert (same.outcome, same.figures) == (Outcome.PASSED, "1 and 1 on 1 days")
+    assert (same.outcome, same.figures) == (CheckOutcome.PASSED, "1 and 1 on 1 days")
     assert reconciliations([equal_sums], {"raw/q": [day(1)], TABLE: []}, READ) == []
     assert equal_sums.promise == "Both have the same sum."
 
@@ -57,7 +59,7 @@ def test_a_reconciliation_that_raises_or_returns_nonsense_fails():
     )
     line = reconciled(lambda read, days: [])
     assert (line.outcome, line.figures) == (
-        Outcome.FAILED,
+        CheckOutcome.FAILED,
         "it raised TypeError: it returned list, not Reconciled(figures, problems)",
     )
 
@@ -98,12 +100,12 @@ def test_a_reconciliation_that_raises_or_returns_nonsense_fails():
 def test_a_consumer_must_run_and_return_rows(query, outcome, figures):
     declared = consumer(tables=[TABLE], name="report")(query)
     (line,) = consumers([declared], {TABLE: days(0, 1)}, READ)
-    assert line == Line("consumer report", Outcome(outcome), figures)
+    assert line == CheckLine("consumer report", CheckOutcome(outcome), figures)
 
 
 def test_a_consumer_that_may_be_empty_passes_without_rows():
     declared = consumer(tables=[TABLE], name="report", may_be_empty=True)(lambda read, days: [])
-    assert consumers([declared], {TABLE: [day(0)]}, READ)[0].outcome == Outcome.PASSED
+    assert consumers([declared], {TABLE: [day(0)]}, READ)[0].outcome == CheckOutcome.PASSED
 
 
 def test_a_reader_counts_the_lines_that_builds_know_of():

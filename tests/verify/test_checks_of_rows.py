@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from backfill_assets.quality.thresholds import DriftThresholds
-from backfill_assets.verify.checklist import Outcome
+from backfill_assets.verify.checklist import CheckOutcome
 from backfill_assets.verify.rows import drift_of_columns, unique_keys
 from tests.worlds.deliveries import day, days
 from tests.worlds.rows import TABLE, reader, rows_of_days
@@ -17,10 +17,10 @@ def test_a_key_that_stands_twice_in_a_day_is_named_and_on_two_days_it_is_two():
         )
     )
     line = unique_keys(TABLE, ["id"], "day", days(0, 1, 2), read)
-    assert (line.outcome, list(line.days)) == (Outcome.FAILED, days(1, 2))
+    assert (line.outcome, list(line.days)) == (CheckOutcome.FAILED, days(1, 2))
     assert line.figures.startswith("6 rows; 2 keys more than once; ")
     assert f"{day(1)} a: 2 rows" in line.figures
-    assert unique_keys(TABLE, ["id"], "day", [day(0)], read).outcome == Outcome.PASSED
+    assert unique_keys(TABLE, ["id"], "day", [day(0)], read).outcome == CheckOutcome.PASSED
     assert (
         unique_keys(TABLE, ["day", "id", "n"], "day", days(0, 1, 2), read).figures
         == "6 rows; 0 keys more than once"
@@ -39,7 +39,7 @@ def test_keys_of_many_days_are_counted_in_parts_with_the_same_result():
 
 
 def test_without_a_key_or_without_days_nothing_is_counted():
-    assert unique_keys(TABLE, [], "day", [day(0)], reader()).outcome == Outcome.SKIPPED
+    assert unique_keys(TABLE, [], "day", [day(0)], reader()).outcome == CheckOutcome.SKIPPED
     assert (
         unique_keys(TABLE, ["id"], "day", [], reader()).figures == "0 rows; 0 keys more than once"
     )
@@ -76,7 +76,7 @@ def test_a_column_that_moved_beyond_its_threshold_has_a_line_of_its_own(threshol
     assert {line.name: line.outcome.value for line in beyond} == {
         f"drift {TABLE}.{c}": o for c, o in outcomes.items()
     }
-    assert first.outcome == Outcome.PASSED
+    assert first.outcome == CheckOutcome.PASSED
     assert first.figures.startswith(
         "3 columns over 2 changed day(s); the largest is c: stability index "
     )
@@ -114,7 +114,7 @@ def test_a_day_that_is_wrong_is_not_watered_down_by_thirty_that_are_right():
     assert first.figures.endswith("1 beyond their threshold")
     assert (line.name, line.outcome, list(line.days)) == (
         f"drift {TABLE}.n",
-        Outcome.DECISION,
+        CheckOutcome.DECISION,
         [day(7)],
     )
     assert f"; 1 day(s) by themselves, {day(7)} farthest: stability index 4." in line.figures
@@ -122,7 +122,7 @@ def test_a_day_that_is_wrong_is_not_watered_down_by_thirty_that_are_right():
     _, line = drift_of_columns(
         TABLE, ["n"], days(*range(31)), reader(o=live), reader(o=now), failing, day="day"
     )
-    assert (line.outcome, list(line.days)) == (Outcome.FAILED, [day(7)])
+    assert (line.outcome, list(line.days)) == (CheckOutcome.FAILED, [day(7)])
 
 
 @pytest.mark.parametrize("column", ["mostly zeros", "keys"])
@@ -141,7 +141,7 @@ def test_a_wrong_day_is_seen_in_columns_of_few_values_and_in_keys(column):
     )
     first, *beyond = drift_of_columns(TABLE, ["n"], days(*range(31)), live, rebuilt, day="day")
     assert [(line.outcome, list(line.days)) for line in beyond] == [
-        (Outcome.DECISION, [day(wrong)])
+        (CheckOutcome.DECISION, [day(wrong)])
     ]
     assert first.figures.startswith("1 columns over 31 changed day(s)")
 
@@ -176,7 +176,7 @@ def test_few_rows_that_differ_by_chance_need_no_decision():
     lines = drift_of_columns(
         TABLE, ["n", "c"], days(*range(31)), reader(o=live), reader(o=now), day="day"
     )
-    assert [line.outcome for line in lines] == [Outcome.PASSED]
+    assert [line.outcome for line in lines] == [CheckOutcome.PASSED]
 
 
 def test_keys_may_be_structs_and_lists():
@@ -184,7 +184,7 @@ def test_keys_may_be_structs_and_lists():
         o=rows_of_days([0, 0, 0], id=[{"a": 1, "b": [1]}, {"a": 1, "b": [2]}, {"a": 1, "b": [1]}])
     )
     line = unique_keys(TABLE, ["id"], "day", [day(0)], read)
-    assert (line.outcome, list(line.days)) == (Outcome.FAILED, [day(0)])
+    assert (line.outcome, list(line.days)) == (CheckOutcome.FAILED, [day(0)])
     assert line.figures.startswith("3 rows; 1 keys more than once; ")
 
 
@@ -193,8 +193,8 @@ def test_equal_sides_and_days_that_live_does_not_have_need_no_decision():
         TABLE, ["n", "c"], days(0, 1), reader(o=LIVE), reader(o=LIVE), day="day"
     )
     assert (same.outcome, same.figures) == (
-        Outcome.PASSED,
+        CheckOutcome.PASSED,
         "2 columns over 2 changed day(s); all distributed as in live",
     )
     (none,) = drift_of_columns(TABLE, ["n", "c"], [], reader(o=LIVE), reader(o=LIVE), day="day")
-    assert none.outcome == Outcome.SKIPPED
+    assert none.outcome == CheckOutcome.SKIPPED

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.lake.history import latest
 from backfill_assets.verify.builds import TableDays, outside_days, table_days
-from backfill_assets.verify.checklist import Line, Outcome
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 from tests.worlds.small_lake import DAYS, A, SmallLake
 
 PLANNED = [DAYS[1]]
@@ -35,13 +35,13 @@ def seen(lake: SmallLake) -> TableDays:
     )
 
 
-def check(opened: TableDays, lake: SmallLake, in_shadow=PLANNED) -> Line:
+def check(opened: TableDays, lake: SmallLake, in_shadow=PLANNED) -> CheckLine:
     return outside_days(A.name, "p1", PLANNED, opened, seen(lake), in_shadow)
 
 
 def test_days_that_nobody_touched_are_identical(lake):
     line = check(seen(lake), lake)
-    assert (line.outcome, line.figures, line.days) == (Outcome.PASSED, "2 identical", ())
+    assert (line.outcome, line.figures, line.days) == (CheckOutcome.PASSED, "2 identical", ())
 
 
 def test_what_becomes_of_planned_days_is_not_looked_at(lake):
@@ -54,7 +54,7 @@ def test_a_day_that_the_plan_built_although_it_does_not_have_it_fails(lake):
     opened = seen(lake)
     lake.write({DAYS[1]: 9, DAYS[2]: 9}, plan="p1")
     line = check(opened, lake)
-    assert (line.outcome, line.days) == (Outcome.FAILED, (DAYS[2],))
+    assert (line.outcome, line.days) == (CheckOutcome.FAILED, (DAYS[2],))
     assert line.figures == f"1 identical; 1 built by this plan, which does not have them: {DAYS[2]}"
 
 
@@ -62,7 +62,7 @@ def test_what_a_night_builds_meanwhile_is_counted_and_is_not_the_plans(lake):
     opened = seen(lake)
     lake.write({DAYS[2]: 9, DAYS[3]: 1, DAYS[0]: 2})
     line = check(opened, lake)
-    assert (line.outcome, line.days) == (Outcome.PASSED, ())
+    assert (line.outcome, line.days) == (CheckOutcome.PASSED, ())
     assert line.figures == f"1 identical; 2 built since by others: {DAYS[2]}..{DAYS[3]}"
 
 
@@ -70,7 +70,7 @@ def test_rows_that_somebody_else_wrote_or_deleted_fail_and_the_commit_is_named(l
     opened = seen(lake)
     DeltaTable(str(lake.root / A.name)).update({"n": "7"}, predicate=f"day = '{DAYS[0]}'")
     line = check(opened, lake)
-    assert (line.outcome, line.days) == (Outcome.FAILED, (DAYS[0],))
+    assert (line.outcome, line.days) == (CheckOutcome.FAILED, (DAYS[0],))
     assert f"{DAYS[0]}: it was rewritten by commit 1 (UPDATE), not by this project" in line.figures
     DeltaTable(str(lake.root / A.name)).delete(f"day = '{DAYS[2]}'")
     assert check(opened, lake).days == (DAYS[0], DAYS[2])
@@ -88,7 +88,7 @@ def test_files_that_were_compacted_hold_the_same_rows(lake):
     )
     line = check(opened, lake)
     assert (line.outcome, line.figures) == (
-        Outcome.PASSED,
+        CheckOutcome.PASSED,
         f"1 the same rows in other files: {DAYS[0]}; 1 identical",
     )
 
@@ -102,16 +102,16 @@ def test_rows_that_no_build_accepted_fail(lake):
     )
     write_deltalake(table, more, mode="append")
     line = check(opened, lake)
-    assert (line.outcome, line.days) == (Outcome.FAILED, (DAYS[3],))
+    assert (line.outcome, line.days) == (CheckOutcome.FAILED, (DAYS[3],))
 
 
 def test_a_day_of_the_shadow_that_is_not_planned_fails(lake):
     line = check(seen(lake), lake, in_shadow=[DAYS[1], DAYS[3]])
-    assert (line.outcome, line.days) == (Outcome.FAILED, (DAYS[3],))
+    assert (line.outcome, line.days) == (CheckOutcome.FAILED, (DAYS[3],))
     assert line.figures == f"2 identical; the shadow has days that are not in the plan: {DAYS[3]}"
 
 
 def test_a_table_that_was_not_there_has_no_other_days(tmp_path):
     nothing = table_days(str(tmp_path / "raw" / "x"), -1, {})
     line = outside_days("raw/x", "p1", PLANNED, nothing, nothing, PLANNED)
-    assert (line.outcome, line.figures) == (Outcome.PASSED, "no other days")
+    assert (line.outcome, line.figures) == (CheckOutcome.PASSED, "no other days")

@@ -10,8 +10,8 @@ from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.publish import Publication
 from backfill_assets.tables.agreements import Reconciled, reconciliation
-from backfill_assets.verify.checklist import Line, Outcome, PlanVerdict, Result
-from backfill_assets.verify.verify import Verdicts, verified, verify
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict, VerdictResult
+from backfill_assets.verify.verify import Verdicts, require_verified, verify
 from backfill_assets.workspace import Workspace
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, ten_rows
 
@@ -34,15 +34,15 @@ def verdict_of(plan: Plan, workspace: Workspace) -> PlanVerdict:
     return verify(plan, workspace, who="ada", now=lambda: NOW)
 
 
-def line(verdict: PlanVerdict, name: str) -> Line:
+def line(verdict: PlanVerdict, name: str) -> CheckLine:
     return next(each for each in verdict.lines if each.name == name)
 
 
 def test_a_rebuild_that_holds_what_live_holds_passes_and_says_so_of_every_table(lake):
     plan = rebuilt(lake, 10)
     verdict = verdict_of(plan, lake.workspace)
-    assert verdict.result == Result.PASSED, [
-        each for each in verdict.lines if each.outcome != Outcome.PASSED
+    assert verdict.result == VerdictResult.PASSED, [
+        each for each in verdict.lines if each.outcome != CheckOutcome.PASSED
     ]
     for table in (A.name, B.name):
         assert line(verdict, f"days built {table}").figures == "2 of 2 days built"
@@ -69,14 +69,14 @@ def test_a_verdict_is_about_the_shadow_and_live_as_the_shadow_reads_it(lake):
 def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
     plan = rebuilt(lake, 30)
     verdict = verdict_of(plan, lake.workspace)
-    assert verdict.result == Result.NEEDS_A_DECISION
+    assert verdict.result == VerdictResult.NEEDS_A_DECISION
     assert f"{D1} 30 rows, 10 in live" in line(verdict, f"row counts {A.name}").figures
     assert line(verdict, f"rows changed {A.name}").figures.startswith(
         "rows: 30 added, 10 removed, 0 changed, 10 unchanged"
     )
     publication = Publication(plan, lake.workspace, "ada")
     with pytest.raises(RefusedByGuard, match="needs a decision"):
-        publication.publish("stable", lambda: NOW, verified(plan, lake.workspace))
+        publication.publish("stable", lambda: NOW, require_verified(plan, lake.workspace))
     verdicts = Verdicts(str(lake.root))
     with pytest.raises(UsageError, match=r"has no line 'nulls \*'. Nothing was accepted"):
         verdicts.accept(plan.id, ["row counts *", "nulls *"], who="bo", reason="a slip", at=NOW)
@@ -88,15 +88,15 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
         at=NOW,
     )
     # What was accepted stays so on the same versions.
-    assert verdict_of(plan, lake.workspace).result == Result.PASSED
-    publication.publish("stable", lambda: NOW, verified(plan, lake.workspace))
+    assert verdict_of(plan, lake.workspace).result == VerdictResult.PASSED
+    publication.publish("stable", lambda: NOW, require_verified(plan, lake.workspace))
     assert lake.values()[D1] == 30
 
 
 def test_days_that_are_not_built_fail_it(lake):
     plan = rebuilt(lake, 10, of=(A.name,))
     verdict = verdict_of(plan, lake.workspace)
-    assert verdict.result == Result.FAILED
+    assert verdict.result == VerdictResult.FAILED
     forced = "not built yet, which the plan forces"
     assert (
         line(verdict, f"days built {B.name}").figures
@@ -109,14 +109,14 @@ def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_no
     for table in (A.name, B.name):
         lake.write({D3: 11}, table=table)
     verdict = verdict_of(plan, lake.workspace)
-    assert verdict.result == Result.PASSED
+    assert verdict.result == VerdictResult.PASSED
     assert (
         line(verdict, f"days outside the plan {A.name}").figures
         == f"1 identical; 1 built since by others: {D3}"
     )
     lake.write({D1: 12})
     verdict = verdict_of(plan, lake.workspace)
-    assert verdict.result == Result.FAILED
+    assert verdict.result == VerdictResult.FAILED
     assert (
         f"raw/a {D1}: built in live by run"
         in line(verdict, "live since the shadow was opened").figures
@@ -125,7 +125,7 @@ def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_no
 
 @pytest.mark.parametrize(
     ("problems", "result"),
-    [((), Result.PASSED), (("n differs",), Result.FAILED)],
+    [((), VerdictResult.PASSED), (("n differs",), VerdictResult.FAILED)],
     ids=["agrees", "not"],
 )
 def test_a_reconciliation_reads_the_tables_as_they_would_be_published(lake, problems, result):

@@ -46,7 +46,7 @@ from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import Decision, Kind, roll_back
 from backfill_assets.tables.declaration import SliceDays, Table, same_day
 from backfill_assets.verify.checklist import PlanVerdict
-from backfill_assets.verify.verify import Verdicts, verified, verify
+from backfill_assets.verify.verify import Verdicts, require_verified, verify
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
 from tests.worlds.tables import workspace_of
@@ -392,7 +392,7 @@ def publish_verified(
 ) -> Published:
     """Publish what was verified; `act` happens between the look at the shadow and the first commit."""
     workspace = workspace or lake.workspace
-    approve = verified(plan, workspace)
+    approve = require_verified(plan, workspace)
 
     def approved(state: ShadowState) -> None:
         approve(state)

@@ -17,10 +17,10 @@ from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.cli import reconcile
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import (
+    _DAY_TAG,
+    _FIRST_DAY_TAG,
+    _LAST_DAY_TAG,
     ASSET_JOB,
-    DAY,
-    FIRST_DAY,
-    LAST_DAY,
     SHADOW,
     Dagster,
     shadow_asset,
@@ -95,8 +95,8 @@ def by_run(params: dict[str, Any]) -> list[Partition]:
     """The partitions that a run is launched for."""
     assert params["selector"]["repositoryName"] == REPOSITORY["name"]
     tagged = {tag["key"]: tag["value"] for tag in params["executionMetadata"]["tags"]}
-    first = tagged.get(FIRST_DAY) or tagged[DAY]
-    last = tagged.get(LAST_DAY) or tagged[DAY]
+    first = tagged.get(_FIRST_DAY_TAG) or tagged[_DAY_TAG]
+    last = tagged.get(_LAST_DAY_TAG) or tagged[_DAY_TAG]
     tables = ["/".join(key["path"]) for key in params["selector"]["assetSelection"]]
     return [(table, day) for table in tables for day in between(as_day(first), as_day(last))]
 
