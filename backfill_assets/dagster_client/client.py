@@ -97,8 +97,8 @@ _BACKFILL_FINISHED = frozenset(
 WRITING = ("nightly", "rebuild", "rollback", "publish")
 # Dagster's tags on a run: its one day, or its first and its last.
 _DAY_TAG = "dagster/partition"
-_FIRST_DAY_TAG = "dagster/asset_partition_range_start"
-_LAST_DAY_TAG = "dagster/asset_partition_range_end"
+FIRST_DAY_TAG = "dagster/asset_partition_range_start"
+LAST_DAY_TAG = "dagster/asset_partition_range_end"
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,8 @@ class Launched:
 
 def _days_of(tagged: Mapping[str, str]) -> int:
     """How many days a run has, by its tags."""
-    first = tagged.get(_FIRST_DAY_TAG)
-    last = tagged.get(_LAST_DAY_TAG)
+    first = tagged.get(FIRST_DAY_TAG)
+    last = tagged.get(LAST_DAY_TAG)
     return (
         len(list(between(as_day(first), as_day(last))))
         if first and last
@@ -232,7 +232,7 @@ def _run_params(
         "repositoryLocationName": repository["location"]["name"],
         "assetSelection": [_asset_key(table) for table in tables],
     }
-    of_days = {_DAY_TAG: first} if first == last else {_FIRST_DAY_TAG: first, _LAST_DAY_TAG: last}
+    of_days = {_DAY_TAG: first} if first == last else {FIRST_DAY_TAG: first, LAST_DAY_TAG: last}
     return {"selector": selector, "executionMetadata": {"tags": tag_list({**tags, **of_days})}}
 
 

@@ -27,7 +27,7 @@ from dagster import (
 
 from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import FIRST_DAY, LAST_DAY, own_job, step_of
+from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG, own_job, step_of
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.step.due import waiting_for_calendar
@@ -70,8 +70,8 @@ def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
             return SkipReason(f"No day of {table.name} is complete yet.")
         scheduled = context.scheduled_execution_time
         range_of_one = {
-            FIRST_DAY: str(day),
-            LAST_DAY: str(day),
+            FIRST_DAY_TAG: str(day),
+            LAST_DAY_TAG: str(day),
         }
         return RunRequest(
             scheduled.isoformat(),
@@ -152,8 +152,8 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
             # Days that still wait for later ones are left to the nights to come.
             run_config={"resources": {"options": {"config": {"skip_not_due": True}}}},
             tags={
-                FIRST_DAY: str(days[0]),
-                LAST_DAY: str(days[-1]),
+                FIRST_DAY_TAG: str(days[0]),
+                LAST_DAY_TAG: str(days[-1]),
                 tags.REASON: f"nightly of {scheduled.date()}",
             },
         )

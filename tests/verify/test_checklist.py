@@ -14,6 +14,8 @@ from backfill_assets.verify.checklist import (
     CheckOutcome,
     PlanVerdict,
     VerdictResult,
+    read_verdict,
+    verdict_json,
 )
 from backfill_assets.verify.text import ending_lines
 from backfill_assets.verify.verify import Verdicts

@@ -18,9 +18,9 @@ from backfill_assets.cli import reconcile
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import (
     _DAY_TAG,
-    _FIRST_DAY_TAG,
-    _LAST_DAY_TAG,
     ASSET_JOB,
+    FIRST_DAY_TAG,
+    LAST_DAY_TAG,
     SHADOW,
     Dagster,
     shadow_asset,
@@ -95,8 +95,8 @@ def by_run(params: dict[str, Any]) -> list[Partition]:
     """The partitions that a run is launched for."""
     assert params["selector"]["repositoryName"] == REPOSITORY["name"]
     tagged = {tag["key"]: tag["value"] for tag in params["executionMetadata"]["tags"]}
-    first = tagged.get(_FIRST_DAY_TAG) or tagged[_DAY_TAG]
-    last = tagged.get(_LAST_DAY_TAG) or tagged[_DAY_TAG]
+    first = tagged.get(FIRST_DAY_TAG) or tagged[_DAY_TAG]
+    last = tagged.get(LAST_DAY_TAG) or tagged[_DAY_TAG]
     tables = ["/".join(key["path"]) for key in params["selector"]["assetSelection"]]
     return [(table, day) for table in tables for day in between(as_day(first), as_day(last))]
 
