@@ -251,7 +251,22 @@ def test_the_rules_of_this_package_have_the_versions_they_had():
         rejected_at_most(0.05, "raw/a").as_warning(),
         unique_key(),
     ]
-    assert rules_version(rules) == "ee9af6266b70"
+    assert rules_version(rules) == "983a75458bc1"
+
+
+def test_comments_and_layout_of_a_judge_do_not_count(tmp_path, monkeypatch):
+    """Otherwise a formatter makes every day count as accepted under earlier rules."""
+    rules = {
+        "plain_rules": "def judge(day):\n    return day.rows > 1, '', {}\n",
+        "laid_out_rules": "def judge(\n    day,\n):\n    # Two at least.\n    return (day.rows > 1, '', {})\n",
+        "other_rules": "def judge(day):\n    return day.rows > 2, '', {}\n",
+    }
+    monkeypatch.syspath_prepend(tmp_path)
+    versions = {}
+    for module, text in rules.items():
+        (tmp_path / f"{module}.py").write_text(text)
+        versions[module] = rules_version([judging(importlib.import_module(module).judge)])
+    assert versions["plain_rules"] == versions["laid_out_rules"] != versions["other_rules"]
 
 
 def test_a_function_of_another_package_counts_by_its_name(market):

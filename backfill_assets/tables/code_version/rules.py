@@ -4,10 +4,12 @@ Values that a judge was made with count as constants of a table's code do, funct
 source, objects by their class and its attributes.
 """
 
+import ast
 import dis
 import functools
 import hashlib
 import inspect
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -108,10 +110,19 @@ def _enclosed(function: FunctionType) -> dict[str, Any]:
 
 
 def source_text(code: Any) -> str:
-    """The source of a function or its code; "" for what has none, such as a callable object."""
-    with suppress(OSError, TypeError):
-        return inspect.getsource(code)
-    return ""
+    """The source of a function or its code, without comments and layout.
+
+    "" for what has no source, such as a callable object. Lines that are not statements of their
+    own, such as a lambda among arguments, count as they are written.
+    """
+    try:
+        text = inspect.getsource(code)
+    except (OSError, TypeError):
+        return ""
+    try:
+        return ast.unparse(ast.parse(textwrap.dedent(text)))
+    except SyntaxError:
+        return text
 
 
 def module_of(function: object) -> str:
