@@ -20,13 +20,13 @@ from rich.table import Table
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.terminal import terminal
 from backfill_assets.lake.maintenance import (
-    COLUMNS,
+    MAINTENANCE_COLUMNS,
     Maintenance,
-    as_values,
     ending_lines,
-    look,
     maintain,
-    rows,
+    maintenance_as_values,
+    maintenance_rows,
+    preview_maintenance,
 )
 from backfill_assets.plan.lifecycle import refuse_half_done
 from backfill_assets.plan.store import Plans
@@ -72,11 +72,11 @@ def run_maintain(only: str, *, apply: bool, as_json: bool) -> int:
     result = (
         maintain(root, days, utc_now(), getpass.getuser(), only)
         if apply
-        else look(root, days, utc_now(), only)
+        else preview_maintenance(root, days, utc_now(), only)
     )
     code = exit_codes.PARTIAL if result.problems else exit_codes.DONE
     if as_json:
-        values: dict[str, Any] = as_values(result)
+        values: dict[str, Any] = maintenance_as_values(result)
         print(json.dumps({"applied": apply, "rollback_days": days, "exit_code": code, **values}))
     else:
         _show(result, days, applied=apply)
@@ -85,8 +85,8 @@ def run_maintain(only: str, *, apply: bool, as_json: bool) -> int:
 
 def _show(result: Maintenance, days: int, *, applied: bool) -> None:
     console = terminal()
-    table = Table(*COLUMNS)
-    for row in rows(result):
+    table = Table(*MAINTENANCE_COLUMNS)
+    for row in maintenance_rows(result):
         table.add_row(*row)
     if result.tables:
         console.print(table)

@@ -16,8 +16,8 @@ from rich.text import Text
 from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.cli.terminal import records, terminal
 from backfill_assets.errors import UsageError, did_you_mean
-from backfill_assets.lake.history import BuildHistory, build_history, key, tables_in
-from backfill_assets.lake.ledger import COMMITTED, Build, short
+from backfill_assets.lake.history import BuildHistory, build_history, build_key, tables_in
+from backfill_assets.lake.ledger import COMMITTED, Build, short_fingerprint
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace, open_workspace
@@ -83,15 +83,15 @@ def lines_by_run(
     """`builds`, oldest first, as lines by run, the last run at the end; `fold` joins builds that
     differ only in their days.
     """
-    unrecorded = {key(build) for build in trail.unrecorded}
+    unrecorded = {build_key(build) for build in trail.unrecorded}
     by_run: dict[str, dict[object, list[Build]]] = {}
     for build in builds:
         by_run[build.run] = by_run.pop(build.run, {})  # to the end
-        group = _all_but_day(build, key(build) in unrecorded) if fold else key(build)
+        group = _all_but_day(build, build_key(build) in unrecorded) if fold else build_key(build)
         by_run[build.run].setdefault(group, []).append(build)
     return {
         run: [
-            Line(sorted(group, key=lambda b: b.day), key(group[0]) not in unrecorded)
+            Line(sorted(group, key=lambda b: b.day), build_key(group[0]) not in unrecorded)
             for group in groups.values()
         ]
         for run, groups in by_run.items()
@@ -158,12 +158,12 @@ def run(
     if plan and not any(build.plan.startswith(plan) for build in history.builds()):
         Plans(workspace.lake.root).full_id(plan)  # refused, if there is none
     if as_json:
-        unrecorded = {key(build) for build in history.unrecorded}
+        unrecorded = {build_key(build) for build in history.unrecorded}
         print(
             json.dumps(
                 {
                     "builds": [
-                        build.to_json() | {"recorded": key(build) not in unrecorded}
+                        build.to_json() | {"recorded": build_key(build) not in unrecorded}
                         for build in builds
                     ]
                 }
@@ -262,7 +262,7 @@ def _facts(line: Line) -> list[str]:
 
 def _print_inputs(console: Console, build: Build) -> None:
     if build.delivered:
-        console.print(Text(f"    from the delivery: {short(build.delivered)}"))
+        console.print(Text(f"    from the delivery: {short_fingerprint(build.delivered)}"))
     for table, days in build.inputs.items():
         for day, fingerprint in days.items():
-            console.print(Text(f"    from {table} {day}: {short(fingerprint)}"))
+            console.print(Text(f"    from {table} {day}: {short_fingerprint(fingerprint)}"))

@@ -19,7 +19,7 @@ from backfill_assets.calendar import Partition, ranges
 from backfill_assets.cli.terminal import terminal
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, TableUnreadable
-from backfill_assets.lake.history import key, recover, tables_in
+from backfill_assets.lake.history import build_key, recover, tables_in
 from backfill_assets.lake.integrity import TableState, read_state
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.plan.status import State, latest_builds, status_of
@@ -97,8 +97,8 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
         for name in dict.fromkeys([*names, *tables_in(ledger)])
     }
     after = ledger.builds(columns=COMPARED_COLUMNS)
-    seen = {key(build) for build in before}
-    changed = frozenset((b.table, b.day) for b in after if key(b) not in seen)
+    seen = {build_key(build) for build in before}
+    changed = frozenset((b.table, b.day) for b in after if build_key(b) not in seen)
     return Records(
         names,
         after,

@@ -29,7 +29,7 @@ from backfill_assets.cli.releases import as_values
 from backfill_assets.cli.terminal import terminal
 from backfill_assets.errors import RefusedByGuard, ServiceUnavailable, SourceError, UsageError
 from backfill_assets.lake.delta import version_of
-from backfill_assets.lake.ledger import Build, short
+from backfill_assets.lake.ledger import Build, short_fingerprint
 from backfill_assets.lake.running import RunningStep, running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.plan.columns import column_lines
@@ -172,12 +172,14 @@ def show_explain(console: Console, details: dict[str, Any]) -> None:
         console.print(f"    {', '.join(request)}")
         if build["delivered"]:
             changed = f"; {build['files_changed']}" if build["files_changed"] else ""
-            console.print(f"    from the delivery: {short(build['delivered'])}{changed}")
+            console.print(
+                f"    from the delivery: {short_fingerprint(build['delivered'])}{changed}"
+            )
         for table, days in build["inputs"].items():
             version = build["input_versions"].get(table, -1)
             read = f", read at version {version}" if version >= 0 else ""
             for day, fingerprint in days.items():
-                console.print(f"    from {table} {day}: {short(fingerprint)}{read}")
+                console.print(f"    from {table} {day}: {short_fingerprint(fingerprint)}{read}")
         if build["message"]:
             console.print(f"    {build['message']}")
     if not details["builds"]:

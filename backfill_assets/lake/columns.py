@@ -36,7 +36,7 @@ class ColumnChanges(NamedTuple):
         return any(self)
 
 
-def changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
+def column_changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
     """What differs between a table's columns and the declared ones, by name and SQL type.
 
     Of nested types only the kind is compared: struct, array, map.
@@ -76,7 +76,7 @@ def delta_schema(columns: str) -> Schema:
     return Schema.from_json(json.dumps(nullable(json.loads(columns))))
 
 
-def differing(table: DeltaTable, columns: str) -> list[str]:
+def column_differences(table: DeltaTable, columns: str) -> list[str]:
     """The names of the columns that only the table has, only `columns` has, or that have two types."""
     stored = table.schema().to_json()
     declared = json.dumps(nullable(json.loads(columns)))
@@ -111,7 +111,7 @@ def refuse_other_columns(folder: str, columns: str) -> None:
     """UsageError if the table's columns are not exactly these: the rows that a merge keeps would
     lack some, or lose others.
     """
-    if names := differing(DeltaTable(folder), columns):
+    if names := column_differences(DeltaTable(folder), columns):
         raise UsageError(
             f"{folder} does not have the declared columns: {', '.join(names)}. Nothing can be"
             " merged into it. Nothing was committed. Rebuild with write_mode overwrite: one day"

@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
-from backfill_assets.lake.columns import delta_schema, differing, merged_schema, undeclared
+from backfill_assets.lake.columns import column_differences, delta_schema, merged_schema, undeclared
 from backfill_assets.lake.delta import one_line, open_table, refuse_other_partitioning, version_of
 from backfill_assets.lake.history import commit_metadata, recover_locked, version_with
 from backfill_assets.lake.integrity import data_files, day_files, hash_by_day, renamed_columns
@@ -90,7 +90,7 @@ class FileCommit:
         """The columns of the table after these days: the declared ones, once no file of others is
         left; until then the stored ones and the new. UsageError if these do not go together.
         """
-        if not differing(table, self.columns):
+        if not column_differences(table, self.columns):
             return table.schema()
         files = [(day, name) for day, name, _ in day_files(table) if day not in days]
         kept = {day for day, _ in files}

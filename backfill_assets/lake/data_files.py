@@ -52,7 +52,7 @@ def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
     return list(_written(folder, name, column))
 
 
-def write(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
+def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
     """The same by Spark, as one file or more a day. Rows without a day are written as of `NO_DAY`."""
     name = uuid.uuid4().hex
     writer = rows.write.partitionBy(column).option(
@@ -125,7 +125,7 @@ def _bound(value: Any) -> Any:
     return value if type(value) is int or (type(value) is str and len(value) <= MAX_TEXT) else None
 
 
-def remove(folder: str, files: Iterable[DataFile]) -> None:
+def remove_files(folder: str, files: Iterable[DataFile]) -> None:
     """Delete data files that were never committed. What cannot be deleted is left to a vacuum."""
     store = files_in(folder)
     for file in files:

@@ -85,7 +85,7 @@ class _Commit(NamedTuple):
     changed_ns: int
 
 
-class KeptTable(DeltaTable):
+class CachedTable(DeltaTable):
     """A table at the version at which it was opened, for reading. The list of its files is put
     together once.
 
@@ -114,7 +114,7 @@ class Remedy(NamedTuple):
     away: str
 
 
-OF_LAKE = Remedy(
+LAKE_REMEDY = Remedy(
     "Nothing was written to it. Restore its folder from a copy, or move it away: then a table's"
     " days can be built again, and the ledger is put together from the commits of the tables"
     " (`backfill reconcile --repair`).",
@@ -125,7 +125,7 @@ _lock = Lock()
 
 
 def open_table(
-    path: str, version: int | None = None, remedy: Remedy = OF_LAKE
+    path: str, version: int | None = None, remedy: Remedy = LAKE_REMEDY
 ) -> DeltaTable | None:
     """The table at `path` at `version` (None: the newest), for reading; None if there is none.
 
@@ -136,7 +136,7 @@ def open_table(
     with _lock:
         table = _kept.get(commit) if commit else None
     if table is None:
-        table = _open(KeptTable, path, version, remedy)
+        table = _open(CachedTable, path, version, remedy)
     # Otherwise another commit came in between.
     if table and commit and table.version() == int(commit.file[:20]):
         with _lock:
@@ -213,7 +213,7 @@ def _file_of(version: int) -> str:
 
 
 def _open(
-    kind: type[DeltaTable], path: str, version: int | None, remedy: Remedy = OF_LAKE
+    kind: type[DeltaTable], path: str, version: int | None, remedy: Remedy = LAKE_REMEDY
 ) -> DeltaTable | None:
     try:
         return kind(path, version=version)
@@ -248,17 +248,17 @@ def one_line(error: Exception) -> str:
     return shorten(re.sub(r"\x1b\[\d*m|↳", "", said), 300, placeholder=" ...").rstrip(".")
 
 
-class Deleted(NamedTuple):
+class DeletedRows(NamedTuple):
     """Rows of a file that were deleted without writing it anew: how many, and a hash of which."""
 
     rows: int = 0
     hash: str = ""
 
 
-NONE_DELETED = Deleted()
+NO_DELETED_ROWS = DeletedRows()
 
 
-def with_deletion_vectors(table: DeltaTable) -> dict[str, Deleted]:
+def deleted_rows_by_file(table: DeltaTable) -> dict[str, DeletedRows]:
     """The files of which rows were deleted without writing them anew, by their paths below the
     table, decoded.
 
@@ -267,7 +267,7 @@ def with_deletion_vectors(table: DeltaTable) -> dict[str, Deleted]:
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
     root = unquote(table.table_uri).rstrip("/")
-    deleted: dict[str, Deleted] = {}
+    deleted: dict[str, DeletedRows] = {}
     try:
         vectors = pa.RecordBatchReader.from_stream(table.deletion_vectors())
     except DeltaError as error:
@@ -283,7 +283,7 @@ def with_deletion_vectors(table: DeltaTable) -> dict[str, Deleted]:
             digest = hashlib.sha256(
                 kept.values.to_numpy(zero_copy_only=False).tobytes()
             ).hexdigest()
-            deleted[unquote(uri).partition(root)[2].lstrip("/")] = Deleted(
+            deleted[unquote(uri).partition(root)[2].lstrip("/")] = DeletedRows(
                 kept.values.false_count, digest[:32]
             )
     return deleted

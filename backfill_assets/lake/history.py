@@ -26,7 +26,7 @@ from backfill_assets.lake.ledger import (
     Build,
     Days,
     Ledger,
-    Newest,
+    RecordedCommits,
     from_arrow,
 )
 from backfill_assets.lake.storage import Paths, writing
@@ -34,18 +34,20 @@ from backfill_assets.lake.storage import Paths, writing
 SIGNATURE = "backfill_assets"
 # In the metadata of a commit: all commits before it were in the ledger when it was made.
 COMPLETE = "complete"
-Key = tuple[str, date, str, datetime]
+BuildKey = tuple[str, date, str, datetime]
 
 
-def key(build: Build) -> Key:
+def build_key(build: Build) -> BuildKey:
     """A build, and no other: a run builds a day more than once only if it tries again, later."""
     return build.table, build.day, build.run, build.at
 
 
 def unrecorded(recorded: Iterable[Build], committed: Iterable[Build]) -> list[Build]:
     """Those of `committed` that are not `recorded`, oldest first."""
-    known = {key(build) for build in recorded}
-    return sorted((build for build in committed if key(build) not in known), key=lambda b: b.at)
+    known = {build_key(build) for build in recorded}
+    return sorted(
+        (build for build in committed if build_key(build) not in known), key=lambda b: b.at
+    )
 
 
 def committed_builds(path: str) -> list[Build]:
@@ -54,7 +56,7 @@ def committed_builds(path: str) -> list[Build]:
     return [build for commit in reversed(commits) for build in builds_of(commit)]
 
 
-def lacking_builds(path: str, recorded: Newest) -> list[Build]:
+def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
     """The builds of the table's commits that are not `recorded`, oldest first.
 
     Only commits that may hold such builds are read. A table that has not come to the newest
@@ -214,7 +216,7 @@ def _metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
 
 # Figures and verdicts are left out: reading them would take most of the time, and only one day's
 # are ever wanted.
-COLUMNS = (
+LATEST_COLUMNS = (
     "table", "day", "outcome", "run", "code_version", "fingerprint", "day_fingerprints", "inputs", "delivered", "files",
     "hashes", "delta_version", "data_files", "seconds", "rows", "mixed", "plan", "rules", "finding", "message",
     "at",
@@ -294,7 +296,7 @@ class Latest:
 def latest(
     ledger: Ledger,
     days: Days,
-    columns: Iterable[str] = COLUMNS,
+    columns: Iterable[str] = LATEST_COLUMNS,
     plan: str = "",
     *,
     until: Mapping[str, int] | None = None,
@@ -381,7 +383,7 @@ def _last_rows(rows: pa.Table) -> pa.Array:
     return by_time.take(pc.unique(pa.concat_arrays(last)).sort())
 
 
-def writers(builds: Sequence[Build]) -> list[Build]:
+def origin_builds(builds: Sequence[Build]) -> list[Build]:
     """Of each of a partition's builds that were accepted, oldest first, the one that wrote its
     rows.
 

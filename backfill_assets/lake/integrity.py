@@ -23,8 +23,8 @@ from pyarrow.fs import FileInfo, FileSystem, FileType
 
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
-from backfill_assets.lake.delta import open_table, read_commits, with_deletion_vectors
-from backfill_assets.lake.history import Key, builds_of, is_ours, key
+from backfill_assets.lake.delta import deleted_rows_by_file, open_table, read_commits
+from backfill_assets.lake.history import BuildKey, build_key, builds_of, is_ours
 from backfill_assets.lake.ledger import COMMITTED, Build
 from backfill_assets.lake.slices import DataFile, files_of
 from backfill_assets.lake.storage import files_in
@@ -167,8 +167,8 @@ class TableState:
     unreadable: str = ""
 
     @cached_property
-    def _keys(self) -> set[Key]:
-        return {key(build) for build in self.builds}
+    def _keys(self) -> set[BuildKey]:
+        return {build_key(build) for build in self.builds}
 
     @cached_property
     def _committed(self) -> set[tuple[date, int]]:
@@ -184,7 +184,7 @@ class TableState:
         if build.rows == 0 or build.delta_version < self.oldest:
             return False
         if build.outcome in COMMITTED:
-            return key(build) not in self._keys
+            return build_key(build) not in self._keys
         return (build.day, build.delta_version) not in self._committed
 
     def rewritten_since(self, build: Build) -> ForeignCommits | None:
@@ -274,7 +274,7 @@ def _changed(path: str, before: int, after: int) -> frozenset[date]:
 def differing_days(one: DeltaTable | None, other: DeltaTable | None) -> frozenset[date]:
     """The days of which two versions of a table (None: there was none) list other files."""
     tables = [table for table in (one, other) if table]
-    if len(tables) < 2 or any(map(with_deletion_vectors, tables)):
+    if len(tables) < 2 or any(map(deleted_rows_by_file, tables)):
         files = [
             {(day, file) for day, file, _ in day_files(table)} if table else set()
             for table in (one, other)
@@ -323,7 +323,7 @@ def day_files(
         for file in zip(days, files["path"].to_pylist(), counts, strict=False)
         if isinstance(file[0], date)
     ]
-    deleted = with_deletion_vectors(table)
+    deleted = deleted_rows_by_file(table)
     return [
         (day, f"{name} (rows deleted)", None) if unquote(name) in deleted else (day, name, n)
         for day, name, n in listed

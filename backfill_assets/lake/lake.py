@@ -16,7 +16,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.lake import integrity
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import version_of
-from backfill_assets.lake.history import COLUMNS, Latest, latest, recover_newest
+from backfill_assets.lake.history import LATEST_COLUMNS, Latest, latest, recover_newest
 from backfill_assets.lake.ledger import Build, Days, Ledger
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.slices import rows_at
@@ -56,7 +56,9 @@ class Lake:
         """Record what crashes left out of the ledger."""
         recover_newest(self.ledger, tables)
 
-    def latest(self, days: Days, columns: Iterable[str] = COLUMNS, *, plan: str = "") -> Latest:
+    def latest(
+        self, days: Days, columns: Iterable[str] = LATEST_COLUMNS, *, plan: str = ""
+    ) -> Latest:
         """The latest builds of these tables and days (None: all), and what `plan` has built."""
         return latest(self.ledger, days, columns, plan)
 

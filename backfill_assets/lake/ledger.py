@@ -22,7 +22,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.delta import KeptTable
+from backfill_assets.lake.delta import CachedTable
 from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
 from backfill_assets.lake.storage import Paths
 
@@ -33,6 +33,8 @@ Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "ref
 # What an audit found if the files hold other rows than were accepted, or cannot be read.
 Finding = Literal["", "other_rows", "unreadable_files"]
 AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
+# The act that recorded a build in live. A step has none.
+Act = Literal["", "publish", "rollback", "restore"]
 WriteMode = Literal["overwrite", "merge"]
 # Of these the table has a commit that tells of them; the others leave it as it was.
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
@@ -42,7 +44,7 @@ COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
 LONGEST_TEXT = 5_000
 
 
-def refuse_unkept(name: str, text: str) -> None:
+def refuse_unstorable_text(name: str, text: str) -> None:
     """UsageError for a text of a request that is not to be kept with every day of it: too long, or
     none that UTF-8 has.
     """
@@ -55,7 +57,7 @@ def refuse_unkept(name: str, text: str) -> None:
         raise UsageError(f"{name} {text!a} is not UTF-8. Nothing was done. Give it as text.")
 
 
-def short(fingerprint: str) -> str:
+def short_fingerprint(fingerprint: str) -> str:
     """As many digits of a fingerprint as people need to tell two apart."""
     return fingerprint[:12]
 
@@ -75,8 +77,9 @@ class Build:
     were made from another delivery or other inputs; `write_mode` may be append_once in records of
     older versions of this package; `spark_conf` are Spark settings that were this request's only,
     `accept` the files that it accepted by name; `git_commit` is that of the table's code, with
-    `-dirty` where files had changed since, "" where no repository has it. `finding`: what an audit
-    found about the files.
+    `-dirty` where files had changed since, "" where no repository has it. `act` recorded the build, and
+    `undone_plan` is the plan that a rollback took back. `finding`: what an audit found about the
+    files.
     """
 
     table: str
@@ -108,6 +111,8 @@ class Build:
     plan: str = ""
     who: str = ""
     reason: str = ""
+    act: Act = ""
+    undone_plan: str = ""
     finding: Finding = ""
     message: str = ""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -199,7 +204,7 @@ def _filled(column: pa.ChunkedArray, name: str, blank: Build) -> pa.ChunkedArray
 Days = Mapping[str, Collection[date] | None]
 
 
-class Newest(NamedTuple):
+class RecordedCommits(NamedTuple):
     """The newest commit of a table that is recorded (-1: none), when its last build was recorded,
     and all its commits.
 
@@ -267,12 +272,12 @@ class LedgerFiles:
         )
         return {plan for of_table in plans for plan in of_table if plan}
 
-    def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
+    def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
         """The recorded commits of each table, and the latest time of any of its builds."""
         names = list(dict.fromkeys(tables))
         log = self.files.log
-        known: dict[str, Newest] = (
-            log.facts.setdefault("newest", {}) if isinstance(log, KeptTable) else {}
+        known: dict[str, RecordedCommits] = (
+            log.facts.setdefault("newest", {}) if isinstance(log, CachedTable) else {}
         )
         unknown = [name for name in names if name not in known]
         for name in unknown:
@@ -281,7 +286,9 @@ class LedgerFiles:
             versions = frozenset(committed["delta_version"].unique().to_pylist())
             latest = pc.max(rows["at"]).as_py()
             known[name] = (
-                Newest(max(versions, default=-1), latest, versions) if latest else Newest()
+                RecordedCommits(max(versions, default=-1), latest, versions)
+                if latest
+                else RecordedCommits()
             )
         return {name: known[name] for name in names}
 
@@ -359,6 +366,6 @@ class Ledger:
         """
         return max(datetime.now(UTC), self.newest([table])[table].at + timedelta(microseconds=1))
 
-    def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
+    def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
         """The recorded commits of each table, and the latest time of any of its builds."""
         return self.files().newest(tables)

@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import BackfillError, Conflict, UsageError
-from backfill_assets.lake.delta import one_line, open_table, table_to_write, with_deletion_vectors
+from backfill_assets.lake.delta import deleted_rows_by_file, one_line, open_table, table_to_write
 from backfill_assets.lake.history import latest, tables_in
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.needed_files import Need, data_files_in, is_younger, needed_files
@@ -35,7 +35,7 @@ ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
-class Kept:
+class ReleaseRetention:
     """The releases that are not retired: those `to_retire`, and those that stay, `kept`. `newest`:
     the last of all.
     """
@@ -45,7 +45,7 @@ class Kept:
     to_retire: Sequence[Release]
 
 
-def kept_releases(releases: Sequence[Release], since: datetime) -> Kept:
+def release_retention(releases: Sequence[Release], since: datetime) -> ReleaseRetention:
     """Which of all the releases of a lake stay, given that readers may go back to what they had at
     any time from `since` on.
 
@@ -53,7 +53,7 @@ def kept_releases(releases: Sequence[Release], since: datetime) -> Kept:
     the last ALWAYS_KEPT.
     """
     if not releases:
-        return Kept(None, (), ())
+        return ReleaseRetention(None, (), ())
     newest = releases[-1]
     of_tables = [release for release in releases if release.has_own_tables]
     wanted = {release.number for release in of_tables[-ALWAYS_KEPT:]}
@@ -63,10 +63,14 @@ def kept_releases(releases: Sequence[Release], since: datetime) -> Kept:
             wanted |= {release.number, *release.channels.values()}
     there = [release for release in releases if release.number not in newest.retired]
     kept = [release for release in there if release.number in wanted]
-    return Kept(newest, kept, [release for release in there if release.number not in wanted])
+    return ReleaseRetention(
+        newest, kept, [release for release in there if release.number not in wanted]
+    )
 
 
-def retire(root: str, since: datetime, now: datetime, who: str) -> tuple[list[Release], Kept]:
+def retire_releases(
+    root: str, since: datetime, now: datetime, who: str
+) -> tuple[list[Release], ReleaseRetention]:
     """Retire what is to be; the releases that were, and what is kept. Conflict if others released
     all the time.
     """
@@ -82,14 +86,14 @@ def retire(root: str, since: datetime, now: datetime, who: str) -> tuple[list[Re
 
 def _retire(
     releases: Releases, since: datetime, now: datetime, who: str
-) -> tuple[list[Release], Kept]:
-    state = kept_releases(releases.all(), since)
+) -> tuple[list[Release], ReleaseRetention]:
+    state = release_retention(releases.all(), since)
     if not state.newest or not state.to_retire:
         return [], state
     numbers = [release.number for release in state.to_retire]
     reason = f"{len(numbers)} release(s) that nobody could go back to since {since:%Y-%m-%d}"
     releases.retire(state.newest, numbers, now.date(), who=who, reason=reason)
-    return list(state.to_retire), kept_releases(releases.all(), since)
+    return list(state.to_retire), release_retention(releases.all(), since)
 
 
 # A day is compacted if it has more files than this that are smaller than this; the files it is made
@@ -100,7 +104,7 @@ TARGET_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True)
-class Keeping:
+class RetentionPolicy:
     """What stays in the lake at `root`: all that any version since `since` has, what is younger
     than `young`, and the versions by table that `releases` and `shadows` name. Of tables that have
     days (`has_days`), which are compacted, the accepted files of those that somebody else wrote to
@@ -148,7 +152,7 @@ class TableUpkeep:
         return sum(self.removed.values())
 
 
-def decide(keeping: Keeping, name: str) -> TableUpkeep:
+def decide(keeping: RetentionPolicy, name: str) -> TableUpkeep:
     """What would be done with a table now; its `problem`, if that is not known. Changes nothing."""
     try:
         return _decide(keeping, name)
@@ -156,7 +160,7 @@ def decide(keeping: Keeping, name: str) -> TableUpkeep:
         return TableUpkeep(name, problem=_sentence(error))
 
 
-def carry_out(keeping: Keeping, name: str) -> TableUpkeep:
+def carry_out(keeping: RetentionPolicy, name: str) -> TableUpkeep:
     """Do it, under the table's lock; what was done. Files of a day that is compacted now stay for
     the window.
     """
@@ -175,7 +179,7 @@ def carry_out(keeping: Keeping, name: str) -> TableUpkeep:
         return TableUpkeep(name, problem=_sentence(error))
 
 
-def _decide(keeping: Keeping, name: str) -> TableUpkeep:
+def _decide(keeping: RetentionPolicy, name: str) -> TableUpkeep:
     folder = Paths(keeping.root).table(name)
     # Listed before the log is read: what is committed in between has no file in this list.
     files = data_files_in(folder)
@@ -210,7 +214,7 @@ def _decide(keeping: Keeping, name: str) -> TableUpkeep:
 def small_files(table: DeltaTable) -> dict[date, int]:
     """The days of a table that have more than MANY_FILES small files, and how many each has."""
     columns = table.metadata().partition_columns
-    if len(columns) != 1 or with_deletion_vectors(table):
+    if len(columns) != 1 or deleted_rows_by_file(table):
         return {}
     files = pa.table(table.get_add_actions(flatten=True))
     counts: dict[date, int] = {}
@@ -303,7 +307,7 @@ class Maintenance:
 
 
 @dataclass(frozen=True)
-class Moments:
+class Cutoffs:
     """When the rollback window begins, and since when a file is too young to be left behind.
 
     Both are earlier if a step has been at work for longer: it reads what stood when it began.
@@ -313,21 +317,21 @@ class Moments:
     young: datetime
 
 
-def moments(root: str, days: int, now: datetime) -> Moments:
+def cutoffs(root: str, days: int, now: datetime) -> Cutoffs:
     """Those of the lake at `root`, whose rollback window is so many `days`."""
     begun = min((step.since for step in running_steps(root).values()), default=now)
-    return Moments(min(now - timedelta(days=days), begun), min(now - YOUNG, begun))
+    return Cutoffs(min(now - timedelta(days=days), begun), min(now - YOUNG, begun))
 
 
-def look(root: str, days: int, now: datetime, only: str = "") -> Maintenance:
+def preview_maintenance(root: str, days: int, now: datetime, only: str = "") -> Maintenance:
     """What would be done with the lake at `root`, whose rollback window is so many `days`; `only`:
     with one table of it.
 
     With one table no release is retired. Changes nothing. Raises UsageError for an unknown table,
     and TableUnreadable if the releases, or what an open shadow needs, cannot be read.
     """
-    at = moments(root, days, now)
-    state = kept_releases(Releases(root).all(), at.since)
+    at = cutoffs(root, days, now)
+    state = release_retention(Releases(root).all(), at.since)
     state = _all_kept(state) if only else state
     tables = _each(root, at, state.kept, _names(root, only, state.kept), decide)
     return Maintenance(state.to_retire, state.kept, tables)
@@ -340,15 +344,15 @@ def maintain(root: str, days: int, now: datetime, who: str, only: str = "") -> M
     Where releases cannot be retired, their files stay. A table that cannot be read or written is
     left, with its `problem`.
     """
-    at = moments(root, days, now)
+    at = cutoffs(root, days, now)
     problem = ""
     retired = list[Release]()
-    state = _all_kept(kept_releases(Releases(root).all(), at.since))
+    state = _all_kept(release_retention(Releases(root).all(), at.since))
     names = _names(root, only, state.kept)
     shadow_versions(root)  # if what a shadow needs is not known, nothing is retired either
     if not only:
         try:
-            retired, state = retire(root, at.since, now, who)
+            retired, state = retire_releases(root, at.since, now, who)
         except (BackfillError, OSError) as error:
             problem = f"No release was retired: {one_line(error)}."
     return Maintenance(retired, state.kept, _each(root, at, state.kept, names, carry_out), problem)
@@ -356,18 +360,18 @@ def maintain(root: str, days: int, now: datetime, who: str, only: str = "") -> M
 
 def _each(
     root: str,
-    at: Moments,
+    at: Cutoffs,
     kept: Sequence[Release],
     names: Sequence[str],
-    act: Callable[[Keeping, str], TableUpkeep],
+    act: Callable[[RetentionPolicy, str], TableUpkeep],
 ) -> list[TableUpkeep]:
     versions: dict[str, set[TableVersion]] = {}
     for release in kept:
         for version in release.tables.values():
             versions.setdefault(version.path, set()).add(version)
-    keeping = Keeping(root, at.since, at.young, versions, shadow_versions(root))
+    keeping = RetentionPolicy(root, at.since, at.young, versions, shadow_versions(root))
     # Of which nobody reads an earlier version.
-    records = Keeping(root, at.young, at.young, has_days=False)
+    records = RetentionPolicy(root, at.young, at.young, has_days=False)
     return [act(records if name.startswith("_") else keeping, name) for name in names]
 
 
@@ -387,15 +391,15 @@ def _names(root: str, only: str, kept: Sequence[Release]) -> list[str]:
     return [only]
 
 
-def _all_kept(state: Kept) -> Kept:
-    return Kept(state.newest, [*state.kept, *state.to_retire], ())
+def _all_kept(state: ReleaseRetention) -> ReleaseRetention:
+    return ReleaseRetention(state.newest, [*state.kept, *state.to_retire], ())
 
 
-COLUMNS = ("table", "files", "compact", "remove", "keep, and what for")
+MAINTENANCE_COLUMNS = ("table", "files", "compact", "remove", "keep, and what for")
 SHOWN = 10
 
 
-def rows(result: Maintenance) -> list[tuple[str, ...]]:
+def maintenance_rows(result: Maintenance) -> list[tuple[str, ...]]:
     """A line a table, by COLUMNS."""
     return [
         (each.name, _size(each.files, each.bytes), _days(each), _removed(each), _kept(each))
@@ -426,7 +430,7 @@ def ending_lines(result: Maintenance, days: int, *, applied: bool) -> Iterator[s
         yield f"Nothing was changed. {does}"
 
 
-def as_values(result: Maintenance) -> dict[str, Any]:
+def maintenance_as_values(result: Maintenance) -> dict[str, Any]:
     """The same as plain values."""
     return {
         "retired_releases": [release.number for release in result.retired],

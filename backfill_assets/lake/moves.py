@@ -22,7 +22,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import nullable, type_words
 from backfill_assets.lake.commit import Committed, FileCommit, refuse_unfit
 from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import Act, Build
 from backfill_assets.lake.slices import DataFile, files_of
 from backfill_assets.lake.storage import files_in
 
@@ -110,19 +110,25 @@ def _put(source: str, target: str, path: str) -> None:
 
 
 @dataclass(frozen=True)
-class Record:
-    """Who puts days back, and why; `run` names the one act."""
+class RestoreRecord:
+    """Who puts days back, and why.
+
+    `run` names this one act. `undone_plan` is the plan that a rollback takes back.
+    """
 
     run: str
     who: str
     what: str
     reason: str = ""
+    act: Act = "restore"
+    undone_plan: str = ""
 
     def of(self, build: Build, at: datetime) -> Build:
         """The record of a build that is put back: its rows, code and inputs, and who did it when."""
         why = f"{self.what}: {self.reason}" if self.reason else self.what
         return replace(
             build, outcome="restored", run=self.run, plan="", who=self.who, reason=why, message="",
+            act=self.act, undone_plan=self.undone_plan, finding="",
             seconds=0.0, at=at,
         )  # fmt: skip
 

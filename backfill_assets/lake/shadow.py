@@ -22,7 +22,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.history import COLUMNS, Latest, latest
+from backfill_assets.lake.history import LATEST_COLUMNS, Latest, latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build, Days, Ledger
 from backfill_assets.lake.slices import Slice
@@ -153,7 +153,9 @@ class Shadow(Lake):
         super().recover(tables)
         self.live.recover(tables)
 
-    def latest(self, days: Days, columns: Iterable[str] = COLUMNS, *, plan: str = "") -> Latest:
+    def latest(
+        self, days: Days, columns: Iterable[str] = LATEST_COLUMNS, *, plan: str = ""
+    ) -> Latest:
         """As of any lake; `of_live` are the accepted partitions whose rows are in live."""
         columns = tuple(columns)
         own = latest(self.ledger, days, columns, plan)
@@ -171,7 +173,7 @@ class Shadow(Lake):
             of_live=of_live,
         )
 
-    def below(self, days: Days, columns: Iterable[str] = COLUMNS) -> Latest:
+    def below(self, days: Days, columns: Iterable[str] = LATEST_COLUMNS) -> Latest:
         """The latest builds of live, as the shadow reads it."""
         return latest(
             self.live.ledger, days, columns, until=self.base.versions, recorded=self.base.recorded

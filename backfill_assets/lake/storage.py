@@ -238,7 +238,7 @@ def replacing(path: Path) -> Iterator[Path]:
 TIMEOUT_S = 1800
 
 
-class Locked(Exception):
+class LockHeld(Exception):
     """Another process holds the lock."""
 
 
@@ -250,7 +250,7 @@ def file_lock(path: Path, *, patience: float = 0) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        raise Locked(str(path)) from None
+        raise LockHeld(str(path)) from None
     try:
         yield
     finally:
@@ -270,7 +270,7 @@ def writing(root: str, name: str) -> Iterator[None]:
     try:
         with file_lock(path, patience=TIMEOUT_S):
             yield
-    except Locked:
+    except LockHeld:
         raise Conflict(
             f"Another process has been writing {name} for {TIMEOUT_S // 60} minutes (lock {path})."
             " Nothing was written. Wait for it or end it, then run again."

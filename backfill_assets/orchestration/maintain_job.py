@@ -20,7 +20,13 @@ from dagster import (
 from pydantic import Field
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.lake.maintenance import COLUMNS, ending_lines, look, maintain, rows
+from backfill_assets.lake.maintenance import (
+    MAINTENANCE_COLUMNS,
+    ending_lines,
+    maintain,
+    maintenance_rows,
+    preview_maintenance,
+)
 from backfill_assets.orchestration.jobs import failing_without_retry
 from backfill_assets.plan.lifecycle import refuse_half_done
 from backfill_assets.plan.store import Plans
@@ -60,7 +66,7 @@ def maintain_job(workspace: Workspace, now: Callable[[], datetime] = utc_now) ->
                 who = tags.launched_by(context.run.tags)
                 result = maintain(root, days, now(), who, context.op_config["table"])
             else:
-                result = look(root, days, now(), context.op_config["table"])
+                result = preview_maintenance(root, days, now(), context.op_config["table"])
         message = "\n".join(ending_lines(result, days, applied=applied))
         metadata: dict[str, Any] = {
             "applied": applied,
@@ -68,7 +74,9 @@ def maintain_job(workspace: Workspace, now: Callable[[], datetime] = utc_now) ->
             "compacted_days": sum(len(each.days) for each in result.tables),
             "removed_files": sum(len(each.removed) for each in result.tables),
             "removed_bytes": sum(each.removed_bytes for each in result.tables),
-            "tables": MetadataValue.md(markdown_table(COLUMNS, rows(result))),
+            "tables": MetadataValue.md(
+                markdown_table(MAINTENANCE_COLUMNS, maintenance_rows(result))
+            ),
         }
         if result.problems:
             raise Failure(message, metadata=metadata, allow_retries=False)

@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar, one_range, ranges
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.columns import ColumnChanges, changes
+from backfill_assets.lake.columns import ColumnChanges, column_changes
 from backfill_assets.lake.delta import open_table, other_partitioning
 from backfill_assets.lake.integrity import day_files
 from backfill_assets.plan.plan import Chunk
@@ -40,7 +40,7 @@ def column_lines(
             lines[table.name] = [
                 f"{table.name} will be refused: its folder {folder} {other}. {advice}"
             ]
-        elif stored and (changed := changes(stored, types_of(table.columns))):
+        elif stored and (changed := column_changes(stored, types_of(table.columns))):
             lines[table.name] = list(_lines(table, stored, changed, folder, workspace, chunks))
     return lines
 

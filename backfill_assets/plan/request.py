@@ -83,7 +83,7 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         # `backfill --help` reads these fields, and must not wait for Arrow.
-        from backfill_assets.lake.ledger import refuse_unkept
+        from backfill_assets.lake.ledger import refuse_unstorable_text
 
         for name, least in ((each.name, each.metadata["least"]) for each in fields(self)):
             value = getattr(self, name)
@@ -93,7 +93,7 @@ class PlanOptions:
                     f" {least}."
                 )
         for name, text in (("reason", self.reason), ("accept", self.accept)):
-            refuse_unkept(flag(name), text)
+            refuse_unstorable_text(flag(name), text)
         _ = self.budget_minutes
         refuse_unlisted(self.spark_conf)
 

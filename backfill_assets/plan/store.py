@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.storage import Documents, Locked, Paths, file_lock
+from backfill_assets.lake.storage import Documents, LockHeld, Paths, file_lock
 from backfill_assets.plan.plan import Plan, read
 
 EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
@@ -213,7 +213,7 @@ class Plans:
         try:
             with file_lock(paths.locks / f"plan.{plan_id}.lock"):
                 yield
-        except Locked:
+        except LockHeld:
             raise RefusedByGuard(
                 f"Another command is carrying out plan {plan_id}. Nothing was launched. See"
                 f" `backfill watch {plan_id}`."

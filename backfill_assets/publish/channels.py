@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.history import latest, writers
+from backfill_assets.lake.history import latest, origin_builds
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger, from_arrow
 from backfill_assets.lake.releases import CANDIDATE, POINTED, STABLE, Release, Releases
 from backfill_assets.plan.plan import Plan
@@ -162,7 +162,7 @@ def written_by(root: str, plan: Plan, release: Release | None = None) -> list[Bu
         if build.succeeded:
             before.setdefault((build.table, build.day), []).append(build)
     wrote = [
-        writers([*(b for b in before.get(p, ()) if b.at < build.at), build])[-1]
+        origin_builds([*(b for b in before.get(p, ()) if b.at < build.at), build])[-1]
         for p, build in now.items()
     ]
     return [build for build in wrote if build.plan == plan.id and build.outcome == "accepted"]

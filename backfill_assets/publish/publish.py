@@ -21,7 +21,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.damage import Depth
-from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.ledger import SCHEMA, Act, Build
 from backfill_assets.lake.moves import PromoteCommit
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import PLAN_PUBLISHED, STABLE, Release, Releases
@@ -142,6 +142,7 @@ class IntoLive:
                 build,
                 outcome="unchanged" if same else "accepted",
                 run=self.run,
+                act=PUBLISH,
                 who=self.who,
                 reason=self.reason or build.reason,
                 input_versions=dict(versions),
@@ -150,23 +151,27 @@ class IntoLive:
             )
 
 
-PUBLISH = "publish"
-ROLLBACK = "rollback"
+PUBLISH: Act = "publish"
+ROLLBACK: Act = "rollback"
 
 
-def name_of_act(act: str, plan: Plan) -> str:
+def name_of_act(act: Act, plan: Plan) -> str:
     """A name of its own for one publication or rollback of a plan: the run in what it records."""
     return f"{act}-{plan.id}-{secrets.token_hex(4)}"
 
 
-def recorded_by(act: str, plan: Plan, workspace: Workspace) -> list[Build]:
+def recorded_by(act: Act, plan: Plan, workspace: Workspace) -> list[Build]:
     """The builds of live that publications, or rollbacks, of a plan have recorded last; those that
     were killed, too.
     """
     latest = workspace.lake.latest(
         {name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names
     ).accepted
-    return [build for build in latest.values() if build.run.startswith(f"{act}-{plan.id}-")]
+    return [
+        build
+        for build in latest.values()
+        if build.act == act and plan.id in (build.plan, build.undone_plan)
+    ]
 
 
 @dataclass(frozen=True)

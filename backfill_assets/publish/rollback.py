@@ -15,10 +15,10 @@ from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.damage import Damage, Depth
-from backfill_assets.lake.history import Latest, last_committed, recover_newest, writers
+from backfill_assets.lake.history import Latest, last_committed, origin_builds, recover_newest
 from backfill_assets.lake.integrity import damaged_at
 from backfill_assets.lake.ledger import Build
-from backfill_assets.lake.moves import Record, RestoreCommit
+from backfill_assets.lake.moves import RestoreCommit, RestoreRecord
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.lifecycle import finishing, refuse_overlap, refuse_protected
@@ -94,7 +94,7 @@ def decide(
         return _recorded_again(builds, plan_id)
     of_plan = builds[changed[-1]]
     now = builds[-1]
-    wrote = writers(builds)
+    wrote = origin_builds(builds)
     # What others built between two of the plan's builds is not lost; that they found the plan's own
     # rows is no build of theirs.
     for plans in ({plan_id, *undone}, {plan_id}):
@@ -199,7 +199,7 @@ def restore(
     days: Collection[date],
     plan: Plan,
     workspace: Workspace,
-    record: Record,
+    record: RestoreRecord,
     *,
     force: bool = False,
 ) -> list[Build]:
@@ -319,7 +319,14 @@ def roll_back(
     with plans.exclusive(plan.id):
         decisions = rollback_of(plan, workspace, force=force)
         conflicts = _puts_back_conflicts(plan, workspace, force=force)
-        record = Record(name_of_act(ROLLBACK, plan), who, f"rollback of plan {plan.id}", reason)
+        record = RestoreRecord(
+            name_of_act(ROLLBACK, plan),
+            who,
+            f"rollback of plan {plan.id}",
+            reason,
+            ROLLBACK,
+            plan.id,
+        )
         days: dict[str, list[date]] = {}
         for name, day in (
             partition for partition, decision in decisions.items() if decision.before

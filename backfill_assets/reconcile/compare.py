@@ -17,7 +17,7 @@ from enum import StrEnum
 from backfill_assets.calendar import Partition, days_as_typed
 from backfill_assets.lake.history import unrecorded
 from backfill_assets.lake.integrity import TableState
-from backfill_assets.lake.ledger import Build, short
+from backfill_assets.lake.ledger import Build, short_fingerprint
 from backfill_assets.reconcile.dagster_record import DagsterRecord
 
 
@@ -251,7 +251,7 @@ def _against_dagster(
     if version is None:
         return DisagreementKind.NOT_REPORTED, f"built by run {build.run}"
     if version != build.fingerprint:
-        figures = f"{short(build.fingerprint)} in the ledger, {short(version) or 'none'} in Dagster"
+        figures = f"{short_fingerprint(build.fingerprint)} in the ledger, {short_fingerprint(version) or 'none'} in Dagster"
         return DisagreementKind.DATA_VERSION_DIFFERS, figures
     if is_right and build.day in dagster.failed:
         return DisagreementKind.SHOWN_FAILED, f"built by run {build.run}"

@@ -144,11 +144,10 @@ def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
 
 
 def _by_whom(build: Build) -> str:
-    act, _, of = build.run.partition("-")
-    if act == "publish":
+    if build.act == "publish":
         return f"Published with plan {build.plan}, which had built it in its shadow."
-    if act == "rollback":
-        return f"Put back as it was, by the rollback of plan {of.partition('-')[0]}."
+    if build.act == "rollback":
+        return f"Put back as it was, by the rollback of plan {build.undone_plan}."
     return (
         "Reported from the ledger by `backfill reconcile --repair`, or by a plan that had no run"
         " for it."

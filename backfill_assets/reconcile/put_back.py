@@ -16,7 +16,7 @@ from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.integrity import damaged, damaged_at
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import SCHEMA, Build
-from backfill_assets.lake.moves import Record, RestoreCommit
+from backfill_assets.lake.moves import RestoreCommit, RestoreRecord
 from backfill_assets.tables.declaration import Table
 
 
@@ -36,7 +36,7 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
     shows that.
     """
     name, folder = table.name, lake.path(table.name)
-    record = Record(f"reconcile-{secrets.token_hex(4)}", who, "put back as it was accepted")
+    record = RestoreRecord(f"reconcile-{secrets.token_hex(4)}", who, "put back as it was accepted")
     happened = dict[date, str]()
     left = dict[date, str]()
     versions = dict[date, int]()

@@ -17,7 +17,7 @@ from backfill_assets.diff.tables import Side
 from backfill_assets.errors import SourceError, TableUnreadable, UsageError
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import damaged, damaged_files
-from backfill_assets.lake.ledger import SCHEMA, Build, short
+from backfill_assets.lake.ledger import SCHEMA, Build, short_fingerprint
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import NO_DELIVERY, Delivered, deliveries, files_changed
@@ -135,7 +135,7 @@ def _recorded_inputs(recorded: RecordedBuild, workspace: Workspace) -> _Recorded
             version, why = history.version_with(day, fingerprint)
             if version is None:
                 found.gone[other.name, day] = (
-                    f"the rows that were read ({short(fingerprint)}) are not there any more: {why}"
+                    f"the rows that were read ({short_fingerprint(fingerprint)}) are not there any more: {why}"
                 )
             else:
                 found.versions[other.name, day] = version

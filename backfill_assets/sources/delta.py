@@ -28,7 +28,7 @@ from backfill_assets.errors import (
     SourceError,
     TableUnreadable,
 )
-from backfill_assets.lake.delta import NONE_DELETED, Remedy, open_table, with_deletion_vectors
+from backfill_assets.lake.delta import NO_DELETED_ROWS, Remedy, deleted_rows_by_file, open_table
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import (
     DAYS_UNCHANGED,
@@ -222,12 +222,12 @@ class _DataFile(NamedTuple):
 def _files_of_days(table: DeltaTable, by: str) -> Mapping[date, Sequence[_DataFile]]:
     """The files of each day."""
     added = pa.table(table.get_add_actions(flatten=True))
-    deleted = with_deletion_vectors(table)
+    deleted = deleted_rows_by_file(table)
     names = ("path", "size_bytes", "num_records", f"partition.{by}")
     files: dict[date, list[_DataFile]] = {}
     for path, size, rows, value in zip(*(added[name].to_pylist() for name in names), strict=True):
         if day := _day(value):
-            gone = deleted.get(unquote(path), NONE_DELETED)
+            gone = deleted.get(unquote(path), NO_DELETED_ROWS)
             files.setdefault(day, []).append(
                 _DataFile(path, size, (rows or 0) - gone.rows, gone.hash)
             )

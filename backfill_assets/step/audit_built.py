@@ -196,6 +196,7 @@ def _recorded(
         reason=request.reason or "audit of the rows as they stand",
         seconds=0.0,
         run=request.run,
+        act="",
         plan=request.plan,
         who=request.who,
     )

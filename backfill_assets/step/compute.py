@@ -26,7 +26,7 @@ from backfill_assets.calendar import consecutive
 from backfill_assets.lake.columns import refuse_other_columns
 from backfill_assets.lake.commit import Commit, FileCommit
 from backfill_assets.lake.damage import Depth
-from backfill_assets.lake.data_files import NO_DAY, remove, write, write_table
+from backfill_assets.lake.data_files import NO_DAY, remove_files, write_frame, write_table
 from backfill_assets.lake.integrity import damaged_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.slices import DataFile, Slice, condition
@@ -285,7 +285,7 @@ def _written(table: Table, new: DataFrame, size: int, folder: str) -> Iterator[C
     """Write `new` as files of `folder`."""
     column = table.partition_by
     small = _small(table, new, folder) if size <= SMALL else None
-    profiles, files = small or (None, write(new, folder, column))
+    profiles, files = small or (None, write_frame(new, folder, column))
     without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
     commit = FileCommit(folder, column, files, new.schema.json())
     try:
@@ -301,7 +301,7 @@ def _written(table: Table, new: DataFrame, size: int, folder: str) -> Iterator[C
             return
         yield Computed(rows, commit, profiles=profiles)
     finally:
-        remove(folder, commit.uncommitted())
+        remove_files(folder, commit.uncommitted())
 
 
 def _without_day(column: str, rows: int) -> str:

@@ -25,7 +25,7 @@ from backfill_assets.errors import (
     SourceError,
     named,
 )
-from backfill_assets.lake.history import COLUMNS, Latest
+from backfill_assets.lake.history import LATEST_COLUMNS, Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea
@@ -361,7 +361,7 @@ def own_days(table: Table, day: date) -> list[date]:
 
 # A column that fewer of the rows had a value of may well come without any.
 _FILLED = 0.5
-_FIGURES = (*COLUMNS, "nulls", "accept")
+_FIGURES = (*LATEST_COLUMNS, "nulls", "accept")
 
 
 @dataclass(frozen=True)

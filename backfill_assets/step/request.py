@@ -12,7 +12,7 @@ from typing import get_args
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.ledger import Build, WriteMode, refuse_unkept
+from backfill_assets.lake.ledger import Build, WriteMode, refuse_unstorable_text
 from backfill_assets.step.inputs import own_days
 from backfill_assets.tables.declaration import Table
 
@@ -74,7 +74,7 @@ class StepRequest:
 
     def __post_init__(self) -> None:
         for name, text in (("reason", self.reason), ("accept", self.accept)):
-            refuse_unkept(name, text)
+            refuse_unstorable_text(name, text)
 
     def forced(self, table: Table, days: Iterable[date], builds: Latest) -> set[date]:
         """The days to compute even if nothing has changed. A plan forces a day once, however often

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
 from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.commit import FileCommit, commit_and_record
-from backfill_assets.lake.data_files import write
+from backfill_assets.lake.data_files import write_frame
 from backfill_assets.lake.history import builds_of, recover_newest
 from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.ledger import Build, Ledger
@@ -284,7 +284,7 @@ def test_figures_of_a_file_are_those_spark_would_give(given):
 )
 def test_a_value_that_python_cannot_hold_is_written_without_bounds(given, value):
     rows = given.spark.sql(f"SELECT DATE'{FIRST}' AS day, {value} AS value")
-    files = write(rows, given.folder, "day")
+    files = write_frame(rows, given.folder, "day")
     commit_and_record(
         given.root,
         NAME,

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import Conflict, TableUnreadable, UsageError
-from backfill_assets.lake.maintenance import ALWAYS_KEPT, look
+from backfill_assets.lake.maintenance import ALWAYS_KEPT, preview_maintenance
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import SCHEMA, STABLE, Releases
@@ -130,8 +130,11 @@ def test_a_release_ages_from_when_readers_got_another_one(lake):
         release_live_now(lake)
     assert maintain_later(lake, 60).retired == []
     release_live_now(lake)
-    assert [each.number for each in look(str(lake.root), RELEASE_WINDOW, later(60)).retired] == [1]
-    assert look(str(lake.root), RELEASE_WINDOW, later(29)).retired == []
+    assert [
+        each.number
+        for each in preview_maintenance(str(lake.root), RELEASE_WINDOW, later(60)).retired
+    ] == [1]
+    assert preview_maintenance(str(lake.root), RELEASE_WINDOW, later(29)).retired == []
 
 
 def test_releases_of_a_lake_from_before_there_were_retired_ones_are_read_and_retired(tmp_path):

@@ -15,15 +15,15 @@ from backfill_assets.lake import history
 from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.delta import commits_at
 from backfill_assets.lake.history import (
-    COLUMNS,
+    LATEST_COLUMNS,
     build_history,
     commit_metadata,
     last_committed,
     latest,
+    origin_builds,
     recover,
     recover_newest,
     tables_in,
-    writers,
 )
 from backfill_assets.lake.ledger import Build, Ledger
 from tests.worlds.deliveries import day
@@ -205,7 +205,9 @@ def test_what_status_needs_of_a_build_is_read_and_the_rest_left(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([FULL])
     last = latest(ledger, {TABLE: None}).last[TABLE, day(0)]
-    assert {name: getattr(last, name) for name in COLUMNS} == {n: getattr(FULL, n) for n in COLUMNS}
+    assert {name: getattr(last, name) for name in LATEST_COLUMNS} == {
+        n: getattr(FULL, n) for n in LATEST_COLUMNS
+    }
     assert (last.checks, last.nulls) == ((), {})
 
 
@@ -342,4 +344,4 @@ def put_back(build: Build, **now: Any) -> Build:
     ],
 )
 def test_the_rows_of_a_build_are_those_of_the_build_that_wrote_them(builds, wrote):
-    assert [build.run for build in writers(builds)] == wrote
+    assert [build.run for build in origin_builds(builds)] == wrote

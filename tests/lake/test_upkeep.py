@@ -14,7 +14,7 @@ from backfill_assets.lake import maintenance
 from backfill_assets.lake.commit import RETENTION
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import damaged, read_state
-from backfill_assets.lake.maintenance import ALWAYS_KEPT, MANY_FILES, look, maintain
+from backfill_assets.lake.maintenance import ALWAYS_KEPT, MANY_FILES, maintain, preview_maintenance
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.releases import Releases
 from backfill_assets.publish.rollback import Kind
@@ -142,7 +142,7 @@ def test_what_a_killed_maintenance_left_is_done_by_the_next(lake):
         release_live_now(lake)
     maintain_later(lake)
     root, releases = str(lake.root), Releases(str(lake.root))
-    planned = look(root, RELEASE_WINDOW, later(60))
+    planned = preview_maintenance(root, RELEASE_WINDOW, later(60))
     numbers = [each.number for each in planned.retired]
     newest = releases.newest()
     assert newest
@@ -242,7 +242,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(lake):
     for _ in range(ALWAYS_KEPT + 1):
         release_live_now(lake)
     before = contents(lake.root)
-    planned = look(str(lake.root), RELEASE_WINDOW, later(60))
+    planned = preview_maintenance(str(lake.root), RELEASE_WINDOW, later(60))
     assert contents(lake.root) == before
     done = maintain_later(lake, 60)
     assert (
@@ -273,7 +273,7 @@ def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake)
             f" {B.name}"
         ),
     ):
-        look(str(lake.root), RELEASE_WINDOW, later(60), "raw/x")
+        preview_maintenance(str(lake.root), RELEASE_WINDOW, later(60), "raw/x")
 
 
 def test_the_window_is_no_longer_than_tables_keep_their_commits():

@@ -17,7 +17,7 @@ from backfill_assets.lake.ledger import SCHEMA
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.rollback import Kind, Record, restore, roll_back, rollback_of
+from backfill_assets.publish.rollback import Kind, RestoreRecord, restore, roll_back, rollback_of
 from tests.worlds.small_lake import CALENDAR, DAYS, NOW, A, B, SmallLake, four_days, rebuilt_in_live
 from tests.worlds.tables import workspace_of
 
@@ -208,7 +208,7 @@ def test_a_day_that_is_built_between_the_look_and_the_commit_stays(lake):
     assert {each.kind for each in rollback_of(plan, lake.workspace).values()} == {Kind.RESTORE}
     lake.write({SECOND: 5})
     restored = restore(
-        A, [SECOND, THIRD], plan, lake.workspace, Record("a rollback", "ada", "a test")
+        A, [SECOND, THIRD], plan, lake.workspace, RestoreRecord("a rollback", "ada", "a test")
     )
     assert [build.day for build in restored] == [THIRD]
     assert lake.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
@@ -219,7 +219,7 @@ def test_a_rollback_that_was_killed_after_one_table_is_gone_on_with(lake):
     plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
     lake.write({SECOND: 7}, plan=plan.id)
     lake.write({SECOND: 7}, plan=plan.id, table=B.name)
-    restore(A, [SECOND], plan, lake.workspace, Record("killed", "ada", "a test"))
+    restore(A, [SECOND], plan, lake.workspace, RestoreRecord("killed", "ada", "a test"))
     assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 7)
     assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED, (B.name, SECOND): Kind.RESTORE}
     assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.lake.maintenance import look, maintain
+from backfill_assets.lake.maintenance import maintain, preview_maintenance
 from backfill_assets.sources.archives.loads import loaded_archives
 from tests.worlds.archives import (
     ARCHIVED_DAYS,
@@ -92,7 +92,11 @@ def test_maintenance_removes_only_files_of_replaced_loads(archives):
         archives.put("a.jsonl", lines(*rows(at)))
         archives.run()
     later = datetime.now(UTC) + timedelta(days=8)
-    (upkeep,) = [each for each in look(root, 30, later).tables if each.name == "_archived/past"]
+    (upkeep,) = [
+        each
+        for each in preview_maintenance(root, 30, later).tables
+        if each.name == "_archived/past"
+    ]
     assert (upkeep.files, len(upkeep.removed), upkeep.problem) == (2, 1, "")
     maintain(root, 30, later, "ada")
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))

@@ -16,7 +16,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.staging import outage_updates, outages
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.commit import FileCommit, commit_and_record
-from backfill_assets.lake.data_files import write
+from backfill_assets.lake.data_files import write_frame
 from backfill_assets.lake.history import commit_metadata
 from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.lake import Lake
@@ -322,7 +322,9 @@ class Given:
 
     def files(self, *rows: tuple, columns: str = COLUMNS) -> FileCommit:
         frame = self.spark.createDataFrame(list(rows), columns)
-        return FileCommit(self.folder, "day", write(frame, self.folder, "day"), frame.schema.json())
+        return FileCommit(
+            self.folder, "day", write_frame(frame, self.folder, "day"), frame.schema.json()
+        )
 
     def commit(self, *rows: tuple, days: tuple[date, ...], columns: str = COLUMNS) -> list[Build]:
         made = self.files(*rows, columns=columns)

@@ -22,7 +22,7 @@ from deltalake.exceptions import CommitFailedError
 
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict
 from backfill_assets.lake.commit import FileCommit
-from backfill_assets.lake.delta import KeptTable, open_table, read_commits
+from backfill_assets.lake.delta import CachedTable, open_table, read_commits
 from backfill_assets.lake.slices import DataFile, files_of
 from backfill_assets.lake.storage import files_in
 
@@ -89,7 +89,7 @@ class LoadedArchives:
         table = open_table(self.folder, self.version) if self.version >= 0 else None
         if table is None:
             return {}
-        facts = table.facts if isinstance(table, KeptTable) else {}
+        facts = table.facts if isinstance(table, CachedTable) else {}
         if DAY not in facts:
             facts[DAY] = _by_day(self, _files(self.folder, self.version))
         by_day: Mapping[date, Mapping[str, Sequence[DataFile]]] = facts[DAY]

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from backfill_assets.errors import IncompleteDelivery, SourceError
-from backfill_assets.lake.storage import Locked, file_lock, make_cache
+from backfill_assets.lake.storage import LockHeld, file_lock, make_cache
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import DAYS_UNCHANGED, client_library
 
@@ -172,7 +172,7 @@ class Server:
                                 area.cache / f"{self.name}.look.lock", patience=_TURN_TIMEOUT_S
                             )
                         )
-                except Locked:
+                except LockHeld:
                     raise IncompleteDelivery(
                         f"another process has been reading {self} for {_TURN_TIMEOUT_S // 60}"
                         " minutes"
