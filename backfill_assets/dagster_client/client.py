@@ -12,6 +12,7 @@ The Dagster webserver over GraphQL: requests, and this project's errors for what
 the way.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -280,6 +281,18 @@ TIMEOUT_S = 60.0
 FAILURE = "dagster._core.definitions.events.Failure: "
 
 
+@dataclass(frozen=True)
+class StepFailure:
+    """Why a step failed: its message, and the reason of each day that it could not build."""
+
+    message: str
+    days: Mapping[date, str] = field(default_factory=dict)
+
+    def reason_of(self, day: date) -> str:
+        """The reason of a day. It is the whole message if the step failed before its days."""
+        return self.days.get(day, self.message)
+
+
 @dataclass
 class Dagster:
     """The webserver at `url`; without one, every request is unavailable. `transport` stands in for
@@ -452,8 +465,8 @@ class Dagster:
             tables,
         )
 
-    def failures(self, run_id: str) -> dict[str, str]:
-        """The message of each failed step of a run, by table."""
+    def failures(self, run_id: str) -> dict[str, StepFailure]:
+        """The failed steps of a run, by table."""
         events = payload(self.ask(documents.FAILURES, {"run": run_id})["logsForRun"])["events"]
         failed = [
             event
@@ -461,9 +474,21 @@ class Dagster:
             if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]
         ]
         return {
-            built_by(event["stepKey"]): event["error"]["message"].removeprefix(FAILURE)
+            built_by(event["stepKey"]): StepFailure(
+                event["error"]["message"].removeprefix(FAILURE).strip(), _failed_days(event)
+            )
             for event in failed
         }
+
+
+def _failed_days(event: Mapping[str, Any]) -> dict[date, str]:
+    """The reasons that a failed step of a table reports. Other steps report none."""
+    metadata = event.get("failureMetadata") or {"metadataEntries": ()}
+    for entry in metadata["metadataEntries"]:
+        if entry["label"] == tags.FAILED_DAYS:
+            reasons = json.loads(entry["jsonString"])
+            return {date.fromisoformat(day): reason for day, reason in reasons.items()}
+    return {}
 
 
 def _answer(response: httpx.Response) -> dict[str, Any]:

@@ -99,7 +99,11 @@ CANCEL_BACKFILL = """mutation ($id: String!) {
 FAILURES = """query ($run: ID!) {
   logsForRun(runId: $run, limit: 5000) {
     __typename
-    ... on EventConnection { events { __typename ... on ExecutionStepFailureEvent { stepKey error { message } } } }
+    ... on EventConnection { events { __typename ... on ExecutionStepFailureEvent {
+        stepKey
+        error { message }
+        failureMetadata { metadataEntries { label ... on JsonMetadataEntry { jsonString } } }
+      } } }
     ... on RunNotFoundError { message }
     ... on PythonError { message }
   }

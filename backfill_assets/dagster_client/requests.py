@@ -81,7 +81,10 @@ def observed(
     ]
     if entries:
         return dict(json.loads(entries[-1]["jsonString"]))
-    messages = [*dagster.failures(run.id).values(), "it was cancelled, or its process ended"]
+    messages = [
+        *(failure.message for failure in dagster.failures(run.id).values()),
+        "it was cancelled, or its process ended",
+    ]
     raise BackfillError(
         f"Run {run.id} found nothing: {messages[0]} Nothing was changed. See"
         f" {dagster.url}{run.page}."

@@ -19,6 +19,8 @@ WHO = "backfill/who"
 # on the runs of run_plan that a sensor requests; a batch that was requested is looked up by it
 BATCH = "backfill/batch"
 REASON = "backfill/reason"
+# The label of a failed step's metadata: the reason of each day that it could not build.
+FAILED_DAYS = "failed days"
 PROCESS = "backfill/process"  # the process of a run that the run starter started
 
 

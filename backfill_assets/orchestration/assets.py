@@ -47,6 +47,7 @@ from dagster import (
 from pyspark.errors import AnalysisException
 
 from backfill_assets.calendar import Calendar, as_day
+from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import URI, shadow_asset, step_of
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.lake.lake import Lake
@@ -145,25 +146,35 @@ OTHERS_WRITTEN = (
 )
 
 
-def failure_message(result: StepResult) -> str:
-    """The days that failed or are blocked, with rules, figures and rows; "" if there are none."""
+def failure_of(result: StepResult) -> Failure | None:
+    """The failure of a step with days that failed or are blocked, or None if there are none.
+
+    Its message has rules, figures and rows. Its metadata has the reason of each day.
+    """
     failed = result.failed()
+    reasons = {build.day: build.message for build in failed}
+    reasons |= {day: f"blocked: {why}" for day, why in sorted(result.blocked.items())}
+    if not reasons:
+        return None
     table = result.table.name
-    lines = [f"  {build.day}: {build.message}" for build in failed]
-    lines += [f"  {day}: blocked: {why}" for day, why in sorted(result.blocked.items())]
-    if not lines:
-        return ""
+    lines = [f"  {day}: {reason}" for day, reason in reasons.items()]
     if any(build.outcome in AUDITS for build in result.built):
         count = (
             f"{len(failed)} day(s) refused, {len(result.blocked)} not judged,"
             f" {len(result.accepted())} passed"
         )
-        return "\n".join([f"{table}: {count}.", *lines, NOTHING_WRITTEN])
-    count = (
-        f"{len(failed)} day(s) failed, {len(result.blocked)} blocked, {len(result.accepted())}"
-        " built"
+        lines.append(NOTHING_WRITTEN)
+    else:
+        count = (
+            f"{len(failed)} day(s) failed, {len(result.blocked)} blocked, {len(result.accepted())}"
+            " built"
+        )
+        lines += OTHERS_WRITTEN
+    return Failure(
+        "\n".join([f"{table}: {count}.", *lines]),
+        metadata={tags.FAILED_DAYS: {str(day): reason for day, reason in reasons.items()}},
+        allow_retries=False,
     )
-    return "\n".join([f"{table}: {count}.", *lines, *OTHERS_WRITTEN])
 
 
 def shown_of(result: StepResult, workspace: Workspace) -> dict[date, dict[str, Any]]:
@@ -353,9 +364,8 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
             shown_of(result, target) if names_days else {},
             materialize=names_days,
         )
-        message = failure_message(result)
-        if message:
-            raise Failure(message, allow_retries=False)
+        if failure := failure_of(result):
+            raise failure
 
     return build
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from functools import cache, cached_property
-from itertools import takewhile
 from typing import NamedTuple
 
 from backfill_assets.calendar import Calendar, Partition
@@ -51,19 +50,6 @@ def has_rows(message: str) -> bool:
 def rows_hint(table: str, day: date) -> str:
     """What to type to see them."""
     return f"; `backfill status --why {table} {day}` shows the rows"
-
-
-def of_day(message: str, day: date) -> str:
-    """What the message of a failed step, which names its days a line each, says of one of them; all
-    of it, if it names none.
-    """
-    lines = message.splitlines()
-    beginning = f"  {day}: "
-    named = next((number for number, line in enumerate(lines) if line.startswith(beginning)), None)
-    if named is None:
-        return message
-    rows = takewhile(lambda line: line.startswith("      "), lines[named + 1 :])
-    return "\n".join([lines[named].removeprefix(beginning), *rows])
 
 
 def other_files(failed: Build, delivery: Delivered) -> str:

@@ -22,6 +22,7 @@ from backfill_assets.dagster_client.client import (
     Dagster,
     Launched,
     LoadedTable,
+    StepFailure,
     shadow_asset,
     step_of,
 )
@@ -211,10 +212,11 @@ class Launcher:
             for run in runs
         )
 
-    def failures(self, launched: Launched) -> dict[str, str]:
-        """Why the steps of what was launched failed, by table."""
-        messages = [self.dagster.failures(run["runId"]) for run in self.dagster.runs(launched)]
-        by_asset = {asset: text.strip() for of_run in messages for asset, text in of_run.items()}
+    def failures(self, launched: Launched) -> dict[str, StepFailure]:
+        """The failed steps of a launched run or backfill, by table."""
+        by_asset = dict[str, StepFailure]()
+        for run in self.dagster.runs(launched):
+            by_asset |= self.dagster.failures(run["runId"])
         return {
             table: by_asset[asset]
             for table in self.plan.code

@@ -17,13 +17,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from backfill_assets.calendar import Partition
-from backfill_assets.dagster_client.client import Dagster, Launched
+from backfill_assets.dagster_client.client import Dagster, Launched, StepFailure
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Chunk
 from backfill_assets.plan.progress import Progress, Stop
 from backfill_assets.plan.remaining import ReadRemaining, Remaining, WorkState
-from backfill_assets.plan.status import of_day
 from backfill_assets.rebuild.launch import LaunchedChunk, Launcher
 
 
@@ -195,10 +194,10 @@ class Rebuild:
             self._retry_at[number] = self.now() + timedelta(seconds=wait)
             return remaining
         elif unbuilt:
-            why = self.launcher.failures(chunk.launched)
-            ended = f"{chunk.launched} ended without building it"
+            failures = self.launcher.failures(chunk.launched)
+            ended = StepFailure(f"{chunk.launched} ended without building it")
             self._given_up |= {
-                (t, day): of_day(why.get(t, ended), day)
+                (t, day): failures.get(t, ended).reason_of(day)
                 for t, days in unbuilt.items()
                 for day in days
             }

@@ -2,19 +2,23 @@
 values out.
 """
 
+import json
 from dataclasses import dataclass, replace
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.dagster_client.client import FAILURE, Dagster
+from backfill_assets.dagster_client.tags import FAILED_DAYS
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.damage import Damage, DamageKind, ForeignCommits
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
-from backfill_assets.orchestration.assets import failure_message
-from backfill_assets.plan.status import PartitionStatus, State, of_day, status_of
+from backfill_assets.orchestration.assets import failure_of
+from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import days_due
 from backfill_assets.step.request import StepResult
@@ -335,10 +339,23 @@ def test_of_a_step_that_failed_each_day_has_its_own_reason():
         "1",
         message="no_nulls_n: null: 2 of 3 rows\n      {'n': None}",
     )
-    message = failure_message(
+    failure = failure_of(
         StepResult(table("raw/a"), [failed], [], {day(1): "reads raw/b, which is not built"})
     )
-    assert of_day(message, day(0)) == failed.message
-    assert of_day(message, day(1)) == "blocked: reads raw/b, which is not built"
-    assert of_day(message, day(2)) == message
-    assert of_day("The engine is gone.", day(0)) == "The engine is gone."
+    assert failure is not None
+    entry = {
+        "label": FAILED_DAYS,
+        "jsonString": json.dumps(failure.metadata[FAILED_DAYS].value),
+    }
+    event = {
+        "__typename": "ExecutionStepFailureEvent",
+        "stepKey": "raw__a",
+        "error": {"message": f"{FAILURE}{failure.description}\n"},
+        "failureMetadata": {"metadataEntries": [entry]},
+    }
+    events = {"logsForRun": {"__typename": "EventConnection", "events": [event]}}
+    answering = httpx.MockTransport(lambda _: httpx.Response(200, json={"data": events}))
+    (step,) = Dagster("http://dagster", transport=answering).failures("r").values()
+    assert step.reason_of(day(0)) == failed.message
+    assert step.reason_of(day(1)) == "blocked: reads raw/b, which is not built"
+    assert step.reason_of(day(2)) == step.message == failure.description

@@ -144,7 +144,9 @@ class Station:
     def complaints(self, launched: Launched) -> str:
         """Everything the failed steps of its runs said."""
         runs = [run["runId"] for run in self.dagster.runs(launched)]
-        return "\n".join(message for run in runs for message in self.dagster.failures(run).values())
+        return "\n".join(
+            failure.message for run in runs for failure in self.dagster.failures(run).values()
+        )
 
     def builds(self) -> list[Build]:
         return self.lake.ledger.builds()
