@@ -73,8 +73,9 @@ class Calendar:
         if outside:
             raise UsageError(
                 f"{outside[0]} is outside the calendar, which runs from {self.first} to"
-                f" {self.last}. Nothing was done. Name days within it, or set BACKFILL_FIRST_DAY"
-                " and BACKFILL_LAST_DAY."
+                f" {self.last}.",
+                unchanged="Nothing was done.",
+                next_step=("Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY."),
             )
         return days
 
@@ -92,8 +93,9 @@ class Calendar:
         end = as_day(last) if dots else start
         if end < start:
             raise UsageError(
-                f"The range {part} is reversed: it ends before it begins. Nothing was done. Type"
-                f" {end}..{start}."
+                f"The range {part} is reversed: it ends before it begins.",
+                unchanged="Nothing was done.",
+                next_step=f"Type {end}..{start}.",
             )
         return between(start, end)
 
@@ -104,8 +106,9 @@ def as_day(text: str) -> date:
         return datetime.strptime(text.strip(), "%Y-%m-%d").date()
     except ValueError:
         raise UsageError(
-            f"{text.strip()!r} is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and"
-            " ranges as 2019-09-01..2019-09-07. Nothing was done."
+            f"{text.strip()!r} is not a day. Write days as YYYY-MM-DD, for example"
+            " 2019-09-03, and ranges as 2019-09-01..2019-09-07.",
+            unchanged="Nothing was done.",
         ) from None
 
 

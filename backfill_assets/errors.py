@@ -39,8 +39,14 @@ EARLIER_TABLES_COMMITTED = "The tables before it are committed."
 
 
 def error_text(what: str, unchanged: str = "", next_step: str = "") -> str:
-    """The three sentences of an error as one text."""
-    return " ".join(sentence for sentence in (what, unchanged, next_step) if sentence)
+    """The three sentences of an error as one text.
+
+    A list of examples ends with a line break, so that the rest begins on a line of its own.
+    """
+    rest = " ".join(sentence for sentence in (unchanged, next_step) if sentence)
+    if not rest:
+        return what
+    return f"{what}\n{rest}" if "\n" in what else f"{what} {rest}"
 
 
 class BackfillError(Exception):

@@ -75,8 +75,9 @@ def load(module: str, folder: Path) -> Project:
     if len(declared) != 1:
         raise SettingsError(
             f"The project {module} calls `backfill_assets.definitions(tables=[...])`"
-            f" {len(declared)} times, with the modules that it imports. Nothing was done. It must"
-            " be called once."
+            f" {len(declared)} times, with the modules that it imports.",
+            unchanged="Nothing was done.",
+            next_step="It must be called once.",
         )
     return declared[0]
 
@@ -88,9 +89,13 @@ def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
         and f"{module}.".startswith(f"{error.name}.")
     ):
         return SettingsError(
-            f"There is no module {module}: Python finds none in {folder} or among the installed"
-            " packages. Nothing was done. Name one in BACKFILL_PROJECT or under [tool.backfill] in"
-            " pyproject.toml, or type the command in its folder."
+            f"There is no module {module}: Python finds none in {folder} or among the"
+            " installed packages.",
+            unchanged="Nothing was done.",
+            next_step=(
+                "Name one in BACKFILL_PROJECT or under [tool.backfill] in"
+                " pyproject.toml, or type the command in its folder."
+            ),
         )
     raised = traceback.TracebackException.from_exception(error)
     # The way through this package and the import system says nothing to the author of the module.

@@ -112,8 +112,9 @@ def _release_in(root: str, number: int | None, channel: str) -> Release:
         number = None if number is None else index(number)
     except TypeError:
         raise UsageError(
-            f"{number!r} is not the number of a release. Nothing was read. Name one, as 3, or none;"
-            " see `backfill releases`."
+            f"{number!r} is not the number of a release.",
+            unchanged="Nothing was read.",
+            next_step="Name one, as 3, or none; see `backfill releases`.",
         ) from None
     return releases.of_channel(channel) if number is None else releases.readable(number)
 
@@ -128,7 +129,8 @@ def days_of(days: Days) -> Collection[date]:
     ]  # a date with a time is a date too
     if any("last" in part for part in parts):
         raise UsageError(
-            "`last` has another meaning every day. Nothing was read. Name the days, as"
-            " 2019-09-01..2019-09-07."
+            "`last` has another meaning every day.",
+            unchanged="Nothing was read.",
+            next_step="Name the days, as 2019-09-01..2019-09-07.",
         )
     return Calendar(date.min, date.max).select(",".join(parts)) if parts else []

@@ -56,7 +56,9 @@ def project_at(start: Path) -> tuple[Path, str]:
             tool = tomllib.loads(contents.decode()).get("tool")
         except ValueError as error:
             raise SettingsError(
-                f"{file} cannot be read: {error}. Nothing was done. Correct it."
+                f"{file} cannot be read: {error}.",
+                unchanged="Nothing was done.",
+                next_step="Correct it.",
             ) from None
         ours = tool.get("backfill") if isinstance(tool, dict) else None
         if not isinstance(ours, dict):
@@ -64,8 +66,9 @@ def project_at(start: Path) -> tuple[Path, str]:
         project, others = ours.get("project"), [key for key in ours if key != "project"]
         if others:
             raise SettingsError(
-                f"[tool.backfill] in {file} has {others[0]}. Nothing was done. It has one key, the"
-                ' module of the project: project = "my_module".'
+                f"[tool.backfill] in {file} has {others[0]}.",
+                unchanged="Nothing was done.",
+                next_step=('It has one key, the module of the project: project = "my_module".'),
             )
         if project:
             return folder, str(project)
@@ -129,8 +132,9 @@ def refuse_unknown(fields: Collection[str], file: Path) -> None:
         if name.startswith(PREFIX):
             meant = nearest(name, known) or "one that `backfill guide settings-and-commands` lists"
             raise SettingsError(
-                f"{name} is not a setting. Nothing was done. Did you mean {meant}? Otherwise take"
-                " it out."
+                f"{name} is not a setting.",
+                unchanged="Nothing was done.",
+                next_step=f"Did you mean {meant}? Otherwise take it out.",
             )
 
 
@@ -139,8 +143,9 @@ def _names_in(file: Path) -> list[str]:
     for each in bindings:
         if each.error or (each.value is None and (each.key or "").startswith(PREFIX)):
             raise SettingsError(
-                f"Line {each.original.line} of {file} sets nothing. Nothing was done. Write"
-                " NAME=value; a quote that begins a value also ends it."
+                f"Line {each.original.line} of {file} sets nothing.",
+                unchanged="Nothing was done.",
+                next_step=("Write NAME=value; a quote that begins a value also ends it."),
             )
     return [each.key for each in bindings if each.key]
 
@@ -255,8 +260,9 @@ def refuse_file(home: Path) -> None:
             else f"cannot be made: {nearest} is a file"
         )
         raise SettingsError(
-            f"The home {home} {what}. Nothing was done. Move {nearest} away, or set BACKFILL_HOME"
-            " to another folder."
+            f"The home {home} {what}.",
+            unchanged="Nothing was done.",
+            next_step=f"Move {nearest} away, or set BACKFILL_HOME to another folder.",
         )
 
 
@@ -405,7 +411,7 @@ class Settings(BaseSettings):
         except UsageError as error:
             raise ValueError(
                 f"BACKFILL_PROTECTED_DAYS={self.protected_days!r} is not allowed:"
-                f" {str(error).split('. ')[0]}"
+                f" {error.what.rstrip('.')}"
             ) from None
         return self
 
@@ -452,7 +458,9 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
         raise SettingsError("\n".join(sentence(problem) for problem in error.errors())) from None
     except UnicodeDecodeError as error:
         raise SettingsError(
-            f"{files[0]} is not UTF-8: {error}. Nothing was done. Correct it."
+            f"{files[0]} is not UTF-8: {error}.",
+            unchanged="Nothing was done.",
+            next_step="Correct it.",
         ) from None
 
 

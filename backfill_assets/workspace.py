@@ -48,12 +48,17 @@ class Workspace:
         last = settings.last_day or project.last_day
         if first is None:
             raise SettingsError(
-                "The calendar has no first day. Nothing was done. Set BACKFILL_FIRST_DAY, for"
-                " example to 2019-08-15, or `first_day=` in `backfill_assets.definitions(...)`."
+                "The calendar has no first day.",
+                unchanged="Nothing was done.",
+                next_step=(
+                    "Set BACKFILL_FIRST_DAY, for example to 2019-08-15, or"
+                    " `first_day=` in `backfill_assets.definitions(...)`."
+                ),
             )
         if last and last < first:
             raise SettingsError(
-                f"The calendar's last day {last} is before its first day {first}. Nothing was done."
+                f"The calendar's last day {last} is before its first day {first}.",
+                unchanged="Nothing was done.",
             )
         area = area_of(settings)
         calendar = Calendar(first, last)

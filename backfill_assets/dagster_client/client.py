@@ -52,8 +52,9 @@ def refuse_unknown_days(
     for name, days in by_table.items():
         if name not in nodes:
             raise UsageError(
-                f"There is no table {name}. Nothing was launched. The tables are"
-                f" {', '.join(sorted(nodes))}."
+                f"There is no table {name}.",
+                unchanged="Nothing was launched.",
+                next_step=f"The tables are {', '.join(sorted(nodes))}.",
             )
         known = nodes[name]["partitionKeys"]
         outside = [
@@ -62,8 +63,8 @@ def refuse_unknown_days(
         if outside:
             calendar = f"runs from {known[0]} to {known[-1]}" if known else "has no day yet"
             raise UsageError(
-                f"{outside[0]} is outside the calendar of {name}, which {calendar}. Nothing was"
-                " launched."
+                f"{outside[0]} is outside the calendar of {name}, which {calendar}.",
+                unchanged="Nothing was launched.",
             )
 
 
@@ -322,34 +323,43 @@ class Dagster:
         """
         if not self.url:
             raise ServiceUnavailable(
-                "No servers run on this home. Nothing was launched by this request. Start them with"
-                " `backfill up`, or name a webserver that has this lake: BACKFILL_DAGSTER_URL."
+                "No servers run on this home.",
+                unchanged="Nothing was launched by this request.",
+                next_step=(
+                    "Start them with `backfill up`, or name a webserver that"
+                    " has this lake: BACKFILL_DAGSTER_URL."
+                ),
             )
         body = {"query": document, "variables": variables or {}}
         try:
             response = self.client.post("/graphql", json=body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
             raise ServiceUnavailable(
-                f"No Dagster webserver answers at {self.url} ({type(error).__name__}). Nothing was"
-                " launched by this request. Start one with `backfill up`, or correct"
-                " BACKFILL_DAGSTER_URL."
+                f"No Dagster webserver answers at {self.url} ({type(error).__name__}).",
+                unchanged="Nothing was launched by this request.",
+                next_step=("Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL."),
             ) from None
         except httpx.HTTPError as error:
             raise AnswerLost(
                 f"The Dagster webserver at {self.url} got a request and did not answer"
-                f" ({type(error).__name__}). Whether it did what was requested is not known. See"
-                " `backfill list`."
+                f" ({type(error).__name__}).",
+                unchanged="Whether it did what was requested is not known.",
+                next_step="See `backfill list`.",
             ) from None
         answer = _answer(response)
         if not answer:
             raise AnswerLost(
-                f"{self.url} answers (HTTP {response.status_code}), "
-                "but not as a Dagster webserver. Correct BACKFILL_DAGSTER_URL."
+                f"{self.url} answers (HTTP {response.status_code}), but not as a Dagster"
+                " webserver.",
+                next_step="Correct BACKFILL_DAGSTER_URL.",
             )
         # Unknown days come back as HTTP 500 with the reason in the body.
         if answer.get("errors"):
             messages = "; ".join(str(error.get("message")) for error in answer["errors"])
-            raise UsageError(f"Dagster refuses: {messages}. Nothing was launched by this request.")
+            raise UsageError(
+                f"Dagster refuses: {messages}.",
+                unchanged="Nothing was launched by this request.",
+            )
         return dict(answer["data"])
 
     def answers(self) -> bool:
@@ -378,9 +388,13 @@ class Dagster:
         if not tables:
             # While it starts, while its code server is restarted, or after the code failed to load.
             raise ServiceUnavailable(
-                f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for"
-                " it to start. If the code did not load, correct it, then press Reload at"
-                f" {self.url}/locations, or type `backfill reload`."
+                f"The webserver at {self.url} has no tables loaded.",
+                unchanged="Nothing was launched.",
+                next_step=(
+                    "Wait for it to start. If the code did not load, correct"
+                    f" it, then press Reload at {self.url}/locations, or type"
+                    " `backfill reload`."
+                ),
             )
         return {_table_name(node["assetKey"]): node for node in tables}
 
@@ -512,8 +526,9 @@ def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "PythonError":
         # A locked database, a code location that is being loaded: not the client's fault.
         raise AnswerLost(
-            f"Dagster failed to answer: {str(answer.get('message')).strip()}. Whether it did what"
-            " was requested is not known. See `backfill list`."
+            f"Dagster failed to answer: {str(answer.get('message')).strip()}.",
+            unchanged="Whether it did what was requested is not known.",
+            next_step="See `backfill list`.",
         )
     if kind.endswith(("Error", "Invalid", "Conflict", "Failure")):
         message = (
@@ -522,7 +537,7 @@ def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
             or {k: v for k, v in answer.items() if k != "__typename"}
         )
         raise UsageError(
-            f"Dagster refuses ({kind}): {str(message).strip()}. Nothing was launched by this"
-            " request."
+            f"Dagster refuses ({kind}): {str(message).strip()}.",
+            unchanged="Nothing was launched by this request.",
         )
     return dict(answer)

@@ -34,8 +34,9 @@ def column_lines(
             advice = _made_anew(table, folder, workspace.calendar)
             if chunks is not None:
                 raise UsageError(
-                    f"{table.name} cannot be built: its folder {folder} {other}. Nothing was"
-                    f" planned. {advice}"
+                    f"{table.name} cannot be built: its folder {folder} {other}.",
+                    unchanged="Nothing was planned.",
+                    next_step=f"{advice}",
                 )
             lines[table.name] = [
                 f"{table.name} will be refused: its folder {folder} {other}. {advice}"

@@ -54,7 +54,10 @@ def refuse_half_done(plans: Plans, nothing: str) -> None:
     """
     if half_done := plans.half_published():
         words = "; ".join(what_is_half_done(plan_id, plans) for plan_id in half_done)
-        raise RefusedByGuard(f"{words[0].upper()}{words[1:]}. {nothing}")
+        raise RefusedByGuard(
+            f"{words[0].upper()}{words[1:]}.",
+            unchanged=nothing,
+        )
 
 
 # The states in which a plan has no shadow: not yet, or not any more.
@@ -81,8 +84,9 @@ def refuse_ended(plan_id: str, plans: Plans) -> None:
     """
     if (state := plans.state(plan_id)) in (PUBLISHED, DISCARDED, ROLLED_BACK):
         raise UsageError(
-            f"Plan {plan_id} was {state.replace('_', ' ')}, and is not carried out again. Nothing"
-            " was started. Plan anew: `backfill plan`."
+            f"Plan {plan_id} was {state.replace('_', ' ')}, and is not carried out again.",
+            unchanged="Nothing was started.",
+            next_step="Plan anew: `backfill plan`.",
         )
 
 
@@ -108,8 +112,12 @@ def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
                 table, day = both[0]
                 raise RefusedByGuard(
                     f"{table} {day} is in plan {plan_id} too, which is open ({len(both)}"
-                    " partition(s) in both). Nothing was started. Let that one end (`backfill"
-                    f" resume {plan_id}`), or give it up: `backfill cancel {plan_id}`."
+                    " partition(s) in both).",
+                    unchanged="Nothing was started.",
+                    next_step=(
+                        f"Let that one end (`backfill resume {plan_id}`), or"
+                        f" give it up: `backfill cancel {plan_id}`."
+                    ),
                 )
 
 
@@ -129,10 +137,15 @@ def resolve_shadow_id(plan_id: str, plans: Plans, published: Sequence[str] = ())
             f", published to other channels only {', '.join(published)}" if published else ""
         )
         where = f"In shadows are {', '.join(in_shadows) or 'none'}{to_others}"
-        raise UsageError(f"Which plan? {where}. Nothing was done. Name one; see `backfill list`.")
+        raise UsageError(
+            f"Which plan? {where}.",
+            unchanged="Nothing was done.",
+            next_step="Name one; see `backfill list`.",
+        )
     raise UsageError(
-        "Which plan? None is built in a shadow. Nothing was done. `backfill run --into shadow"
-        " --partitions ...` builds one."
+        "Which plan? None is built in a shadow.",
+        unchanged="Nothing was done.",
+        next_step="`backfill run --into shadow --partitions ...` builds one.",
     )
 
 
@@ -159,8 +172,9 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
         return open_ids[0]
     if open_ids:
         raise UsageError(
-            f"Which plan? Open are {', '.join(open_ids)}. Nothing was done. Name one; see `backfill"
-            " list`."
+            f"Which plan? Open are {', '.join(open_ids)}.",
+            unchanged="Nothing was done.",
+            next_step="Name one; see `backfill list`.",
         )
     states = {known: plans.state(known) for known in plans.ids()}
     ended = [known for known, state in states.items() if state != PLANNED]
@@ -171,7 +185,9 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
             ended, key=lambda known: (states[known] not in finished, plans.events(known)[-1].at)
         )
     raise UsageError(
-        "Which plan? None was started yet. Nothing was done. Name one; see `backfill list`."
+        "Which plan? None was started yet.",
+        unchanged="Nothing was done.",
+        next_step="Name one; see `backfill list`.",
     )
 
 
@@ -181,6 +197,8 @@ def refuse_protected(plan: Plan, workspace: Workspace, nothing: str) -> None:
     protected = sorted(set(settings.protected()) & set(plan.days()))
     if protected:
         raise RefusedByGuard(
-            f"{ranges(protected)} is protected (BACKFILL_PROTECTED_DAYS={settings.protected_days})."
-            f" {nothing} Leave these days out, or change the setting."
+            f"{ranges(protected)} is protected"
+            f" (BACKFILL_PROTECTED_DAYS={settings.protected_days}).",
+            unchanged=nothing,
+            next_step="Leave these days out, or change the setting.",
         )

@@ -134,8 +134,9 @@ def _refuse_unknown_names(
     if unknown := unknown_names(accept, names):
         raise UsageError(
             f"--accept {unknown[0]} is no column, no rule, and no file that these days have or were"
-            f" last built from. Nothing was planned.{did_you_mean(unknown[0], names)} Files are"
-            " named from the landing area on: orders/2024-06-01.jsonl."
+            f" last built from.{did_you_mean(unknown[0], names)}",
+            unchanged="Nothing was planned.",
+            next_step="Files are named from the landing area on: orders/2024-06-01.jsonl.",
         )
 
 
@@ -176,8 +177,9 @@ def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
     """UsageError for a plan whose runs would be refused."""
     if refused := [why for table in tables if (why := write_mode_problem(table, write_mode))]:
         raise UsageError(
-            f"{'; '.join(refused)}. Nothing was planned. Leave such tables out (--target), or plan"
-            " with --write-mode overwrite."
+            f"{'; '.join(refused)}.",
+            unchanged="Nothing was planned.",
+            next_step=("Leave such tables out (--target), or plan with --write-mode overwrite."),
         )
 
 
@@ -208,6 +210,7 @@ def guard(plan: Plan, workspace: Workspace, *, yes: bool) -> None:
     if len(days) > settings.ask_above_days and not yes:
         raise RefusedByGuard(
             f"This plan rebuilds {len(days)} days, more than {settings.ask_above_days}"
-            " (BACKFILL_ASK_ABOVE_DAYS). Nothing was planned. Type the same with --yes if that is"
-            " meant."
+            " (BACKFILL_ASK_ABOVE_DAYS).",
+            unchanged="Nothing was planned.",
+            next_step="Type the same with --yes if that is meant.",
         )

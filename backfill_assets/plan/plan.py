@@ -258,9 +258,13 @@ class Plan:
             )
             give_up = "discard" if self.is_shadow else "cancel"
             raise UsageError(
-                f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}."
-                f" Nothing was read or written. {reload if loaded_by else 'Bring'} the planned code"
-                f" back and {go_on}; or `backfill {give_up} {self.id}`, then plan again."
+                f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}.",
+                unchanged="Nothing was read or written.",
+                next_step=(
+                    f"{(reload if loaded_by else 'Bring')} the planned code back"
+                    f" and {go_on}; or `backfill {give_up} {self.id}`, then plan"
+                    " again."
+                ),
             )
 
     def refuse_gone_tables(self, names: Collection[str]) -> None:
@@ -268,9 +272,10 @@ class Plan:
         gone = [name for name in self.code if name not in names]
         if gone:
             raise UsageError(
-                f"Plan {self.id} has {', '.join(gone)}, which the code location does not have any"
-                f" more. Nothing was read or written. The tables are {', '.join(names)}. Plan"
-                " again: `backfill plan`."
+                f"Plan {self.id} has {', '.join(gone)}, which the code location does not"
+                " have any more.",
+                unchanged="Nothing was read or written.",
+                next_step=(f"The tables are {', '.join(names)}. Plan again: `backfill plan`."),
             )
 
 
@@ -286,9 +291,11 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
         if not why and selection.left_out:
             (table, day), state = next(iter(selection.left_out.items()))
             raise NothingToBuild(
-                f"{len(selection.left_out)} partition(s) of what was requested need building, and"
-                f" are in no state that --only names, as {table} {day}: {state}. Nothing was"
-                " planned. Leave out --only, or name that state too."
+                f"{len(selection.left_out)} partition(s) of what was requested need"
+                f" building, and are in no state that --only names, as {table} {day}:"
+                f" {state}.",
+                unchanged="Nothing was planned.",
+                next_step="Leave out --only, or name that state too.",
             )
         if not why:
             never = [
@@ -300,8 +307,11 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
                 else ""
             )
             raise NothingToBuild(
-                f"Nothing of what was requested needs building.{of_it} Nothing was planned. With"
-                " --force and without --only, days that are up to date are built too."
+                f"Nothing of what was requested needs building.{of_it}",
+                unchanged="Nothing was planned.",
+                next_step=(
+                    "With --force and without --only, days that are up to date are built too."
+                ),
             )
         go_on = (
             "With --upstream, what these days need is planned too; see"
@@ -309,8 +319,9 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
             else "See"
         )
         raise UsageError(
-            f"Nothing of what was requested can be built:{why}\nNothing was planned. {go_on}"
-            " `backfill status`."
+            f"Nothing of what was requested can be built:{why}",
+            unchanged="Nothing was planned.",
+            next_step=f"{go_on} `backfill status`.",
         )
     planned = {table: days for table, days in graph.by_table(selection.partitions).items() if days}
     reasons = {
@@ -334,8 +345,9 @@ def read(text: str | bytes, plan_id: str) -> Plan:
         contents: dict[str, Any] = json.loads(text)
         if contents["format"] not in (FORMAT, _TEXT_REASONS):
             raise UsageError(
-                f"Plan {plan_id} was made by another version of this project. Nothing was done."
-                f" {_GIVE_UP.format(plan_id)}"
+                f"Plan {plan_id} was made by another version of this project.",
+                unchanged="Nothing was done.",
+                next_step=f"{_GIVE_UP.format(plan_id)}",
             )
         chunks = [
             Chunk(
@@ -356,12 +368,15 @@ def read(text: str | bytes, plan_id: str) -> Plan:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(
-            f"Plan {plan_id} cannot be read. Nothing was done. {_GIVE_UP.format(plan_id)}"
+            f"Plan {plan_id} cannot be read.",
+            unchanged="Nothing was done.",
+            next_step=f"{_GIVE_UP.format(plan_id)}",
         ) from None
     if plan.id != plan_id:
         raise UsageError(
-            f"Plan {plan_id} was edited: its contents have another id ({plan.id}). Nothing was"
-            f" done. {_GIVE_UP.format(plan_id)}"
+            f"Plan {plan_id} was edited: its contents have another id ({plan.id}).",
+            unchanged="Nothing was done.",
+            next_step=f"{_GIVE_UP.format(plan_id)}",
         )
     return plan
 

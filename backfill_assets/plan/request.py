@@ -89,8 +89,9 @@ class PlanOptions:
             value = getattr(self, name)
             if least is not None and value is not None and value < least:
                 raise UsageError(
-                    f"{flag(name)} {value} is too small. Nothing was planned. Give at least"
-                    f" {least}."
+                    f"{flag(name)} {value} is too small.",
+                    unchanged="Nothing was planned.",
+                    next_step=f"Give at least {least}.",
                 )
         for name, text in (("reason", self.reason), ("accept", self.accept)):
             refuse_unstorable_text(flag(name), text)
@@ -104,8 +105,9 @@ class PlanOptions:
         length = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
         if text and (not length or not float(length[1])):
             raise UsageError(
-                f"--budget {text} is not a length of time. Nothing was started. Type 90s, 30m, 2h"
-                " or 1d."
+                f"--budget {text} is not a length of time.",
+                unchanged="Nothing was started.",
+                next_step="Type 90s, 30m, 2h or 1d.",
             )
         return float(length[1]) * MINUTES[length[2]] if length else 0.0
 

@@ -48,7 +48,9 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
     """
     if not request.partitions:
         raise UsageError(
-            "Which days? Nothing was planned. Type --partitions 2019-09-01..2019-09-07 or `last 7`."
+            "Which days?",
+            unchanged="Nothing was planned.",
+            next_step="Type --partitions 2019-09-01..2019-09-07 or `last 7`.",
         )
     left = frozenset(workspace.settings.protected() if request.leave_protected else ())
     return Selector(
@@ -76,7 +78,8 @@ def state_names(only: str) -> Collection[str]:
     named = frozenset(word.strip() for word in only.split(",") if word.strip())
     if unknown := sorted(named - set(STATES)):
         raise UsageError(
-            f"--only {unknown[0]} is not a state. Nothing was planned. The states are"
-            f" {', '.join(STATES)}."
+            f"--only {unknown[0]} is not a state.",
+            unchanged="Nothing was planned.",
+            next_step=f"The states are {', '.join(STATES)}.",
         )
     return named or frozenset(STATES)

@@ -24,8 +24,9 @@ def into(options: PlanOptions, partitions: Collection[Partition], lake: Lake) ->
     """
     if options.into == "shadow" and options.write_mode != "overwrite":
         raise UsageError(
-            f"A shadow has no rows that {options.write_mode} could keep. Nothing was planned. Leave"
-            " out --write-mode, or plan with --into live."
+            f"A shadow has no rows that {options.write_mode} could keep.",
+            unchanged="Nothing was planned.",
+            next_step="Leave out --write-mode, or plan with --into live.",
         )
     if options.into != "auto":
         return options.into

@@ -94,17 +94,26 @@ class Plans:
                 if known
                 else "It has none yet: `backfill plan` makes one"
             )
-            raise UsageError(f"There is no plan {plan_id} in this lake. Nothing was done. {plans}.")
+            raise UsageError(
+                f"There is no plan {plan_id} in this lake.",
+                unchanged="Nothing was done.",
+                next_step=f"{plans}.",
+            )
 
     def full_id(self, beginning: str) -> str:
         """The id that begins so; UsageError if none does, or several do, or nothing is named."""
         if not beginning.strip():
-            raise UsageError("Which plan? Nothing was done. Name one; `backfill list` shows them.")
+            raise UsageError(
+                "Which plan?",
+                unchanged="Nothing was done.",
+                next_step="Name one; `backfill list` shows them.",
+            )
         matching = [plan_id for plan_id in self.ids() if plan_id.startswith(beginning)]
         if len(matching) > 1:
             raise UsageError(
-                f"Which plan? {', '.join(matching)} begin with {beginning}. Nothing was done. Type"
-                " more of it."
+                f"Which plan? {', '.join(matching)} begin with {beginning}.",
+                unchanged="Nothing was done.",
+                next_step="Type more of it.",
             )
         self.refuse_unknown(matching[0] if matching else beginning)
         return matching[0]
@@ -195,8 +204,11 @@ class Plans:
             return Event(datetime.fromisoformat(event["at"]), event["kind"], event["facts"])
         except (ValueError, KeyError, TypeError):
             raise UsageError(
-                f"{Paths(self.root).plans}/{plan_id}/{file} cannot be read. Nothing was done."
-                " Delete that file: it says only when and by whom a plan was started or ended."
+                f"{Paths(self.root).plans}/{plan_id}/{file} cannot be read.",
+                unchanged="Nothing was done.",
+                next_step=(
+                    "Delete that file: it says only when and by whom a plan was started or ended."
+                ),
             ) from None
 
     @contextmanager
@@ -215,8 +227,9 @@ class Plans:
                 yield
         except LockHeld:
             raise RefusedByGuard(
-                f"Another command is carrying out plan {plan_id}. Nothing was launched. See"
-                f" `backfill watch {plan_id}`."
+                f"Another command is carrying out plan {plan_id}.",
+                unchanged="Nothing was launched.",
+                next_step=f"See `backfill watch {plan_id}`.",
             ) from None
 
     def ids(self) -> list[str]:

@@ -293,26 +293,37 @@ def refuse_others(
             last = Releases(root).last_of_tables(newest).number
             other = CANDIDATE if channel == STABLE else STABLE
             raise RefusedByGuard(
-                f"Readers of {channel} were pointed back to release {number}: {pointed.reason}"
-                f" ({pointed.who}). They would get again what they were pointed back from."
-                f" {nothing} If that is over, point them at release {last} first: `backfill"
-                f" rollback --release {last} --channel {channel}`. If the plan mends it, publish it"
-                f" to {other} first (`backfill publish {plan} --channel {other}`), then point them"
-                " at the release of that."
+                f"Readers of {channel} were pointed back to release {number}:"
+                f" {pointed.reason} ({pointed.who}). They would get again what they were"
+                " pointed back from.",
+                unchanged=nothing,
+                next_step=(
+                    f"If that is over, point them at release {last} first:"
+                    f" `backfill rollback --release {last} --channel {channel}`."
+                    f" If the plan mends it, publish it to {other} first"
+                    f" (`backfill publish {plan} --channel {other}`), then point"
+                    " them at the release of that."
+                ),
             )
     if others and given and not any(is_in_live(root, each) for each in others):
         raise RefusedByGuard(
-            f"Release {given.number}, which readers of {channel} would get, has rows of plan"
-            f" {', '.join(others)}, and live has none any more, and cannot be released yet:"
-            f" `backfill status` says why. {nothing} Publish again then."
+            f"Release {given.number}, which readers of {channel} would get, has rows of"
+            f" plan {', '.join(others)}, and live has none any more, and cannot be"
+            " released yet: `backfill status` says why.",
+            unchanged=nothing,
+            next_step="Publish again then.",
         )
     if others:
         named = " ".join(f"--with {each}" for each in others)
         raise RefusedByGuard(
-            f"Readers of {channel} would get {len(others)} more plan(s), which were published to"
-            f" other channels only: {', '.join(others)}. {nothing} If that is meant: `backfill"
-            f" publish {plan} --channel {channel} {named}`. If not, take them back first: `backfill"
-            f" rollback {others[0]}`, and build again what that leaves."
+            f"Readers of {channel} would get {len(others)} more plan(s), which were"
+            f" published to other channels only: {', '.join(others)}.",
+            unchanged=nothing,
+            next_step=(
+                f"If that is meant: `backfill publish {plan} --channel {channel}"
+                f" {named}`. If not, take them back first: `backfill rollback"
+                f" {others[0]}`, and build again what that leaves."
+            ),
         )
     return [each for each in missing if each in together_with]
 

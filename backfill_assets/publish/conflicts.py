@@ -11,7 +11,7 @@ from datetime import date
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import Latest
@@ -108,8 +108,9 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
     if read_base(workspace.lake.root, plan.id) is None:
         raise UsageError(
             f"The shadow of plan {plan.id} is not there any more"
-            f" ({shadow_root(workspace.lake.root, plan.id)}). Nothing was changed. `backfill"
-            f" discard {plan.id}` forgets it; then plan again."
+            f" ({shadow_root(workspace.lake.root, plan.id)}).",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"`backfill discard {plan.id}` forgets it; then plan again.",
         )
     shadow = shadow_of(plan, workspace)
     versions = _versions(plan, shadow)

@@ -43,8 +43,9 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
     state = plans.state(plan.id)
     if not plan.is_shadow:
         raise UsageError(
-            f"Plan {plan.id} was built in live, and is released from there by itself. {nothing} See"
-            " `backfill releases`."
+            f"Plan {plan.id} was built in live, and is released from there by itself.",
+            unchanged=nothing,
+            next_step="See `backfill releases`.",
         )
     if state in (PLANNED, ROLLED_BACK, DISCARDED):
         said = {
@@ -57,15 +58,22 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
             if state == PLANNED
             else "Plan anew: `backfill plan --into shadow ...`"
         )
-        raise UsageError(f"Plan {plan.id} {said}. {nothing} {then}.")
+        raise UsageError(
+            f"Plan {plan.id} {said}.",
+            unchanged=nothing,
+            next_step=f"{then}.",
+        )
     if plans.half_done(plan.id) == ROLLING_BACK:
         raise RefusedByGuard(
-            f"Plan {plan.id} is taken back in part. {nothing} Finish that:"
-            f" `{finishing(plan.id, plans)}`."
+            f"Plan {plan.id} is taken back in part.",
+            unchanged=nothing,
+            next_step=f"Finish that: `{finishing(plan.id, plans)}`.",
         )
     if state == OPEN:
         raise RefusedByGuard(
-            f"Plan {plan.id} is open. {nothing} Let it end: `backfill resume {plan.id}`."
+            f"Plan {plan.id} is open.",
+            unchanged=nothing,
+            next_step=f"Let it end: `backfill resume {plan.id}`.",
         )
 
 
@@ -77,9 +85,12 @@ def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
         begun := begun_for(plan.id, plans)
     ):
         raise RefusedByGuard(
-            f"The publication of plan {plan.id} to {begun} was begun, and is not finished."
-            f" {NOT_PUBLISHED} Finish it first (`{finishing(plan.id, plans)}`), then publish to"
-            f" {channel}; or take it back: `backfill rollback {plan.id}`."
+            f"The publication of plan {plan.id} to {begun} was begun, and is not finished.",
+            unchanged=NOT_PUBLISHED,
+            next_step=(
+                f"Finish it first (`{finishing(plan.id, plans)}`), then publish"
+                f" to {channel}; or take it back: `backfill rollback {plan.id}`."
+            ),
         )
 
 
@@ -90,7 +101,9 @@ def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
     refuse_not_publishable(plan, plans, nothing)
     if plans.state(plan.id) == PUBLISHED or came_with(plans.root, plan.id):
         raise UsageError(
-            f"Plan {plan.id} is published. {nothing} `backfill rollback {plan.id}` takes it back."
+            f"Plan {plan.id} is published.",
+            unchanged=nothing,
+            next_step=f"`backfill rollback {plan.id}` takes it back.",
         )
 
 
@@ -101,11 +114,12 @@ def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
     if state.unbuilt:
         raise RefusedByGuard(
             f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not"
-            f" built:\n{examples(state.unbuilt)}\n{NOT_PUBLISHED} Correct what is named, then"
-            f" `backfill resume {plan.id}`."
+            f" built:\n{examples(state.unbuilt)}",
+            unchanged=NOT_PUBLISHED,
+            next_step=f"Correct what is named, then `backfill resume {plan.id}`.",
         )
     if state.conflicts:
-        raise RefusedByGuard(in_conflict(plan, state.conflicts))
+        raise RefusedByGuard(**in_conflict(plan, state.conflicts))
 
 
 def refuse_breaking(
@@ -124,8 +138,12 @@ def refuse_breaking(
     if breaking:
         raise RefusedByGuard(
             f"Readers of {channel} would miss something after plan {plan.id}:"
-            f" {'; '.join(breaking)}. {NOT_PUBLISHED} If that is meant, `backfill publish {plan.id}"
-            f" --channel {channel} --allow-breaking`."
+            f" {'; '.join(breaking)}.",
+            unchanged=NOT_PUBLISHED,
+            next_step=(
+                f"If that is meant, `backfill publish {plan.id} --channel"
+                f" {channel} --allow-breaking`."
+            ),
         )
 
 
@@ -175,7 +193,7 @@ def refuse_unreleased(
         ]
     if reasons:
         begun = plan.id in state.half_published
-        half = f"Plan {plan.id} is in live and not released" if begun else NOT_PUBLISHED[:-1]
+        half = f"Plan {plan.id} is in live and not released." if begun else NOT_PUBLISHED
         despite = "release it as it stands (`backfill release --reason ...`); then publish again"
         then = (
             f"then publish again; or take it back (`backfill rollback {plan.id}`)"
@@ -183,8 +201,9 @@ def refuse_unreleased(
             else f"or {despite}"
         )
         raise RefusedByGuard(
-            f"Live has changes that are not released: {'; '.join(map(str, reasons))}. {half}. Wait"
-            f" for what runs; mend what failed, {then}."
+            f"Live has changes that are not released: {'; '.join(map(str, reasons))}.",
+            unchanged=half,
+            next_step=f"Wait for what runs; fix what failed, {then}.",
         )
 
 
@@ -192,8 +211,9 @@ def refuse_running(workspace: Workspace, runs: Runs = no_runs) -> None:
     """RefusedByGuard while steps or runs of live are at work."""
     if reasons := running(workspace.lake.root, runs):
         raise RefusedByGuard(
-            f"Live is being written: {'; '.join(map(str, reasons))}. {NOT_PUBLISHED} Publish again"
-            " when that has ended."
+            f"Live is being written: {'; '.join(map(str, reasons))}.",
+            unchanged=NOT_PUBLISHED,
+            next_step="Publish again when that has ended.",
         )
 
 
@@ -201,12 +221,18 @@ def _is_of_others(reason: Reason, plan: Plan) -> bool:
     return not reason.days or not set(reason.days) <= plan.days_of(reason.table)
 
 
-def in_conflict(plan: Plan, conflicts: Mapping[Partition, str]) -> str:
-    return (
+def in_conflict(plan: Plan, conflicts: Mapping[Partition, str]) -> dict[str, str]:
+    """The facts of the error about days that live changed since the shadow was opened."""
+    what = (
         f"Live has changed under {len(conflicts)} partition(s) of plan {plan.id} since its shadow"
-        f" was opened:\n{examples(conflicts)}\nThese days were not published. `backfill rebase"
-        f" {plan.id}` builds what this concerns on live as it is now; then verify and publish."
+        f" was opened:\n{examples(conflicts)}"
     )
+    next_step = (
+        f"`backfill rebase {plan.id}` builds what this concerns on live as it is now; then verify"
+        " and publish."
+    )
+    unchanged = "These days were not published."
+    return {"what": what, "unchanged": unchanged, "next_step": next_step}
 
 
 def examples(partitions: Mapping[Partition, str]) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import Conflict, RefusedByGuard
+from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.ledger import SCHEMA, Act, Build
@@ -111,7 +111,7 @@ class IntoLive:
             ).items()
         }
         if changed := written | outdated_on_live(self.plan, self.workspace, shadow, [name]):
-            raise Conflict(in_conflict(self.plan, changed))
+            raise Conflict(**in_conflict(self.plan, changed))
         known = lake.latest({name: days}, SCHEMA.names)
         damaged = lake.damaged(known, {name: None}, Depth.FILES)
         of_live = {p: build for p, build in known.accepted.items() if p not in damaged}
@@ -237,8 +237,9 @@ def release_plan(
         return attempts(_release_plan, plan, workspace, channel, by, runs, publication)
     except RetryError as error:
         raise Conflict(
-            f"Others released {ATTEMPTS} times first. Plan {plan.id} is in live, and readers get"
-            " the release before. Type the same again."
+            f"Others released {ATTEMPTS} times first.",
+            unchanged=f"Plan {plan.id} is in live, and readers get the release before.",
+            next_step="Type the same again.",
         ) from error
 
 
@@ -295,9 +296,13 @@ def point_to_plan(
     number = max(newest.channels.values(), default=0) if newest else 0
     if newest is None or number < with_plan:
         raise RefusedByGuard(
-            f"No readers get plan {plan.id} any more: they were pointed back to release {number},"
-            f" and it came with release {with_plan}. Nothing was changed. `backfill rollback"
-            f" --release {with_plan} --channel {channel}` gives it to those of {channel}."
+            f"No readers get plan {plan.id} any more: they were pointed back to release"
+            f" {number}, and it came with release {with_plan}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=(
+                f"`backfill rollback --release {with_plan} --channel {channel}`"
+                f" gives it to those of {channel}."
+            ),
         )
     source = releases.get(number)
     why = by.of(
@@ -318,9 +323,13 @@ def point_to_plan(
         return replace(source, channels=pointed.channels)
     if source.tables != newest.tables:
         raise RefusedByGuard(
-            f"Readers of {channel} get other tables under some names than those of release {number}"
-            f" do, and release {newest.number} is newer. Nothing was changed. `backfill rollback"
-            f" --release {number} --channel {channel}` gives them that release as it is."
+            f"Readers of {channel} get other tables under some names than those of"
+            f" release {number} do, and release {newest.number} is newer.",
+            unchanged=NOTHING_CHANGED,
+            next_step=(
+                f"`backfill rollback --release {number} --channel {channel}`"
+                " gives them that release as it is."
+            ),
         )
     recorded = newest.recorded
     return releases.add(
@@ -511,9 +520,10 @@ class Publication:
         ):
             plans.withdraw(self.plan.id, PUBLISHING)
             raise RefusedByGuard(
-                f"Plan {sorted(begun)[0]} began to be published, or taken back, at the same moment."
-                f" Nothing of plan {self.plan.id} was published. Once that has ended, publish"
-                " again."
+                f"Plan {sorted(begun)[0]} began to be published, or taken back, at the"
+                " same moment.",
+                unchanged=f"Nothing of plan {self.plan.id} was published.",
+                next_step="Once that has ended, publish again.",
             )
 
     @property

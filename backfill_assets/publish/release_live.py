@@ -343,11 +343,13 @@ def release_as_it_stands(
     """
     state = live_state(workspace)
     if state.half_published:
+        plans = Plans(workspace.lake.root)
+        half_done = [what_is_half_done(plan, plans) for plan in state.half_published]
         raise RefusedByGuard(
-            f"Of plan {', '.join(state.half_published)} only a part is in live, and readers would"
-            " get that part. Nothing was "
-            "released:"
-            f" {'; '.join(what_is_half_done(each, Plans(workspace.lake.root)) for each in state.half_published)}."
+            f"Only a part of plan {', '.join(state.half_published)} is in live, and readers would"
+            " get that part.",
+            unchanged="Nothing was released.",
+            next_step=f"{'; '.join(half_done)}.",
         )
     root = workspace.lake.root
     moved = following(root, state.newest)

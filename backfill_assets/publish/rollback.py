@@ -275,13 +275,18 @@ def rollback_of(
         and plan.id not in plans.half_published()
     ):
         raise UsageError(
-            f"Plan {plan.id} is in its shadow, and has changed nothing in live. Nothing was"
-            f" restored. `backfill discard {plan.id}` deletes the shadow."
+            f"Plan {plan.id} is in its shadow, and has changed nothing in live.",
+            unchanged="Nothing was restored.",
+            next_step=f"`backfill discard {plan.id}` deletes the shadow.",
         )
     if state == OPEN:
         raise RefusedByGuard(
-            f"Plan {plan.id} is open. Nothing was restored. Let it end (`backfill resume"
-            f" {plan.id}`), or cancel it first: `backfill cancel {plan.id}`."
+            f"Plan {plan.id} is open.",
+            unchanged="Nothing was restored.",
+            next_step=(
+                f"Let it end (`backfill resume {plan.id}`), or cancel it first:"
+                f" `backfill cancel {plan.id}`."
+            ),
         )
     refuse_overlap(plan, plans, in_live=True)
     refuse_protected(plan, workspace, "Nothing was restored.")
@@ -401,10 +406,14 @@ def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decisio
     if left and plans.half_done(plan.id) == PUBLISHING:
         table, day = left[0]
         raise RefusedByGuard(
-            f"Plan {plan.id} is published in part, and {len(left)} of its partition(s) cannot be"
-            f" put back, as {table} {day}: {decisions[left[0]].kind}. Nothing was restored. Finish"
-            f" it (`{finishing(plan.id, plans)}`), then roll it back; or put back what can be:"
-            f" `backfill rollback {plan.id} --force`."
+            f"Plan {plan.id} is published in part, and {len(left)} of its partition(s)"
+            f" cannot be put back, as {table} {day}: {decisions[left[0]].kind}.",
+            unchanged="Nothing was restored.",
+            next_step=(
+                f"Finish it (`{finishing(plan.id, plans)}`), then roll it back;"
+                f" or put back what can be: `backfill rollback {plan.id}"
+                " --force`."
+            ),
         )
 
 
@@ -420,9 +429,12 @@ def _refuse_unrecorded(
         of_plan = sorted(day for day, build in last.items() if build.plan == plan.id)
         if of_plan:
             raise RefusedByGuard(
-                f"The log of {name} shows {ranges(of_plan)} as built by plan {plan.id}, and the"
-                " ledger does not. Nothing was restored. Type `backfill reconcile --repair`, then"
-                f" `backfill rollback {plan.id}` again."
+                f"The log of {name} shows {ranges(of_plan)} as built by plan {plan.id},"
+                " and the ledger does not.",
+                unchanged="Nothing was restored.",
+                next_step=(
+                    f"Type `backfill reconcile --repair`, then `backfill rollback {plan.id}` again."
+                ),
             )
 
 

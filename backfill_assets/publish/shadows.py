@@ -61,16 +61,23 @@ def discard(
     with plans.exclusive(plan.id):
         if plans.state(plan.id) == OPEN:
             raise RefusedByGuard(
-                f"Plan {plan.id} is open. Nothing was discarded. Let it end (`backfill resume"
-                f" {plan.id}`), or cancel it first: `backfill cancel {plan.id}`."
+                f"Plan {plan.id} is open.",
+                unchanged="Nothing was discarded.",
+                next_step=(
+                    f"Let it end (`backfill resume {plan.id}`), or cancel it"
+                    f" first: `backfill cancel {plan.id}`."
+                ),
             )
         if plans.state(plan.id) != DISCARDED:  # a discard that was killed is finished
             refuse_not_in_shadow(plan, plans, "Nothing was discarded.")
         if plan.id in plans.half_published():
             raise RefusedByGuard(
-                f"Some tables of plan {plan.id} are published already. Nothing was discarded."
-                f" Finish it (`{finishing(plan.id, plans)}`), or take it back: `backfill rollback"
-                f" {plan.id}`."
+                f"Some tables of plan {plan.id} are published already.",
+                unchanged="Nothing was discarded.",
+                next_step=(
+                    f"Finish it (`{finishing(plan.id, plans)}`), or take it"
+                    f" back: `backfill rollback {plan.id}`."
+                ),
             )
         if plans.state(plan.id) != DISCARDED:
             plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)

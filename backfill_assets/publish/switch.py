@@ -50,9 +50,13 @@ class Switch:
         number = newest.channels.get(self.channel, newest.channels.get(STABLE))
         if number is None:
             raise RefusedByGuard(
-                f"Readers of {self.channel} have no release yet: what there is was published to"
-                f" others. {NOTHING} Give them one first: `backfill publish PLAN`, or `backfill"
-                " release --reason ...`."
+                f"Readers of {self.channel} have no release yet: what there is was"
+                " published to others.",
+                unchanged=NOTHING,
+                next_step=(
+                    "Give them one first: `backfill publish PLAN`, or `backfill"
+                    " release --reason ...`."
+                ),
             )
         now = releases.get(number)
         before = self._version(now, now.switches.get(self.name, self.name))
@@ -61,9 +65,14 @@ class Switch:
             return None
         if now.tables != newest.tables:
             raise RefusedByGuard(
-                f"Readers of {self.channel} get release {number}, and release {newest.number} has"
-                f" other tables. {NOTHING} Give them the newest first: `backfill publish PLAN"
-                f" --channel {self.channel}`, or `backfill release --reason ...`."
+                f"Readers of {self.channel} get release {number}, and release"
+                f" {newest.number} has other tables.",
+                unchanged=NOTHING,
+                next_step=(
+                    "Give them the newest first: `backfill publish PLAN"
+                    f" --channel {self.channel}`, or `backfill release --reason"
+                    " ...`."
+                ),
             )
         if not allow_breaking:
             self._refuse_breaking(workspace, before, after)
@@ -77,10 +86,13 @@ class Switch:
         if version := release.tables.get(name):
             return version
         raise UsageError(
-            f"Release {release.number} has no table {name}.{did_you_mean(name, release.tables)}"
-            f" {NOTHING} `backfill releases {release.number}` shows the tables that there are. A"
-            " table of the project is built and released first: `backfill run --target TABLE"
-            " --partitions ...`."
+            f"Release {release.number} has no table {name}.{did_you_mean(name, release.tables)}",
+            unchanged=NOTHING,
+            next_step=(
+                f"`backfill releases {release.number}` shows the tables that"
+                " there are. A table of the project is built and released"
+                " first: `backfill run --target TABLE --partitions ...`."
+            ),
         )
 
     def _refuse_breaking(
@@ -92,15 +104,19 @@ class Switch:
         losses += [f"{len(days)} day(s) are missing ({ranges(days)})"] if days else []
         if losses:
             build = (
-                f" Build them: `backfill plan --target {after.path} --partitions"
-                f" {days_as_typed(days)}`."
+                f"Build them: `backfill plan --target {after.path} --partitions"
+                f" {days_as_typed(days)}`. "
                 if days
                 else ""
             )
             raise RefusedByGuard(
-                f"Readers of {self.name} would miss something in {after.path}: {'; '.join(losses)}."
-                f" {NOTHING}{build} If it is meant: `backfill switch {self.name} --to {self.to}"
-                f" --channel {self.channel} --allow-breaking`."
+                f"Readers of {self.name} would miss something in {after.path}:"
+                f" {'; '.join(losses)}.",
+                unchanged=NOTHING,
+                next_step=(
+                    f"{build}If it is meant: `backfill switch {self.name} --to {self.to}"
+                    f" --channel {self.channel} --allow-breaking`."
+                ),
             )
 
 
@@ -108,7 +124,8 @@ def _opened(workspace: Workspace, version: TableVersion) -> DeltaTable:
     table = open_version(workspace.lake.root, version)
     if table is None:
         raise TableUnreadable(
-            f"There is no table at {workspace.lake.path(version.path)} any more. {NOTHING}"
+            f"There is no table at {workspace.lake.path(version.path)} any more.",
+            unchanged=NOTHING,
         )
     return table
 

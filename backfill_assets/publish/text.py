@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 
 from backfill_assets.calendar import Partition, ranges
+from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import Release
 from backfill_assets.publish.publish import Published
 from backfill_assets.publish.rollback import LEFT, Decision, Kind, is_put_back
@@ -145,10 +146,12 @@ def published_rows(published: Published) -> list[tuple[str, str, str]]:
     ]
 
 
-def not_reported(error: Exception) -> str:
+def not_reported(error: BackfillError) -> str:
+    """The warning after an act whose days could not be reported to Dagster."""
+    reason = error.what.rstrip(".")
     return (
-        f"Dagster still shows these days as the plan built them: {str(error).split('. ')[0]}. Once"
-        " its webserver runs, type `backfill reconcile --repair`."
+        f"Dagster still shows these days as the plan built them: {reason}. Once its webserver runs,"
+        " type `backfill reconcile --repair`."
     )
 
 

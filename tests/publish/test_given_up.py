@@ -180,7 +180,7 @@ def test_a_publication_that_was_killed_is_finished_although_a_day_failed_meanwhi
         publish(lake, half)
     # All of it, so that no part can be released.
     assert lake.values() == lake.values(B.name) == RELEASED | {D1: 7}
-    with pytest.raises(RefusedByGuard, match="only a part is in live"):
+    with pytest.raises(RefusedByGuard, match="Only a part of plan"):
         release_as_it_stands(lake.workspace, who="bo", reason="the report is due")
     lake.write({D3: 4})
     publish(lake, half)
