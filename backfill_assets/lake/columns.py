@@ -14,18 +14,33 @@ from backfill_assets.errors import UsageError
 
 # SQL names of types by those that Delta keeps in a table's schema.
 DELTA_TYPES = {
-    "BOOLEAN": "boolean", "TINYINT": "byte", "BYTE": "byte", "SMALLINT": "short", "SHORT": "short", "INT": "integer",
-    "INTEGER": "integer", "BIGINT": "long", "LONG": "long", "FLOAT": "float", "REAL": "float", "DOUBLE": "double",
-    "DECIMAL": "decimal(10,0)", "DEC": "decimal(10,0)", "NUMERIC": "decimal(10,0)", "STRING": "string", "BINARY": "binary",
-    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMP_LTZ": "timestamp", "TIMESTAMP_NTZ": "timestamp_ntz",
-}  # fmt: skip
+    "BOOLEAN": "boolean",
+    "TINYINT": "byte",
+    "BYTE": "byte",
+    "SMALLINT": "short",
+    "SHORT": "short",
+    "INT": "integer",
+    "INTEGER": "integer",
+    "BIGINT": "long",
+    "LONG": "long",
+    "FLOAT": "float",
+    "REAL": "float",
+    "DOUBLE": "double",
+    "DECIMAL": "decimal(10,0)",
+    "DEC": "decimal(10,0)",
+    "NUMERIC": "decimal(10,0)",
+    "STRING": "string",
+    "BINARY": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP_LTZ": "timestamp",
+    "TIMESTAMP_NTZ": "timestamp_ntz",
+}
 DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC) *\( *(\d+) *(?:, *(\d+) *)?\)")
 
 
 class ColumnChanges(NamedTuple):
-    """The columns that only the declaration has, that only the table has, that have two types, in
-    words, and two spellings.
-    """
+    """How declared columns differ from those of a table: new, gone, retyped or respelled."""
 
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
@@ -70,9 +85,7 @@ def delta_type(kind: str) -> str:
 
 
 def delta_schema(columns: str) -> Schema:
-    """The columns of a DataFrame (`rows.schema.json()`) as Delta's: every one of them may be null,
-    as Spark's writer has it.
-    """
+    """The columns of a DataFrame (`rows.schema.json()`) as a Delta schema. All may be null."""
     return Schema.from_json(json.dumps(nullable(json.loads(columns))))
 
 
@@ -96,9 +109,7 @@ def undeclared(table: DeltaTable, columns: str) -> list[str]:
 
 
 def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
-    """What readers of `before` would miss in `after`: columns that it does not have, or has with
-    another type.
-    """
+    """Say which columns of `before` are missing in `after`, or have another type there."""
     new = {field.name: field.type for field in after.schema().fields}
     for field in before.schema().fields:
         if field.name not in new:
@@ -108,9 +119,7 @@ def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
 
 
 def refuse_other_columns(folder: str, columns: str) -> None:
-    """UsageError if the table's columns are not exactly these: the rows that a merge keeps would
-    lack some, or lose others.
-    """
+    """Raise UsageError unless the table has exactly these columns, as a merge needs."""
     if names := column_differences(DeltaTable(folder), columns):
         raise UsageError(
             f"{folder} does not have the declared columns: {', '.join(names)}. Nothing can be"

@@ -87,8 +87,10 @@ class FileCommit:
         return Committed(int(table.version()) + 1, files)
 
     def schema_after(self, table: DeltaTable, days: set[date]) -> Schema:
-        """The columns of the table after these days: the declared ones, once no file of others is
-        left; until then the stored ones and the new. UsageError if these do not go together.
+        """The columns of the table after these days are committed.
+
+        They are the declared ones once no other file is left. Until then they are the stored ones
+        and the new ones. Raises UsageError if these do not fit together.
         """
         if not column_differences(table, self.columns):
             return table.schema()
@@ -103,7 +105,7 @@ class FileCommit:
         return merged
 
     def _may_have(self, name: str, columns: Collection[str]) -> bool:
-        """Whether a file has one of these columns, or cannot be asked."""
+        """Whether a file has one of these columns, or cannot be read."""
         try:
             with files_in(self.folder).open_input_file(unquote(name)) as file:
                 return not set(columns).isdisjoint(pq.read_schema(file).names)
@@ -150,18 +152,16 @@ def _add(file: DataFile, column: str) -> AddAction:
     )
 
 
-# Where nothing is locked, everyone else at work on the table may come first, and several times.
+# Object stores have no locks: other writers may commit first, several times.
 COMMIT_RETRIES = 200
 
 
 class Commit(Protocol):
-    """Put accepted `days` into the table at `folder`, which is partitioned by `column`, in one
-    commit that carries `metadata`.
+    """Commit accepted `days` to the table at `folder`, in one commit that carries `metadata`.
 
-    Returns the version they stand in, with their files.
-
-    Raises CommitFailedError, and commits nothing, if the table has had another commit since it was
-    opened as `table` (None: if there is one now).
+    The table is partitioned by `column`. Returns the new version and the files of these days.
+    Raises CommitFailedError, and commits nothing, if another commit came after `table` was opened
+    (None: if the table exists now).
     """
 
     @property
@@ -178,13 +178,11 @@ class Commit(Protocol):
 def commit_and_record(
     root: str, table: str, decide: Callable[[], Sequence[Build]], commit: Commit
 ) -> list[Build]:
-    """Record what `decide` comes to, once the accepted of its builds are committed. Both under the
-    table's lock.
+    """Decide on builds, commit the accepted ones and record them all, under the table's lock.
 
-    Commits that the ledger lacks are recorded first: what is decided rests on all that was
-    committed before. `decide` is asked under the lock, and again whenever another writer came
-    first: what was judged before may no longer hold. Raises NotRecorded if the rows are in, and the
-    ledger could not be written.
+    Commits that the ledger lacks are recorded first, because the decision depends on them.
+    `decide` is called under the lock, and again whenever another writer committed first. Raises
+    NotRecorded if the rows are committed but the ledger could not be written.
     """
     again = retry_if_exception_type(CommitFailedError)
     tries = Retrying(
@@ -207,7 +205,7 @@ def commit_and_record(
             raise NotRecorded(
                 f"{table}: {', '.join(committed)} are committed, but the ledger could not be"
                 f" written: {one_line(error)}. Nothing is lost: the commit has the record, and the"
-                " next run brings it in. Mend what is named above, then run again."
+                " next run brings it in. Fix the cause, then run again."
             ) from error
     return builds
 
@@ -236,7 +234,7 @@ def _decide_and_commit(
             and version_of(commit.folder) == before
         ):
             raise UsageError(
-                f"{commit.folder} takes no commit: {one_line(error)}. Nothing was committed."
+                f"Delta rejected the commit to {commit.folder}: {one_line(error)}. Nothing was committed."
                 " Correct that table."
             ) from error
         if made is None:  # if another writer came first, decide again
@@ -254,21 +252,20 @@ def _decide_and_commit(
     ]
 
 
-# Of a column's metadata in the log: who writes it checks its values, or computes them.
+# Keys in a column's metadata. A writer must check or compute the values of such a column.
 ASK_FOR_VALUES = {"delta.invariants", "delta.generationExpression"}
 
 
 def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
-    """UsageError for a table in which this project does not write days of `column`. Nothing is
-    committed.
-    """
+    """Raise UsageError if this package must not write days of `column` to the table."""
     refuse_other_partitioning(folder, table, column)
     _refuse_other_features(folder, table)
 
 
 def _refuse_other_features(folder: str, table: DeltaTable | None) -> None:
-    """UsageError for what whoever computes rows must check or compute, and this project does not;
-    renamed columns.
+    """Raise UsageError for Delta features that we do not enforce.
+
+    These are constraints, NOT NULL, generated columns and column mapping.
     """
     if table is None:
         return

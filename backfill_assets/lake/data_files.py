@@ -32,10 +32,9 @@ MAX_TEXT = 32
 
 
 def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
-    """Write `rows` as one file a day in the folder of a table; rows without a day are written as of
-    `NO_DAY`.
+    """Write `rows` as one file per day in the folder of a table. Readers see none before the commit.
 
-    Nobody sees them until they are committed.
+    Rows without a day are written with the day `NO_DAY`.
     """
     name = uuid.uuid4().hex
     store = files_in(folder)
@@ -53,7 +52,7 @@ def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
 
 
 def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
-    """The same by Spark, as one file or more a day. Rows without a day are written as of `NO_DAY`."""
+    """The same with Spark, as one or more files per day."""
     name = uuid.uuid4().hex
     writer = rows.write.partitionBy(column).option(
         "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
@@ -73,7 +72,7 @@ def _written(folder: str, name: str, column: str) -> Iterator[DataFile]:
 
 
 def data_file_of(store: FileSystem, info: FileInfo, day: date) -> DataFile:
-    """A file with the figures that its footer tells."""
+    """A data file with the statistics in its footer."""
     with store.open_input_file(info.path) as opened:
         footer = pq.read_metadata(opened)
     columns = [_column(footer, n) for n in range(min(footer.num_columns, BOUNDED_COLUMNS))]
@@ -90,9 +89,7 @@ def data_file_of(store: FileSystem, info: FileInfo, day: date) -> DataFile:
 
 
 def _column(footer: pq.FileMetaData, n: int) -> tuple[str, int | None, Any, Any]:
-    """Of one column its name, nulls and bounds; None for what the footer does not tell, or not
-    exactly.
-    """
+    """The name, nulls and bounds of one column. None where the footer has no exact value."""
     parts = [footer.row_group(g).column(n) for g in range(footer.num_row_groups)]
     name = parts[0].path_in_schema if parts else ""
     figures = [part.statistics for part in parts]
@@ -126,7 +123,7 @@ def _bound(value: Any) -> Any:
 
 
 def remove_files(folder: str, files: Iterable[DataFile]) -> None:
-    """Delete data files that were never committed. What cannot be deleted is left to a vacuum."""
+    """Delete data files that were never committed. A vacuum deletes the ones that remain."""
     store = files_in(folder)
     for file in files:
         with suppress(OSError):

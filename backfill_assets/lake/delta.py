@@ -33,18 +33,15 @@ from backfill_assets.lake.storage import files_in
 
 
 def read_commits(folder: str, last: int, first: int = 0) -> list[dict[str, Any]]:
-    """What the commits from version `last` down to `first` say of themselves, newest first, with
-    their `version`.
+    """Read the commits from version `last` down to `first`, newest first, with their `version`.
 
-    It ends with the last one that the log still has.
+    It ends at the oldest commit that the log still has.
     """
     return list(commits_at(folder, range(last, max(first, 0) - 1, -1)))
 
 
 def commits_at(folder: str, versions: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """Read the commits of `versions` one by one, with their `version`. End at one that the log does
-    not have any more.
-    """
+    """Read the commits of `versions` one by one. Stop at one that the log no longer has."""
     store = files_in(folder)
     for version in versions:
         info = _commit_info(store, version)
@@ -54,9 +51,7 @@ def commits_at(folder: str, versions: Iterable[int]) -> Iterator[dict[str, Any]]
 
 
 def _commit_info(store: FileSystem, version: int) -> dict[str, Any] | None:
-    """The `commitInfo` of one commit, empty if it has none; None if the log does not have the
-    commit (any more).
-    """
+    """The `commitInfo` of one commit. None if the log does not have the commit."""
     try:
         with store.open_input_stream(f"_delta_log/{version:020}.json") as file:
             lines = bytes(file.read()).splitlines()
@@ -75,9 +70,7 @@ KEPT = 64
 
 
 class _Commit(NamedTuple):
-    """The file of one commit in a log on a local disk; another one if the table was deleted and
-    made anew.
-    """
+    """The file of one commit in a log on a local disk. A recreated table has another one."""
 
     table: str
     file: str
@@ -106,9 +99,7 @@ class CachedTable(DeltaTable):
 
 
 class Remedy(NamedTuple):
-    """What to do about a table whose log is damaged, and about one whose store is not there, in
-    words.
-    """
+    """The next step for a damaged log, and for a store that does not answer."""
 
     damaged: str
     away: str
@@ -148,8 +139,7 @@ def open_table(
 
 
 def table_to_write(path: str) -> DeltaTable | None:
-    """The table at `path` as it is now, opened for the caller alone: `deltalake` changes what it
-    writes with.
+    """Open the newest version for writing, for this caller only: `deltalake` changes the object.
 
     Raises as `open_table` does, and ServiceUnavailable for a folder that this user may not write
     to: the library's own answer to that is a panic of its threads.
@@ -171,8 +161,9 @@ def version_of(path: str) -> int:
 
 
 def last_commit(path: str) -> str:
-    """Another text for each version of the Delta table at `path`; "" where there is none. Opens
-    none on a local disk.
+    """A text that changes with each commit to the table at `path`; "" if there is no table.
+
+    On a local disk the table is not opened.
     """
     return str(version_of(path)) if "://" in path else _newest_file(path)
 
@@ -249,7 +240,7 @@ def one_line(error: Exception) -> str:
 
 
 class DeletedRows(NamedTuple):
-    """Rows of a file that were deleted without writing it anew: how many, and a hash of which."""
+    """Rows deleted by a deletion vector: how many, and a hash of their positions."""
 
     rows: int = 0
     hash: str = ""
@@ -259,8 +250,7 @@ NO_DELETED_ROWS = DeletedRows()
 
 
 def deleted_rows_by_file(table: DeltaTable) -> dict[str, DeletedRows]:
-    """The files of which rows were deleted without writing them anew, by their paths below the
-    table, decoded.
+    """The deletion vectors by file. Paths are relative to the table and decoded.
 
     Raises TableUnreadable or ServiceUnavailable if a deletion vector cannot be read.
     """
@@ -290,7 +280,7 @@ def deleted_rows_by_file(table: DeltaTable) -> dict[str, DeletedRows]:
 
 
 def other_partitioning(table: DeltaTable, column: str) -> str:
-    """In words, if `table` is not partitioned by `column` alone; else ""."""
+    """Say how `table` is partitioned, if not by `column` alone; else ""."""
     columns = table.metadata().partition_columns
     by = ", ".join(columns) or "no column"
     return (
@@ -301,9 +291,7 @@ def other_partitioning(table: DeltaTable, column: str) -> str:
 
 
 def refuse_other_partitioning(folder: str, table: DeltaTable | None, column: str) -> None:
-    """UsageError if the table at `folder` is not partitioned by `column` alone: no day of it could
-    be read or written.
-    """
+    """Raise UsageError if the table at `folder` is not partitioned by `column` alone."""
     if table and (other := other_partitioning(table, column)):
         name = "/".join(folder.rsplit("/", 2)[1:])
         raise UsageError(

@@ -38,7 +38,7 @@ BuildKey = tuple[str, date, str, datetime]
 
 
 def build_key(build: Build) -> BuildKey:
-    """A build, and no other: a run builds a day more than once only if it tries again, later."""
+    """Identify one build. A run that retries a day has another time."""
     return build.table, build.day, build.run, build.at
 
 
@@ -51,7 +51,7 @@ def unrecorded(recorded: Iterable[Build], committed: Iterable[Build]) -> list[Bu
 
 
 def committed_builds(path: str) -> list[Build]:
-    """The builds that the table's own commits tell of, oldest first. Reads every commit."""
+    """The builds in the table's own commits, oldest first. Reads every commit."""
     commits = read_commits(path, version_of(path))
     return [build for commit in reversed(commits) for build in builds_of(commit)]
 
@@ -157,13 +157,13 @@ def build_history(
 
 
 def tables_in(ledger: Ledger) -> list[str]:
-    """Every table that was ever built, those that have another name by now too."""
+    """Every table that was ever built, also under an earlier name."""
     table = open_table(ledger.path)
     return sorted({partition["table"] for partition in table.partitions()}) if table else []
 
 
 def commit_metadata(builds: Sequence[Build], *, complete: bool = False) -> str:
-    """What a data commit says of itself: who wrote what, why, from which code and inputs.
+    """The metadata of a data commit: its builds, with who, why, code and inputs.
 
     `complete`: whether all commits before it are in the ledger.
     """
@@ -186,7 +186,7 @@ def version_with(path: str, metadata: str, *, after: int) -> int | None:
 
 
 def builds_of(commit: Mapping[str, Any]) -> list[Build]:
-    """The builds that one commit tells of; none if it is not ours."""
+    """The builds in one commit. It has none if it is not ours."""
     return [
         Build.from_json(entry | {"delta_version": commit["version"]}) for entry in _entries(commit)
     ]
@@ -206,7 +206,7 @@ def _entries(commit: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
-    """What a commit of ours says of itself; empty if it is not ours."""
+    """The metadata of a commit of ours. It is empty if the commit is not ours."""
     try:
         metadata = json.loads(commit.get("userMetadata") or "{}")
     except ValueError:
@@ -214,13 +214,30 @@ def _metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) and metadata.get("by") == SIGNATURE else {}
 
 
-# Figures and verdicts are left out: reading them would take most of the time, and only one day's
-# are ever wanted.
+# Figures and verdicts are left out. Reading them would take most of the time.
 LATEST_COLUMNS = (
-    "table", "day", "outcome", "run", "code_version", "fingerprint", "day_fingerprints", "inputs", "delivered", "files",
-    "hashes", "delta_version", "data_files", "seconds", "rows", "mixed", "plan", "rules", "finding", "message",
+    "table",
+    "day",
+    "outcome",
+    "run",
+    "code_version",
+    "fingerprint",
+    "day_fingerprints",
+    "inputs",
+    "delivered",
+    "files",
+    "hashes",
+    "delta_version",
+    "data_files",
+    "seconds",
+    "rows",
+    "mixed",
+    "plan",
+    "rules",
+    "finding",
+    "message",
     "at",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -246,7 +263,7 @@ class Latest:
     of_live: Collection[Partition] = frozenset()
 
     def add(self, builds: Iterable[Build]) -> None:
-        """Take in builds that may be later than those known."""
+        """Add builds that may be later than the ones already added."""
         for build in builds:
             partition = (build.table, build.day)
             if build.plan and build.succeeded:
@@ -259,11 +276,11 @@ class Latest:
                     known[partition] = build
 
     def built_by(self, plan: str) -> set[Partition]:
-        """The partitions that a plan has built, whoever built them since."""
+        """The partitions that a plan has built, also if they were built again since."""
         return self.plans.get(plan, set())
 
     def audit_of(self, partition: Partition) -> Build | None:
-        """The last audit of the rows that are accepted now; None if they were not audited since."""
+        """The last audit of the accepted rows. None if they were not audited."""
         return self._of_accepted(partition, self.audits)
 
     def damaged_by_audits(self) -> dict[Partition, Damage]:
@@ -384,12 +401,11 @@ def _last_rows(rows: pa.Table) -> pa.Array:
 
 
 def origin_builds(builds: Sequence[Build]) -> list[Build]:
-    """Of each of a partition's builds that were accepted, oldest first, the one that wrote its
-    rows.
+    """Find the build that wrote the rows of each accepted build of a partition, oldest first.
 
-    One that found rows unchanged has those of the build before it. One that put rows back has those
-    of the last build with the same files or, where these have other names by now (compacted), or
-    there are none (a day without rows), the same rows.
+    An unchanged build has the rows of the build before it. A restored build has the rows of the
+    last build with the same files. If these were compacted, or the day has no rows, the last build
+    with the same fingerprint counts.
     """
     wrote: list[Build] = []
     for n, build in enumerate(builds):
@@ -405,7 +421,7 @@ def origin_builds(builds: Sequence[Build]) -> list[Build]:
 
 
 def _with_rows_of(restored: Build, builds: Sequence[Build]) -> list[int]:
-    """The builds that have the rows of one that put rows back, the likeliest first."""
+    """The builds that may have written the rows of a restored one, the likeliest first."""
     latest_first = range(len(builds) - 1, -1, -1)
     same_files = [n for n in latest_first if builds[n].files_of == restored.files_of]
     return same_files + [

@@ -53,7 +53,7 @@ class Lake:
         return version_of(self.path(name))
 
     def recover(self, tables: Collection[str]) -> None:
-        """Record what crashes left out of the ledger."""
+        """Record commits that a crash left out of the ledger."""
         recover_newest(self.ledger, tables)
 
     def latest(
@@ -108,13 +108,11 @@ class Lake:
         return integrity.damaged_files(self.path(table), days, version, depth)
 
     def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of a slice, or these columns of them, without Spark; no columns where there is
-        no table.
-        """
+        """Read a slice without Spark. It has no columns if there is no table."""
         return rows_at(self.path(rows.table), rows.version, rows.column, rows.days, columns)
 
     def reader(self, rows: Slice, columns: str) -> Rows:
-        """What reads a slice, as the rows of the declared `columns`."""
+        """The reader of a slice, in the declared `columns`."""
         from backfill_assets.lake.spark.reading import SliceReader
 
         return SliceReader(self.path(rows.table), rows, columns)

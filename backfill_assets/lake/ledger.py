@@ -26,8 +26,7 @@ from backfill_assets.lake.delta import CachedTable
 from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
 from backfill_assets.lake.storage import Paths
 
-# Of an audit of rows that stood already: audited, or refused where they break a rule. Neither
-# changes what is accepted.
+# Outcomes of an audit of rows that are in the table. Neither changes what is accepted.
 AuditOutcome = Literal["audited", "refused"]
 Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "refused"]
 # What an audit found if the files hold other rows than were accepted, or cannot be read.
@@ -36,18 +35,16 @@ AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 # The act that recorded a build in live. A step has none.
 Act = Literal["", "publish", "rollback", "restore"]
 WriteMode = Literal["overwrite", "merge"]
-# Of these the table has a commit that tells of them; the others leave it as it was.
+# Builds with these outcomes are in a commit of the table. The others leave the table as it was.
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
 
 
-# Characters of a reason, or of a list of files: it is written with every day that is built.
+# Characters of a reason or of a list of files. It is stored with every build.
 LONGEST_TEXT = 5_000
 
 
 def refuse_unstorable_text(name: str, text: str) -> None:
-    """UsageError for a text of a request that is not to be kept with every day of it: too long, or
-    none that UTF-8 has.
-    """
+    """Raise UsageError if the text is too long to store with every build, or is not valid UTF-8."""
     if len(text) > LONGEST_TEXT:
         raise UsageError(
             f"{name} has {len(text):,} characters, and is kept with every day that is built."
@@ -58,7 +55,7 @@ def refuse_unstorable_text(name: str, text: str) -> None:
 
 
 def short_fingerprint(fingerprint: str) -> str:
-    """As many digits of a fingerprint as people need to tell two apart."""
+    """Shorten a fingerprint to the digits that people need to tell two apart."""
     return fingerprint[:12]
 
 
@@ -66,7 +63,7 @@ def short_fingerprint(fingerprint: str) -> str:
 # long record has many.
 @dataclass(slots=True)
 class Build:
-    """What became of one day of one table in one run. Times in UTC, durations in seconds.
+    """The result of one day of one table in one run. Times are UTC, durations are seconds.
 
     `inputs` maps each table that was read to its days and their fingerprints, `delivered` is the
     fingerprint of the day's source files, `files` the number of lines of each by name, `hashes`
@@ -124,8 +121,9 @@ class Build:
 
     @property
     def files_of(self) -> str | int:
-        """Which files have its rows: the same for a build that left them as they were, or put them
-        back.
+        """Identify the files that hold the rows.
+
+        A build that left these files, or restored them, has the same value.
         """
         return self.data_files or self.delta_version
 
@@ -175,11 +173,9 @@ def to_arrow(builds: Sequence[Build]) -> pa.Table:
 
 
 def from_arrow(table: pa.Table) -> list[Build]:
-    """The builds of the rows; what was not read of them, or not recorded in their time, is as if it
-    had been empty.
-    """
+    """The builds in the rows. A column that was not read, or did not exist yet, is empty."""
     blank = Build("", date.min, "failed", "", "")
-    # By way of numpy, whose conversion to Python values is several times faster than Arrow's own.
+    # Numpy converts to Python values several times faster than Arrow.
     columns = {
         name: _filled(table[name], name, blank).to_numpy().tolist() for name in table.column_names
     }
@@ -193,22 +189,21 @@ def from_arrow(table: pa.Table) -> list[Build]:
 
 
 def _filled(column: pa.ChunkedArray, name: str, blank: Build) -> pa.ChunkedArray:
-    """`column` with the value of an empty build for rows of a ledger that had no such column."""
+    """Fill nulls with the default of `Build`: older ledgers have no such column."""
     if not column.null_count:
         return column
     value = getattr(blank, name)
     return column.fill_null(json.dumps(value) if name in NESTED else value)
 
 
-# Of each table the days of interest; None for all of them.
+# The days of interest by table. None means all days.
 Days = Mapping[str, Collection[date] | None]
 
 
 class RecordedCommits(NamedTuple):
-    """The newest commit of a table that is recorded (-1: none), when its last build was recorded,
-    and all its commits.
+    """The recorded commits of a table: the newest `version` (-1: none) and all `versions`.
 
-    `versions` are those of the recorded commits.
+    `at` is the time of its last recorded build.
     """
 
     version: int = -1
@@ -252,9 +247,7 @@ class LedgerFiles:
         return pa.concat_tables(parts)
 
     def built_after(self, since: Mapping[str, datetime]) -> set[Partition]:
-        """The partitions of these tables of which a build or an audit was recorded later than the
-        time of their table.
-        """
+        """The partitions with a build or an audit recorded after the time of their table."""
         built: set[Partition] = set()
         for name, at in since.items():
             built |= {
@@ -263,9 +256,7 @@ class LedgerFiles:
         return built
 
     def plans_after(self, since: Mapping[str, datetime]) -> set[str]:
-        """The plans with which a build of these tables was recorded later than the time of its
-        table.
-        """
+        """The plans with a build recorded after the time of its table."""
         plans = (
             self.rows(["plan"], {name: None}, after=at)["plan"].to_pylist()
             for name, at in since.items()
@@ -332,8 +323,8 @@ class Ledger:
         if builds:
             self._append(builds)
 
-    # Where nothing is locked (object stores) two may still make the ledger, and the later one's
-    # metadata refuse this append.
+    # Object stores have no locks. If two writers create the ledger, the metadata of the second one
+    # makes this append fail.
     @retry(
         retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True
     )
@@ -343,7 +334,7 @@ class Ledger:
         self.records.compact(table)
 
     def files(self) -> LedgerFiles:
-        """The ledger as it is now, without any row where there is none yet."""
+        """The ledger as it is now. It has no rows before the first build."""
         return LedgerFiles(self.records.files())
 
     def rows(self, columns: Sequence[str] | None = None, days: Days | None = None) -> pa.Table:
@@ -351,9 +342,7 @@ class Ledger:
         return self.files().rows(columns, days)
 
     def builds(self, days: Days | None = None, columns: Sequence[str] | None = None) -> list[Build]:
-        """Every build of these tables and days (None: all), oldest first; one that was recorded
-        twice counts once.
-        """
+        """Every build of these tables and days (None: all), oldest first, without duplicates."""
         builds = from_arrow(self.rows(columns, days))
         return sorted(
             {(b.table, b.day, b.run, b.outcome, b.at): b for b in builds}.values(),
@@ -361,8 +350,9 @@ class Ledger:
         )
 
     def next_time(self, table: str) -> datetime:
-        """The time of a new build: now, but after every build of the table before it, on hosts
-        whose clocks differ too.
+        """The time of a new build: now, but later than every earlier build of the table.
+
+        Clocks of several hosts may differ.
         """
         return max(datetime.now(UTC), self.newest([table])[table].at + timedelta(microseconds=1))
 

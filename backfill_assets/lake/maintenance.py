@@ -28,16 +28,16 @@ from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import shadow_versions
 from backfill_assets.lake.storage import Paths, archived_in, files_in, writing
 
-# So many of the last releases of tables stay, however old they are: where little is released,
-# somebody still goes back to one.
+# The last releases that always stay, however old they are.
 ALWAYS_KEPT = 5
 ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
 class ReleaseRetention:
-    """The releases that are not retired: those `to_retire`, and those that stay, `kept`. `newest`:
-    the last of all.
+    """The releases that are not retired: those `to_retire`, and those that are `kept`.
+
+    `newest` is the last release of all.
     """
 
     newest: Release | None
@@ -46,11 +46,10 @@ class ReleaseRetention:
 
 
 def release_retention(releases: Sequence[Release], since: datetime) -> ReleaseRetention:
-    """Which of all the releases of a lake stay, given that readers may go back to what they had at
-    any time from `since` on.
+    """Decide which releases stay so that readers can go back to any time since `since`.
 
-    Those that a channel has now, those that were the newest or a channel's at any time since, and
-    the last ALWAYS_KEPT.
+    Kept are the releases that were the newest one, or a channel's, at any time since then. The last
+    ALWAYS_KEPT are kept too.
     """
     if not releases:
         return ReleaseRetention(None, (), ())
@@ -71,8 +70,9 @@ def release_retention(releases: Sequence[Release], since: datetime) -> ReleaseRe
 def retire_releases(
     root: str, since: datetime, now: datetime, who: str
 ) -> tuple[list[Release], ReleaseRetention]:
-    """Retire what is to be; the releases that were, and what is kept. Conflict if others released
-    all the time.
+    """Retire releases. Returns the retired ones and the new retention.
+
+    Raises Conflict if releases were added at every attempt.
     """
     attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(ATTEMPTS))
     try:
@@ -153,7 +153,7 @@ class TableUpkeep:
 
 
 def decide(keeping: RetentionPolicy, name: str) -> TableUpkeep:
-    """What would be done with a table now; its `problem`, if that is not known. Changes nothing."""
+    """Decide what would be done with a table now. Nothing is changed."""
     try:
         return _decide(keeping, name)
     except (BackfillError, DeltaError, OSError, pa.ArrowException) as error:
@@ -161,8 +161,9 @@ def decide(keeping: RetentionPolicy, name: str) -> TableUpkeep:
 
 
 def carry_out(keeping: RetentionPolicy, name: str) -> TableUpkeep:
-    """Do it, under the table's lock; what was done. Files of a day that is compacted now stay for
-    the window.
+    """Remove and compact files of a table, under its lock. Returns what was done.
+
+    The old files of a day that is compacted now stay for the rollback window.
     """
     try:
         with writing(keeping.root, name):
@@ -227,7 +228,7 @@ def small_files(table: DeltaTable) -> dict[date, int]:
 
 
 def _compact(folder: str, days: Iterable[date]) -> None:
-    """Write the files of these days together, in one commit, which leaves the rows as they are."""
+    """Compact the files of these days in one commit. The rows stay the same."""
     table = table_to_write(folder)
     named = [day.isoformat() for day in days]
     if table is None or not named:
@@ -283,16 +284,16 @@ def _sentence(error: Exception) -> str:
     )
 
 
-# A step writes files and commits them once all its days are computed: for so long, nobody takes
-# them for left behind.
+# A step commits its files once all its days are computed. Younger files may be of such a step.
 YOUNG = timedelta(days=7)
 RECORDS = ("_ledger", "_releases")
 
 
 @dataclass(frozen=True)
 class Maintenance:
-    """What is done, or would be: the releases `retired`, those `kept`, and each table. `problem`:
-    why none was retired.
+    """The result of maintenance, or of its preview.
+
+    `problem` says why no release was retired.
     """
 
     retired: Sequence[Release]
@@ -308,9 +309,9 @@ class Maintenance:
 
 @dataclass(frozen=True)
 class Cutoffs:
-    """When the rollback window begins, and since when a file is too young to be left behind.
+    """The start of the rollback window, and the time since which a file is too young to remove.
 
-    Both are earlier if a step has been at work for longer: it reads what stood when it began.
+    Both are earlier if a running step began earlier: it reads the versions of that time.
     """
 
     since: datetime

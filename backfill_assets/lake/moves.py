@@ -72,11 +72,10 @@ class PromoteCommit:
 
 
 def put_files(source: str, target: str, files: Iterable[DataFile]) -> None:
-    """Have `files` of the folder `source` in the folder `target` too: linked on one local disk,
-    else copied.
+    """Link `files` of the folder `source` into the folder `target`, or copy them.
 
-    Those that are there already, whole, are left. Nobody sees the others before they are committed.
-    UsageError if one is not in `source` as it was written.
+    Complete files in `target` are left alone. Readers see none before the commit. Raises UsageError
+    if a file in `source` is missing or has another size.
     """
     listed = list(files)
     paths = [unquote(file.path) for file in listed]
@@ -124,7 +123,7 @@ class RestoreRecord:
     undone_plan: str = ""
 
     def of(self, build: Build, at: datetime) -> Build:
-        """The record of a build that is put back: its rows, code and inputs, and who did it when."""
+        """The record of a restored build: its rows, code and inputs, and who restored it when."""
         why = f"{self.what}: {self.reason}" if self.reason else self.what
         return replace(
             build, outcome="restored", run=self.run, plan="", who=self.who, reason=why, message="",
@@ -199,7 +198,7 @@ class RestoreCommit:
             )
 
     def _columns(self, tables: Sequence[DeltaTable]) -> str:
-        """The columns of all of these, as JSON; UsageError where one has two types."""
+        """The columns of all tables, as JSON. Raises UsageError if a column has two types."""
         fields: dict[str, dict[str, object]] = {}
         for table in tables:
             for field in json.loads(table.schema().to_json())["fields"]:

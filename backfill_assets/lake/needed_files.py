@@ -25,7 +25,7 @@ from backfill_assets.lake.storage import files_in
 
 
 class Need(StrEnum):
-    """Why a file stays; of several reasons, the first of these."""
+    """Why a file stays. Of several reasons the first counts."""
 
     NEWEST = "the newest version"
     WINDOW = "the rollback window"
@@ -54,7 +54,7 @@ def needed_files(
     shadows: Collection[int],
     accepted: Collection[Build] = (),
 ) -> dict[str, Need]:
-    """Each file, by its path below the folder of `table`, that is needed.
+    """The needed files, by their path below the folder of `table`, and why.
 
     `since`: when the rollback window begins; `releases` and `shadows`: the versions that these
     name, -1 for no table; `accepted`: the builds whose rows the table should hold. Raises
@@ -95,7 +95,7 @@ def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) ->
 
 
 def window_files(folder: str, newest: int, since: datetime) -> Window:
-    """What commits since then have added or removed, by the time at which the log got each of them."""
+    """The files that commits since then added or removed, by the time of each commit's file."""
     store = files_in(folder)
     paths = set[str]()
     first = newest
@@ -111,7 +111,7 @@ def window_files(folder: str, newest: int, since: datetime) -> Window:
 
 
 def data_files_in(folder: str) -> list[FileInfo]:
-    """The data files that lie in a table's folder, listed in its log or not."""
+    """The data files in a table's folder, whether its log lists them or not."""
     infos = files_in(folder).get_file_info(FileSelector("", allow_not_found=True, recursive=True))
     return [info for info in infos if info.is_file and _is_data(info.path)]
 

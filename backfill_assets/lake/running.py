@@ -53,10 +53,9 @@ class RunningStep:
 
 @contextmanager
 def mark_running(root: str, work: RunningStep) -> Iterator[None]:
-    """Keep a marker for `work` in the lake at `root` meanwhile.
+    """Keep a marker for `work` in the lake at `root` during the block.
 
-    Where none can be kept (a disk without locks), the work goes on unseen: a marker only informs,
-    and keeps nobody out.
+    On a disk without locks the work goes on without a marker: markers inform, and lock nothing.
     """
     with ExitStack() as until_done:
         if work.days and Paths(root).is_local:
@@ -66,8 +65,9 @@ def mark_running(root: str, work: RunningStep) -> Iterator[None]:
 
 
 def running_steps(root: str) -> dict[Partition, RunningStep]:
-    """What is being computed now; of two steps at work on the same day, the one that began first.
-    Never fails, never waits.
+    """The partitions that are being computed now. Never fails and never waits.
+
+    If two steps work on the same day, the one that began first counts.
     """
     if not Paths(root).is_local:
         return {}
@@ -111,9 +111,7 @@ def _remove_dead(folder: Path) -> None:
 
 
 def _read(path: Path) -> RunningStep | None:
-    """What a marker says; nothing if its process is dead or has just ended, or what it says cannot
-    be read.
-    """
+    """Read a marker. None if its process has ended, or if the marker cannot be read."""
     with suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
         return RunningStep.from_json(file.read()) if _is_held(file) else None
     return None

@@ -37,10 +37,9 @@ BASE = "base.json"
 
 @dataclass(frozen=True)
 class Base:
-    """Live as a shadow reads it: the version of every table (-1: there was none), since when, and
-    who opened it.
+    """The versions of live that a shadow reads (-1: no table), since when, and who opened it.
 
-    `ids`: Delta's id of each table, which one that is deleted and made anew has not. `recorded`:
+    `ids`: Delta's id of each table, which a recreated table does not have. `recorded`:
     when the newest build of each was recorded: later ones that found the same rows, or failed, are
     not of this state. A table whose log could not be read, and that the plan does not read, is in
     neither.
@@ -140,10 +139,9 @@ def shadow_versions(root: str) -> Mapping[str, set[int]]:
 
 @dataclass(frozen=True)
 class Shadow(Lake):
-    """The overlay: partitions that were built in the shadow are its own, the others those of `live`
-    at `base`.
+    """The overlay: partitions built in the shadow, and all others from `live` at `base`.
 
-    The version of a table is that of the shadow's own, since live's is fixed.
+    The version of a table is the version of the shadow's own table, because live's is fixed.
     """
 
     live: Lake
@@ -236,9 +234,7 @@ class Shadow(Lake):
     def _divided(
         self, table: str, days: Collection[date], version: int | None
     ) -> tuple[list[date], list[date]]:
-        """Those of `days` that the shadow had built at a version of its table (None: now), and the
-        others.
-        """
+        """Split `days` into those built in the shadow at a version (None: now) and the others."""
         until = None if version is None else {table: version}
         accepted = latest(self.ledger, {table: days}, until=until).accepted if days else {}
         return [day for day in days if (table, day) in accepted], [

@@ -27,10 +27,10 @@ from backfill_assets.settings import PRIVATE
 
 
 def make_cache(folder: Path, *, and_home: bool = False) -> None:
-    """Make the folder in the home. OSError where there is no home: `status` makes none, unless it
-    cannot do without.
+    """Create a cache folder in the home. Raises OSError if there is no home.
 
-    Then (`and_home`) the home is made too, private to its owner.
+    With `and_home` the home is created too, private to its owner. `status` does not create one
+    unless it has to.
     """
     if and_home:
         folder.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def is_disk_full(error: BaseException | None) -> bool:
 
 
 def full_disk_message(lake: str, table: str) -> str:
-    """What happened to a step of `table`, the room that there is now, and what to do."""
+    """The message for a step of `table` on a full disk, with the free space."""
     places = {"the lake": lake} if "://" not in lake else {}
     places["temporary files"] = tempfile.gettempdir()
     room = ", ".join(f"{_free(path)} MB for {name} at {path}" for name, path in places.items())
@@ -118,7 +118,7 @@ class Paths:
         return f"{self.root}/{ARCHIVED}/{name}"
 
     def answers(self, name: str) -> str:
-        """What a service that a source asks has answered."""
+        """The answers of a service that a source asks."""
         return f"{self.root}/{ANSWERS}/{name}"
 
     @property
@@ -133,9 +133,7 @@ class Paths:
 
 
 def files_in(folder: str) -> FileSystem:
-    """The files below `folder`, a directory or an object-store prefix, with the same credentials as
-    Delta's.
-    """
+    """The files below a directory or an object-store prefix, with Delta's credentials."""
     if "://" in folder:
         return PyFileSystem(DeltaStorageHandler(folder))
     return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())
@@ -173,7 +171,7 @@ class Documents:
 
     @_AGAIN
     def names_by_folder(self) -> dict[str, list[str]]:
-        """The same of every folder, and of the top one as "", by one listing."""
+        """The names by folder, from one listing. The top folder is ""."""
         names: dict[str, list[str]] = {"": []}
         for file in self._listed("", recursive=True):
             names.setdefault(file.path.rpartition("/")[0], []).append(file.base_name)
@@ -259,8 +257,9 @@ def file_lock(path: Path, *, patience: float = 0) -> Iterator[None]:
 
 @contextmanager
 def writing(root: str, name: str) -> Iterator[None]:
-    """Hold the right to write the table `name` in the lake at `root`; Conflict if another process
-    keeps it for half an hour.
+    """Hold the lock for writing the table `name` in the lake at `root`.
+
+    Raises Conflict if another process holds it for half an hour.
     """
     paths = Paths(root)
     if not paths.is_local:

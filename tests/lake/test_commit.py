@@ -336,7 +336,7 @@ def test_a_column_that_is_spelled_in_another_case_is_refused(given):
     [
         pytest.param(
             {"delta.appendOnly": "true"},
-            "takes no commit: .*append-only",
+            "Delta rejected the commit to .*: .*append-only",
             id="a table that only grows",
         ),
         pytest.param(

@@ -34,24 +34,59 @@ class WholeConf(Conf, Protocol):
 # Resources, shuffles, joins and memory. A name that ends with a dot stands for all that begin with
 # it.
 ALLOWED = (
-    "spark.broadcast.", "spark.cores.max", "spark.databricks.delta.snapshotPartitions", "spark.default.parallelism",
-    "spark.driver.cores", "spark.driver.maxResultSize", "spark.driver.memory", "spark.driver.memoryOverhead",
-    "spark.dynamicAllocation.", "spark.executor.cores", "spark.executor.instances", "spark.executor.memory",
-    "spark.executor.memoryOverhead", "spark.kryoserializer.", "spark.locality.", "spark.memory.", "spark.network.timeout",
-    "spark.reducer.", "spark.rpc.", "spark.scheduler.", "spark.shuffle.", "spark.speculation", "spark.speculation.",
-    "spark.sql.adaptive.", "spark.sql.autoBroadcastJoinThreshold", "spark.sql.broadcastTimeout", "spark.sql.codegen.",
-    "spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes", "spark.sql.inMemoryColumnarStorage.",
-    "spark.sql.join.", "spark.sql.shuffle.partitions", "spark.task.cpus", "spark.task.maxFailures",
-)  # fmt: skip
+    "spark.broadcast.",
+    "spark.cores.max",
+    "spark.databricks.delta.snapshotPartitions",
+    "spark.default.parallelism",
+    "spark.driver.cores",
+    "spark.driver.maxResultSize",
+    "spark.driver.memory",
+    "spark.driver.memoryOverhead",
+    "spark.dynamicAllocation.",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.executor.memory",
+    "spark.executor.memoryOverhead",
+    "spark.kryoserializer.",
+    "spark.locality.",
+    "spark.memory.",
+    "spark.network.timeout",
+    "spark.reducer.",
+    "spark.rpc.",
+    "spark.scheduler.",
+    "spark.shuffle.",
+    "spark.speculation",
+    "spark.speculation.",
+    "spark.sql.adaptive.",
+    "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.broadcastTimeout",
+    "spark.sql.codegen.",
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.openCostInBytes",
+    "spark.sql.inMemoryColumnarStorage.",
+    "spark.sql.join.",
+    "spark.sql.shuffle.partitions",
+    "spark.task.cpus",
+    "spark.task.maxFailures",
+)
 # On settings that begin so rows may depend (how text is parsed, the longest line that is read), but
 # for those below.
 DECIDES_ON_ROWS = ("spark.sql.", "spark.hadoop.")
 # What a driver may be started with besides.
 OF_DRIVER = (
-    *ALLOWED, "spark.hadoop.dfs.", "spark.hadoop.fs.", "spark.hadoop.hadoop.security.", "spark.sql.artifact.",
-    "spark.sql.catalog.", "spark.sql.debug.", "spark.sql.execution.arrow.", "spark.sql.extensions",
-    "spark.sql.hive.metastore.", "spark.sql.ui.", "spark.sql.warehouse.dir",
-)  # fmt: skip
+    *ALLOWED,
+    "spark.hadoop.dfs.",
+    "spark.hadoop.fs.",
+    "spark.hadoop.hadoop.security.",
+    "spark.sql.artifact.",
+    "spark.sql.catalog.",
+    "spark.sql.debug.",
+    "spark.sql.execution.arrow.",
+    "spark.sql.extensions",
+    "spark.sql.hive.metastore.",
+    "spark.sql.ui.",
+    "spark.sql.warehouse.dir",
+)
 # What Delta sets by itself in the session that first reads one of its tables.
 SET_BY_DELTA = ("spark.sql.parquet.fieldId.",)
 

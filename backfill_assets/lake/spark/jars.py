@@ -16,10 +16,22 @@ DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 # The Delta package pulls 33 jars; these stand in Spark's own folder already, and resolving them
 # costs every start.
 IN_SPARK_ALREADY = (
-    "org.apache.hadoop:*", "org.apache.parquet:*", "org.apache.logging.log4j:*", "org.slf4j:*", "org.roaringbitmap:*",
-    "com.fasterxml.jackson.core:*", "org.xerial.snappy:*", "com.github.luben:*", "io.airlift:*", "commons-pool:*",
-    "commons-logging:*", "org.locationtech.jts:*", "com.google.code.findbugs:*", "at.yawk.lz4:*", "org.scala-lang.modules:*",
-)  # fmt: skip
+    "org.apache.hadoop:*",
+    "org.apache.parquet:*",
+    "org.apache.logging.log4j:*",
+    "org.slf4j:*",
+    "org.roaringbitmap:*",
+    "com.fasterxml.jackson.core:*",
+    "org.xerial.snappy:*",
+    "com.github.luben:*",
+    "io.airlift:*",
+    "commons-pool:*",
+    "commons-logging:*",
+    "org.locationtech.jts:*",
+    "com.google.code.findbugs:*",
+    "at.yawk.lz4:*",
+    "org.scala-lang.modules:*",
+)
 JARS_REMEDY = (
     f"Delta's jars ({DELTA_PACKAGE}), or those of a source, could not be had: let this machine"
     " reach a Maven repository once, or set BACKFILL_SPARK_JARS to local copies of all of them,"
