@@ -90,7 +90,7 @@ def delta_schema(columns: str) -> Schema:
 
 
 def column_differences(table: DeltaTable, columns: str) -> list[str]:
-    """The names of the columns that only the table has, only `columns` has, or that have two types."""
+    """The names of the columns that only one side has, or that have two types."""
     stored = table.schema().to_json()
     declared = json.dumps(nullable(json.loads(columns)))
     types = [

@@ -234,7 +234,8 @@ def _decide_and_commit(
             and version_of(commit.folder) == before
         ):
             raise UsageError(
-                f"Delta rejected the commit to {commit.folder}: {one_line(error)}. Nothing was committed."
+                f"Delta rejected the commit to {commit.folder}: {one_line(error)}."
+                " Nothing was committed."
                 " Correct that table."
             ) from error
         if made is None:  # if another writer came first, decide again

@@ -169,7 +169,7 @@ def last_commit(path: str) -> str:
 
 
 def _commit_file(path: str, version: int | None) -> _Commit | None:
-    """The file of a commit (None: of the newest); None if it is not known, or not on a local disk."""
+    """The file of a commit (None: the newest). None if it is unknown or in an object store."""
     if "://" in path:
         return None
     name = _newest_file(path) if version is None else _file_of(version)

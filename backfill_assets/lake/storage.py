@@ -154,7 +154,7 @@ _AGAIN = retry(
 
 @dataclass(frozen=True)
 class Documents:
-    """The JSON files in `folder`, a directory or an object-store prefix, and in the folders in it."""
+    """The JSON files in a directory or an object-store prefix, and in the folders in it."""
 
     folder: str
 

@@ -87,7 +87,7 @@ def engine_conf(settings: Settings, engine: Engine, packages: Sequence[str] = ()
 
 
 def packages_lacking(folder: Path, packages: Sequence[str]) -> list[str]:
-    """Those of `packages` that the engine was started without whose configuration is in `folder`."""
+    """The `packages` that the engine with its configuration in `folder` lacks."""
     properties = folder / PROPERTIES
     lines = properties.read_text().splitlines() if properties.exists() else []
     of_jars = [line for line in lines if line.startswith((f"{PACKAGES}=", "spark.jars="))]
@@ -109,7 +109,7 @@ def as_properties(conf: Mapping[str, str]) -> str:
 
 
 def spark_home() -> Path:
-    """Spark as it comes with pyspark, whose version the client has too; found without importing it."""
+    """The folder of Spark in the pyspark wheel, found without importing pyspark."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise ServiceUnavailable(

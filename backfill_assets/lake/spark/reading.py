@@ -150,5 +150,5 @@ def read_files(
 
 
 def schema_of(spark: SparkSession, columns: str) -> StructType:
-    """The declared columns as a schema; Spark's own parser reads them, on either kind of session."""
+    """Parse the declared columns into a schema, with Spark's own parser."""
     return spark.createDataFrame([], columns).schema

@@ -109,7 +109,7 @@ def _own(settings: Settings) -> dict[str, str]:
 
 
 def session_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, str]:
-    """What a session needs: the whole driver's, or, on a server, only what a client may set there."""
+    """The settings of a session. On a server they are the ones that a client may set."""
     if not settings.spark_remote:
         return driver_conf(settings, packages)
     fixed = ("spark.sql.extensions", "spark.sql.catalog.")
