@@ -1,4 +1,4 @@
-"""The landing area: the folder, or the address of an object store, that deliveries arrive in."""
+"""The landing area: the folder, or address of an object store, where deliveries arrive."""
 
 import hashlib
 import time
@@ -11,13 +11,14 @@ from backfill_assets.sources.files.filesystem import DISK, EVERYTHING, FileSyste
 
 @dataclass(frozen=True)
 class LandingArea:
-    """The folder `root` of `files` that deliveries arrive in. Manifests are saved in the folder
-    `cache`, if it is given.
+    """The folder `root` of the file system `files` where deliveries arrive.
 
-    A file with a line of more than `max_line_bytes`, unpacked, is not read. `lake` is where
-    archives are taken in, and answers of services are kept; `urls` has the addresses of services,
-    by the names of their sources, that are not asked at their own. `looks` are the folders that
-    were looked at, where that is done once (`with_cached_listing`), and which parts of them.
+    cache           the folder for manifests, if any
+    max_line_bytes  a file with a longer line, unpacked, is not read
+    lake            where archives are loaded and answers of services are stored
+    urls            by source name, the address of a service that replaces its own
+    listings        folders that were listed already, if listings are cached (`with_cached_listing`)
+    whole_folders   whether a cached listing covers the whole folder
     """
 
     root: Path
@@ -34,7 +35,7 @@ class LandingArea:
 
     @classmethod
     def at(cls, place: str, cache: Path, max_line_bytes: int, lake: str) -> "LandingArea":
-        """The area in a folder of a disk, or below the address of an object store."""
+        """Return the area in a folder of a disk, or below the address of an object store."""
         if "://" not in place:
             return cls(Path(place), cache, max_line_bytes, lake)
         from backfill_assets.sources.files.copies import local_copies
@@ -44,9 +45,9 @@ class LandingArea:
         return cls(Path(), cache, max_line_bytes, lake, files=store)
 
     def with_cached_listing(self, *, whole_folders: bool = True) -> "LandingArea":
-        """The same area for one act that asks for the same folders again: they are as they were
-        when it first asked. Where it asks for few days, and always for the same, not `whole_folders` there
-        is.
+        """Return this area with cached listings, for one act that asks for the same folders again.
+
+        Pass `whole_folders=False` if the act asks for few days, and always for the same.
         """
         return (
             self
@@ -55,7 +56,7 @@ class LandingArea:
         )
 
     def tree(self, name: str, parts: Callable[[], Collection[Part]] = lambda: EVERYTHING) -> Tree:
-        """A look at the folder `name`, or at these parts of it."""
+        """Look at the folder `name`, or at these parts of it."""
         folder = str(self.root / name)
         if self.listings is None:
             return self.files.tree(folder, parts)
@@ -65,10 +66,10 @@ class LandingArea:
         return self.listings[name, asked]
 
     def place(self, name: str = "") -> str:
-        """Where it is, or a path in it, as people write it."""
+        """Return the area's address, or that of a path in it, for messages."""
         return self.files.display_path(str(self.root / name))
 
     def manifest(self, name: str, form: object) -> Path | None:
-        """The file in which the manifest of the files of one form in the folder `name` is saved."""
+        """Return the manifest's file for files of one format in the folder `name`."""
         of_form = hashlib.sha256(repr(form).encode()).hexdigest()[:8]
         return self.cache and self.cache / f"{self.files.prefix}{name}.{of_form}.json"

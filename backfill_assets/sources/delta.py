@@ -1,8 +1,8 @@
-"""A source that is a Delta table of another team: a day is the files that its log lists.
+"""A source that is a Delta table of another team: a day is the files in its log.
 
-Rewriting the rows of a day into other files (OPTIMIZE) counts as a change: the rows are read again,
-and found to be the same. A DELETE or UPDATE by deletion vectors leaves the files and marks rows in
-them. The marks are part of the day's fingerprint, and marked rows do not count.
+Rewriting a day's rows into other files (OPTIMIZE) counts as a change: they are read again and found
+equal. A DELETE or UPDATE with deletion vectors keeps the files and marks rows in them. The marks
+are part of the fingerprint, and marked rows do not count.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _DAY_TYPES = [PrimitiveType("date"), PrimitiveType("string")]
 class DeltaSource(Source):
     """The rows of a Delta table, with `arrival_day DATE` before its own columns.
 
-    name    under which builds record what they were made from
-    day     the table's partition column that says which day a row is of: a DATE, or a text as
-            YYYY-MM-DD; of other texts no row is read, and `status` names them
-    path    where the table is: a URI or a folder, by itself the folder `name` of the landing area
-    fewest  the least share of the rows that a day was built from; fewer are refused, until somebody
-            accepts them
+    name    the name of the source in builds
+    day     the table's only partition column: a DATE, or a text as YYYY-MM-DD. Rows with other
+            texts are not read; `status` lists these texts
+    path    a URI or a folder. Default: the folder `name` of the landing area
+    fewest  the smallest share (0 to 1) of the rows that a day was built from. A delivery with fewer
+            rows is refused until someone accepts it
 
-    A day without a file is not delivered. A table that is not partitioned by `day` alone, or has a
-    column `arrival_day` that is not its day, fails every day, and says so. While its store does not
-    answer, days stay as they were built.
+    A day without files is not delivered. A table with other partition columns, or with a column
+    `arrival_day` that is not its day, fails every day. While its store does not answer, days keep
+    their rows.
     """
 
     name: str
@@ -69,9 +69,7 @@ class DeltaSource(Source):
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
-        """The fingerprint of each day's files and the number of its rows, or the SourceError that
-        says why there are none.
-        """
+        """Return the fingerprint and number of rows of each day's files, or the error."""
         try:
             files = self._files(area)[1]
         except SourceError as error:
@@ -79,7 +77,7 @@ class DeltaSource(Source):
         return {day: self._delivery(area, day, files.get(day, [])) for day in days}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """The day's files, each as a sentence, and the table's version."""
+        """Describe the table's version and each file of the day."""
         version, files = self._usable(area, [day])
         return [
             f"{self.name} at version {version}",
@@ -87,12 +85,12 @@ class DeltaSource(Source):
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
-        """The bytes of the files of `days`."""
+        """Sum the bytes of the files of `days`."""
         files = self._files(area)[1]
         return sum(file.size for day in days for file in files.get(day, []))
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
-        """The rows of `days`, at one version of the table."""
+        """Read the rows of `days` at one version of the table."""
         version, _ = self._usable(area, days)
         rows = spark.read.format("delta").option("versionAsOf", version).load(self._place(area))
         of_row = F.col(f"`{self.day}`")
@@ -102,7 +100,7 @@ class DeltaSource(Source):
         return wanted.select(of_row.try_cast("date").alias(DAY), *own)
 
     def unmatched(self, area: LandingArea) -> list[str]:
-        """The table's partitions that are of no day."""
+        """List the table's partitions that match no day."""
         try:
             table = self._opened(area)
         except NotDelivered:
@@ -119,8 +117,9 @@ class DeltaSource(Source):
     def _usable(
         self, area: LandingArea, days: Sequence[date]
     ) -> tuple[int, dict[date, Sequence[_DataFile]]]:
-        """The table's version, and the files of each of `days`. Raises the SourceError of the first
-        day without any.
+        """Return the table's version and the files of each of `days`.
+
+        Raises NotDelivered for the first day without files.
         """
         version, files = self._files(area)
         return version, require_usable(
@@ -128,14 +127,16 @@ class DeltaSource(Source):
         )
 
     def _files(self, area: LandingArea) -> tuple[int, Mapping[date, Sequence[_DataFile]]]:
-        """The table's version, and its files by day. Raises as `_opened` does."""
+        """Return the table's version and its files by day. Raises as `_opened` does."""
         table = self._opened(area)
         with _source_errors():
             return table.version(), _files_of_days(table, self.day)
 
     def _opened(self, area: LandingArea) -> DeltaTable:
-        """The table. NotDelivered if there is none, IncompleteDelivery if its store does not
-        answer, SourceError for another one.
+        """Open the table.
+
+        Raises NotDelivered if there is none, IncompleteDelivery if its store does not answer,
+        SourceError if it cannot be used.
         """
         place = self._place(area)
         setting = f"`path` of {self.name}" if self.path else "BACKFILL_LANDING"
@@ -192,7 +193,7 @@ class DeltaSource(Source):
 
 @contextmanager
 def _source_errors() -> Iterator[None]:
-    """What the lake's own code raises about a table, as it is said of a source."""
+    """Turn errors about the table into errors of a source."""
     try:
         yield
     except ServiceUnavailable as error:
@@ -206,9 +207,7 @@ def _source_errors() -> Iterator[None]:
 
 
 class _DataFile(NamedTuple):
-    """A data file of a day: its path, its size in bytes, its rows, and a hash of which of all it
-    holds were deleted, if any.
-    """
+    """A data file of a day: its path, bytes, remaining rows, and a hash of its deleted rows."""
 
     path: str
     size: int
@@ -220,7 +219,7 @@ class _DataFile(NamedTuple):
 
 
 def _files_of_days(table: DeltaTable, by: str) -> Mapping[date, Sequence[_DataFile]]:
-    """The files of each day."""
+    """Return the files of each day."""
     added = pa.table(table.get_add_actions(flatten=True))
     deleted = deleted_rows_by_file(table)
     names = ("path", "size_bytes", "num_records", f"partition.{by}")
@@ -235,13 +234,13 @@ def _files_of_days(table: DeltaTable, by: str) -> Mapping[date, Sequence[_DataFi
 
 
 def _values_without_day(table: DeltaTable, by: str) -> list[str]:
-    """The values of partitions that are of no day."""
+    """Return the partition values that match no day."""
     values = pa.table(table.get_add_actions(flatten=True))[f"partition.{by}"].unique().to_pylist()
     return sorted(str(value) for value in values if not _day(value))
 
 
 def _day(value: Any) -> date | None:
-    """The day that a partition is of: only texts as YYYY-MM-DD are days."""
+    """Return the day of a partition. Only texts as YYYY-MM-DD are days."""
     with suppress(ValueError):
         day = date.fromisoformat(str(value))
         return day if str(day) == str(value) else None

@@ -1,7 +1,7 @@
-"""What a source is: where the rows of a raw table come from, one delivery per day.
+"""The protocol of a source: where the rows of a raw table come from, one delivery per day.
 
-A mistake in a source's declaration is named where it is made. Client libraries are imported only by
-the sources that need them.
+Errors in a declaration are reported where it is made. Client libraries are imported only by the
+sources that need them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ DAYS_UNCHANGED = "Its days stay as they were built."
 
 @dataclass(frozen=True)
 class Delivery:
-    """What was delivered for a day: a hash of it, and the number of lines of each of its files, by
-    name.
+    """What was delivered for a day.
 
-    `stamp` is the size and the times of the files: a step compares it with that of before, to see
-    that nobody wrote to them while it read, not even the same. It is not recorded. `hashes` has, by
-    name, what tells the contents of a file apart. `unread` names files that lie beside these, and
-    are not read; `undeclared` columns that they have and that nobody declared. One of less than the
-    share `fewest` of the lines of the delivery that a day was built from is refused, until somebody
-    accepts it; so is one with `doubts`, by file why it should not be used, although it can be read.
-    `set_aside` names files whose rows the day does not get, because another flow has it too;
-    `overlap` says so.
+    fingerprint  a hash of the delivery
+    files        the number of lines of each file, by name
+    stamp        sizes and times of the files. A step compares them before and after it reads, to
+                 detect writes even of the same bytes. It is not recorded
+    hashes       the hash of each file's contents, by name
+    unread       names of the day's files that are not read
+    undeclared   columns of the files that are not declared
+    fewest       the smallest share (0 to 1) of the lines of the delivery that the day was built
+                 from. A delivery with fewer lines is refused until someone accepts it
+    doubts       by file, why it should not be used although it can be read. Someone must accept it
+    set_aside    names of files that are not used because another flow has the day too
+    overlap      a sentence about that
     """
 
     fingerprint: str = ""
@@ -53,21 +56,21 @@ class Delivery:
 
 
 class Source(ABC):
-    """Deliveries by day. What a method answers about a day depends on the delivery of that day
-    alone.
+    """A source of deliveries by day.
 
-    A class that extends it, and has its first four methods, is a source: an entry of `reads` in
-    `@table`. Its code is part of the table's code version. It says, as a field, an attribute or a
-    property:
+    The answer of a method about a day depends only on that day's delivery.
 
-    name      the name under which a build records what it was made from
-    horizon   how many days after a day a change of it still starts a rebuild, by the sensor
-              `source_changes`
-    packages  the Maven coordinates ("group:artifact:version") of what Spark needs to read its rows.
-              The engine is started with those of all sources of the project. It asks Spark for rows
-              within `needing(self.packages)` of lake/spark/jars.py, which explains what to do if
-              the engine was started without them
-    archives  the archives (`Archive`) that it is also made from, which `backfill archive` imports
+    Extend this class and implement its first four methods; then list the source in `reads` of
+    `@table`. The code of the class is part of the table's code version. A field, attribute or
+    property provides:
+
+    name      the name under which a build records its input
+    horizon   for how many days after a day a change of it starts a rebuild (sensor
+              `source_changes`)
+    packages  Maven coordinates ("group:artifact:version") that Spark needs to read the rows. The
+              engine starts with those of all sources. `read` uses `needing(self.packages)` of
+              lake/spark/jars.py, which explains what to do if the engine lacks them
+    archives  the archives (`Archive`) that belong to it, which `backfill archive` loads
     """
 
     if TYPE_CHECKING:
@@ -90,46 +93,44 @@ class Source(ABC):
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> Mapping[date, Delivery | SourceError]:
-        """What was delivered for each of `days`, or the SourceError that says why it cannot be
-        used.
-        """
+        """Return the delivery of each of `days`, or the SourceError that explains its refusal."""
 
     @abstractmethod
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """One sentence per file of `day`: name, bytes, lines, hash. Raises SourceError if the
-        delivery cannot be used.
+        """Describe each file of `day` in a sentence: name, bytes, lines, hash.
+
+        Raises SourceError if the delivery cannot be used.
         """
 
     @abstractmethod
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
-        """The bytes of what was delivered for `days`, as they lie there."""
+        """Sum the bytes of the deliveries of `days`, as they are stored."""
 
     @abstractmethod
     def read(self, area: LandingArea, spark: Any, days: Sequence[date]) -> Any:
-        """The delivered rows of `days` as a DataFrame, each with its day. Raises SourceError if a
-        delivery cannot be used.
+        """Read the delivered rows of `days` as a DataFrame that includes their day.
+
+        Raises SourceError if a delivery cannot be used.
         """
 
     def versioned(self) -> Source:
-        """The source whose code and settings are part of the code version."""
+        """Return the source whose code and settings are part of the code version."""
         return self
 
     def unmatched(self, area: LandingArea) -> Sequence[str]:
-        """The files where its deliveries lie that are of no day."""
+        """List the files in its folder that match no day."""
         return ()
 
     def not_taken_in(self, area: LandingArea) -> Sequence[str]:
-        """The archives that are not in as they lie there."""
+        """List the archives that are not loaded, or changed since."""
         return ()
 
     def left_out(self, area: LandingArea) -> Sequence[str]:
-        """The archives that were modified too late to be taken in; what was taken in of them before
-        stays.
-        """
+        """List the archives that were modified too late to be loaded. Their earlier rows stay."""
         return ()
 
     def eras(self, days: Collection[date]) -> Mapping[tuple[str, ...], Sequence[date]]:
-        """By the declared columns that files of then lack, the days."""
+        """Group the days by the declared columns that their files lack."""
         return {}
 
 
@@ -137,7 +138,7 @@ T = TypeVar("T")
 
 
 def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
-    """What was found for each day. Raises the SourceError of the first day that cannot be used."""
+    """Return the value of each day. Raises the SourceError of the first day that has one."""
     days: dict[date, T] = {}
     for day, each in found.items():
         if isinstance(each, SourceError):
@@ -147,9 +148,7 @@ def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
 
 
 def refuse_mistyped(declared: Any) -> None:
-    """ValueError for a field of a dataclass whose value is of another type than it is annotated
-    with.
-    """
+    """Raise ValueError if a field of a dataclass has a value of a type that is not declared."""
     hints = get_type_hints(type(declared), include_extras=True)
     for each in fields(declared):
         value = getattr(declared, each.name)
@@ -168,7 +167,7 @@ def refuse_mistyped(declared: Any) -> None:
 
 
 def refuse_no_folder(about: str, name: str) -> None:
-    """ValueError for what is no name of a folder of the landing area, nor of one below it."""
+    """Raise ValueError if `name` is not a folder below the landing area."""
     if not name.strip() or {"", ".", ".."} & {*name.split("/")} or name.startswith(("_", ".")):
         raise ValueError(
             f"{about}({name!r}): name must be a folder below the landing area, such as 'orders'"
@@ -183,8 +182,9 @@ def error_of_day(error: SourceError, day: date) -> SourceError:
 
 @contextmanager
 def client_library(library: str, source: str, extra: str) -> Iterator[None]:
-    """The block imports `library`. IncompleteDelivery that says how to install it, if it cannot be
-    imported.
+    """Import `library` in the block.
+
+    Raises IncompleteDelivery, which says how to install it, if that fails.
     """
     try:
         yield
@@ -203,7 +203,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _why(error: ValidationError) -> str:
-    """What should be there instead; of a value that may be several things, any of them."""
+    """Say what the value should be. If several types are allowed, name all of them."""
     said = dict.fromkeys(each["msg"][0].lower() + each["msg"][1:] for each in error.errors())
     return " or ".join(said).replace("input should be", "it should be")
 

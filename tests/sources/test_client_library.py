@@ -14,15 +14,19 @@ pytestmark = pytest.mark.servers
     ("source", "module", "said"),
     [
         pytest.param(
-            "PostgresTable('o', 'at', url='postgresql://db/o')", "psycopg", "db/o cannot be asked: psycopg is not installed",
+            "PostgresTable('o', 'at', url='postgresql://db/o')",
+            "psycopg",
+            "db/o cannot be asked: psycopg is not installed",
             id="psycopg",
         ),
         pytest.param(
-            "Kafka('o', 'broker:9092')", "confluent_kafka", "broker:9092 cannot be asked: confluent-kafka is not installed",
+            "Kafka('o', 'broker:9092')",
+            "confluent_kafka",
+            "broker:9092 cannot be asked: confluent-kafka is not installed",
             id="confluent-kafka",
         ),
     ],
-)  # fmt: skip
+)
 def test_without_its_library_a_source_says_for_each_day_what_to_install(source, module, said):
     program = (
         f"import sys; sys.modules['{module}'] = None\nfrom datetime import date; from pathlib"

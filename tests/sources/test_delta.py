@@ -28,10 +28,12 @@ def append(
     by: str = "ordered_on",
     cents: str = "cents",
 ) -> None:
-    table = pa.table({
-        by: pa.array([at for at, of_day in rows.items() for _ in of_day]).cast(kind),
-        cents: [each for of_day in rows.values() for each in of_day],
-    })  # fmt: skip
+    table = pa.table(
+        {
+            by: pa.array([at for at, of_day in rows.items() for _ in of_day]).cast(kind),
+            cents: [each for of_day in rows.values() for each in of_day],
+        }
+    )
     write_deltalake(str(root / "orders"), table, mode="append", partition_by=[by])
 
 
@@ -74,8 +76,9 @@ def test_a_missing_table_or_one_with_other_partitions_fails_its_days(tmp_path):
     append(tmp_path, {day(0): [1]})
     other = DeltaSource("orders", "cents").delivered(area, [day(0)])[day(0)]
     assert (type(other), str(other)) == (
-        SourceError, f"no source for {day(0)}: the Delta table {tmp_path}/orders is partitioned by ordered_on, not by cents",
-    )  # fmt: skip
+        SourceError,
+        f"no source for {day(0)}: the Delta table {tmp_path}/orders is partitioned by ordered_on, not by cents",
+    )
 
 
 def test_a_table_with_an_arrival_day_that_is_not_its_day_fails_its_days_and_says_so(tmp_path):
@@ -88,9 +91,12 @@ def test_a_table_with_an_arrival_day_that_is_not_its_day_fails_its_days_and_says
 @pytest.mark.services
 def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch):
     for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}", "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1",
-    }.items():  # fmt: skip
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_REGION": "us-east-1",
+    }.items():
         monkeypatch.setenv(name, value)
     away = DeltaSource("orders", "ordered_on", path="s3://bucket/orders").delivered(
         LandingArea(Path("/nowhere")), days(0, 1)

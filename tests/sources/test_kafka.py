@@ -60,8 +60,9 @@ def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it
     assert rows(topic, area, spark, days(1, 2)) == topic.expected(days(1, 2))
     assert topic.source.read(area, spark, days(2)).collect() == []
     assert topic.source.described(area, day(0)) == [
-        f"{topic.name}/0, offsets 0 to 1, 2 records, 20 bytes", f"{topic.name}/1, offsets 0 to 0, 1 records, 10 bytes",
-    ]  # fmt: skip
+        f"{topic.name}/0, offsets 0 to 1, 2 records, 20 bytes",
+        f"{topic.name}/1, offsets 0 to 0, 1 records, 10 bytes",
+    ]
     assert topic.source.size(area, days(0, 1)) == 50
     (first,) = topic.source.read(area, spark, days(0)).where("partition = 1").collect()
     assert (bytes(first.key), [(each.key, bytes(each.value)) for each in first.headers]) == (
@@ -267,8 +268,9 @@ def test_what_cannot_be_read_says_why(topic, area):
 
     missing = why(source)
     assert (type(missing), str(missing)) == (
-        NotDelivered, f"no source for {day(0)}: there is no topic {topic.name} at {topic.broker.address}",
-    )  # fmt: skip
+        NotDelivered,
+        f"no source for {day(0)}: there is no topic {topic.name} at {topic.broker.address}",
+    )
     assert topic.name not in topic.broker.admin.list_topics(timeout=10).topics, "asking makes none"
     impatient = {"socket.timeout.ms": "1500"}
     silent = why(Kafka("events", "127.0.0.1:1", impatient))

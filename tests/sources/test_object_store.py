@@ -33,11 +33,18 @@ from tests.worlds.outages import RAW, REJECTED, World
 
 EVENTS = Landing("events")
 NAMES = (
-    "events/2019-08-15/a.jsonl", "events/2019-08-15/b 1%:é.jsonl.gz", "events/2019-08-15-c.json",
-    "events/year=2019/month=08/day=16/late/d.jsonl", "events/2019-08-16/e.csv", "events/2019-08-16/_f.jsonl",
-    "events/2019-08-17/.g.jsonl", "events/2019-09-01.jsonl", "events/notes/h.jsonl", "events/2018.jsonl",
+    "events/2019-08-15/a.jsonl",
+    "events/2019-08-15/b 1%:é.jsonl.gz",
+    "events/2019-08-15-c.json",
+    "events/year=2019/month=08/day=16/late/d.jsonl",
+    "events/2019-08-16/e.csv",
+    "events/2019-08-16/_f.jsonl",
+    "events/2019-08-17/.g.jsonl",
+    "events/2019-09-01.jsonl",
+    "events/notes/h.jsonl",
+    "events/2018.jsonl",
     "other/2019-08-15.jsonl",
-)  # fmt: skip
+)
 
 
 @pytest.fixture

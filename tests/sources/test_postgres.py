@@ -22,9 +22,14 @@ pytestmark = pytest.mark.usefixtures("reader_password")
 
 
 NO_DATABASE = (
-    "mysql://localhost/shop", "postgresql:///shop", "postgresql://localhost", "postgresql://[::1/shop",
-    "postgresql://reader@db:54x/shop", "postgresql://reader@db:0/shop", "postgresql://reader@db:70000/shop",
-)  # fmt: skip
+    "mysql://localhost/shop",
+    "postgresql:///shop",
+    "postgresql://localhost",
+    "postgresql://[::1/shop",
+    "postgresql://reader@db:54x/shop",
+    "postgresql://reader@db:0/shop",
+    "postgresql://reader@db:70000/shop",
+)
 
 
 def looked_at(table: PostgresTable, *numbers: int) -> dict[date, Delivery]:
@@ -157,9 +162,11 @@ def test_a_day_of_timestamps_begins_at_midnight_in_the_declared_time_zone(postgr
         for n in range(12 * 48)
     ]
     postgres.execute(
-        "DROP TABLE IF EXISTS seen", f"CREATE TABLE seen (at {kind})", "SET TimeZone = 'UTC'",
+        "DROP TABLE IF EXISTS seen",
+        f"CREATE TABLE seen (at {kind})",
+        "SET TimeZone = 'UTC'",
         f"INSERT INTO seen VALUES {', '.join(f'''('{each:%Y-%m-%d %H:%M}')''' for each in at)}, (NULL), ('infinity')",
-    )  # fmt: skip
+    )
     asked = [first + timedelta(days=n) for n in range((last - first).days + 1) if n != 4]
     counted = Counter(
         each.astimezone(ZoneInfo(zone)).date() if kind == "timestamptz" else each.date()
@@ -327,24 +334,41 @@ def test_days_that_the_table_has_no_row_of_are_not_read_in_silence(orders, spark
 
 def test_values_come_as_spark_s_own_or_as_the_text_that_postgresql_writes(postgres, spark):
     columns = {
-        "flag boolean": ("true", True), "small smallint": ("7", 7), "whole int": ("-7", -7), "big bigint": ("2^53", 2**53),
-        "narrow real": ("0.5", 0.5), "wide float8": ("0.1", 0.1),
-        "words text": ("'näh'", "näh"), "short varchar(9)": ("'a'", "a"),
-        "price numeric(10,2)": ("3.14", Decimal("3.14")), "exact numeric": ("0.1234567890123456789", "0.1234567890123456789"),
-        "raw bytea": (r"'\x00ff'", b"\x00\xff"), "born date": ("'1066-10-14'", date(1066, 10, 14)),
-        "seen timestamptz": ("'2019-08-15 12:00:00.123456+02'", datetime(2019, 8, 15, 10, 0, 0, 123456)),
+        "flag boolean": ("true", True),
+        "small smallint": ("7", 7),
+        "whole int": ("-7", -7),
+        "big bigint": ("2^53", 2**53),
+        "narrow real": ("0.5", 0.5),
+        "wide float8": ("0.1", 0.1),
+        "words text": ("'näh'", "näh"),
+        "short varchar(9)": ("'a'", "a"),
+        "price numeric(10,2)": ("3.14", Decimal("3.14")),
+        "exact numeric": ("0.1234567890123456789", "0.1234567890123456789"),
+        "raw bytea": (r"'\x00ff'", b"\x00\xff"),
+        "born date": ("'1066-10-14'", date(1066, 10, 14)),
+        "seen timestamptz": (
+            "'2019-08-15 12:00:00.123456+02'",
+            datetime(2019, 8, 15, 10, 0, 0, 123456),
+        ),
         "local timestamp": ("'2019-08-15 12:00'", datetime(2019, 8, 15, 10)),
-        "id uuid": ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
-        "said json": ("""'{"a":  1}'""", '{"a":  1}'), "kept jsonb": ("""'{"a":  1}'""", '{"a": 1}'),
-        "tags text[]": ("ARRAY['a,b', NULL]", ["a,b", None]), "counts int[]": ("'{}'", []),
-        "dates date[]": ("ARRAY['2019-08-15'::date]", "{2019-08-15}"), "lasts interval": ("'1 day 2 hours'", "1 day 02:00:00"),
+        "id uuid": (
+            "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'",
+            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+        ),
+        "said json": ("""'{"a":  1}'""", '{"a":  1}'),
+        "kept jsonb": ("""'{"a":  1}'""", '{"a": 1}'),
+        "tags text[]": ("ARRAY['a,b', NULL]", ["a,b", None]),
+        "counts int[]": ("'{}'", []),
+        "dates date[]": ("ARRAY['2019-08-15'::date]", "{2019-08-15}"),
+        "lasts interval": ("'1 day 2 hours'", "1 day 02:00:00"),
         '"Odd ""Name" int': ("1", 1),
-    }  # fmt: skip
+    }
     nothing = ", ".join("NULL" for _ in columns)
     postgres.execute(
-        "DROP TABLE IF EXISTS kinds", f"CREATE TABLE kinds (on_day date, {', '.join(columns)})",
+        "DROP TABLE IF EXISTS kinds",
+        f"CREATE TABLE kinds (on_day date, {', '.join(columns)})",
         f"INSERT INTO kinds VALUES ('{day(0)}', {', '.join(value for value, _ in columns.values())}), ('{day(1)}', {nothing})",
-    )  # fmt: skip
+    )
     read = (
         postgres_table(postgres, "kinds", "on_day", time_zone="Europe/Berlin")
         .read(AREA, spark, days(0, 1))

@@ -78,10 +78,15 @@ def test_csv_files_of_any_layout_give_the_rows_that_pythons_reader_finds(tmp_pat
         for row in rows:
             cells = dict(zip(layout, row, strict=True))
             lat = cells.get("Lat", cells.get("Latitude"))
-            expected.append((
-                name, cells.get("Country_Region", cells.get("Country/Region")) or None, as_number(cells.get("Confirmed"), int),
-                as_number(lat, float), cells.get("ISO3") or None,
-            ))  # fmt: skip
+            expected.append(
+                (
+                    name,
+                    cells.get("Country_Region", cells.get("Country/Region")) or None,
+                    as_number(cells.get("Confirmed"), int),
+                    as_number(lat, float),
+                    cells.get("ISO3") or None,
+                )
+            )
     read = rows_of(spark, tmp_path, Landing("cases", format=Csv(), fields=FIELDS))
     found = [
         (

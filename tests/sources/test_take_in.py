@@ -189,7 +189,11 @@ def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(archives):
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("a.jsonl.gz", gzip.compress(lines(*rows(*ARCHIVED_DAYS)).encode())[:-9], "cannot be read to its end"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(lines(*rows(*ARCHIVED_DAYS)).encode())[:-9],
+            "cannot be read to its end",
+        ),
         ("a.jsonl", b'{"when": "2019-08-15"}\n', "has no row with a day in at"),
         ("a.jsonl", b'{"at": "' + b"x" * 2**24, "has a line of"),
         ("a.parquet", b"PAR1 no more", "cannot be read to its end"),
@@ -197,9 +201,16 @@ def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(archives):
         ("a.csv", b"when,n\n2019-08-15,1\n", "has no column at"),
         ("a.csv", b'at,n\n2019-08-15,"6 inch pipe\n2019-08-16,1\n', "cannot be read beyond line 3"),
     ],
-    ids=["a packed file cut off", "another data set", "a line without end", "no Parquet", "two columns of one name",
-         "no column of the day", "a quote that nothing closes, where values may hold line feeds"],
-)  # fmt: skip
+    ids=[
+        "a packed file cut off",
+        "another data set",
+        "a line without end",
+        "no Parquet",
+        "two columns of one name",
+        "no column of the day",
+        "a quote that nothing closes, where values may hold line feeds",
+    ],
+)
 def test_an_archive_that_cannot_be_read_leaves_what_is_in_and_holds_up_no_other(
     archives, name, content, problem
 ):

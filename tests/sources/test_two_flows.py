@@ -56,9 +56,12 @@ def test_rows_of_parquet_archives_are_read_as_the_csv_that_lands_is(area, spark)
     )
     put(area.root, "cases/2019-08-15.csv", "Place,Seen,Sick,More\nA,2019-08-15 10:00:00,many,x\n")
     columns = {
-        "Day": pa.array([day(0), day(1)], pa.date32()), "Town": ["A", None], "Sick": [3, None],
-        "Seen": pa.array([datetime(2019, 8, 15, 10), None], pa.timestamp("us")), "Share": [float("nan"), 0.25],
-    }  # fmt: skip
+        "Day": pa.array([day(0), day(1)], pa.date32()),
+        "Town": ["A", None],
+        "Sick": [3, None],
+        "Seen": pa.array([datetime(2019, 8, 15, 10), None], pa.timestamp("us")),
+        "Share": [float("nan"), 0.25],
+    }
     (area.root / "past").mkdir()
     pq.write_table(pa.table(columns), area.root / "past" / "old.parquet")
     list(load_archives(source.archive, area))
@@ -85,8 +88,10 @@ def test_a_required_column_may_be_empty_in_archives_as_in_what_lands(area, spark
         "arrival_day", "place", "sick", "malformed"
     )
     assert sorted(map(tuple, rows.collect()), key=repr) == [
-        (day(0), None, 3, None), (day(1), None, 3, None), (day(1), None, None, "2019-08-16,3"),
-    ]  # fmt: skip
+        (day(0), None, 3, None),
+        (day(1), None, 3, None),
+        (day(1), None, None, "2019-08-16,3"),
+    ]
 
 
 OLD = {Csv(): "Day,Sick\n2019-08-16,3\n", JSON_LINES: '{"Day": "2019-08-16", "Sick": 3}\n'}

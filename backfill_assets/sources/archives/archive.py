@@ -1,7 +1,7 @@
-"""Archives: large files that cover many days, and are loaded once.
+"""Archives: large files that cover many days and are loaded once.
 
-The day of a row is in a column, or in the name of its file. A doubtful archive is refused until
-someone accepts it by name, even if it can be read to its end.
+The day of a row is in a column or in its file's name. A doubtful archive is refused until someone
+accepts it by name, even if it can be read to its end.
 """
 
 import hashlib
@@ -32,26 +32,26 @@ _FORM_VERSION = 3
 class Archive:
     """The archives in the folder `name` of the landing area.
 
-    name             the folder below the landing area; also what `backfill archive` and the asset
-                     `archives/<name>` call it
-    day              the column that says which day a row is of: a date or a time, ISO 8601 unless
-                     there are `day_formats`; a time with an offset is of the day that it is in UTC.
-                     Without one, the names of files say the day
-    day_formats      the patterns of its values, tried in order, as Python's strptime has them:
-                     "%m/%d/%Y %H:%M"
-    files            which files are archives, one pattern or several, below the folder:
-                     "history/*.jsonl.gz"; without a column of the day as those of a landing:
+    name             the folder below the landing area, and the name in `backfill archive` and the
+                     asset `archives/<name>`
+    day              the column with the day of a row: a date or a time, ISO 8601 unless
+                     `day_formats` are given. A time with an offset belongs to its day in UTC.
+                     Without a column, the file names contain the day
+    day_formats      patterns of Python's strptime for that column, tried in order: "%m/%d/%Y %H:%M"
+    files            which files below the folder are archives, one pattern or several:
+                     "history/*.jsonl.gz". Without a column of the day, patterns as of a landing:
                      "{year}/{month}-{day}.csv.gz"
-    format           `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or
+    format           `JsonLines()`, `Csv()` or `Parquet()`. The first two may be packed with gzip or
                      zstd
-    first_day        rows of earlier days are left out, and counted
-    modified_before  files modified at this time or later are left out, and named
-    fields           the columns of which an archive must have the required ones; those of the
-                     landing, in `TwoFlows`
+    first_day        rows of earlier days are left out and counted
+    modified_before  files modified at or after this time are left out and listed
+    fields           the columns whose required ones an archive must have. `TwoFlows` sets those of
+                     the landing
 
-    Every row becomes a line of JSON, so that columns are read by their names, whatever the format
-    of an archive. Raises ValueError where nothing says the day, for a name that is no name of an
-    asset, and for values of another kind.
+    Each row becomes a line of JSON, so columns are read by name, whatever the archive's format.
+
+    Raises ValueError if nothing says the day, if the name is not valid for an asset, and for values
+    of other types.
     """
 
     name: str
@@ -91,26 +91,24 @@ class Archive:
 
     @cached_property
     def _patterns(self) -> list[Pattern]:
-        """Where files have the day in their names."""
+        """Patterns with the day, if the file names contain it."""
         return [] if self.day.strip() else [Pattern(text) for text in self.files]
 
     @property
     def declared(self) -> str:
-        """A hash of how archives are split: taken in otherwise, they are taken in again."""
+        """A hash of how archives are split into days. If it changes, they are loaded again."""
         split = repr(
             (_FORM_VERSION, self.day, self.day_formats, self._patterns, self.format, self.first_day)
         )
         return hashlib.blake2b(split.encode(), digest_size=8).hexdigest()
 
     def day_in(self, name: str) -> date | None:
-        """The day that the name of an archive says."""
+        """Return the day in an archive's name."""
         days = (pattern.day_of(name.removeprefix(f"{self.name}/")) for pattern in self._patterns)
         return next((day for day in days if day), None)
 
     def listed(self, area: LandingArea) -> dict[str, Entry]:
-        """The archives that lie there, by their names in `source_file`; not those that may not be
-        touched any more.
-        """
+        """List the archives by their `source_file`, without those that were modified too late."""
         return {
             name: file
             for name, file in self._matched(area).items()
@@ -118,11 +116,11 @@ class Archive:
         }
 
     def late(self, area: LandingArea) -> list[str]:
-        """The archives that were modified too late to be taken in."""
+        """List the archives that were modified too late to be loaded."""
         return [name for name, file in self._matched(area).items() if self._is_late(area, file)]
 
     def unmatched(self, area: LandingArea) -> list[str]:
-        """The files in the folder that are no archives."""
+        """List the files in the folder that are not archives."""
         archives = self._matched(area)
         return [name for name in self._files(area, [_ANY]) if name not in archives]
 
@@ -158,7 +156,7 @@ class Archive:
 
 
 def file_stamp(area: LandingArea, file: Entry) -> str:
-    """The text of a file's state as it was listed; "" for what is no file, or a link to none."""
+    """Return the text of a listed file's state, or "" if it is not a file."""
     with suppress(OSError):
         return area.files.state(file).text
     return ""
@@ -168,9 +166,7 @@ DayReader = Callable[[Any], date | None]
 
 
 def day_reader(archive: Archive, name: str) -> DayReader:
-    """The day of a value of the column of the day in the archive of that name; None for one that is
-    no time.
-    """
+    """Return a function that reads the day of a value of the day's column, or None."""
     if not archive.day:
         day = archive.day_in(name)
         return lambda _: day
@@ -204,7 +200,7 @@ def day_reader(archive: Archive, name: str) -> DayReader:
 
 
 def _in_utc(time: datetime) -> date | None:
-    """None at the ends of the calendar, where UTC has no day for it: 9999-12-31T23:59:59-05:00."""
+    """Return the day in UTC, or None outside the calendar: 9999-12-31T23:59:59-05:00."""
     try:
         return (time.astimezone(UTC) if time.tzinfo else time).date()
     except OverflowError:
@@ -219,9 +215,7 @@ def doubt_about(
     lines: int,
     is_cut: bool,
 ) -> str:
-    """Why an archive of so many `lines`, with rows of these columns and days, may be incomplete or
-    another; else "".
-    """
+    """Return why an archive may be incomplete or the wrong one, or ""."""
     if not lines:
         return "has no rows"
     return "is cut off" if is_cut else missing_in_archive(names, fields, days)
@@ -230,9 +224,7 @@ def doubt_about(
 def missing_in_archive(
     names: Sequence[str] | None, fields: Sequence[Field], days: Collection[date]
 ) -> str:
-    """What columns an archive with these lacks that rows of these days should have; "" if none, or
-    if that is not known.
-    """
+    """Return which required columns these days lack, or "" if none or not known."""
     if names is None:
         return ""
     header = header_of(names, fields)

@@ -1,9 +1,9 @@
-"""Load archives: read each once, split it into its days, and commit the lines.
+"""Load archives: read each once, split it into days, and commit the lines.
 
-An archive that is loaded and has not changed is not read. Lines are committed in batches: a part of
-a large archive, or many small ones. No day gets lines of an archive before all of them are in. A
-load that was killed continues after its last committed batch, if the archive is the same file. Rows
-of a changed archive are replaced in the commit that makes the new ones visible.
+An unchanged archive is not read again. Lines are committed in batches: a part of a large archive,
+or many small ones. No day gets lines of an archive before all of it is loaded. A load that was
+killed continues after its last committed batch if the archive is the same file. Rows of a changed
+archive are replaced in the commit that makes the new ones visible.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ Reader = Callable[[Archive, Path, str, int], ArchiveReader]
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What came of one archive in a run: the bytes that were read of it, what is recorded of it
-    now, and its rows and days.
+    """The result of one archive in a run.
 
-    `problem`: why it is not in, or not as it lies there; what was in before stays. `acceptable`: it
-    is in doubt, and may be accepted. `left_out`: it was modified too late to be taken in.
-    `dropped`: it is gone, and now is what was in of it.
+    bytes_read  how many bytes of it were read
+    record      its record now, with its `rows` and `days`
+    problem     why it is not loaded, or not in its current form. What was loaded before stays
+    acceptable  whether the problem is a doubt that someone may accept
+    left_out    whether it was modified too late to be loaded
+    dropped     whether it was deleted, and its rows were removed
     """
 
     name: str
@@ -68,12 +70,15 @@ def load_archives(
     reason: str = "",
     reader: Reader = ArchiveReader,
 ) -> Iterator[LoadResult]:
-    """Take in the archives that are new or have changed; with `full_refresh` all, and what is in of
-    those that are gone goes.
+    """Load the archives that are new or have changed.
 
-    `only`: those whose names match one of these patterns. `accept` names those that are taken in
-    although a guard refuses them, for this `reason`. One archive that cannot be read does not hold
-    up the others.
+    full_refresh  load all of them, and remove rows of archives that no longer exist
+    only          load archives whose names match one of these patterns
+    accept        names of archives to load although a guard refuses them, for this `reason`
+    reader        how an archive is read
+
+    An archive that cannot be read does not stop the others. Raises Conflict if another process
+    loads archives of this source at the same time.
     """
     folder = Paths(area.lake).archived(archive.name)
     with writing(area.lake, f"{ARCHIVED}/{archive.name}"):
@@ -101,14 +106,15 @@ def load_archives(
                     failed |= {name} if result.problem else set()
                     slice_.results.append(result)
                 if slice_.is_full(archive.slice_bytes):
-                    yield from slice_.told()
-        yield from slice_.told()
+                    yield from slice_.commit()
+        yield from slice_.commit()
     yield from (LoadResult(name, left_out=True) for name in late if is_selected(name, only))
 
 
 def is_loaded(state: LoadedArchives, archive: Archive, name: str, stamp: str) -> bool:
-    """Whether an archive is in as it lies there and is declared, with rows of its name or of one
-    that has the same content.
+    """Tell whether an archive is loaded in its current form and declaration.
+
+    Its rows may be under the name of another archive with the same content.
     """
     record = state.whole.get(name)
     if (
@@ -128,7 +134,7 @@ def is_selected(name: str, only: Sequence[str]) -> bool:
 
 
 def _drop(slice_: ArchiveBatch, there: Collection[str]) -> None:
-    """Drop what is in of archives that are gone."""
+    """Remove the rows of archives that no longer exist."""
     gone = {*slice_.state.whole} - {*there}
     days = slice_.state.days()
     for name in sorted(gone):
@@ -158,8 +164,10 @@ def _result(load: ArchiveLoad, *, anew: bool, reason: str) -> LoadResult:
 
 @dataclass
 class ArchiveBatch:
-    """The archives of the table in `folder` as they are in once this slice is committed: its
-    `files`, which hold lines of `size` bytes, and the results that are told then.
+    """What the next commit to the table in `folder` contains.
+
+    It is the new `state`, the `files` with lines of `size` bytes, and the results to report
+    afterwards.
     """
 
     folder: str
@@ -178,12 +186,12 @@ class ArchiveBatch:
         return self.size >= slice_bytes or len(self.files) >= _MAX_BATCH_FILES
 
     def begin(self, name: str, record: LoadRecord) -> None:
-        """Commit so much of one archive, of which no day has any row yet."""
+        """Commit a part of one archive. No day shows its rows yet."""
         self.state = replace(self.state, begun={**self.state.begun, name: record})
         self._commit()
 
-    def told(self) -> Iterator[LoadResult]:
-        """Commit what there is; then what came of the archives in it."""
+    def commit(self) -> Iterator[LoadResult]:
+        """Commit the batch, then yield the results of its archives."""
         self._commit()
         results = self.results
         self.results = []
@@ -198,8 +206,9 @@ class ArchiveBatch:
 
 @dataclass
 class ArchiveLoad:
-    """Taking in one archive: its lines are gathered by day, and written into the open slice, which
-    archives share.
+    """The load of one archive. Lines are gathered by day and written to the batch.
+
+    Archives share the batch.
     """
 
     archive: Archive
@@ -218,10 +227,9 @@ class ArchiveLoad:
     not_utf8: dict[date, list[int]] = field(default_factory=dict)
 
     def run(self, *, anew: bool, reason: str) -> LoadResult:
-        """Add the archive to the slice, and say what came of it. `reason`: why it is taken in
-        whatever guards say.
+        """Add the archive to the batch. `reason` says why a guard's refusal is accepted.
 
-        Raises SourceError for one that cannot be read.
+        Raises SourceError if it cannot be read.
         """
         file = self.listed[self.name]
         files = self.area.files
@@ -256,9 +264,7 @@ class ArchiveLoad:
         return LoadResult(self.name, self.bytes_read, record, self.rows.total(), sorted(self.rows))
 
     def _read(self, reading: ArchiveReader, begun: LoadRecord) -> None:
-        """Read it to its end. Lines that are in the files of the `begun` load are not gathered
-        again.
-        """
+        """Read the archive to its end. Lines that the `begun` load has are not gathered again."""
         waiting = 0
         first = self.archive.first_day or date.min
         gathered = self.gathered
@@ -306,8 +312,9 @@ class ArchiveLoad:
         self.not_utf8.clear()
 
     def _finish(self, record: LoadRecord, *, anew: bool) -> LoadRecord:
-        """The archive is in as a whole. Archives of the same content have one load: their rows are
-        there once.
+        """Record the archive as completely loaded.
+
+        Archives with the same content share one load, so their rows exist once.
         """
         state, whole, renamed = self.slice.state, {**self.slice.state.whole}, self._renamed()
         same = {name: each for name, each in whole.items() if each.content == record.content}
@@ -335,9 +342,7 @@ class ArchiveLoad:
         return record
 
     def _renamed(self) -> set[str]:
-        """The names that this archive had before: they are gone, and had the rows that were in of
-        it.
-        """
+        """Return the earlier names of this archive: deleted archives that had the same load."""
         whole = self.slice.state.whole
         before = whole.get(self.name)
         return {n for n, each in whole.items() if before and each.load == before.load} - {

@@ -1,8 +1,8 @@
-"""The lines of archives by day, in the Delta table `_archived/<name>` of a source. No Spark.
+"""The loaded lines of archives by day, in the Delta table `_archived/<name>`. No Spark.
 
-A row is a line of an archive. Each load of an archive has files in a folder of its own. The newest
-commit says how much of each archive is loaded. Only archives that are loaded completely belong to
-any day.
+A row is a line of an archive; the table is partitioned by `day`. Each load of an archive has its
+own folder of files. The newest commit records how much of each archive is loaded. Only completely
+loaded archives count for any day.
 """
 
 import hashlib
@@ -43,21 +43,23 @@ _SPARK_SCHEMA = json.dumps(
 
 
 def new_load_name() -> str:
-    """A new load's name, which begins with the time: names are in the order of loads."""
+    """Return a new load's name. It begins with the time, so names sort by time."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:12]}"
 
 
 @dataclass(frozen=True)
 class LoadRecord:
-    """What is recorded of an archive: its first `lines` lines that are not blank are in the files
-    of a `load`.
+    """The record of a loaded archive.
 
-    `stamp` is its size and times when it was read, `declared` a hash of how it was split, `content`
-    that of its bytes, unpacked, known once it was read to its end. Archives of the same content
-    have one load: `same_as` is the one whose name its rows have. `before` lines are of days before
-    the first one, `undated` ones are of no day: `examples` are the first numbers of those. `names`
-    are those of its columns, where they are known, `accepted` the reason why it is in although a
-    guard refuses it.
+    load      the folder of its files, which contain its first `lines` non-blank lines
+    stamp     its size and times when it was read
+    declared  a hash of how it was split
+    content   the hash of its unpacked bytes, once it was read to its end
+    before    how many lines are of days before the first one
+    undated   how many lines have no day; `examples` are the numbers of the first of them
+    same_as   the archive with the same content whose load it shares
+    names     its columns, if they are known
+    accepted  the reason for which it was loaded although a guard refuses it
     """
 
     load: str = ""
@@ -75,9 +77,7 @@ class LoadRecord:
 
 @dataclass(frozen=True)
 class LoadedArchives:
-    """The archives of a source by name: those that are in as a `whole`, those `begun`; the files of
-    the days.
-    """
+    """The loaded archives of a source by name: the `whole` ones, and those only `begun`."""
 
     folder: str
     version: int = -1
@@ -85,7 +85,7 @@ class LoadedArchives:
     begun: Mapping[str, LoadRecord] = field(default_factory=dict)
 
     def days(self) -> Mapping[date, Mapping[str, Sequence[DataFile]]]:
-        """By day, the files of each archive that is in as a whole, by the name that its rows have."""
+        """Return, by day, the files of each completely loaded archive, by `source_file`."""
         table = open_table(self.folder, self.version) if self.version >= 0 else None
         if table is None:
             return {}
@@ -97,7 +97,7 @@ class LoadedArchives:
 
 
 def loaded_archives(folder: str) -> LoadedArchives:
-    """What is taken in of a source's archives now."""
+    """Read which archives of a source are loaded now."""
     table = open_table(folder)
     if table is None:
         return LoadedArchives(folder)
@@ -148,8 +148,9 @@ def write_lines(
     not_utf8: Iterable[int],
     first: int,
 ) -> DataFile:
-    """A file of lines of one day, the `first` of which is so far in the archive. Its name ends with
-    a hash of what it holds.
+    """Write a file with lines of one day. `first` is the archive offset of the first one.
+
+    The file name ends with a hash of its content.
     """
     store = files_in(folder)
     within = f"{load}/{DAY}={day}"
@@ -167,18 +168,16 @@ def write_lines(
 
 
 def lines_hash(file: DataFile) -> str:
-    """A hash of the lines in a file."""
+    """Return the hash of the lines in a file."""
     return file.path.rpartition("-")[2]
 
 
 def commit(
     before: LoadedArchives, after: LoadedArchives, files: Sequence[DataFile]
 ) -> LoadedArchives:
-    """Add `files`, and drop those of loads that `after` does not name any more, in one commit that
-    says what is in then.
+    """Add `files`, and remove those of loads that `after` lacks, in one commit with its record.
 
-    Raises Conflict, and commits nothing, if others took in archives of this source since `before`
-    was read.
+    Raises Conflict and commits nothing if another process loaded archives since `before` was read.
     """
     kept = {record.load for record in [*after.whole.values(), *after.begun.values()]}
     stored = _files(before.folder, before.version) if before.version >= 0 else []

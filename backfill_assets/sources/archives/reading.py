@@ -1,8 +1,8 @@
-"""Read an archive once, to its end, in any format: each row as a line of JSON, with its day.
+"""Read an archive once, in any format: each row as a line of JSON with its day.
 
 Bytes, hash, lines and column names are counted on the way. CSV is read as Spark reads it. RFC 4180
-does not say what a quote elsewhere means: Spark takes a value with text after its closing quote as
-it is, and a value whose quote is never closed up to the end of the line.
+does not define a quote in the middle of a value: Spark keeps a value with text after its closing
+quote as it is, and a value whose quote is never closed up to the end of the line.
 """
 
 import csv
@@ -174,8 +174,9 @@ _MAX_NAMES = 1000
 
 
 class ArchiveRow(NamedTuple):
-    """A row of an archive; `text` is its line of JSON, or what cannot be read as one; `day` is of
-    no day if None.
+    """A row of an archive: its JSON line, or the text that could not be read as one.
+
+    `day` is None if the row has no valid day.
     """
 
     text: str

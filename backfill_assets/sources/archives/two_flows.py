@@ -1,4 +1,4 @@
-"""Two flows into one table: daily deliveries in a folder, and archives of the same days."""
+"""One source made of two flows: daily deliveries in a folder, and archives of the same days."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _LINE_SCHEMA = "day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN"
 
 @dataclass(frozen=True)
 class TwoFlows(Source):
-    """A landing, whose deliveries arrive day by day, and archives, which are taken in once, as the
-    one source of a table.
+    """A landing with daily deliveries and archives that are loaded once, as one source.
 
     landing     the source of the days that arrive
-    archive     the archives, whose rows are read as the landing's are: by the names of columns
-    precedence  whose rows a day gets that both have: those of the "landing", of the "archive", or
-                of "both"
+    archive     the archives. Their rows are read like the landing's, by column names
+    precedence  whose rows a day gets if both have it: "landing", "archive" or "both"
 
-    The code version of a table is that of its landing: what archives bring in shows in the
-    deliveries of their days, and makes those outdated. Raises ValueError for any other precedence,
-    for archives that may be days of the landing, and for anything else than these two.
+    The code version of a table includes only the landing. Rows from archives change the deliveries
+    of their days, which makes these days outdated.
+
+    Raises ValueError for any other precedence, for archives that the landing may read as days, and
+    for values of other types.
     """
 
     landing: Landing
@@ -69,7 +69,7 @@ class TwoFlows(Source):
 
     @property
     def name(self) -> str:
-        """That of the landing: builds of before archives were declared stand."""
+        """The landing's name, so builds from before the archives were declared stay valid."""
         return self.landing.name
 
     @property
@@ -81,7 +81,7 @@ class TwoFlows(Source):
         return (replace(self.archive, fields=self.landing.fields),)
 
     def versioned(self) -> Landing:
-        """The landing: what archives bring in shows in what was delivered."""
+        """Return the landing. Loaded archives show in the deliveries of their days."""
         return self.landing
 
     @property
@@ -91,7 +91,7 @@ class TwoFlows(Source):
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
-        """What both hold of each day, or what `precedence` takes of it."""
+        """Return what both flows have of each day, as `precedence` decides."""
         landed = self.landing.delivered(area, days)
         of_archives = self._of_archives(area, days)
         return {
@@ -139,8 +139,9 @@ class TwoFlows(Source):
         )
 
     def _takes(self, landed: Delivery | SourceError, archives: ArchivedDay) -> tuple[bool, bool]:
-        """Whether a day gets the rows of the landing, and those of archives. A landing that cannot
-        be used is not passed over, unless archives come before it.
+        """Tell whether a day gets rows of the landing, and of archives.
+
+        A delivery that cannot be used is not skipped, unless archives come first.
         """
         if not archives.by_archive:
             return True, False
@@ -149,9 +150,7 @@ class TwoFlows(Source):
         return True, self.precedence == "both"
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """The files of the day, as sentences; and where both flows have the day, whose rows it
-        gets.
-        """
+        """Describe the files of the day, and whose rows it gets if both flows have it."""
         delivery = self.delivered(area, [day])[day]
         if isinstance(delivery, SourceError):
             raise delivery
@@ -170,14 +169,12 @@ class TwoFlows(Source):
         return [*landed, *of_archives, *([delivery.overlap] if delivery.overlap else [])]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
-        """The bytes of the landing's files of `days`, packed as they are, and of what archives hold
-        of them.
-        """
+        """Sum the bytes of the landing's files and of the archives' rows of `days`."""
         landed, files = self._taken(area, days)
         return self.landing.size(area, landed) + sum(file.size for file in files)
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
-        """The rows of `days`, in the columns of the landing."""
+        """Read the rows of `days` in the columns of the landing."""
         landed, files = self._taken(area, days)
         rows = self.landing.read(area, spark, landed)
         if not files:
@@ -190,7 +187,8 @@ class TwoFlows(Source):
         return rows.unionByName(lines if is_lines else read_json(lines, self.landing.fields))
 
     def _taken(self, area: LandingArea, days: Sequence[date]) -> tuple[list[date], list[DataFile]]:
-        """The days of which rows of the landing are taken, and the files of the rows of archives.
+        """Return the days to read from the landing, and the files to read from archives.
+
         Raises the SourceError of the first day whose delivery cannot be used.
         """
         landed = self.landing.delivered(area, days)
@@ -208,7 +206,7 @@ class TwoFlows(Source):
         return of_landing, files
 
     def unmatched(self, area: LandingArea) -> list[str]:
-        """The files in the folders of both that are of no day, and no archives."""
+        """List the files in both folders that match no day and are not archives."""
         others = {*self.landing.unmatched(area)} - {
             *self.archive.listed(area),
             *self.archive.late(area),
@@ -219,7 +217,7 @@ class TwoFlows(Source):
         )
 
     def not_taken_in(self, area: LandingArea) -> list[str]:
-        """The archives that are not in as they lie there."""
+        """List the archives that are not loaded in their current form."""
         state = loaded_archives(self._folder(area)) if area.lake else LoadedArchives("")
         stamps = {name: file_stamp(area, file) for name, file in self.archive.listed(area).items()}
         return [
@@ -229,13 +227,11 @@ class TwoFlows(Source):
         ]
 
     def left_out(self, area: LandingArea) -> list[str]:
-        """The archives that were modified too late to be taken in; what was taken in of them before
-        stays.
-        """
+        """List the archives that were modified too late to be loaded. Their earlier rows stay."""
         return self.archive.late(area)
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
-        """By the declared columns that files of then lack, the days."""
+        """Group the days by the declared columns that their files lack."""
         return self.landing.eras(days)
 
     def _folder(self, area: LandingArea) -> str:
@@ -247,7 +243,7 @@ class TwoFlows(Source):
 
 @dataclass(frozen=True)
 class ArchivedDay:
-    """The `by_archive` files of a day. `doubts`: by archive, why its rows should not be read."""
+    """The files of a day by archive. `doubts` says, by archive, why its rows should not be read."""
 
     by_archive: Mapping[str, Sequence[DataFile]]
     doubts: Mapping[str, str] = field(default_factory=dict)
@@ -271,7 +267,7 @@ class ArchivedDay:
 
     @property
     def contents(self) -> Iterator[str]:
-        """What tells its rows apart from others: whatever loads they came by."""
+        """What identifies its rows, whichever loads wrote them."""
         return (
             f"{name} {lines_hash(file)}"
             for name in sorted(self.by_archive)
@@ -285,8 +281,9 @@ _NO_ARCHIVES = ArchivedDay({})
 def archived_days(
     folder: str, days: Collection[date], fields: Sequence[Field]
 ) -> dict[date, ArchivedDay]:
-    """Each of `days` that archives of the table in `folder` hold rows of. An archive is in doubt
-    where it lacks columns that it should have of those declared, unless it was accepted.
+    """Return those of `days` for which archives of the table in `folder` have rows.
+
+    An archive without a required column is doubtful unless it was accepted.
     """
     state = loaded_archives(folder)
     records = {each.load: each for each in state.whole.values()}

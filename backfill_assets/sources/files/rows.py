@@ -172,9 +172,16 @@ def _read_one_header(
         assert isinstance(form, Csv), "JSON lines with declared columns are read by `read_json`"
         schema = ", ".join([*(f"c{n} STRING" for n in range(len(names))), f"{MALFORMED} STRING"])
         options = {
-            "header": "true", "mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, "sep": form.delimiter, "quote": '"',
-            "escape": '"', "multiLine": str(form.multiline), "columnPruning": "false", "recursiveFileLookup": "true",
-        }  # fmt: skip
+            "header": "true",
+            "mode": "PERMISSIVE",
+            "columnNameOfCorruptRecord": MALFORMED,
+            "sep": form.delimiter,
+            "quote": '"',
+            "escape": '"',
+            "multiLine": str(form.multiline),
+            "columnPruning": "false",
+            "recursiveFileLookup": "true",
+        }
         read = spark.read.schema(schema).options(**options).csv(_escaped(files))
         cells = {n: F.col(f"c{n}") for n in range(len(names))}
         malformed = F.col(MALFORMED)

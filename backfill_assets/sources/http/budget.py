@@ -1,14 +1,13 @@
-"""How much a service is asked: one budget for all processes, in a file that they share.
+"""The request budget of a service, shared by all processes in one file.
 
-A limit is so many units in any span of so many seconds. What counts is when a request reaches the
-service, which the asker does not know: it lies between the request's start and its end. So a
-request counts from before it is sent until one span after its answer came; and one whose process
-died, or whose answer never came, as if it had taken as long as a request may. However requests are
-delayed on their way, the service never sees more than the limit.
+A limit is a number of units in any span of some seconds. What counts is when a request reaches the
+service. The client does not know that moment, only that it is between start and end of the request.
+So a request counts from before it is sent until one span after its answer came. A request without
+an answer counts as if it had taken the longest allowed time. However long requests travel, the
+service never sees more than the limit.
 
-The file has a clock of its own, which never goes back: while the machine runs, the seconds since it
-started tell how long ago something was, whatever its time is set to. Only over a restart does the
-time tell.
+The file has its own clock, which never goes back. It follows the seconds since the machine started,
+whatever the machine's time is set to. Only across a restart it follows the time.
 """
 
 import sqlite3
@@ -40,7 +39,7 @@ _SCHEMA = (
 
 
 class Moment(NamedTuple):
-    """Now: the start of the machine, the seconds since that, and the time, which may be set."""
+    """A moment: the machine's boot id, the seconds since that boot, and the wall-clock time."""
 
     boot: str
     since_boot: float
@@ -48,7 +47,7 @@ class Moment(NamedTuple):
 
 
 def current_moment() -> Moment:
-    """Now, by the machine's clocks; where it does not name its starts, by its time alone."""
+    """Read the machine's clocks. Without a boot id, only its time counts."""
     if _BOOT_ID.exists():
         return Moment(
             _BOOT_ID.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
@@ -57,7 +56,7 @@ def current_moment() -> Moment:
 
 
 class Limit(NamedTuple):
-    """At most so many `units` in any span of so many `seconds`."""
+    """At most `units` in any span of `seconds`."""
 
     units: int
     seconds: float
@@ -67,8 +66,9 @@ class Limit(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Leave to send one request; or for how many seconds there is none, and by which limit ("" if
-    the service said so).
+    """Permission to send one request, or the seconds to wait for it.
+
+    `limit` names the limit that requires waiting; "" means that the service asked to wait.
     """
 
     id: int = 0
@@ -78,9 +78,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget that is kept in the file `path`. A request takes `longest` seconds at most, as
-    whoever sends it sees to.
-    """
+    """The budget in the file `path`. The client must end a request within `longest` seconds."""
 
     path: Path
     limits: Sequence[Limit]
@@ -88,7 +86,11 @@ class Budget:
     clock: Callable[[], Moment] = field(default=current_moment, repr=False)
 
     def take(self, units: int = 1) -> Slot:
-        """A slot for a request that costs `units`; ValueError for more than a limit allows at all."""
+        """Take a slot for a request that costs `units`.
+
+        Raises ValueError if a limit never allows that many, NotFetchedYet if the file cannot be
+        used.
+        """
         if tight := [limit for limit in self.limits if units > limit.units]:
             raise ValueError(
                 f"a request of {units:,} units never fits into a limit of {tight[0]}: request less"
@@ -110,12 +112,12 @@ class Budget:
             return Slot(added.lastrowid or 0)
 
     def answered(self, slot: Slot) -> None:
-        """The request of `slot` is over: the service had it before now."""
+        """Record that the request of `slot` has ended."""
         with self._file() as (file, now):
             file.execute("UPDATE sent SET until = ? WHERE id = ?", [now, slot.id])
 
     def pause(self, seconds: float) -> None:
-        """No process asks for so many seconds: the service said so."""
+        """Stop all requests for so many seconds, because the service asked for it."""
         with self._file() as (file, now):
             file.execute("DELETE FROM waits WHERE until <= ?", [now + seconds])
             file.execute(
@@ -124,9 +126,9 @@ class Budget:
 
     @contextmanager
     def _file(self) -> Iterator[tuple[sqlite3.Connection, float]]:
-        """The file, while no other process reads or writes it, and its time; what is written is
-        there before it ends. NotFetchedYet, if it cannot be used: without it, nobody knows whether
-        there is leave.
+        """Open the file for this process alone, with its time, and save what is written.
+
+        Raises NotFetchedYet if it cannot be used, because then nobody knows what the limits allow.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -148,7 +150,7 @@ class Budget:
 
 
 def _now(file: sqlite3.Connection, at: Moment) -> float:
-    """The time of the file's own clock, which is moved on."""
+    """Advance the file's clock and return its time."""
     last = file.execute("SELECT boot, since_boot, wall, now FROM clock").fetchone()
     now = at.wall
     if last:
@@ -160,7 +162,7 @@ def _now(file: sqlite3.Connection, at: Moment) -> float:
 
 
 def _wait(file: sqlite3.Connection, limit: Limit, units: int, now: float) -> float:
-    """The seconds until `units` more are within `limit`."""
+    """Return the seconds until `limit` allows `units` more."""
     counted = file.execute(
         "SELECT until, units FROM sent WHERE until > ? ORDER BY until DESC", [now - limit.seconds]
     )

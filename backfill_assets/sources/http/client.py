@@ -1,14 +1,12 @@
-"""Requests to a service: each within the budget, and sent again where that may help.
+"""Request the missing days of a service, within its budget, and store the answers.
 
-Asking a service for the days of which no answer is kept, within its budget, and keeping what it
-says.
+On a local disk one process asks at a time; another that needs the same days finds them stored. Each
+answer is stored at once, so a killed process loses at most one, and finished days do not wait for
+others.
 
-One process asks at a time, where the lake is on a local disk; another that wants the same days
-finds them kept. Answers are kept request by request, so that a process that is killed has lost one
-at most, and days that are there do not wait for others. What cannot be had now is left to a later
-run: a used-up budget, or a service that is down, is no fault of a day. Where a request for several
-days is refused, the first, the last and those between are asked for apart: a service may not have
-them all.
+A used-up budget or a service that is down is not a fault of the day: a later run asks again. If a
+request for several days is refused, its first, last and other days are requested separately,
+because a service may not have all of them.
 """
 
 from __future__ import annotations
@@ -48,8 +46,10 @@ _MAX_REFUSALS = 4
 def fetch_days(
     source: HttpSource, area: LandingArea, days: Sequence[date], policy: RetryPolicy | None = None
 ) -> dict[date, SourceError]:
-    """Ask for those of `days` that have not all their answers. Of each that still has not, why:
-    NotFetchedYet, or a wrong answer.
+    """Request those of `days` that lack answers, and store what arrives.
+
+    Returns the error of each day that still lacks one: NotFetchedYet, or SourceError for a wrong
+    answer.
     """
     answers = AnswerStore(area, source.name)
     why = dict[date, SourceError]()
@@ -103,17 +103,16 @@ def _as_waiting(error: NotFetchedYet | Conflict) -> NotFetchedYet:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long an answer is waited for.
+    """How long to wait for an answer.
 
     attempts      how often a request is sent
-    between       seconds before the second one, twice as many before the third, and so on, unless
-                  the service names a time
-    longest_wait  the most seconds that a run waits for its budget, or as the service says; beyond
-                  that, the days wait
+    between       seconds before the second attempt, doubled for each further one, unless the
+                  service names a time
+    longest_wait  the most seconds that a run waits for its budget or for the service. After that,
+                  the days wait for a later run
     silence       seconds without a byte after which a request is given up
-    longest       the seconds after which it is given up in any case
-    largest       the bytes after which it is given up: without end, an answer would fill the memory
-                  before its time is over
+    longest       the most seconds that a request may take
+    largest       the most bytes of an answer, because an endless one would fill the memory
     """
 
     attempts: int = 4
@@ -127,11 +126,11 @@ class RetryPolicy:
 
 
 class RequestRefused(SourceError):
-    """What was asked for is not what the service answers; fewer days may be."""
+    """The service refuses the requested days. It may accept fewer days."""
 
 
 class RetryableError(Exception):
-    """A request that may be sent again; `given_up` is what is said when it was sent often enough."""
+    """A request that may be sent again. `given_up` is the error after the last attempt."""
 
     def __init__(self, given_up: SourceError) -> None:
         super().__init__(str(given_up))
@@ -140,7 +139,7 @@ class RetryableError(Exception):
 
 @dataclass(frozen=True)
 class RateLimitedClient:
-    """Sends requests to a service, each within its budget, and again where that may help."""
+    """A client that sends requests within the budget of a service, and retries them."""
 
     source: HttpSource
     area: LandingArea
@@ -172,8 +171,9 @@ class RateLimitedClient:
         self.client.close()
 
     def __call__(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
-        """What the service says of `days`. Raises NotFetchedYet if it cannot be asked now,
-        SourceError if it answers wrongly.
+        """Return the rows of `days` in the service's answer.
+
+        Raises NotFetchedYet if it cannot be asked now, SourceError if its answer is wrong.
         """
         policy = self.policy
         again = Retrying(
@@ -227,7 +227,7 @@ class RateLimitedClient:
             ) from error
 
     def _slot(self, units: int) -> Slot:
-        """Leave to send a request, once there is; NotFetchedYet if that is too far off."""
+        """Wait until a request may be sent. Raises NotFetchedYet if that takes too long."""
         while (slot := self._taken(units)).wait > 0:
             if slot.wait > self.policy.longest_wait:
                 until = datetime.fromtimestamp(self.policy.clock().wall + slot.wait, UTC)
@@ -249,9 +249,7 @@ class RateLimitedClient:
             raise SourceError(f"{self.source.name} cannot be asked: {error}") from None
 
     def _sent(self, params: Mapping[str, Any]) -> httpx.Response:
-        """The response with all of its body, however slowly it comes, but within the longest time
-        that a request may take.
-        """
+        """Return the response with its complete body, within the time that a request may take."""
         url = httpx.URL(self.area.urls.get(self.source.name, self.source.url))
         started = time.monotonic()
         with self.client.stream("GET", url.copy_merge_params(params)) as response:
@@ -269,8 +267,9 @@ class RateLimitedClient:
         )
 
     def _pause(self, response: httpx.Response) -> None:
-        """Have all processes wait, as the service says; after 429 without a word of it, for the
-        shortest span of a limit.
+        """Make all processes wait as long as the service asks.
+
+        After a 429 without a time, that is the shortest span of a limit.
         """
         after = seconds_after(response.headers.get("Retry-After", ""), self.policy.clock().wall)
         if after is None and response.status_code == _TOO_MANY_REQUESTS:
@@ -280,8 +279,9 @@ class RateLimitedClient:
 
 
 def seconds_after(value: str, now: float) -> float | None:
-    """The seconds that a Retry-After header names, as a number or as a time, a week at most; None
-    for anything else.
+    """Return the seconds in a Retry-After header, a number or a time, at most a week.
+
+    Returns None for any other value.
     """
     try:
         seconds = (
@@ -295,7 +295,7 @@ def seconds_after(value: str, now: float) -> float | None:
 
 
 def _headers_of_unpacked(headers: httpx.Headers) -> httpx.Headers:
-    """The headers of a body that was unpacked."""
+    """Return the headers without those about the packed body."""
     return httpx.Headers(
         [
             (n, v)

@@ -1,11 +1,11 @@
-"""Weather by place and day, from Open-Meteo's archive API, or from one that answers as it does.
+"""Weather by place and day, from Open-Meteo's archive API or a compatible service.
 
-Many places and days go into one request:
+One request covers many places and days:
 `latitude=38.5,38.75&longitude=-122,-121.5&start_date=...&end_date=...&daily=...`. The answer is a
-list of objects, in the order of the places. Open-Meteo counts a request as one call for each place
-and every two weeks begun, answers one request at a time, and says 429 beyond its limits, without
-Retry-After (open-meteo/open-meteo, issues 438, 439 and 1493). Weather of the last days, which its
-models have not seen yet, comes as nulls.
+list of objects in the order of the places. A request counts as one call per place and started two
+weeks. Open-Meteo answers one request at a time and sends 429 without Retry-After beyond its limits
+(open-meteo/open-meteo, issues 438, 439 and 1493). Recent weather that its models have not processed
+is null.
 """
 
 import math
@@ -26,16 +26,16 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class OpenMeteo(HttpSource):
-    """Daily weather of `places`, each a name with its latitude and longitude in degrees.
+    """Daily weather of `places`: a name with its latitude and longitude in degrees.
 
-    variables  the daily variables, by Open-Meteo's names, each with the unit that it must come in:
-               fewer than ten
-    grid       places are asked for on a grid of so many degrees, those of one cell once
+    variables  fewer than ten daily variables by Open-Meteo's names, each with its required unit
+    grid       the spacing in degrees to which places are rounded. Places of one cell are requested
+               once
     at_a_time  the most places in one request
 
-    Rows have `place STRING, latitude DOUBLE, longitude DOUBLE`, those asked for, and each variable
-    as a DOUBLE. A day is one in UTC. It has a row for every place: a day of which a place has no
-    value at all is not there yet.
+    Rows have `place STRING, latitude DOUBLE, longitude DOUBLE`, as requested, and each variable as
+    a DOUBLE. Key: day (UTC) and place. Every day has a row per place: a day is missing while a
+    place has no value at all.
     """
 
     places: Mapping[str, Place]
@@ -89,7 +89,7 @@ class OpenMeteo(HttpSource):
         }
 
     def _values(self, cell: Place, answer: Any) -> dict[date, list[float | None]]:
-        """By day, the values of the variables in one cell, in their order."""
+        """Return the values of the variables in one cell by day, in their order."""
         try:
             is_near = all(
                 abs(answer[axis] - at) <= _NEAR_DEGREES

@@ -1,17 +1,12 @@
-"""The store of answers: what a service has said, kept in the lake for good, so that a rebuild asks
-nothing twice.
+"""A source that is a rate-limited HTTP service, and the store of its answers.
 
-A file is what one query said of one day: `_answers/<source>/<hash of the query>/<day>-<rows>-<hash
-of the rows>.json`. The query is the request without its days, so that it does not matter which days
-were asked for together. Files are written whole or not at all, and never changed. To have a day
-asked for again, delete its files, and rebuild it with force.
+Only a step that builds days sends requests (`client.py`), and stores the answers in the lake.
+Importing a project, its status, plans and rebuilds read the stored answers.
 
-A source that is a service, asked over HTTP: limited in how much it may be asked, slow, and at times
-not there.
-
-Only a step that builds days asks (sources/http/client.py), and keeps what was answered in the lake.
-All else, and each rebuild, reads what is kept: no request is sent by importing a project, by its
-status, or by making a plan.
+An answer is a file: the rows of one query for one day, in `_answers/<source>/<hash of the
+query>/<day>-<rows>-<hash of the rows>.json`. A query is a request without its days, so it does not
+matter which days were requested together. Files are written atomically and never changed. To
+request a day again, delete its files and rebuild it with --force.
 """
 
 from __future__ import annotations
@@ -38,18 +33,17 @@ Row = Sequence[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSource(Source):
-    """A service that answers in JSON, for several days at a time. Derive a class that says what is
-    asked, and what rows are.
+    """A service that answers in JSON, for several days at a time.
 
-    name     under which builds record what they were made from, answers are kept, and
-             BACKFILL_SERVICE_URLS names an address
-    url      where the service is asked; what comes of it may not depend on that
-    limits   how much it may be asked: of each, so many units in any span of so many seconds, all
+    Derive a class that says what to request and what the rows are.
+
+    name     names the source in builds, stored answers and BACKFILL_SERVICE_URLS
+    url      the address of the service. Rows must not depend on it
+    limits   pairs (units, seconds): at most so many units in any span of so many seconds, for all
              processes together
     at_once  the most days in one request
 
-    A day that was not asked for, or not answered, is not delivered yet: it waits, and keeps what it
-    has.
+    A day without an answer is not delivered yet: it waits and keeps its rows.
     """
 
     name: str = field(kw_only=False)
@@ -64,32 +58,33 @@ class HttpSource(Source):
 
     @abstractmethod
     def queries(self) -> list[Query]:
-        """The requests that together are asked of a day, without the day."""
+        """Return the requests that a day needs, without the day."""
 
     @abstractmethod
     def of_days(self, first: date, last: date) -> Query:
-        """What a request for these days, both included, has beside its query."""
+        """Return the parameters that add these days, both included, to a query."""
 
     def units(self, query: Query, days: int) -> int:
-        """What a request for so many days costs of each limit."""
+        """Return the cost of a request for so many days, in units of the limits."""
         return 1
 
     @abstractmethod
     def parsed(
         self, query: Query, answer: Any, days: Sequence[date]
     ) -> Mapping[date, Sequence[Row]]:
-        """The rows of an answer by day, without the days that the service has not got yet.
-        ValueError for a wrong answer.
+        """Return the rows of an answer by day, without days that the service lacks.
+
+        Raises ValueError for a wrong answer.
         """
 
     def rows(self, answered: Iterable[Row]) -> Iterable[Row]:
-        """The rows of a day, of those that all queries were answered with."""
+        """Return the rows of a day from the rows of all its answers."""
         return answered
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
-        """The fingerprint of each day's answers; NotFetchedYet where they are not all there."""
+        """Return the fingerprint of each day's answers, or NotFetchedYet if one is missing."""
         stored = AnswerStore(area, self.name).stored(self.queries())
         return {
             day: self._delivery(day, stored[day]) if day in stored else self._awaited(day)
@@ -108,7 +103,7 @@ class HttpSource(Source):
         )
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """The files of the day's answers, each as a sentence."""
+        """Describe each file of the day's answers."""
         files = self._stored(area, [day])[day]
         return [
             f"{area.lake}/_answers/{self.name}/{each.path}, {each.rows} rows, {each.content[:12]}"
@@ -116,12 +111,12 @@ class HttpSource(Source):
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
-        """About the bytes of the answers for `days`."""
+        """Estimate the bytes of the answers for `days`."""
         stored = self._stored(area, days)
         return sum(100 * answer.rows for answers in stored.values() for answer in answers)
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
-        """`arrival_day DATE` and the `columns`, of each of `days`, as they were answered once."""
+        """Read the stored rows of `days`: `arrival_day DATE` and the `columns`."""
         answers = AnswerStore(area, self.name)
         stored = self._stored(area, days)
         answered = {
@@ -132,7 +127,7 @@ class HttpSource(Source):
         return spark.createDataFrame(rows, f"arrival_day DATE, {self.columns}")
 
     def _stored(self, area: LandingArea, days: Sequence[date]) -> dict[date, list[Answer]]:
-        """The answers of each of `days`; raises NotFetchedYet if one has not all of them."""
+        """Return the answers of each of `days`. Raises NotFetchedYet if one is missing."""
         stored = AnswerStore(area, self.name).stored(self.queries())
         for day in days:
             if day not in stored:
@@ -141,7 +136,7 @@ class HttpSource(Source):
 
 
 class Answer(NamedTuple):
-    """What is stored of a query and a day: the place of the file, how many rows, and their hash."""
+    """A stored answer to a query for a day: its file, its number of rows, and their hash."""
 
     path: str
     rows: int
@@ -150,20 +145,20 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswerStore:
-    """The answers of the service that the source `name` asks."""
+    """The stored answers of the source `name`."""
 
     area: LandingArea
     name: str
 
     def stored(self, queries: Sequence[Query]) -> dict[date, list[Answer]]:
-        """The answers to all of `queries`, in their order, of each day that has them all."""
+        """Return the answers to `queries`, in order, for each day that has all of them."""
         names = self._documents.names_by_folder() if self.area.lake else {}
         by_query = [_by_day(key, names.get(key, ())) for key in map(_query_key, queries)]
         days = {*by_query[0]}.intersection(*by_query) if by_query else set()
         return {day: [answers[day] for answers in by_query] for day in sorted(days)}
 
     def read(self, answer: Answer) -> list[list[Any]]:
-        """The rows of an answer. SourceError if they are not those that its name has the hash of."""
+        """Return the rows of an answer. Raises SourceError if they do not match their hash."""
         with suppress(ValueError, KeyError, TypeError):
             rows: list[list[Any]] = json.loads(self._documents.read(answer.path))["rows"]
             if _hash_of(rows) == answer.content:
@@ -175,7 +170,7 @@ class AnswerStore:
         )
 
     def keep(self, query: Query, day: date, rows: Sequence[Sequence[Any]]) -> None:
-        """Store the rows that `query` was answered with for `day`, and what was asked."""
+        """Store the rows that answer `query` for `day`, with the query."""
         content = _hash_of(rows)
         document = json.dumps({"query": dict(query), "day": day.isoformat(), "rows": rows})
         self._documents.write(
@@ -192,13 +187,14 @@ def _hash_of(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _query_key(query: Query) -> str:
-    """The folder of a query's answers."""
+    """Return the folder name of a query's answers."""
     return hashlib.sha256(json.dumps(sorted(query.items())).encode()).hexdigest()[:16]
 
 
 def _by_day(folder: str, names: Sequence[str]) -> dict[date, Answer]:
-    """The answers in a folder. Of two of one day, which processes that share no lock may get,
-    always the same one is taken.
+    """Return the answers in a folder by day.
+
+    Processes that share no lock may store two for one day. Then always the same one is used.
     """
     answers: dict[date, Answer] = {}
     for name in names:

@@ -1,26 +1,19 @@
-"""The records of ranges of offsets, as Spark reads them by its own reader of Kafka.
+"""A source that is a Kafka topic. A day is the records whose timestamps are in it (UTC).
 
-A source that is a Kafka topic: a day is the records whose own timestamps fall in it, in UTC.
+If timestamps run in order, a day is one range of offsets per partition. A late record of an old day
+adds a second range to its own day, and makes only that day outdated. Each record belongs to exactly
+one day. Therefore each record's timestamp is read once, by Kafka's own client (`topic.py`). Spark
+reads the records of the days that are built.
 
-Where timestamps run in order, a day is one range of offsets in each partition. Where they do not,
-and a record of an old day comes late, it is of its own day all the same: that day gets a second
-range, is outdated, and no other is. No record is of two days, and none of no day. For that, each
-record's timestamp is read once, by Kafka's own client, when the record is first seen
-(`kafka_index.py`: which offsets are of which day, kept in the home); Spark reads the records of the
-days that are built.
+Limits: for records that were deleted before they were first read, only the order of time tells the
+days. If the first remaining record is a straggler of an older day, a day that lost records before
+it can count as complete. An empty partition says nothing. If the topic's settings may not be read,
+compaction is not noticed.
 
-Of what was deleted before it was seen, only the order of time tells the days: where the first
-record that a partition holds is a straggler of a much older day, a day that lost records before it
-can count as whole. A partition that holds nothing says nothing of it. Where the settings of a topic
-may not be seen, it is not noticed that it is compacted.
-
-What was not tried: a cluster of several brokers; TLS; SCRAM, Kerberos and OAuth; schema registries
-(keys and values are bytes). Azure Event Hubs speaks this protocol too, at port 9093, with
-`options={"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username":
-"$ConnectionString", "sasl.password": "env:EVENT_HUBS_CONNECTION"}`; it was not tried. Amazon
-Kinesis does not speak it, and there is no source for it: a day would be what arrived between two
-times in each shard (`GetShardIterator`, AT_TIMESTAMP), its input the shards, which split and merge,
-with sequence numbers; Spark itself has no reader for it. Nothing of that was tried.
+Not tried: several brokers, TLS, SCRAM, Kerberos, OAuth, schema registries (keys and values are
+bytes), and Azure Event Hubs (port 9093, with `options={"security.protocol": "SASL_SSL",
+"sasl.mechanism": "PLAIN", "sasl.username": "$ConnectionString", "sasl.password":
+"env:EVENT_HUBS_CONNECTION"}`). Amazon Kinesis has another protocol, and there is no source for it.
 """
 
 from __future__ import annotations
@@ -63,9 +56,14 @@ from backfill_assets.sources.protocol import (
 
 PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 COLUMNS = {
-    "arrival_day": "DATE", "key": "BINARY", "value": "BINARY", "partition": "INT", "offset": "BIGINT", "timestamp": "TIMESTAMP",
+    "arrival_day": "DATE",
+    "key": "BINARY",
+    "value": "BINARY",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
-}  # fmt: skip
+}
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -80,23 +78,22 @@ Runs = Mapping[int, Sequence[OffsetRun]]
 class Kafka(Source):
     """The records of a Kafka topic.
 
-    topic    the topic; also the name under which builds record what they were made from
+    topic    the topic, and the name of the source in builds
     servers  its brokers: "kafka-1:9092,kafka-2:9092"
-    options  settings of the client, as librdkafka names them: "security.protocol",
-             "sasl.mechanism", "sasl.username", "sasl.password", "ssl.ca.location"; "env:NAME"
-             stands for an environment variable. Spark is given the same; what it needs besides
-             begins with "kafka.", as "kafka.ssl.truststore.location"; "socket.timeout.ms" says how
-             long an answer is waited for, by itself 10 seconds
+    options  settings of the client by librdkafka's names: "security.protocol", "sasl.mechanism",
+             "sasl.username", "sasl.password", "ssl.ca.location". "env:NAME" is replaced by an
+             environment variable. Spark gets the same settings, and those that begin with "kafka."
+             only for Spark, such as "kafka.ssl.truststore.location". "socket.timeout.ms" is how
+             long to wait for an answer (default: 10 seconds)
 
-    The rows have `arrival_day DATE, key BINARY, value BINARY, partition INT, offset BIGINT,
-    timestamp TIMESTAMP`, in milliseconds, and `headers ARRAY<STRUCT<key: STRING, value: BINARY>>`:
-    `value.cast("string")` is a value as text.
+    Rows have `arrival_day DATE, key BINARY, value BINARY, partition INT, offset BIGINT, timestamp
+    TIMESTAMP` (milliseconds) and `headers ARRAY<STRUCT<key: STRING, value: BINARY>>`. Key:
+    partition and offset. `value.cast("string")` is a value as text.
 
-    A day is read once it is over; one without a record is delivered, and has no rows. Of
-    transactions, the records of those that were committed are read, once they are. A day of which
-    the topic may have deleted records (retention) is not built any more; what was built of it
-    stays. A compacted topic, whose old records go as newer ones of their keys come, fails every
-    day.
+    A day is read once it is over. A day without records is delivered and has no rows. Of
+    transactions, committed records are read. A day of which the topic may have deleted records is
+    not built any more; its rows stay. A compacted topic fails every day, because its old records
+    disappear.
     """
 
     topic: str
@@ -123,8 +120,8 @@ class Kafka(Source):
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
-        """The fingerprint of each day's offsets, and its records by partition, or the SourceError
-        that says why not.
+        """Return the fingerprint of each day's offsets and its records by partition, or the
+        error.
         """
         return {
             day: runs if isinstance(runs, SourceError) else self._delivery(runs)
@@ -132,7 +129,7 @@ class Kafka(Source):
         }
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """The day's offsets, a sentence for each range."""
+        """Describe each range of the day's offsets."""
         return [
             f"{self.topic}/{number}, offsets {run.first} to {run.end - 1}, {run.records} records,"
             f" {run.size} bytes"
@@ -141,7 +138,7 @@ class Kafka(Source):
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
-        """The bytes of the values of `days`."""
+        """Sum the bytes of the values of `days`."""
         return sum(
             run.size
             for of_day in self._usable(area, days).values()
@@ -150,7 +147,7 @@ class Kafka(Source):
         )
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
-        """The records of `days`. Offsets are read once, however many days they are of."""
+        """Read the records of `days`. Each offset is read once."""
         runs: dict[int, list[OffsetRun]] = {}
         for of_day in self._usable(area, days).values():
             for number, of_partition in of_day.items():
@@ -166,13 +163,11 @@ class Kafka(Source):
         return Topic(self.topic, self.servers, self.options)
 
     def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs]:
-        """The runs of each of `days`. Raises the SourceError of the first day that cannot be used."""
+        """Return the runs of each of `days`. Raises the first day's SourceError."""
         return require_usable(self._runs(area, days))
 
     def _runs(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs | SourceError]:
-        """By partition, the runs of records of each of `days`, or the SourceError that says why
-        they cannot be used.
-        """
+        """Return the runs of each of `days` by partition, or the error of the day."""
         today = datetime.fromtimestamp(area.clock(), UTC).date()
         over = [day for day in days if day < today]
         try:
@@ -211,7 +206,7 @@ class Kafka(Source):
     def _gone(
         self, day: date, gone: Mapping[int, ExpiredDays], state: TopicState
     ) -> NotDelivered | None:
-        """That the topic may have lost records of the day; None if it has not."""
+        """Return the error of a day that may have lost records, or None."""
         for number, days in gone.items():
             if day_number(day) in days:
                 whole = day_number(day) + 1
@@ -247,7 +242,7 @@ class Kafka(Source):
 def _read_spans(
     spark: SparkSession, topic: Topic, spans: Mapping[int, Sequence[Span]], days: Collection[date]
 ) -> DataFrame:
-    """The records of `days` within `spans`: ranges of offsets of each partition, each read once."""
+    """Read the records of `days` within `spans`, ranges of offsets by partition, each once."""
     numbered = [
         [(number, *span) for span in of_partition] for number, of_partition in spans.items()
     ]
@@ -280,9 +275,7 @@ def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int
 
 
 def spark_options(topic: Topic) -> dict[str, str]:
-    """The options of the topic's client, as Spark's Kafka is given them: a login is one setting
-    there.
-    """
+    """Return the client's options in the form that Spark needs. A login is one setting there."""
     given = {name: from_environment(value) for name, value in topic.options.items()}
     user = given.pop("sasl.username", "")
     password = given.pop("sasl.password", "")
@@ -302,8 +295,8 @@ def _records(runs: Sequence[OffsetRun]) -> int:
 
 
 def _offsets(runs: Sequence[OffsetRun], fingerprint: str) -> str:
-    """The offsets of a day in a partition, as a build records them; for more ranges than one wants
-    to read, a hash.
+    """Return the offsets of a day in a partition for its build, or a hash if there are many
+    ranges.
     """
     return (
         ",".join(f"{run.first}..{run.end - 1}" for run in runs)

@@ -1,10 +1,7 @@
-"""What a broker says of a Kafka topic: the offsets that it holds, and of which day the records are.
+"""A Kafka topic, and the index of which offsets belong to which day.
 
-Which offsets of a topic hold the records of which day: read off the records' own timestamps, each
-record once.
-
-The index is saved in a file, so that the next process reads only what came since. Losing that file
-costs time and nothing else.
+The index is built from the records' timestamps; each record is read once. It is saved in a file, so
+the next process reads only new records. If that file is lost, they are read again.
 """
 
 import json
@@ -49,12 +46,12 @@ _ENVIRONMENT_PREFIX = "env:"
 
 
 class OffsetRun(NamedTuple):
-    """Records of one day in one partition: the offset of the first, that after the last, their
-    number and bytes.
+    """Consecutive records of one day in one partition.
 
-    `day` is counted from 1970-01-01 on, and may be beyond any calendar. Between two of the records
-    that follow each other lie at most GAP offsets: records of other days, and of transactions their
-    markers and what was aborted.
+    `first` is the offset of the first record, `end` that after the last one; `records` and `size`
+    are their number and bytes. `day` counts from 1970-01-01 and may be outside the calendar.
+    Neighbouring records are at most GAP offsets apart; between them are records of other days,
+    transaction markers and aborted records.
     """
 
     day: int
@@ -65,11 +62,10 @@ class OffsetRun(NamedTuple):
 
 
 class TopicState(NamedTuple):
-    """What a topic has now: of each partition the first offset and that after the last one whose
-    transaction is over.
+    """The state of a topic: per partition the first offset and the end of its committed records.
 
-    `id` is the topic's own: one that was deleted and made again has another. `compacted`: records
-    go as newer ones come.
+    A topic that was deleted and created again has another `id`. `compacted`: old records disappear
+    when newer ones of their keys arrive.
     """
 
     id: str
@@ -79,7 +75,7 @@ class TopicState(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """The topic `name` of the brokers `servers`. `options` are those of librdkafka, the client."""
+    """The topic `name` of the brokers `servers`. `options` are those of the client, librdkafka."""
 
     name: str
     servers: str
@@ -87,12 +83,13 @@ class Topic:
 
     @property
     def timeout(self) -> float:
-        """In seconds."""
+        """The timeout in seconds."""
         return int(self.options.get(TIMEOUT, TIMEOUT_MS)) / 1000
 
     def state(self) -> TopicState:
-        """What the topic has now. NotDelivered if there is no such topic, IncompleteDelivery if no
-        broker shows it.
+        """Read the topic's state.
+
+        Raises NotDelivered if there is no such topic, IncompleteDelivery if no broker answers.
         """
         with self._asking() as admin:
             described = admin.describe_topics(
@@ -105,9 +102,7 @@ class Topic:
             return TopicState(str(described.topic_id), offsets, self._is_compacted(admin))
 
     def first_at(self, milliseconds: int, state: TopicState) -> dict[int, int]:
-        """Of each partition the first offset whose record is of this time or later; where there is
-        none, its end.
-        """
+        """Return each partition's first offset at or after this time, or its end."""
         with self._asking() as admin:
             found = self._offsets(admin, state.offsets, OffsetSpec.for_timestamp(milliseconds))
         return {
@@ -116,14 +111,15 @@ class Topic:
         }
 
     def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[OffsetRun]]:
-        """The records of these offsets, of each partition from the first up to, and without, the
-        second: each is read once.
-        """
+        """Read the records of these offsets (the end excluded) once, and group them by day."""
         errors: list[str] = []
         config = self._config(errors) | {
-            "group.id": "backfill_assets", "enable.auto.commit": False, "auto.offset.reset": "error",
-            "enable.partition.eof": True, "isolation.level": "read_committed",
-        }  # fmt: skip
+            "group.id": "backfill_assets",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
         with self._errors_said(errors):
             consumer = Consumer(config)
             try:
@@ -240,8 +236,9 @@ class Topic:
 
 
 def from_environment(value: str) -> str:
-    """The value of an option; of an environment variable for one that begins with `env:`.
-    IncompleteDelivery if that is not set.
+    """Return the value of an option, or of the environment variable in `env:NAME`.
+
+    Raises IncompleteDelivery if the variable is not set.
     """
     if not value.startswith(_ENVIRONMENT_PREFIX):
         return value
@@ -262,7 +259,7 @@ _MAX_RANGES = 8
 
 
 class ExpiredDays(NamedTuple):
-    """The days that may have lost records: those up to the day `until`, and `days`."""
+    """Days that may have lost records: all up to the day number `until`, and `days`."""
 
     until: int = -1
     days: Collection[int] = frozenset()
@@ -275,14 +272,14 @@ _NOTHING_EXPIRED = ExpiredDays()
 
 
 class IndexedPartition(NamedTuple):
-    """What is known of a partition: the records with offsets of at least `first` and below `end`."""
+    """The indexed records of a partition, with offsets from `first` up to, but without, `end`."""
 
     first: int = 0
     end: int = 0
     runs: Sequence[OffsetRun] = ()
 
     def gone(self, begins: int, today: int) -> ExpiredDays:
-        """The days of which records may have been deleted: those before the offset `begins`."""
+        """Return the days whose records may be deleted: those before the offset `begins`."""
         if not begins or not self.runs or self.first > begins:
             # There is a record still, before the first that is known.
             return _NOTHING_EXPIRED
@@ -316,8 +313,8 @@ class TopicIndex:
     def up_to_now(
         self, topic: Topic, state: TopicState, day: date
     ) -> Mapping[int, IndexedPartition]:
-        """The partitions, with every record of `day` and later days that the topic has. Only what
-        is new of it is read.
+        """Return the partitions with every record of `day` and later days. Reads only new
+        records.
         """
         with self.lock:
             ends = {number: end for number, (_, end) in state.offsets.items()}
@@ -371,12 +368,12 @@ class TopicIndex:
 
 @cache
 def topic_index(path: Path | None, topic: Topic) -> TopicIndex:
-    """The one index of this process that is saved at `path`."""
+    """Return this process's only index that is saved at `path`."""
     return TopicIndex(path)
 
 
 def join_runs(earlier: Sequence[OffsetRun], later: Sequence[OffsetRun]) -> list[OffsetRun]:
-    """Runs of a partition as one list; those of a day that are near each other become one."""
+    """Join the runs of a partition. Neighbouring runs of the same day become one."""
     runs: dict[int, list[OffsetRun]] = {}
     for run in [*earlier, *later]:
         of_day = runs.setdefault(run.day, [])
@@ -391,18 +388,14 @@ def join_runs(earlier: Sequence[OffsetRun], later: Sequence[OffsetRun]) -> list[
 
 
 def offsets_to_read(runs: Sequence[OffsetRun]) -> list[tuple[int, int]]:
-    """The offsets to read for the runs of some days: few ranges, with what lies between runs that
-    are near each other.
-    """
+    """Return a few ranges of offsets that cover these runs and small gaps between them."""
     spans = _merged([(run.first, run.end) for run in runs], 0)
     gaps = sorted((after[0] - span[1] for span, after in pairwise(spans)), reverse=True)
     return _merged(spans, max(GAP, gaps[_MAX_RANGES - 1] if len(gaps) >= _MAX_RANGES else 0))
 
 
 def _merged(spans: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
-    """Ranges in the order of their beginnings, of which those that are near each other have become
-    one.
-    """
+    """Merge sorted ranges that are at most `near` apart."""
     merged: list[tuple[int, int]] = []
     for first, end in spans:
         if merged and first - merged[-1][1] <= near:

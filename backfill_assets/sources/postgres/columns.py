@@ -1,7 +1,4 @@
-"""PostgreSQL's types as Spark knows them, and names and texts as its SQL has them.
-
-The columns of a PostgreSQL table: how Spark gets each, and the queries that are made of them.
-"""
+"""The columns of a PostgreSQL table: how Spark reads each, and the queries made of them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -43,12 +40,12 @@ def _literal(text: str) -> str:
 
 
 def _plain_type(kind: str) -> str:
-    """A type without its precision."""
+    """Return a type without its precision."""
     return re.sub(r"\([\d,]+\)", "", kind)
 
 
 def _is_decimal(kind: str) -> bool:
-    """Whether Spark has a decimal of that precision and scale."""
+    """Tell whether Spark has a decimal of this precision and scale."""
     match = re.fullmatch(r"numeric\((\d+),(\d+)\)", kind)
     return bool(match) and int(match[2]) <= int(match[1]) <= 38 if match else False
 
@@ -68,7 +65,7 @@ _TIME = "backfill_at"
 
 
 class TableDeclaration(Protocol):
-    """What a source declares of its table."""
+    """What a source declares about its table."""
 
     @property
     def name(self) -> str: ...
@@ -86,11 +83,10 @@ class TableDeclaration(Protocol):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of `relation` that are read, by name, with their types; `day` is one of the
-    table's, read or not.
+    """The columns of `relation` to read, by name, with their types.
 
-    A change of a row is looked for in `hashed`. `width` is what the columns of a row take up, in
-    bytes.
+    `day` is a column of the table, whether it is read or not. Changes of a row are detected in
+    `hashed`. `width` is the average size of a row in bytes.
     """
 
     relation: str
@@ -104,8 +100,8 @@ class Columns:
 
     @classmethod
     def of(cls, source: TableDeclaration, connection: "Connection[Any]") -> "Columns":
-        """The columns of a source's table as they are now. SourceError if it lacks one that is
-        declared.
+        """Read the current columns of a source's table. Raises SourceError if a declared one is
+        missing.
         """
         listed = connection.execute(_CATALOG, [table := source.table or source.name]).fetchall()
         info = connection.info
@@ -155,17 +151,17 @@ class Columns:
 
     @property
     def signature(self) -> str:
-        """The columns that are read, in words: another makes other rows."""
+        """The columns with their types as text. If it changes, rows change."""
         return ", ".join(f"{_quoted(name)} {kind}" for name, kind in self.types.items())
 
     @property
     def hidden(self) -> Sequence[str]:
-        """Columns of what is selected that are not of the table."""
+        """Selected columns that are not columns of the table."""
         return [] if self.day_type == "date" else [_TIME]
 
     def looked_at(self, days: Sequence[date]) -> bytes:
-        """The query for each day's number of rows, their hash, and the sum of the transactions that
-        wrote them.
+        """Return the query for each day's number of rows, their hash, and the sum of their
+        `xmin`.
         """
         row = f"ROW({', '.join(f't.{_quoted(name)}' for name in self.hashed)})::text"
         written = "t.xmin::text::bigint" if self.has_xmin else "0"
@@ -174,12 +170,12 @@ class Columns:
         return f"SELECT {DAY}, {figures} FROM ({rows}) r WHERE {self.within(days)} GROUP BY {DAY}".encode()
 
     def counted(self, days: Sequence[date]) -> bytes:
-        """The query for each day's number of rows."""
+        """Return the query for each day's number of rows."""
         rows = f"SELECT {self._day} FROM {self.relation} t"
         return f"SELECT {DAY}, count(*) FROM ({rows}) r WHERE {self.within(days)} GROUP BY {DAY}".encode()
 
     def selected(self) -> str:
-        """The query for all rows, as Spark can take them."""
+        """Return the query for all rows, in types that Spark has."""
         columns = [
             f"{self._as_read(name, kind)} AS {_quoted(name)}"
             for name, kind in self.types.items()
@@ -188,9 +184,7 @@ class Columns:
         return f"SELECT {', '.join([self._day, *columns])} FROM {self.relation} t"
 
     def within(self, days: Sequence[date]) -> str:
-        """The condition on these queries for the rows of `days`, in such words that an index on the
-        day serves it.
-        """
+        """Return the condition for the rows of `days`. An index on the day serves it."""
         return (
             " OR ".join(self._between(part[0], part[-1]) for part in consecutive(days)) or "false"
         )

@@ -1,7 +1,7 @@
-"""Connections to a PostgreSQL server: how they are made, and what is said where there is none.
+"""Connections to a PostgreSQL server, and the errors if there is none.
 
-A password stands in the environment or in a pgpass file, and in no URL, error or record. It goes to
-the server, and to the engine, which asks the server for rows.
+A password is in the environment or a pgpass file, never in a URL, error or record. The server gets
+it, and the engine, which reads rows from the server.
 """
 
 import os
@@ -39,7 +39,7 @@ _SESSION_SETTINGS = (
 
 @dataclass(frozen=True)
 class Server:
-    """Where the source `name` finds its database."""
+    """The database of the source `name`."""
 
     name: str
     url: str
@@ -50,8 +50,9 @@ class Server:
         return f"{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
     def refuse_unusable(self) -> None:
-        """ValueError for a URL that is none of a PostgreSQL database, or has a password in it; it
-        does not show that.
+        """Raise ValueError if the URL is not that of a database, or contains a password.
+
+        The error does not show the password.
         """
         form = f"PostgresTable({self.name!r}): url is postgresql://user@host:5432/database"
         try:
@@ -74,10 +75,10 @@ class Server:
 
     @contextmanager
     def connected(self, area: LandingArea) -> Iterator["Connection[Any]"]:
-        """A connection that sees one state of the database, and ends with the block.
+        """Connect to one state of the database for the block.
 
-        Raises IncompleteDelivery where there is none, or it breaks, and SourceError for what the
-        server refuses in the block.
+        Raises IncompleteDelivery if the connection fails or breaks, SourceError if the server
+        refuses a query.
         """
         with client_library("psycopg", str(self), "postgres"):
             import psycopg
@@ -128,7 +129,7 @@ class Server:
         return again(psycopg.connect, conninfo)
 
     def for_spark(self, connection: "Connection[Any]") -> tuple[str, dict[str, str]]:
-        """The URL and the properties by which Spark gets connections like this one."""
+        """Return the JDBC URL and properties for connections like this one."""
         info = connection.info
         given = parse_qs(urlsplit(self.url).query)
         options = {
@@ -157,8 +158,9 @@ class Server:
 
     @contextmanager
     def _turn(self, area: LandingArea) -> Iterator[None]:
-        """The looks of one machine at one source are taken in turns, so that together they need one
-        connection.
+        """Wait until no other process of this machine reads this source.
+
+        Together these then need one connection.
         """
         with ExitStack() as held:
             if area.cache:

@@ -1,22 +1,20 @@
-"""A source that is a table or a view of a PostgreSQL database: a day is made from the rows that it
-holds for it.
+"""A source that is a table or view of a PostgreSQL database.
 
-A look is one query for all days asked for, grouped by day: their rows are counted and hashed where
-they lie, and only those figures leave the server. Rows are read by Spark, in a few ranges of days.
-A day's fingerprint is made of its number of rows and
+One query counts and hashes the rows of all requested days in the database; only these figures leave
+it. Spark reads the rows, in a few ranges of days. A day's fingerprint consists of its number of
+rows and one of two sums:
 
-- the sum of a 64-bit hash of each row's text, which sees every change, whoever made it. It reads every row of the days: 2 to 3
-  seconds per million rows of 100 bytes (measured), at each look of `status`, and twice in a step that builds them;
-- or, with `changed_at`, the same of that column alone: 0.8 seconds per million rows where an index has the day and it. A change
-  that leaves that column as it was is not seen.
+- the sum of a 64-bit hash of each row's text, which detects every change. It reads all rows of the
+  days: 2 to 3 s per million rows of 100 bytes (measured), for each `status` and twice per step
+- with `changed_at`, the same of that column alone: 0.8 seconds per million rows if an index has the
+  day and that column. A change that leaves the column as it was is not detected
 
-The hash is PostgreSQL's own: another major version may have another, and makes every day outdated
-once.
+The hash is PostgreSQL's own. Another major version may have another hash, which makes every day
+outdated once.
 
-The query that reads a day sees it in one state. Whether that is the state which was looked at, the
-step finds by looking again before it commits; where it is not, it starts anew. Even a change that
-was taken back meanwhile shows, in the numbers of the transactions that wrote the rows (`xmin`); not
-so in a view, which has none.
+The query that reads a day sees one state of it. The step compares the figures again before it
+commits, and starts again if they changed. The transaction numbers of the rows (`xmin`) show even a
+change that was reverted; a view has none.
 """
 
 import hashlib
@@ -57,39 +55,38 @@ _ROWS_PER_FETCH = "10000"
 class PostgresTable(Source):
     """The rows of a PostgreSQL table or view, with `arrival_day DATE` before its own columns.
 
-    name          under which builds record what they were made from
-    day           the column that says which day a row is of: a DATE, or a TIMESTAMP with or without
-                  time zone
-    url           where the database is, without a password:
+    name          the name of the source in builds
+    day           the column with the day of a row: a DATE, or a TIMESTAMP with or without time zone
+    url           the database, without a password:
                   "postgresql://reader@db.example.com:5432/shop?sslmode=require"
-    table         the table or view, with its schema: "sales.orders"; by itself `name`
-    columns       the columns that are read and looked at; by itself all, and one that comes or goes
+    table         the table or view with its schema: "sales.orders". Default: `name`
+    columns       the columns to read and to compare. Default: all; then a new or removed column
                   makes every day outdated
-    time_zone     where a day begins at midnight, and of which timestamps are that have none:
+    time_zone     the zone in which days begin at midnight, and that of timestamps without one:
                   "Europe/Berlin"
-    changed_at    a column that gets a new value with every change of its row
-    password_env  the environment variable with the password; by itself PGPASSWORD, or the pgpass
+    changed_at    a column whose value changes with every change of its row
+    password_env  the environment variable with the password. Default: PGPASSWORD or the pgpass
                   file, as for psql
-    connections   the most that are open at once, 3 or more: one looks, one may just be closing, and
-                  by the others rows are read
-    fewest        the least share of the rows that a day was built from; fewer are refused, until
-                  somebody accepts them
+    connections   the most open connections, at least 3: one compares, one may be closing, and the
+                  others read rows
+    fewest        the smallest share (0 to 1) of the rows that a day was built from. A delivery with
+                  fewer rows is refused until someone accepts it
 
-    `connections` bounds one step that reads, and one look beside it: all looks of a machine take
-    turns. Steps that read at once, of several runs or tables, have as many each; those of tables in
-    the pool "external" read one after the other.
+    `connections` limits one step and one other process that compares; these take turns on a
+    machine. Steps that run at the same time have as many each. Tables in the pool "external" are
+    read one after the other.
 
-    Types: boolean, integers, floats and text, arrays of these, date, timestamp with time zone,
-    bytea and numeric(p, s) come as Spark's own; a timestamp without time zone as TIMESTAMP where
-    `time_zone` is declared. All else comes as PostgreSQL writes it: uuid, json, enum, interval,
-    other arrays, and numeric without precision, of which Spark would round what does not fit. A
-    value that Spark has none for fails its day: an infinite date or timestamp, a numeric(p, s) that
-    is NaN, an array of arrays.
+    Types: boolean, integers, floats, text, arrays of these, date, timestamp with time zone, bytea
+    and numeric(p, s) become Spark's types. A timestamp without time zone becomes TIMESTAMP if
+    `time_zone` is given. Everything else becomes text as PostgreSQL writes it: uuid, json, enum,
+    interval, other arrays, and numeric without precision. A value that Spark does not have fails
+    its day: an infinite date or timestamp, NaN in numeric(p, s), an array of arrays.
 
-    A day without a row is not delivered. Rows whose day is null or infinite are of none, and are
-    not read. While no connection can be had, days stay as they were built. A table or a column that
-    is not there fails every day. Raises ValueError for a `url` with a password, a time zone of
-    nowhere, and fewer than 3 connections.
+    A day without rows is not delivered. Rows whose day is null or infinite are not read. While the
+    server does not answer, days keep their rows. A missing table or column fails every day.
+
+    Raises ValueError for a `url` with a password, an unknown time zone, and fewer than 3
+    connections.
     """
 
     name: str
@@ -118,7 +115,7 @@ class PostgresTable(Source):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """What Spark reads it by."""
+        """PostgreSQL's JDBC driver for Spark."""
         return (DRIVER,)
 
     @property
@@ -128,9 +125,7 @@ class PostgresTable(Source):
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
-        """The fingerprint and the number of each day's rows, or the SourceError that says why there
-        are none.
-        """
+        """Return the fingerprint and number of each day's rows, or the error."""
         try:
             with self._looking(area) as (connection, columns):
                 held = {
@@ -141,7 +136,7 @@ class PostgresTable(Source):
         return {day: self._delivery(day, columns, held.get(day)) for day in days}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """The day's rows and their columns, as a sentence."""
+        """Describe the day's rows in one sentence."""
         delivery = require_usable(self.delivered(area, [day]))[day]
         return [
             f"{self.table or self.name} at {self._server}, {delivery.files[self.name]} rows,"
@@ -149,16 +144,14 @@ class PostgresTable(Source):
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
-        """The bytes of the rows of `days`, as far as the database's statistics know their width."""
+        """Estimate the bytes of the rows of `days` from the database's statistics."""
         with self._looking(area) as (connection, columns):
             return columns.width * sum(
                 rows for _, rows in connection.execute(columns.counted(days))
             )
 
     def read(self, area: LandingArea, spark: "SparkSession", days: Sequence[date]) -> "DataFrame":
-        """The rows of `days`: not more ranges of them than there are connections for reading, each
-        by one query.
-        """
+        """Read the rows of `days`, one query per range of days and connection."""
         with self._looking(area) as (connection, columns):
             rows_of = dict(connection.execute(columns.counted(days)).fetchall())
             require_usable({day: rows_of.get(day) or self._missing(day) for day in days})
@@ -179,8 +172,9 @@ class PostgresTable(Source):
 
     @contextmanager
     def _looking(self, area: LandingArea) -> Iterator[tuple["Connection[Any]", Columns]]:
-        """A connection, in one state of the database, and the columns of the table. SourceError if
-        there is none.
+        """Connect to one state of the database and read the table's columns.
+
+        Raises SourceError if that fails.
         """
         with self._server.connected(area) as connection:
             yield connection, Columns.of(self, connection)
