@@ -187,7 +187,8 @@ class LocalDisk:
         return path
 
     def unreadable_reason(self, path: str) -> str:
-        if ":" in os.path.basename(path):  # noqa: PTH119  # a `Path` takes most of the time of a look at many files
+        # A `Path` would take most of the time of a look at many files.
+        if ":" in os.path.basename(path):  # noqa: PTH119
             return "has a colon in its name, with which Spark cannot read it. Rename it"
         if not path.isascii() and any(ord(letter) in _NOT_UTF8 for letter in path):
             return "has a name that is not UTF-8. Rename it"

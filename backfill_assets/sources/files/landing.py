@@ -149,7 +149,8 @@ class Landing(Source):
             raise delivery
         return [
             *(
-                f"{name_of_file(area, file)}, {each.size} bytes, {each.lines} lines, {each.content[:12]}"
+                f"{name_of_file(area, file)}, {each.size} bytes, {each.lines} lines,"
+                f" {each.content[:12]}"
                 for file, each in contents.items()
             ),
             *([unread_text(delivery.unread, self.format)] if delivery.unread else []),

@@ -90,7 +90,8 @@ class ObjectStore:
             except (
                 InvalidPathError
             ) as error:  # nor is anything beside it listed: whoever wrote it has to rename it
-                closed = f"{CANNOT_BE_LISTED} ({self.place}: {_why(error)}). Rename or remove that object"
+                why = f"{CANNOT_BE_LISTED} ({self.place}: {_why(error)})"
+                closed = f"{why}. Rename or remove that object"
                 if path == folder:
                     return _StoreTree(StoredObject(folder, within={}, fault=closed))
                 _add_unlistable(folders, path, closed)
@@ -165,7 +166,8 @@ class ObjectStore:
         try:
             for start in range(0, entry.size, _RANGE_BYTES):
                 options = same | {"range": (start, min(start + _RANGE_BYTES, entry.size))}
-                yield bytes(obstore.get(self._store, entry.path, options=options).bytes())  # type: ignore[arg-type]
+                answer = obstore.get(self._store, entry.path, options=options)  # type: ignore[arg-type]
+                yield bytes(answer.bytes())
         except PreconditionError:
             raise OSError("it was replaced while it was read") from None
         except FileNotFoundError:

@@ -51,10 +51,12 @@ def _is_decimal(kind: str) -> bool:
 
 
 _CATALOG = """
-    SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, a.attname, format_type(a.atttypid, a.atttypmod),
+    SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, a.attname,
+        format_type(a.atttypid, a.atttypmod),
         coalesce((SELECT max(s.avg_width) FROM pg_stats s
             WHERE (s.schemaname, s.tablename, s.attname) = (n.nspname, c.relname, a.attname)), 32)
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        JOIN pg_attribute a ON a.attrelid = c.oid
     WHERE c.oid = to_regclass(%s::text) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 # Kinds of relation whose rows know the transaction that wrote them: tables, partitioned ones,
@@ -167,12 +169,14 @@ class Columns:
         written = "t.xmin::text::bigint" if self.has_xmin else "0"
         rows = f"SELECT {self._day}, {row} AS row, {written} AS written FROM {self.relation} t"
         figures = "count(*), sum(hashtextextended(row, 0)), sum(written)"
-        return f"SELECT {DAY}, {figures} FROM ({rows}) r WHERE {self.within(days)} GROUP BY {DAY}".encode()
+        within = self.within(days)
+        return f"SELECT {DAY}, {figures} FROM ({rows}) r WHERE {within} GROUP BY {DAY}".encode()
 
     def counted(self, days: Sequence[date]) -> bytes:
         """Return the query for each day's number of rows."""
         rows = f"SELECT {self._day} FROM {self.relation} t"
-        return f"SELECT {DAY}, count(*) FROM ({rows}) r WHERE {self.within(days)} GROUP BY {DAY}".encode()
+        within = self.within(days)
+        return f"SELECT {DAY}, count(*) FROM ({rows}) r WHERE {within} GROUP BY {DAY}".encode()
 
     def selected(self) -> str:
         """Return the query for all rows, in types that Spark has."""
@@ -206,7 +210,8 @@ class Columns:
         # Wherever a day begins, it is less than a day off from UTC's.
         off = timedelta(days=self.day_type == _WITH_ZONE and self.time_zone != "UTC")
         return (
-            f"({_TIME} >= '{first - off} 00:00' AND {_TIME} < '{last + off + timedelta(days=1)} 00:00'"
+            f"({_TIME} >= '{first - off} 00:00'"
+            f" AND {_TIME} < '{last + off + timedelta(days=1)} 00:00'"
             f" AND {days})"
         )
 
@@ -221,8 +226,11 @@ class Columns:
             plain = _WITH_ZONE
         # Spark would make other dates of infinite ones, without a word. PostgreSQL raises where
         # such a text is cast.
-        refused = f"({_literal(f'{name} holds what Spark has no value for; leave it out, or read a view that has it as text: ')}"
-        refused += f" || {column}::text)::{kind}"
+        why = (
+            f"{name} holds what Spark has no value for; leave it out, or read a view that has it as"
+            " text: "
+        )
+        refused = f"({_literal(why)} || {column}::text)::{kind}"
         if plain in ("date", _WITH_ZONE):
             return f"CASE WHEN isfinite({column}) THEN {column} ELSE {refused} END"
         if _is_decimal(kind):

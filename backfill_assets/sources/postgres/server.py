@@ -138,7 +138,8 @@ class Server:
             "tcpKeepAlive": "true",
         }
         options |= {name: values[-1] for name, values in given.items() if name.startswith("ssl")}
-        url = f"jdbc:postgresql://{info.host}:{info.port}/{quote(info.dbname, safe='')}?{urlencode(options)}"
+        database = quote(info.dbname, safe="")
+        url = f"jdbc:postgresql://{info.host}:{info.port}/{database}?{urlencode(options)}"
         properties = {
             "driver": "org.postgresql.Driver",
             "user": info.user,
