@@ -33,8 +33,24 @@ from backfill_assets.quality.rule import DayProfile, Judged, Rule
 
 # The days before its own that a model is trained on, if not said otherwise.
 _TRAIN_DAYS = 28
+
+
 # So many groups of examples are compared by a picture of the calibration.
 _GROUPS = 10
+
+
+INCHES = (5.2, 4.2)
+
+
+DPI = 110
+
+
+FIGURES = (
+    "model_version", "trained_days", "training_examples", "test_examples", "mean_absolute_error", "median_absolute_error",
+    "mean_absolute_error_of_median", "median_absolute_error_of_median", "better_by", "share_better",
+)  # fmt: skip
+
+
 COLUMNS = (
     "model_version STRING, trained_from DATE, trained_until DATE, trained_days INT,"
     " training_examples BIGINT, test_examples BIGINT, mean_absolute_error DOUBLE,"
@@ -43,6 +59,8 @@ COLUMNS = (
     " MAP<STRING, DOUBLE>, calibration ARRAY<STRUCT<predicted: DOUBLE, actual: DOUBLE, examples:"
     " BIGINT>>, model BINARY"
 )
+
+
 DESCRIPTIONS = {
     "model_version": (
         "The SHA-256 of the model's bytes; null where there were too few days to fit one."
@@ -72,6 +90,8 @@ DESCRIPTIONS = {
     ),
     "model": "The fitted pipeline of pyspark.ml, as a zip: `backfill_assets.load_model` loads it.",
 }
+
+
 # Errors are counted in thousandths: a measure is a whole number.
 MEASURES = {
     "trained_days": "trained_days",
@@ -80,6 +100,9 @@ MEASURES = {
     "mean_absolute_error_thousandths": "1000 * mean_absolute_error",
     "mean_absolute_error_of_median_thousandths": "1000 * mean_absolute_error_of_median",
 }
+
+
+DAYS, _, TESTED, ERROR, ERROR_OF_MEDIAN = MEASURES
 
 
 def by_day(
@@ -197,57 +220,6 @@ def _calibration(tested: Sequence[tuple[float, float]]) -> Iterator[tuple[float,
             yield fmean(p for p, _ in group), fmean(a for _, a in group), len(group)
 
 
-INCHES = (5.2, 4.2)
-DPI = 110
-FIGURES = (
-    "model_version", "trained_days", "training_examples", "test_examples", "mean_absolute_error", "median_absolute_error",
-    "mean_absolute_error_of_median", "median_absolute_error_of_median", "better_by", "share_better",
-)  # fmt: skip
-
-
-def shown(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Of the row of a day: its figures, its importances, greatest first, and its calibration as a
-    PNG file.
-    """
-    (row,) = rows
-    figures = {name.replace("_", " "): row[name] for name in FIGURES if row[name] is not None}
-    importances = dict(sorted(row["importances"] or (), key=lambda each: (-each[1], each[0])))
-    picture = {"calibration": calibration(row)} if row["calibration"] else {}
-    return {
-        **figures,
-        "trained on": f"{row['trained_from']}..{row['trained_until']}",
-        "importances": importances,
-        **picture,
-    }
-
-
-def calibration(row: Mapping[str, Any]) -> bytes:
-    """A picture of the groups of `calibration`: what was predicted of each, and what came."""
-    # It takes half a second to load, which only who draws pays for.
-    from matplotlib.figure import Figure
-
-    groups = row["calibration"]
-    figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
-    axes: Any = figure.subplots()
-    predicted = [g["predicted"] for g in groups]
-    actual = [g["actual"] for g in groups]
-    ends = min(predicted + actual), max(predicted + actual)
-    axes.plot(ends, ends, color="#a61b29", linewidth=1, label="as predicted")
-    axes.plot(
-        predicted, actual, marker="o", label=f"groups of about {groups[0]['examples']:,} examples"
-    )
-    axes.set_xlabel("mean prediction")
-    axes.set_ylabel("mean of what came")
-    axes.set_title(f"{row['test_examples']:,} examples, lowest predictions first", fontsize=11)
-    axes.legend(fontsize=8)
-    png = BytesIO()
-    figure.savefig(png, format="png", metadata={"Software": None})
-    return png.getvalue()
-
-
-DAYS, _, TESTED, ERROR, ERROR_OF_MEDIAN = MEASURES
-
-
 def trained_on_at_least(days: int) -> Rule:
     """The model was fitted to examples of so many days."""
     if days < 1:
@@ -300,3 +272,43 @@ def better_than_median(*, by: float) -> Rule:
         " its mean absolute error."
     )
     return Rule("better_than_median", promise, judge, measures=[TESTED, ERROR, ERROR_OF_MEDIAN])
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Of the row of a day: its figures, its importances, greatest first, and its calibration as a
+    PNG file.
+    """
+    (row,) = rows
+    figures = {name.replace("_", " "): row[name] for name in FIGURES if row[name] is not None}
+    importances = dict(sorted(row["importances"] or (), key=lambda each: (-each[1], each[0])))
+    picture = {"calibration": calibration(row)} if row["calibration"] else {}
+    return {
+        **figures,
+        "trained on": f"{row['trained_from']}..{row['trained_until']}",
+        "importances": importances,
+        **picture,
+    }
+
+
+def calibration(row: Mapping[str, Any]) -> bytes:
+    """A picture of the groups of `calibration`: what was predicted of each, and what came."""
+    # It takes half a second to load, which only who draws pays for.
+    from matplotlib.figure import Figure
+
+    groups = row["calibration"]
+    figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
+    axes: Any = figure.subplots()
+    predicted = [g["predicted"] for g in groups]
+    actual = [g["actual"] for g in groups]
+    ends = min(predicted + actual), max(predicted + actual)
+    axes.plot(ends, ends, color="#a61b29", linewidth=1, label="as predicted")
+    axes.plot(
+        predicted, actual, marker="o", label=f"groups of about {groups[0]['examples']:,} examples"
+    )
+    axes.set_xlabel("mean prediction")
+    axes.set_ylabel("mean of what came")
+    axes.set_title(f"{row['test_examples']:,} examples, lowest predictions first", fontsize=11)
+    axes.legend(fontsize=8)
+    png = BytesIO()
+    figure.savefig(png, format="png", metadata={"Software": None})
+    return png.getvalue()

@@ -49,86 +49,35 @@ import pyarrow.types as types
 
 # The 0.999 quantile of the standard normal distribution.
 _Z = 3.090
+
+
 _TAIL = 0.001
 
 
-def chance_of_index(bins: int, before: int, now: int) -> float:
-    """The population stability index that two samples of so many rows each have by chance.
-
-    It is distributed as (1/n + 1/m) times chi-square with `bins` - 1 degrees of freedom (Yurdakul
-    and Naranjo, Statistical properties of the population stability index, Journal of Risk Model
-    Validation 14(4), 2020); the quantile of chi-square by the cube of Wilson and Hilferty (PNAS 17,
-    1931).
-    """
-    freedom = max(bins - 1, 1)
-    chi_square = freedom * (1 - 2 / (9 * freedom) + _Z * sqrt(2 / (9 * freedom))) ** 3
-    return (1 / before + 1 / now) * chi_square
+_BINS = 10
 
 
-def chance_of_kolmogorov_smirnov(before: int, now: int) -> float:
-    """The Kolmogorov-Smirnov statistic that two samples of so many values each have by chance: its
-    limit for many values, which is above it for few or equal ones (Smirnov, Annals of Mathematical
-    Statistics 19, 1948; the first term of its series).
-    """
-    return sqrt(-log(_TAIL / 2) / 2 * (1 / before + 1 / now))
+# More different values than these, on more than half of the rows: a key, whose values are all new
+# after any change.
+_MANY_VALUES = 50
 
 
-def chance_of_total_variation(bins: int, before: int, now: int) -> float:
-    """The total variation of two samples by chance is below this: by Cauchy and Schwarz, half the
-    root of the sum of squares that the stability index comes to where both are samples of one
-    population.
-    """
-    return sqrt(chance_of_index(bins, before, now)) / 2
-
-
-def chance_of_share(share: float, before: int, now: int) -> float:
-    """By how much the shares of two samples are apart by chance, if `share` is that of both
-    together: the two-proportion test (Agresti, Categorical Data Analysis, 3rd edition, 3.1).
-    """
-    return _Z * sqrt(share * (1 - share) * (1 / before + 1 / now))
+_KEY_SHARE = 0.5
 
 
 _HALF_A_ROW = 0.5
 
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.float64]
-
-
-def stability_index(reference: Counts, current: Counts) -> float:
-    """The population stability index of the row counts of the same bins; both sides have rows."""
-    reference = np.asarray(reference, float)
-    current = np.asarray(current, float)
-    used = (reference > 0) | (current > 0)
-    p = np.maximum(reference[used], _HALF_A_ROW) / reference.sum()
-    q = np.maximum(current[used], _HALF_A_ROW) / current.sum()
-    return float(np.sum((q - p) * np.log(q / p)))
-
-
-def kolmogorov_smirnov(reference: Floats, current: Floats) -> float:
-    """sup |F - G| of the values of two samples: 0 if both are empty, 1 if one is."""
-    if not len(reference) or not len(current):
-        return float(len(reference) != len(current))
-    one = np.sort(reference)
-    other = np.sort(current)
-    at = np.concatenate([one, other])
-    shares = [np.searchsorted(values, at, side="right") / len(values) for values in (one, other)]
-    return float(np.max(np.abs(shares[0] - shares[1])))
-
-
-def total_variation(reference: Counts, current: Counts) -> float:
-    """Half the sum of the differences of shares, of the row counts of the same categories."""
-    p, q = (np.asarray(counts, float) / np.sum(counts) for counts in (reference, current))
-    return float(np.abs(p - q).sum() / 2)
-
-
-_BINS = 10
-# More different values than these, on more than half of the rows: a key, whose values are all new
-# after any change.
-_MANY_VALUES = 50
-_KEY_SHARE = 0.5
 
 KOLMOGOROV_SMIRNOV = "Kolmogorov-Smirnov"
+
+
 _TOTAL_VARIATION = "total variation"
+
+
+Floats = npt.NDArray[np.float64]
+
+
+Counts = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -277,3 +226,66 @@ def _numbers(values: pa.ChunkedArray) -> Floats:
         present = present.cast(pa.timestamp("us", present.type.tz), safe=False).cast(pa.int64())
     numbers: Floats = present.cast(pa.float64(), safe=False).to_numpy()
     return numbers
+
+
+def stability_index(reference: Counts, current: Counts) -> float:
+    """The population stability index of the row counts of the same bins; both sides have rows."""
+    reference = np.asarray(reference, float)
+    current = np.asarray(current, float)
+    used = (reference > 0) | (current > 0)
+    p = np.maximum(reference[used], _HALF_A_ROW) / reference.sum()
+    q = np.maximum(current[used], _HALF_A_ROW) / current.sum()
+    return float(np.sum((q - p) * np.log(q / p)))
+
+
+def kolmogorov_smirnov(reference: Floats, current: Floats) -> float:
+    """sup |F - G| of the values of two samples: 0 if both are empty, 1 if one is."""
+    if not len(reference) or not len(current):
+        return float(len(reference) != len(current))
+    one = np.sort(reference)
+    other = np.sort(current)
+    at = np.concatenate([one, other])
+    shares = [np.searchsorted(values, at, side="right") / len(values) for values in (one, other)]
+    return float(np.max(np.abs(shares[0] - shares[1])))
+
+
+def total_variation(reference: Counts, current: Counts) -> float:
+    """Half the sum of the differences of shares, of the row counts of the same categories."""
+    p, q = (np.asarray(counts, float) / np.sum(counts) for counts in (reference, current))
+    return float(np.abs(p - q).sum() / 2)
+
+
+def chance_of_index(bins: int, before: int, now: int) -> float:
+    """The population stability index that two samples of so many rows each have by chance.
+
+    It is distributed as (1/n + 1/m) times chi-square with `bins` - 1 degrees of freedom (Yurdakul
+    and Naranjo, Statistical properties of the population stability index, Journal of Risk Model
+    Validation 14(4), 2020); the quantile of chi-square by the cube of Wilson and Hilferty (PNAS 17,
+    1931).
+    """
+    freedom = max(bins - 1, 1)
+    chi_square = freedom * (1 - 2 / (9 * freedom) + _Z * sqrt(2 / (9 * freedom))) ** 3
+    return (1 / before + 1 / now) * chi_square
+
+
+def chance_of_kolmogorov_smirnov(before: int, now: int) -> float:
+    """The Kolmogorov-Smirnov statistic that two samples of so many values each have by chance: its
+    limit for many values, which is above it for few or equal ones (Smirnov, Annals of Mathematical
+    Statistics 19, 1948; the first term of its series).
+    """
+    return sqrt(-log(_TAIL / 2) / 2 * (1 / before + 1 / now))
+
+
+def chance_of_total_variation(bins: int, before: int, now: int) -> float:
+    """The total variation of two samples by chance is below this: by Cauchy and Schwarz, half the
+    root of the sum of squares that the stability index comes to where both are samples of one
+    population.
+    """
+    return sqrt(chance_of_index(bins, before, now)) / 2
+
+
+def chance_of_share(share: float, before: int, now: int) -> float:
+    """By how much the shares of two samples are apart by chance, if `share` is that of both
+    together: the two-proportion test (Agresti, Categorical Data Analysis, 3rd edition, 3.1).
+    """
+    return _Z * sqrt(share * (1 - share) * (1 / before + 1 / now))

@@ -21,71 +21,28 @@ from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, Stru
 from backfill_assets.quality.rule import DayProfile
 
 SAMPLE_SIZE = 20
+
+
 TEXTS = "array<string>"  # of samples: dates and numbers are kept as texts too
+
+
 LONGEST_SHOWN = 300  # characters of one value
+
+
+ROWS_SHOWN = 5
+
+
+COLUMNS_SHOWN = 60
+
+
 _COUNT = "__count"  # a name that no declared column has: Spark's own, `count`, may be one
+
+
 # By itself Spark writes times as JSON to the millisecond only.
 _WHOLE_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-
-
-def row_hash(schema: StructType) -> Column:
-    """A 64-bit hash of a row: of the names and types of its columns, and of its values in the order
-    of those names.
-
-    Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one: which columns are
-    null is hashed too.
-    """
-    fields = sorted(schema.fields, key=lambda f: f.name)
-    columns = [F.col(f"`{f.name}`") for f in fields]
-    names = F.lit(", ".join(f"{f.name} {f.dataType.simpleString()}" for f in fields))
-    nulls = [_bits(columns[n : n + 62]) for n in range(0, len(columns), 62)]
-    return F.xxhash64(
-        names, *nulls, *[_hashable(c, f.dataType) for c, f in zip(columns, fields, strict=True)]
-    )
-
-
-def _bits(columns: Sequence[Column]) -> Column:
-    """One whole number that says which of these are null."""
-    return _sum([c.isNull().cast("bigint") * F.lit(2**n) for n, c in enumerate(columns)])
-
-
-def _sum(terms: Sequence[Column]) -> Column:
-    """The sum, by halves: added one after the other, fifty terms lie deeper than a message to Spark
-    Connect may be nested.
-    """
-    half = len(terms) // 2
-    return _sum(terms[:half]) + _sum(terms[half:]) if half else terms[0]
-
-
-def _hashable(value: Column, kind: DataType) -> Column:
-    if isinstance(kind, MapType):  # a map has no order and no hash: its sorted entries have both
-        return F.to_json(_ordered(value, kind), _WHOLE_TIMES)
-    if isinstance(kind, ArrayType | StructType):  # nulls within would be passed over here too
-        return F.to_json(_ordered(value, kind), {"ignoreNullFields": "false"} | _WHOLE_TIMES)
-    return value
-
-
-def _ordered(value: Column, kind: DataType) -> Column:
-    """`value` with the sorted entries of each map, however deep it lies, in its place."""
-    if "map<" not in kind.simpleString():
-        return value
-    if isinstance(kind, ArrayType):
-        return F.transform(value, lambda item: _ordered(item, kind.elementType))
-    if isinstance(kind, StructType):
-        fields = [_ordered(value.getField(f.name), f.dataType).alias(f.name) for f in kind.fields]
-        return F.when(value.isNotNull(), F.struct(*fields))
-    assert isinstance(kind, MapType)
-    entries = F.map_entries(value)
-    if "map<" in kind.valueType.simpleString():
-        inner = kind.valueType
-        entries = F.transform(
-            entries,
-            lambda e: F.struct(e["key"].alias("key"), _ordered(e["value"], inner).alias("value")),
-        )
-    return F.array_sort(entries)
 
 
 def profiles(
@@ -187,6 +144,63 @@ def fingerprint(rows: int, high: int, low: int) -> str:
     return f"{rows}-{high % 2**64:x}-{low % 2**64:x}"
 
 
+def row_hash(schema: StructType) -> Column:
+    """A 64-bit hash of a row: of the names and types of its columns, and of its values in the order
+    of those names.
+
+    Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one: which columns are
+    null is hashed too.
+    """
+    fields = sorted(schema.fields, key=lambda f: f.name)
+    columns = [F.col(f"`{f.name}`") for f in fields]
+    names = F.lit(", ".join(f"{f.name} {f.dataType.simpleString()}" for f in fields))
+    nulls = [_bits(columns[n : n + 62]) for n in range(0, len(columns), 62)]
+    return F.xxhash64(
+        names, *nulls, *[_hashable(c, f.dataType) for c, f in zip(columns, fields, strict=True)]
+    )
+
+
+def _bits(columns: Sequence[Column]) -> Column:
+    """One whole number that says which of these are null."""
+    return _sum([c.isNull().cast("bigint") * F.lit(2**n) for n, c in enumerate(columns)])
+
+
+def _sum(terms: Sequence[Column]) -> Column:
+    """The sum, by halves: added one after the other, fifty terms lie deeper than a message to Spark
+    Connect may be nested.
+    """
+    half = len(terms) // 2
+    return _sum(terms[:half]) + _sum(terms[half:]) if half else terms[0]
+
+
+def _hashable(value: Column, kind: DataType) -> Column:
+    if isinstance(kind, MapType):  # a map has no order and no hash: its sorted entries have both
+        return F.to_json(_ordered(value, kind), _WHOLE_TIMES)
+    if isinstance(kind, ArrayType | StructType):  # nulls within would be passed over here too
+        return F.to_json(_ordered(value, kind), {"ignoreNullFields": "false"} | _WHOLE_TIMES)
+    return value
+
+
+def _ordered(value: Column, kind: DataType) -> Column:
+    """`value` with the sorted entries of each map, however deep it lies, in its place."""
+    if "map<" not in kind.simpleString():
+        return value
+    if isinstance(kind, ArrayType):
+        return F.transform(value, lambda item: _ordered(item, kind.elementType))
+    if isinstance(kind, StructType):
+        fields = [_ordered(value.getField(f.name), f.dataType).alias(f.name) for f in kind.fields]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    assert isinstance(kind, MapType)
+    entries = F.map_entries(value)
+    if "map<" in kind.valueType.simpleString():
+        inner = kind.valueType
+        entries = F.transform(
+            entries,
+            lambda e: F.struct(e["key"].alias("key"), _ordered(e["value"], inner).alias("value")),
+        )
+    return F.array_sort(entries)
+
+
 def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:
     """How many keys stand more than once in each day that has such."""
     repeated = (
@@ -198,18 +212,6 @@ def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date
         row[day]: row[_COUNT]
         for row in repeated.groupBy(day).agg(F.count(F.lit(1)).alias(_COUNT)).collect()
     }
-
-
-def shortened(value: Any) -> Any:
-    """The value, or the beginning of its text if that is long: it goes into commits, the ledger and
-    the event log.
-    """
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return (
-        value
-        if len(text) <= LONGEST_SHOWN
-        else f"{text[:LONGEST_SHOWN]}... ({len(text):,} characters)"
-    )
 
 
 def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
@@ -230,10 +232,6 @@ def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
     return faults + [
         f"{n} is {have[n]}, declared {want[n]}" for n in want if n in have and have[n] != want[n]
     ]
-
-
-ROWS_SHOWN = 5
-COLUMNS_SHOWN = 60
 
 
 def offending_rows(
@@ -261,3 +259,15 @@ def _as_text(row: Mapping[str, Any], key: Sequence[str]) -> str:
     values = {name: shortened(value) for name, value in list(ordered.items())[:COLUMNS_SHOWN]}
     more = {"...": f"{len(row) - COLUMNS_SHOWN} more columns"} if len(row) > COLUMNS_SHOWN else {}
     return json.dumps(values | more, ensure_ascii=False)
+
+
+def shortened(value: Any) -> Any:
+    """The value, or the beginning of its text if that is long: it goes into commits, the ledger and
+    the event log.
+    """
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return (
+        value
+        if len(text) <= LONGEST_SHOWN
+        else f"{text[:LONGEST_SHOWN]}... ({len(text):,} characters)"
+    )

@@ -9,6 +9,12 @@ from datetime import date
 from math import isfinite
 from typing import Any, Literal
 
+LONGEST_ERROR = 2000  # characters: it goes into commits, the ledger and the event log
+
+
+NAME = re.compile(r"[A-Za-z0-9_.]+")
+
+
 EMPTY_DAY = "0-0-0"
 
 
@@ -31,9 +37,9 @@ class DayProfile:
     leaks: Sequence[str] | None = None
 
 
-LONGEST_ERROR = 2000  # characters: it goes into commits, the ledger and the event log
-NAME = re.compile(r"[A-Za-z0-9_.]+")
 Severity = Literal["error", "warning"]
+
+
 # Whether a day passed, why, and the figures that were looked at.
 Judged = tuple[bool, str, Mapping[str, float | int | str]]
 

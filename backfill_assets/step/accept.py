@@ -1,4 +1,4 @@
-"""What a request accepts by name: files, columns and rules, separated by commas.
+"""The names that a request accepts: files, columns and rules, separated by commas.
 
 `*` in a name stands for any characters.
 """
@@ -6,38 +6,39 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NOTHING_CHANGED, UsageError
 
 _COMMA = re.compile(r"\s*,\s*")
 
 
 def refuse_without_reason(accept: str, reason: str) -> None:
-    """UsageError where something is accepted and nobody says why."""
+    """Raise UsageError if names are accepted without a reason."""
     if accept.strip() and not reason.strip():
         raise UsageError(
-            f"{accept} is to be accepted, and there is no reason. Nothing was planned or read. Say"
-            " why, which is kept with each day that is built: --reason 'why'."
+            f"--accept {accept} needs a reason.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Add --reason 'why'. It is recorded with every day that is built.",
         )
 
 
 def is_accepted(name: str, accept: str) -> bool:
-    """Whether a list names this; the name may itself hold commas."""
+    """Whether the list `accept` contains `name`. A name may itself contain commas."""
     return _listed(name) in _listed(accept) or any(
         _matches(pattern, name) for pattern in _patterns(accept)
     )
 
 
 def unknown_names(accept: str, known: Iterable[str]) -> list[str]:
-    """The names in the list that are none of those `known`."""
-    # A name with commas before those that are a part of it.
+    """The names in the list `accept` that are not `known`."""
+    # Longest first: a name with commas may contain a shorter name.
     names = sorted(known, key=len, reverse=True)
     rest = _listed(accept)
     for name in names:
         rest = rest.replace(_listed(name), ",")
     return [
-        each
-        for each in rest.split(",")
-        if each and not ("*" in each and any(_matches(each, name) for name in names))
+        unknown
+        for unknown in rest.split(",")
+        if unknown and not ("*" in unknown and any(_matches(unknown, name) for name in names))
     ]
 
 

@@ -1,8 +1,8 @@
-"""The audit: profile the computed rows per day, and judge each day by every rule.
+"""The audit of computed rows: profile each day, and judge it by every rule.
 
-It is the gate before the commit. For `rules.no_leak`, one of the days that are computed together is
-computed a second time: the day with most rows. A leak is a property of the code, so one day is
-enough. If its rows change, no day is committed.
+It is the gate before the commit. For `rules.no_leak`, the day with the most rows is computed a
+second time. A leak is a property of the code, so one day is enough. If its rows change, no day is
+committed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +24,16 @@ from backfill_assets.step.errors import is_of_step
 from backfill_assets.step.inputs import NO_BASELINE, AcceptedBuilds, Baseline, with_accepted
 from backfill_assets.tables.declaration import Table
 
-# Each day and rule is a query: a new rule over years may fail every day of them, in the same way.
+# Each day and rule is a query, and a new rule may fail every day of several years.
 _DAYS_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class Audited:
-    """One day's figures and verdicts, and up to five rows that broke each failed rule (of the first
-    failed days of a step); `accept`: the names that were accepted of it.
+    """The profile and the verdicts of one day.
+
+    `failing_rows` has up to five rows by rule, for the first failed days of a step. `accept` are
+    the accepted names, separated by commas.
     """
 
     profile: DayProfile
@@ -44,7 +46,7 @@ class Audited:
         return not any(verdict.refuses for verdict in self.verdicts)
 
     def why(self) -> str:
-        """The rules that refused the day, with figures and rows."""
+        """The rules that refused the day, with figures and rows; "" if it passed."""
         reasons = []
         for verdict in (v for v in self.verdicts if v.refuses):
             rows = "".join(f"\n      {row}" for row in self.failing_rows.get(verdict.rule, ()))
@@ -60,9 +62,10 @@ def audit(
     baselines: Mapping[date, Baseline] | None = None,
     leaks: Sequence[str] | None = None,
 ) -> dict[date, Audited]:
-    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones
-    before; `baselines`: what each day is held against, and what of it is accepted; `leaks`: what
-    `rules.no_leak` found.
+    """Judge every day, in order, including days without rows.
+
+    `builds` are the latest builds before this step. `baselines` are what each day is compared with.
+    `leaks` are the rows that `rules.no_leak` found.
     """
     rows = computed.after
     faults = computed.schema_mismatches
@@ -97,12 +100,10 @@ def audit(
 
 
 def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
-    """Every figure of every day. Keys are counted beside the profile's pass: on small days both
-    mostly wait for Spark.
-    """
+    """The profile of each day. Keys are counted in a second thread: both mostly wait for Spark."""
     day = table.partition_by
-    with ThreadPoolExecutor(1) as beside:
-        counting = beside.submit(_repeated, table, rows)
+    with ThreadPoolExecutor(1) as executor:
+        counting = executor.submit(_repeated, table, rows)
         by_day = profiles(
             rows,
             day=day,
@@ -110,8 +111,8 @@ def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
             measures=table.measures,
             samples=table.samples,
         )
-        for at, count in counting.result().items():
-            by_day[at] = replace(by_day[at], repeated_keys=count)
+        for on, count in counting.result().items():
+            by_day[on] = replace(by_day[on], repeated_keys=count)
     return by_day
 
 
@@ -124,11 +125,12 @@ def _repeated(table: Table, rows: DataFrame) -> dict[date, int]:
 def _trailing(
     table: Table, day: date, accepted: AcceptedBuilds, audited: Mapping[date, Audited]
 ) -> list[int]:
-    """Row counts of the accepted days among the 28 before, this run's included."""
+    """Row counts of the accepted days among the 28 days before, including those of this run."""
     before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
     now = {d: a.profile.rows for d, a in audited.items() if a.passed}
-    known = {d: build.rows for d in before if (build := accepted.get((table.name, d)))}
-    return [rows for d in before if (rows := (known | now).get(d)) is not None]
+    earlier = {d: build.rows for d in before if (build := accepted.get((table.name, d)))}
+    row_counts = earlier | now
+    return [row_counts[d] for d in before if d in row_counts]
 
 
 def _at_fault(
@@ -145,9 +147,7 @@ def _at_fault(
 
 
 def _rows_shown(table: Table, rows: DataFrame, day: date, condition: str | None) -> list[str]:
-    """Rows that broke a rule, or why none can be shown: the verdict holds without them, and other
-    days are not concerned.
-    """
+    """Rows that broke a rule, or why they cannot be shown. The verdict holds without them."""
     try:
         return offending_rows(
             rows, day=table.partition_by, on=day, key=table.key, condition=condition
@@ -168,23 +168,24 @@ def leaks_of_step(
     computed: Computed,
     read: Callable[[Sequence[date]], InputRows],
 ) -> list[str] | None:
-    """Rows that change without what was known only after their cut; None for a table that does not
-    promise it, and where no row has a cut.
+    """Rows that change if later knowledge is left out.
+
+    None if the table has no rule `no_leak`, or no row has a cut.
     """
     cut = next((rule.cut for rule in table.rules if rule.cut), None)
     if computed.schema_mismatches or cut is None:
         return None
     day = F.col(table.partition_by)
-    of_days = (
+    row_counts = (
         computed.after.where(F.col(cut.column).isNotNull())
         .groupBy(day.alias("day"))
         .count()
         .collect()
     )
-    if not of_days:
+    if not row_counts:
         return None
-    most = max(row["count"] for row in of_days)
-    candidates = sorted(row["day"] for row in of_days if row["count"] == most)
+    most = max(row["count"] for row in row_counts)
+    candidates = sorted(row["day"] for row in row_counts if row["count"] == most)
     chosen = candidates[len(candidates) // 2]
     inputs = read([chosen])
     rows = computed.after.where(day == F.lit(chosen))

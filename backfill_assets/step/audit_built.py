@@ -1,4 +1,4 @@
-"""Judge days as they are by today's rules. Nothing is computed, and no row is written."""
+"""Audit days that are already built, by today's rules. No row is computed or written."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,11 +35,11 @@ def audit_built(
     workspace: Workspace,
     spark: Callable[[], SparkSession],
 ) -> StepResult:
-    """Judge the rows that `days` hold, and record it: audited where they pass, refused where they
-    break a rule.
+    """Judge the rows of `days`, and record each day as audited or refused.
 
-    Refused too are days whose files are lost or cannot be read. Blocked are days without an
-    accepted build, and days that somebody else wrote to since. What is accepted stays so.
+    A day is refused if it breaks a rule, or if its files are missing or unreadable. A day is
+    blocked if it has no accepted build, or if another program wrote to it. Accepted builds stay
+    accepted.
     """
     lake, version = workspace.lake, workspace.lake.version(table.name)
     known = lake.latest(_relevant(table, days), SCHEMA.names)
@@ -87,9 +87,7 @@ def _judge_readable(
     workspace: Workspace,
     spark: Callable[[], SparkSession],
 ) -> tuple[dict[date, Audited], dict[date, Damage]]:
-    """What today's rules say of the days whose files can be read, and of the others, what is the
-    matter with them.
-    """
+    """The audits of the days whose files can be read, and the damage of the other days."""
     path = workspace.lake.path(table.name)
     column = table.partition_by
     unreadable = damaged_files(path, days, version, Depth.FILES)
@@ -104,7 +102,8 @@ def _judge_readable(
 
     try:
         return judged(), unreadable
-    except Exception:  # Spark drops the work on all files for one that it cannot read
+    except Exception:
+        # Spark gives up all files if it cannot read one of them.
         others = set(days) - unreadable.keys()
         found = damaged_files(path, others, version, Depth.BYTES)
         if not found:
@@ -131,15 +130,13 @@ def _audited(
 
 
 def built_days(table: Table, workspace: Workspace) -> list[date]:
-    """The days of the calendar that have an accepted build in the lake of the workspace."""
+    """The days of the calendar that have an accepted build in the workspace's lake."""
     known = workspace.lake.latest({table.name: None})
     return workspace.calendar.clip(sorted(day for _, day in known.accepted.keys() - known.of_live))
 
 
 def _relevant(table: Table, days: Sequence[date]) -> Days:
-    """The partitions that rules look at: the days, those before them, and the same days of tables
-    compared with.
-    """
+    """The partitions that rules look at: the days, the days before, and tables compared with."""
     before = {day - timedelta(days=n) for day in days for n in range(TRAILING_DAYS + 1)}
     return {table.name: before, **{other.name: set(days) for other in table.compared_with}}
 
@@ -151,14 +148,12 @@ def _judged(
     request: StepRequest,
     earlier: Mapping[Partition, Damage],
 ) -> Build:
-    """The record of an audit: the accepted build, of the same code and inputs, with today's
-    verdicts.
+    """The record of an audit: the accepted build with today's verdicts.
 
-    Its fingerprint is that which the rows were held against; empty where they could not be. Then
-    what an `earlier` audit found still stands.
+    Its fingerprint is the one that the rows were compared with. If they could not be compared, it
+    is empty, and the finding of an `earlier` audit still stands.
     """
-    # Of other code, or with other columns, rows have another fingerprint although nobody changed
-    # them.
+    # Other code or other columns give another fingerprint, although nobody changed the rows.
     profile = audited.profile
     same_columns = not (build.nulls and profile.nulls) or build.nulls.keys() == profile.nulls.keys()
     comparable = (

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
-from backfill_assets.errors import Conflict, InputsChanged
+from backfill_assets.calendar import ranges
+from backfill_assets.errors import NOTHING_COMMITTED, Conflict, InputsChanged
 from backfill_assets.lake.commit import Commit, commit_and_record
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.history import Latest
@@ -29,14 +30,14 @@ from backfill_assets.step.inputs import (
     changed_inputs,
     days_of_inputs,
     deliveries,
+    own_days,
 )
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 _NO_INPUTS = Inputs()
-# The samples of a day's files that lie beside those delivered, of columns that nobody declared, and
-# of what two flows have: Dagster shows them, and the run's log warns of them.
+# Names of samples. Dagster shows them, and the log of the run warns about them.
 _UNREAD = "files not read"
 _UNDECLARED = "columns not declared"
 OVERLAP = "in two flows"
@@ -44,8 +45,9 @@ OVERLAP = "in two flows"
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one day comes to, before it is known in which commit. `same_as`: the build whose rows an
-    unchanged day has. `mixed`: as of the build that is made of it.
+    """The outcome of one day, before its commit. `same_as` is the build with the same rows.
+
+    `mixed` has the same meaning as in `Build`.
     """
 
     day: date
@@ -64,18 +66,16 @@ def judge_days(
     accepted: AcceptedBuilds,
     kept: Collection[date] = (),
 ) -> list[Judgement]:
-    """A judgement a day, in order: a day of a table that reads itself fails with the day it was
-    computed from. Those of `kept` keep rows of the build before.
+    """One judgement per day, in order. Days in `kept` keep rows of the build before (merge).
 
-    Days that were computed in case a day before them came out different, and that are as they were
-    built from what it came to, have none: a correction of the past ends there. Nor have they if it
-    failed: it stays as it was, and so do they.
+    A day of a table that reads itself fails with the day it was computed from. A day in
+    `due.in_case` has no judgement if it has the same rows and inputs as before, or if the day it
+    was computed from failed: its build stays as it is.
     """
-    stands = [
-        day for day in due.compute if day not in due.rewritten
-    ]  # what was lost or changed by hand is written again
+    # A damaged day is written again even if its rows are the same.
+    intact = [day for day in due.compute if day not in due.rewritten]
     before = {
-        day: accepted[partition] for day in stands if (partition := (table.name, day)) in accepted
+        day: accepted[partition] for day in intact if (partition := (table.name, day)) in accepted
     }
     same = {
         day: build
@@ -84,12 +84,13 @@ def judge_days(
     }
     fingerprints: dict[date, str] = {}
     judgements: dict[date, Judgement] = {}
-    stay: set[date] = set()  # those that failed, and those after them
+    # Days that failed, and days computed from them.
+    failed_days: set[date] = set()
     for day in due.compute:
-        own = [d for other, w in table.windows() if other is table for d in w.days(day)]
-        failed = [d for d in own if d in stay]
+        own = own_days(table, day)
+        failed = [d for d in own if d in failed_days]
         if failed and day in due.in_case:
-            stay.add(day)
+            failed_days.add(day)
             continue
         message = (
             f"computed from {failed[0]}, which failed in this run" if failed else audited[day].why()
@@ -108,7 +109,7 @@ def judge_days(
         )
         judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as, mixed)
         if outcome == "failed":
-            stay.add(day)
+            failed_days.add(day)
         else:
             fingerprints[day] = audited[day].profile.fingerprint
     return list(judgements.values())
@@ -123,7 +124,7 @@ def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) ->
 def _with_own(
     inputs: Inputs, table: Table, days: Iterable[date], fingerprints: Mapping[date, str]
 ) -> Inputs:
-    """`inputs` with the fingerprints that days of the table itself were computed to in this run."""
+    """`inputs` with the fingerprints that this run computed for days of the same table."""
     own = {day.isoformat(): fingerprints[day] for day in days if day in fingerprints}
     if not own:
         return inputs
@@ -141,7 +142,7 @@ def record(
     versions: Mapping[str, int] | None = None,
     seconds: float = 0.0,
 ) -> Build:
-    """The build that the ledger keeps of a judgement. `seconds`: how long the day took."""
+    """The build that records a judgement in the ledger. `seconds` is the duration of the day."""
     audited = judgement.audited
     profile = audited.profile if audited else DayProfile(judgement.day, fingerprint="")
     return Build(
@@ -186,10 +187,10 @@ def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
 
 
 def verdicts_of(audited: Audited) -> list[dict[str, Any]]:
-    """The verdict of each rule, with the rows that broke it."""
+    """The verdict of each rule with the rows that broke it, as plain data."""
     return [
-        asdict(each) | {"rows": list(audited.failing_rows.get(each.rule, ()))}
-        for each in audited.verdicts
+        asdict(verdict) | {"rows": list(audited.failing_rows.get(verdict.rule, ()))}
+        for verdict in audited.verdicts
     ]
 
 
@@ -202,8 +203,9 @@ def commit_days(
     request: StepRequest,
     workspace: Workspace,
 ) -> list[Build]:
-    """Put the accepted days into the table in one commit, and record every judgement. `accepted` is
-    what was read before.
+    """Commit the accepted days together, and record every judgement.
+
+    `accepted` are the builds that were read when the step began.
     """
 
     def decide() -> list[Build]:
@@ -220,11 +222,10 @@ def _after_others(
     request: StepRequest,
     workspace: Workspace,
 ) -> list[Judgement]:
-    """`judgements` after what others did meanwhile: a day that does not hold what was accepted
-    before is no longer unchanged.
+    """The judgements after commits of other writers. A changed day is no longer `unchanged`.
 
-    Raises InputsChanged if they wrote to an input, Conflict if they changed days of which this
-    request keeps rows.
+    Raises InputsChanged if another writer changed an input. Raises Conflict if another writer
+    changed a day of which this request keeps rows (merge).
     """
     name = table.name
     passed = [each for each in judgements if each.outcome != "failed"]
@@ -246,16 +247,17 @@ def _after_others(
             )
             for each in judgements
         ]
-    # What is kept was read when the step began: any other row would come in unseen, and as if it
-    # were ours.
+    # The kept rows were read when the step began, so newer rows of other writers would be lost.
     others = dict.fromkeys(moved, "another writer committed it") | _not_as_accepted(
         table, days - moved, known, workspace
     )
     if others:
         first = min(others)
         raise Conflict(
-            f"{name}, {first} to {max(others)}, changed while this run was computing:"
-            f" {others[first]}. This run wrote nothing. Run it again."
+            f"{name} {ranges(sorted(others))} changed while this run was computing:"
+            f" {others[first]}.",
+            unchanged=NOTHING_COMMITTED,
+            next_step="Run it again.",
         )
     return list(judgements)
 
@@ -284,9 +286,9 @@ def _refuse_changed_inputs(
     now: AcceptedBuilds,
     workspace: Workspace,
 ) -> None:
-    """InputsChanged if an input came in, went, or was built again differently after it was read:
-    these rows would take that back. Days of the table itself that this step has `computed` are
-    replaced with those that read them.
+    """Raise InputsChanged if an input was added, removed or rebuilt after it was read.
+
+    Days of the same table that this step `computed` do not count.
     """
     reader = InputReader(table, now, workspace.calendar)
     delivered = deliveries(table, [judgement.day for judgement in judgements], workspace.area)
@@ -294,8 +296,9 @@ def _refuse_changed_inputs(
     for judgement in judgements:
         if delivered.get(judgement.day, NO_DELIVERY) != judgement.inputs.delivery:
             raise InputsChanged(
-                f"The source files of {table.name} {judgement.day} changed while they were read."
-                " Nothing was written. Run it again when they are complete."
+                f"The source files of {table.name} {judgement.day} changed while they were read.",
+                unchanged=NOTHING_COMMITTED,
+                next_step="Run it again when they are complete.",
             )
         changed = [
             key
@@ -306,7 +309,9 @@ def _refuse_changed_inputs(
             name, day = changed[0]
             raise InputsChanged(
                 f"{name} {day} was built again while {table.name} {judgement.day} was computed from"
-                " it. Nothing was written. Run it again."
+                " it.",
+                unchanged=NOTHING_COMMITTED,
+                next_step="Run it again.",
             )
 
 

@@ -1,14 +1,13 @@
-"""Compute the rows of a step once, and write them as files that nobody sees yet.
+"""Compute the rows of a step once, and write them as files that are not committed yet.
 
-Inputs are read at one fixed version each, and no more days than are needed.
+Each input is read at one fixed version, and only for the days that are needed.
 
-A merge by key adds the rows that a day holds under other keys, and writes the whole day. Spark's
-MERGE would take a later snapshot, and keep unseen what another writer committed meanwhile. If the
-kept rows have other code, files or inputs, the day is `mixed` and stays outdated: no build would
-make all of its rows.
+A merge by key keeps the rows of a day whose keys are not computed, and writes the whole day. Spark's
+MERGE would take a later snapshot, and keep rows that another writer committed meanwhile. If the
+kept rows have older code, files or inputs, the day is `mixed` and stays outdated.
 
 Files that were changed in place, with the same names and sizes, are found only by reading them.
-`backfill audit` does that, and so does a forced build of a day that comes out as before.
+`backfill audit` does that, and so does a forced build of a day whose rows do not change.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -42,81 +41,71 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import SliceDays, Table, Window
 from backfill_assets.workspace import Workspace
 
-
-def changed_in_place(
-    table: Table,
-    builds: Mapping[date, Build],
-    version: int,
-    workspace: Workspace,
-    spark: SparkSession,
-) -> set[date]:
-    """The days of `builds` of which the table at `version` does not hold the rows with that
-    fingerprint, or whose files cannot be read. The builds are of the table's columns as they are
-    declared now.
-    """
-    # Of the others there are no files.
-    days = tuple(day for day, build in builds.items() if build.rows)
-    try:
-        held = _fingerprints(table, days, version, workspace, spark)
-    except Exception as error:  # Spark drops the work on all files for one that it cannot read
-        if is_of_step(error):
-            raise
-        folder = workspace.lake.path(table.name)
-        damaged = damaged_files(folder, days, version, Depth.BYTES)
-        if not damaged:
-            raise
-        held = _fingerprints(
-            table, tuple(day for day in days if day not in damaged), version, workspace, spark
-        )
-    return {day for day in days if held.get(day) != builds[day].fingerprint}
-
-
-def _fingerprints(
-    table: Table, days: Collection[date], version: int, workspace: Workspace, spark: SparkSession
-) -> dict[date, str]:
-    if not days:
-        return {}
-    rows = workspace.lake.reader(
-        Slice(table.name, table.partition_by, tuple(days), version), table.columns
-    ).rows(spark)
-    measured = profiles(rows, day=table.partition_by, about=None, measures={}, samples={})
-    return {day: profile.fingerprint for day, profile in measured.items()}
-
-
-@contextmanager
-def _merged(
-    table: Table, new: DataFrame, held: Rows, folder: str
-) -> Iterator[tuple[DataFrame, set[date]]]:
-    """`new` and the rows `held` under keys that it does not have; the days that keep rows so. A key
-    is unique within a day; nulls in it are equal.
-
-    `new` is computed once, for its rows and for its keys. UsageError if the table in `folder` has
-    other columns.
-    """
-    refuse_other_columns(folder, new.schema.json())
-    new = new.persist()
-    kept = new
-    try:
-        key = list(dict.fromkeys([table.partition_by, *table.key]))
-        before = held.rows(new.sparkSession)
-        keys = new.select(*key)
-        same = reduce(Column.__and__, [before[name].eqNullSafe(keys[name]) for name in key])
-        kept = before.join(keys, same, "left_anti").select(*new.columns).persist()
-        days = {day for (day,) in kept.select(table.partition_by).distinct().collect()}
-        yield new.unionByName(kept), days
-    finally:
-        kept.unpersist()
-        new.unpersist()
+# Compressed bytes of inputs up to which rows are collected into this process. For so little data
+# most of the time is spent on starting Spark jobs, and one job does the work of three. Three days
+# of the sample's outages read 2 MB.
+SMALL = 4 * 2**20
 
 
 @dataclass(frozen=True)
 class InputRows:
-    """The inputs of a step: one DataFrame an argument of the table's function, and the bytes they
-    are read from.
-    """
+    """The inputs of a step: one DataFrame per argument, and their size in compressed bytes."""
 
     rows: Mapping[str, DataFrame]
     size: int
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The computed rows of a step, not committed yet.
+
+    after              every row that the days will have; these rows are audited
+    commit             commits the days that passed
+    schema_mismatches  columns that differ from the declared ones, and rows without a day; if there
+                       are any, no day passes
+    profiles           the profiles of `after`, if they are known already
+    kept               the days that keep rows of their build before (merge)
+    """
+
+    after: DataFrame
+    commit: Commit
+    schema_mismatches: Sequence[str] = ()
+    profiles: Mapping[date, DayProfile] | None = None
+    kept: Collection[date] = ()
+
+
+@contextmanager
+def compute_days(
+    table: Table,
+    days: Sequence[date],
+    request: StepRequest,
+    workspace: Workspace,
+    *,
+    spark: SparkSession,
+    read: Callable[[Sequence[date]], InputRows],
+    version: int,
+) -> Iterator[Computed]:
+    """Compute `days` once, for the audit and the commit.
+
+    Files that are not committed are removed at the end. A merge keeps rows of the table at
+    `version`, which were checked against the accepted builds.
+    """
+    folder = workspace.lake.path(table.name)
+    column = table.partition_by
+    with refuse_changes(spark.conf, table.name):
+        new, size = _new_rows(table, days, read)
+    faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
+    if faults:
+        yield Computed(new, FileCommit(folder, column, [], ""), faults)
+        return
+    before = workspace.lake.reader(Slice(table.name, column, tuple(days), version), table.columns)
+    with ExitStack() as until_done:
+        kept: Collection[date] = ()
+        if request.write_mode == "merge" and version >= 0:
+            # A table that does not exist yet keeps no rows.
+            new, kept = until_done.enter_context(_merged(table, new, before, folder))
+            size += before.size
+        yield replace(until_done.enter_context(_written(table, new, size, folder)), kept=kept)
 
 
 def read_inputs(
@@ -128,9 +117,7 @@ def read_inputs(
     versions: Mapping[str, int],
     inputs: Mapping[date, Inputs],
 ) -> InputRows:
-    """The days that `days` read of every input: those that `inputs` records of each, and no rows
-    that nobody accepted.
-    """
+    """Read the days that `inputs` records for each of `days`, so only accepted rows."""
     rows: dict[str, DataFrame] = {}
     size = 0
     for name, read in table.reads.items():
@@ -160,7 +147,7 @@ def read_inputs(
 def _days_read(
     read: Window, other: Table, days: Sequence[date], inputs: Mapping[date, Inputs]
 ) -> tuple[date, ...]:
-    # Days of the table itself that are being computed now must not come in as they were before.
+    # Days of the same table that are computed now must not be read in their old state.
     own = set(days) if read.table is None else set()
     recorded = {day: inputs[day].tables.get(other.name, {}) for day in days}
     return tuple(
@@ -171,11 +158,8 @@ def _days_read(
 def _new_rows(
     table: Table, days: Sequence[date], read: Callable[[Sequence[date]], InputRows]
 ) -> tuple[DataFrame, int]:
-    """The rows of `days`, not computed yet, and the bytes of what they are computed from; `read`
-    reads the inputs of days.
-    """
-    # A table that reads itself is computed one island of consecutive days at a time, each from the
-    # day before it.
+    """The rows of `days` as a lazy DataFrame, and the size of their inputs in bytes."""
+    # A table that reads itself is computed from the day before, one gapless range at a time.
     parts = consecutive(days) if table.needs_itself() else [list(days)]
     frames = []
     size = 0
@@ -188,12 +172,11 @@ def _new_rows(
                 name: _one_task_a_day(frame, table.partition_by, days)
                 for name, frame in rows.items()
             }
-        # Rows of neighbouring days are cut off; a row of no day is kept, to be found.
+        # Drop rows of neighbouring days. Keep rows without a day: the audit reports them.
         named = f"({condition(table.partition_by, part)}) OR `{table.partition_by}` IS NULL"
         frames.append(table.compute(**rows).where(named))
     new = reduce(DataFrame.unionByName, frames)
-    # A delivered file is of one day already, and what is computed day by day from whole days stays
-    # so.
+    # A delivered file has rows of one day only. So has the result of a day-by-day computation.
     return (
         new
         if table.source() or _day_by_day(table)
@@ -202,7 +185,7 @@ def _new_rows(
 
 
 def _day_by_day(table: Table) -> bool:
-    """Whether a day's rows come from the same day's rows of one other table, and nothing else."""
+    """Whether a day is computed only from the same day of one other table."""
     reads = list(table.reads.values())
     return len(reads) == 1 and all(
         isinstance(r, Window)
@@ -214,75 +197,40 @@ def _day_by_day(table: Table) -> bool:
 
 
 def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame:
-    """The same rows with each day's in one task: one file a day to write, and an audit by day and
-    key moves none again.
-    """
+    """Repartition so that each day is in one task: one file per day, and no shuffle in the audit."""
     tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    # Days differ in size; several to a task even that out, as long as there are days enough.
+    # Days differ in size. Several tasks per partition even that out.
     return rows.repartition(min(len(days), 4 * tasks), column)
 
 
-# Compressed bytes of inputs up to which rows are taken into this process: planning and starting
-# Spark jobs is most of the work on so little, and one job does what three did. Three days of the
-# sample's outages read 2 MB.
-SMALL = 4 * 2**20
-
-
-@dataclass(frozen=True)
-class Computed:
-    """`after`: every row the days will hold, which is what is audited. `commit`: puts the days that
-    pass into the table.
-
-    With `schema_mismatches` (columns that are not as declared, rows without a day) no day passes.
-    `profiles` are those of `after`, where they are known already. `kept` are the days that keep
-    rows which they had before.
-    """
-
-    after: DataFrame
-    commit: Commit
-    schema_mismatches: Sequence[str] = ()
-    profiles: Mapping[date, DayProfile] | None = None
-    kept: Collection[date] = ()
-
-
 @contextmanager
-def compute_days(
-    table: Table,
-    days: Sequence[date],
-    request: StepRequest,
-    workspace: Workspace,
-    *,
-    spark: SparkSession,
-    read: Callable[[Sequence[date]], InputRows],
-    version: int,
-) -> Iterator[Computed]:
-    """Compute `days` once, for the audit and the commit; what is not committed is removed at the
-    end.
+def _merged(
+    table: Table, new: DataFrame, held: Rows, folder: str
+) -> Iterator[tuple[DataFrame, set[date]]]:
+    """The new rows with the `held` rows of other keys, and the days that keep rows.
 
-    Rows that are kept (merge) are those of the table at `version`, which are known to be as they
-    were accepted.
+    A key is unique within a day. Nulls in a key are equal. `new` is computed only once. Raises
+    UsageError if the table in `folder` has other columns.
     """
-    folder = workspace.lake.path(table.name)
-    column = table.partition_by
-    with refuse_changes(spark.conf, table.name):
-        new, size = _new_rows(table, days, read)
-    faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
-    if faults:
-        yield Computed(new, FileCommit(folder, column, [], ""), faults)
-        return
-    before = workspace.lake.reader(Slice(table.name, column, tuple(days), version), table.columns)
-    with ExitStack() as until_done:
-        kept: Collection[date] = ()
-        if request.write_mode == "merge" and version >= 0:
-            # A table that does not exist yet keeps no rows.
-            new, kept = until_done.enter_context(_merged(table, new, before, folder))
-            size += before.size
-        yield replace(until_done.enter_context(_written(table, new, size, folder)), kept=kept)
+    refuse_other_columns(folder, new.schema.json())
+    new = new.persist()
+    kept = new
+    try:
+        key = list(dict.fromkeys([table.partition_by, *table.key]))
+        before = held.rows(new.sparkSession)
+        keys = new.select(*key)
+        same = reduce(Column.__and__, [before[name].eqNullSafe(keys[name]) for name in key])
+        kept = before.join(keys, same, "left_anti").select(*new.columns).persist()
+        days = {day for (day,) in kept.select(table.partition_by).distinct().collect()}
+        yield new.unionByName(kept), days
+    finally:
+        kept.unpersist()
+        new.unpersist()
 
 
 @contextmanager
 def _written(table: Table, new: DataFrame, size: int, folder: str) -> Iterator[Computed]:
-    """Write `new` as files of `folder`."""
+    """Write the new rows as files in `folder`, and remove uncommitted files at the end."""
     column = table.partition_by
     small = _small(table, new, folder) if size <= SMALL else None
     profiles, files = small or (None, write_frame(new, folder, column))
@@ -306,17 +254,18 @@ def _written(table: Table, new: DataFrame, size: int, folder: str) -> Iterator[C
 
 def _without_day(column: str, rows: int) -> str:
     return (
-        f"{rows:,} computed row(s) have no day: {column} is null. Leave them out, or give them"
-        " a day"
+        f"{column} is null in {rows:,} of the computed rows, so they have no day. Drop these rows,"
+        " or set their day"
     )
 
 
 def _small(
     table: Table, new: DataFrame, folder: str
 ) -> tuple[dict[date, DayProfile], list[DataFile]] | None:
-    """The profiles and the files of a small slice, by one Spark job; None if its rows are too many
-    for this process, or hold what Arrow or Python have no value for (a date after the year 9999):
-    Spark has to count and write them.
+    """The profiles and files of a small slice, by one Spark job.
+
+    None if the rows are too many for this process, or have values that Arrow or Python cannot
+    represent (a date after the year 9999). Then Spark has to profile and write them.
     """
     try:
         return _by_arrow(table, new, folder)
@@ -331,7 +280,7 @@ def _small(
 def _by_arrow(
     table: Table, new: DataFrame, folder: str
 ) -> tuple[dict[date, DayProfile], list[DataFile]]:
-    # Code is generated for raw text alone: parsing it takes long enough to be worth compiling.
+    # Only raw text is worth compiling: parsing it takes long enough.
     with without_code_generation(new.sparkSession, unless=table.source() is not None):
         rows = with_figures(new, measures=table.measures, samples=table.samples).toArrow()
     profiles = small_profiles(
@@ -343,3 +292,44 @@ def _by_arrow(
         samples=list(table.samples),
     )
     return profiles, write_table(without_figures(rows), folder, table.partition_by)
+
+
+def changed_in_place(
+    table: Table,
+    builds: Mapping[date, Build],
+    version: int,
+    workspace: Workspace,
+    spark: SparkSession,
+) -> set[date]:
+    """The days whose rows at `version` differ from their build, or whose files are unreadable.
+
+    The builds must have the columns that the table declares now.
+    """
+    # Days without rows have no files.
+    days = tuple(day for day, build in builds.items() if build.rows)
+    try:
+        held = _fingerprints(table, days, version, workspace, spark)
+    except Exception as error:
+        # Spark gives up all files if it cannot read one of them.
+        if is_of_step(error):
+            raise
+        folder = workspace.lake.path(table.name)
+        damaged = damaged_files(folder, days, version, Depth.BYTES)
+        if not damaged:
+            raise
+        held = _fingerprints(
+            table, tuple(day for day in days if day not in damaged), version, workspace, spark
+        )
+    return {day for day in days if held.get(day) != builds[day].fingerprint}
+
+
+def _fingerprints(
+    table: Table, days: Collection[date], version: int, workspace: Workspace, spark: SparkSession
+) -> dict[date, str]:
+    if not days:
+        return {}
+    rows = workspace.lake.reader(
+        Slice(table.name, table.partition_by, tuple(days), version), table.columns
+    ).rows(spark)
+    measured = profiles(rows, day=table.partition_by, about=None, measures={}, samples={})
+    return {day: profile.fingerprint for day, profile in measured.items()}

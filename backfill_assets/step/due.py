@@ -1,7 +1,7 @@
-"""Which of the requested days must be computed, and what a step knows when it begins.
+"""Decide which of the requested days must be computed.
 
-A day is due if its inputs are there and something changed since its last build. The snapshot holds
-the latest builds, and the versions at which inputs are read.
+A day is due if its inputs are built and something changed since its last build. The snapshot of a
+step holds the latest builds, and the versions at which inputs are read.
 """
 
 from __future__ import annotations
@@ -38,14 +38,18 @@ from backfill_assets.workspace import Workspace
 
 @dataclass
 class Due:
-    """The requested days by what is to be done with them. Every day is in exactly one of the first
-    six.
+    """The requested days by what to do with them.
 
-    `in_case`: those of `compute` of which nothing has changed so far; they read a day of the table
-    itself that may come out different. `unusable`: days whose source cannot be used, and why.
-    `awaited`: days that a service is still to be asked for. `rewritten`: days that do not hold the
-    rows that were accepted, in a shadow those too that live holds: they are written whatever they
-    come to.
+    Each day is in exactly one of `compute`, `up_to_date`, `blocked`, `unusable`, `not_due` and
+    `awaited`. The mappings give the reason of each day.
+
+    in_case    days of `compute` that have not changed so far, but read a day of the same table that
+               may change
+    unusable   days whose delivery cannot be used
+    awaited    days that must still be fetched from a service
+    inputs     what each day is computed from
+    rewritten  days that do not hold their accepted rows, and in a shadow days that live holds; they
+               are always written
     """
 
     compute: list[date] = field(default_factory=list)
@@ -70,12 +74,12 @@ def days_due(
     accept: str = "",
     write_mode: WriteMode = "overwrite",
 ) -> Due:
-    """Sort `days`, in order.
+    """Decide for each day, in order, what to do with it.
 
-    `builds` are the latest ones; partitions that were `rewritten` since are computed again, and
-    nothing is computed from them before. `force` are days to compute even if nothing has changed;
-    `failed`, partitions that block what needs them although an earlier version of them is accepted;
-    `accept`, files that may be empty or missing.
+    `builds` are the latest builds. Damaged partitions are computed again, and nothing is computed
+    from them before. `force` are days to compute even if nothing has changed. `failed` are
+    partitions that block their readers although an earlier build of them is accepted. `accept`
+    names files that may be empty or missing.
     """
     calendar = workspace.calendar
     accepted = builds.accepted
@@ -108,9 +112,11 @@ def days_due(
         elif missing and waits_for_request_only(table, day, accepted, calendar, due.compute):
             due.not_due[day] = f"waits for {missing}, which is built on request only"
         elif missing:
-            due.blocked[day] = f"needs {missing}, of which there is no accepted build"
+            due.blocked[day] = f"needs {missing}, which has no accepted build"
         elif unusable:
-            due.blocked[day] = f"needs {unusable}, which failed in this plan, or needs what failed"
+            due.blocked[day] = (
+                f"needs {unusable}, which failed in this plan, or needs a failed partition"
+            )
         elif isinstance(source, NotFetchedYet):
             due.awaited[day] = str(source)
         elif isinstance(source, SourceError):
@@ -134,9 +140,7 @@ def days_due(
 
 
 def _of_another_delivery(table: Table, day: date, accepted: AcceptedBuilds, delivered: str) -> str:
-    """A table that a rule compares `day` with, of another delivery or built by other code; "" if
-    there is none.
-    """
+    """The compared table whose `day` has another delivery or other code; "" if none has."""
     for other in table.compared_with:
         build = accepted.get((other.name, day))
         same_source = other.source() is not None and other.source() == table.source()
@@ -152,7 +156,7 @@ def _of_another_delivery(table: Table, day: date, accepted: AcceptedBuilds, deli
 def _reads_rewritten(
     table: Table, day: date, calendar: Calendar, due: Due, rewritten: Mapping[Partition, Damage]
 ) -> str:
-    """Why `day` must not be computed from what its inputs hold now; "" if it may."""
+    """Why `day` cannot be computed from its inputs as they are now; "" if it can."""
     for other, window in table.windows():
         for read in other.calendar_of(calendar).clip(window.days(day)):
             if (why := rewritten.get((other.name, read))) and not (
@@ -164,16 +168,14 @@ def _reads_rewritten(
                 )
                 again += "; if its source is gone, put it back: `backfill reconcile --restore`"
                 return (
-                    f"reads {other.name} {read}, which does not hold the rows that were accepted:"
+                    f"reads {other.name} {read}, which does not hold its accepted rows:"
                     f" {why}. {again}"
                 )
     return ""
 
 
 def waiting_for_calendar(table: Table, day: date, calendar: Calendar) -> str:
-    """What a day at the end of a growing calendar waits for before it is first built, in words; ""
-    if it waits for nothing.
-    """
+    """What a new day at the end of a growing calendar waits for; "" if nothing."""
     complete = day + timedelta(days=days_until_complete(table))
     return (
         f"complete once {complete} is in"
@@ -190,9 +192,7 @@ def missing_inputs(
     computing: Collection[date] = (),
     failed: Collection[Partition] = (),
 ) -> str:
-    """The inputs that `day` waits for and that have no accepted build, in words; "" if all have
-    one.
-    """
+    """The inputs that `day` waits for and that have no accepted build, as text; "" if none."""
     found = _lacking(table, day, accepted, calendar, computing, failed)
     return ", ".join(f"{other.name} {ranges(days)}" for other, days in found)
 
@@ -204,7 +204,7 @@ def waits_for_request_only(
     calendar: Calendar,
     computing: Collection[date] = (),
 ) -> bool:
-    """Whether `day` lacks inputs, and all of them are days that are built on request only."""
+    """Whether `day` lacks inputs, and all missing ones are built on request only."""
     found = _lacking(table, day, accepted, calendar, computing) if on_request(table) else []
     return bool(found) and all(on_request(other) for other, _ in found)
 
@@ -248,11 +248,10 @@ def _changed(
 def failed_partitions(
     table: Table, request: StepRequest, builds: Latest, workspace: Workspace
 ) -> set[Partition]:
-    """Those that the request's plan built last and failed, and, of the tables that `table` is made
-    from, those that need one.
+    """The partitions that failed in the request's plan, and planned ones that need them.
 
-    A partition that failed and is up to date again, its delivery or code put back as it was, blocks
-    nothing.
+    A failed partition does not block if it is up to date again, because its delivery or code was
+    put back.
     """
     if not request.plan:
         return set()
@@ -297,8 +296,10 @@ DaysByTable = dict[str, set[date]]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The latest builds, with what somebody else rewrote; the version of each input, and that of
-    the table itself.
+    """What a step knows when it begins.
+
+    `builds` are the latest builds and the damaged partitions, `inputs` the Delta version of each
+    input by table, `version` the Delta version of the table itself.
     """
 
     builds: Latest
@@ -314,10 +315,9 @@ class Snapshot:
 def snapshot(
     table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace
 ) -> Snapshot:
-    """What a step of `days` begins with.
+    """Take the snapshot for a step of `days`.
 
-    No commit came between the builds and the versions: the builds' fingerprints are those of the
-    rows at these versions.
+    Builds and versions belong together: they are read again until no commit came between.
     """
     lake = workspace.lake
     relevant = _relevant_partitions(table, days, request, workspace)
@@ -336,7 +336,8 @@ def snapshot(
             builds = lake.latest(wider, plan=request.plan)
         versions = _versions(table, lake)
     damaged = lake.damaged(builds, versions, Depth.LOG)
-    if request.write_mode != "overwrite":  # rows that are kept must be ours
+    if request.write_mode != "overwrite":
+        # The rows that a merge keeps must be ours.
         unknown = rows_without_build(
             lake.path(table.name),
             days,
@@ -374,7 +375,7 @@ def lost_partitions(
 def _relevant_partitions(
     table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace
 ) -> DaysByTable:
-    """The partitions whose builds matter for `days`: the ledger of years is not read for one day."""
+    """The partitions whose builds matter for `days`, so that one day does not read the whole ledger."""
     relevant: dict[str, set[date]] = (
         {each.name: set() for each in table.ancestors()} if request.plan else {}
     )
@@ -391,7 +392,7 @@ def _relevant_partitions(
 
 
 def _inputs_of_failed(table: Table, builds: Latest, workspace: Workspace) -> DaysByTable:
-    """What the partitions that failed last read, to see whether they are up to date again."""
+    """The inputs of failed partitions, needed to see whether these are up to date again."""
     relevant: dict[str, set[date]] = {}
     for ancestor in table.ancestors():
         failed = [

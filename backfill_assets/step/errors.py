@@ -1,4 +1,4 @@
-"""Which errors of a computation concern the whole step, and which single days."""
+"""Decide whether an error of a computation concerns the whole step or single days."""
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
@@ -6,43 +6,37 @@ from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from backfill_assets.errors import InputsChanged, NotRecorded, ServiceUnavailable, UsageError
 from backfill_assets.lake.storage import is_disk_full
 
-# To be computed again; built, and not to be recorded as failed later; not to be computed at all.
 _OF_STEP = (InputsChanged, NotRecorded, UsageError, ServiceUnavailable)
-# Every day would raise these. A TypeError or an AttributeError may be of one: `rows.first().cents`
-# of a day without rows.
+# Every day would raise these. A TypeError or an AttributeError may concern one day only, such as
+# `rows.first().cents` for a day without rows.
 _OF_CODE = (AnalysisException, ImportError, NameError, SyntaxError)
-# Conditions under which Spark's analysis finds no fault with the code, but with the files of some
-# day.
+# Conditions of AnalysisException that are caused by the files of a day, and not by the code.
 _OF_FILES = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 
 
 def is_of_step(error: Exception) -> bool:
-    """Whether no day could be computed now: the request is wrong, or the engine, or the room on a
-    disk, is gone.
-    """
+    """Whether no day can be computed: wrong request, lost engine or full disk."""
     return isinstance(error, _OF_STEP) or _is_engine_gone(error) or is_disk_full(error)
 
 
 def may_be_of_days(error: Exception) -> bool:
-    """Whether other days may be computed without the one that raised it."""
+    """Whether other days may still be computed without the day that raised the error."""
     return not is_of_step(error) and (
         not isinstance(error, _OF_CODE) or _condition(error) in _OF_FILES
     )
 
 
 def failure_text(error: Exception) -> str:
-    """An error as it is recorded of a day."""
+    """The error as text, at most 2,000 characters, for the record of a day."""
     return f"{type(error).__name__}: {str(error)[:2000]}"
 
 
 def _is_engine_gone(error: Exception) -> bool:
-    """Whether a Spark Connect server does not answer, or is another one than the session was opened
-    on.
-    """
+    """Whether the Spark Connect server does not answer or was restarted."""
     answer = error.getGrpcStatusCode().name if isinstance(error, SparkConnectGrpcException) else ""
     return answer == "UNAVAILABLE" or _condition(error).startswith("INVALID_HANDLE.")
 
 
 def _condition(error: Exception) -> str:
-    """Spark's name of an error, such as DIVIDE_BY_ZERO; "" for what is no error of Spark's."""
+    """Spark's name of the error, such as DIVIDE_BY_ZERO; "" if it is not an error of Spark."""
     return (error.getCondition() or "") if isinstance(error, PySparkException) else ""

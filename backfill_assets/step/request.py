@@ -1,4 +1,4 @@
-"""What a step is asked for, and what it returns.
+"""The request for a step, and its result.
 
 A table that reads itself stops early. A correction of the past makes all later days due, and they
 are computed in one pass. At the first day that comes out as before, if nothing else has changed,
@@ -19,30 +19,30 @@ from backfill_assets.tables.declaration import Table
 
 @dataclass(frozen=True)
 class EarlyStop:
-    """`day` was built and came out as it was: `left` are the days after it, computed from it, that
-    were not rebuilt.
-    """
+    """A `day` whose rows did not change, and the days after it that were not rebuilt (`left`)."""
 
     table: str
     day: date
     left: Sequence[date]
 
     def __str__(self) -> str:
-        left = f"{len(self.left)} day(s) computed from it, {ranges(self.left)}"
+        days = "1 day" if len(self.left) == 1 else f"{len(self.left)} days"
         return (
-            f"{self.table}: stopped early. {self.day} came out as it was, so that the {left}, were"
-            " not rebuilt."
+            f"{self.table}: stopped early. The rows of {self.day} did not change. {days} computed"
+            f" from it, {ranges(self.left)}, were not rebuilt."
         )
 
 
 def early_stops(table: Table, built: Iterable[Build], left: Iterable[Build]) -> list[EarlyStop]:
-    """The early stops of a rebuild that has `built` some days of `table`, and `left` the builds of
-    others, which are up to date. Of these, none is a stop's that was built later, by others.
+    """The early stops of a rebuild.
+
+    It has `built` some days of `table`. The builds in `left` are up to date and were not rebuilt.
+    A build in `left` that is newer than the stop was made by another run and does not count.
     """
     stop_of = {build.day: build for build in built}
     left_after: dict[date, list[date]] = {}
     for build in sorted(left, key=lambda build: build.day):
-        own = [each for each in own_days(table, build.day) if each in stop_of]
+        own = [day for day in own_days(table, build.day) if day in stop_of]
         if own and build.at < (stop := stop_of[own[-1]]).at:
             stop_of[build.day] = stop
             left_after.setdefault(stop.day, []).append(build.day)
@@ -51,12 +51,12 @@ def early_stops(table: Table, built: Iterable[Build], left: Iterable[Build]) -> 
 
 @dataclass(frozen=True)
 class StepRequest:
-    """Who asks for a build, how and why.
+    """Who requests a build, how and why.
 
-    `planned` are the partitions of the request's plan, `force_days` the days of the table that the
-    plan forces; `force` applies to every day requested. `accept` names files, separated by commas,
-    that may be empty or missing. With `skip_not_due`, days that wait for later ones are left out,
-    not blocked. `git_commit` is that of the table's code.
+    `planned` are the partitions of the request's plan, and `force_days` the days of the table that
+    the plan forces. `force` applies to every requested day. `accept` names files that may be empty
+    or missing, and columns and rules, separated by commas. With `skip_not_due`, days that wait for
+    later ones are left out instead of blocked. `git_commit` is the commit of the table's code.
     """
 
     run: str
@@ -77,8 +77,9 @@ class StepRequest:
             refuse_unstorable_text(name, text)
 
     def forced(self, table: Table, days: Iterable[date], builds: Latest) -> set[date]:
-        """The days to compute even if nothing has changed. A plan forces a day once, however often
-        it is launched.
+        """The days to compute even if nothing has changed.
+
+        A plan forces a day once, even if it is launched several times.
         """
         if self.force:
             return set(days)
@@ -88,14 +89,12 @@ class StepRequest:
 
 
 def write_mode_problem(table: Table, write_mode: WriteMode) -> str:
-    """Why days of `table` cannot be written so, in words; "" if they can."""
+    """Why days of `table` cannot be written in this mode; "" if they can."""
     if write_mode not in (modes := get_args(WriteMode)):
         return f"{write_mode} is not a write mode: there are {' and '.join(modes)}"
     if write_mode == "merge" and not table.key:
         return f"{table.name} has no key to merge on"
     if write_mode == "merge" and table.needs_itself():
-        # A day is computed from what this run computed of the day before, or, if another run did,
-        # from that and what it kept.
         return (
             f"{table.name} reads itself: with rows that merge keeps, its days would depend on how"
             " they are cut into runs"
@@ -105,7 +104,7 @@ def write_mode_problem(table: Table, write_mode: WriteMode) -> str:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What became of every requested day: a build, the build it already had, or why it is blocked."""
+    """The result of a step: each requested day is built, up to date or blocked (with the reason)."""
 
     table: Table
     built: Sequence[Build] = ()
@@ -113,7 +112,7 @@ class StepResult:
     blocked: Mapping[date, str] = field(default_factory=dict)
 
     def early_stops(self) -> list[EarlyStop]:
-        """Where the rebuild of a table that reads itself has stopped early."""
+        """Where the rebuild of a table that reads itself stopped early."""
         return early_stops(
             self.table, [build for build in self.built if build.succeeded], self.up_to_date
         )
@@ -122,9 +121,7 @@ class StepResult:
         return [build for build in self.built if build.outcome in ("failed", "refused")]
 
     def accepted(self) -> list[Build]:
-        """The builds whose rows are now in the table, and the audits of rows that passed, in order
-        of days.
-        """
+        """The builds whose rows are in the table, and the audits that passed, ordered by day."""
         failed = self.failed()
         return sorted(
             [b for b in self.built if b not in failed] + list(self.up_to_date), key=lambda b: b.day

@@ -21,15 +21,15 @@ from backfill_assets.workspace import Workspace
 
 
 def archives_of(tables: Sequence[Table]) -> dict[str, Archive]:
-    """The archives that these tables are made from, by name. ValueError for two of one name."""
+    """The archives that these tables read, by name. Raise ValueError if two have the same name."""
     archives: dict[str, Archive] = {}
     for archive in (archive for table in tables for archive in _archives_of_table(table)):
         other = archives.setdefault(archive.name, archive)
         if other != archive:
             raise ValueError(
-                f"two archives are named {archive.name}, and they are declared differently"
+                f"two archives are named {archive.name}, but they are declared differently"
             )
-        fields = [*other.fields, *(each for each in archive.fields if each not in other.fields)]
+        fields = [*other.fields, *(new for new in archive.fields if new not in other.fields)]
         archives[archive.name] = replace(other, fields=fields)
     return archives
 
@@ -105,12 +105,12 @@ def _listed(workspace: Workspace, archives: Sequence[Archive]) -> list[str]:
 
 
 def load_sentence(result: LoadResult) -> str:
-    """What came of one archive, for people."""
+    """The result of loading one archive, as a sentence."""
     rows = f"{_counted(result.rows, 'row')} of {_counted(len(result.days), 'day')}"
     of_days = f"{rows}{f' ({ranges(result.days)})' if result.days else ''}"
     if result.problem:
         accept = (
-            f" Mend it, or accept it: `backfill archive --accept {quote(result.name)} --reason"
+            f" Fix the file, or accept it as is: `backfill archive --accept {quote(result.name)} --reason"
             " 'why'`."
         )
         return (
@@ -118,14 +118,11 @@ def load_sentence(result: LoadResult) -> str:
             f" stays.{accept if result.acceptable else ''}"
         )
     if result.left_out:
-        return (
-            f"{result.name} was modified after what is declared as `modified_before`, and is left"
-            " as it is."
-        )
+        return f"{result.name} was modified after `modified_before`, and was skipped."
     if result.dropped:
         return (
-            f"{result.name} is gone: {of_days} are dropped. Days of tables that were built with"
-            " them stay as they are."
+            f"{result.name} was removed: {of_days} dropped. Days that were built with it are"
+            " unchanged."
         )
     said = [f"{result.name}: {result.bytes_read:,} bytes read, {of_days}"]
     record = result.record
@@ -163,9 +160,7 @@ def next_line(tables: Sequence[Table], names: Sequence[str]) -> str:
 
 
 def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:
-    """Of each table in whose source files of no day lie, or archives that were not taken in, a
-    sentence that names them.
-    """
+    """Files that match no day, and archives that are not loaded, in one sentence per table."""
     lines: dict[str, str] = {}
     for table in tables:
         if source := table.source():
@@ -176,15 +171,14 @@ def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:
 
 def _unread(source: Source, area: LandingArea) -> list[str]:
     questions = {
-        "files of no day, which are not read": source.unmatched,
-        "archives not taken in as they lie there, which `backfill archive` does": (
-            source.not_taken_in
-        ),
-        "archives modified too late (`modified_before`); rows of them that are in stay": (
+        "files that match no day and are not read": source.unmatched,
+        "archives that are not loaded yet (run `backfill archive`)": (source.not_taken_in),
+        "archives modified after `modified_before`; rows loaded from them before stay": (
             source.left_out
         ),
     }
-    parts = dict[str, None]()  # a source that cannot be asked says so once
+    # A dict, so that the error of a source that fails is listed once.
+    parts = dict[str, None]()
     for about, question in questions.items():
         files = ask_source(source, lambda question=question: list(question(area)))  # type: ignore[misc]
         if isinstance(files, SourceError):
@@ -195,7 +189,7 @@ def _unread(source: Source, area: LandingArea) -> list[str]:
 
 
 def era_lines(tables: Sequence[Table], days: Mapping[str, Collection[date]]) -> Iterator[str]:
-    """A sentence for each era of `days` in which a table's files have not all declared columns."""
+    """A sentence for each era of `days` in which a table's files lack declared columns."""
     for table in tables:
         source = table.source()
         eras = ask_source(source, lambda: dict(source.eras(days[table.name]))) if source else {}  # noqa: B023

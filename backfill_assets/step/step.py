@@ -1,12 +1,12 @@
 """One step: build some days of one table, from the request to the record.
 
-read -> compute once -> audit per day -> commit the days that passed, in one commit -> record in the
-ledger. The caller reports to Dagster. Days that fail, or lack an input, leave the table as it was
-and do not stop the others.
+The stages are: read the inputs, compute once, audit each day, commit the days that passed in one
+commit, record them in the ledger. The caller reports to Dagster. A day that fails or lacks an input
+does not change the table and does not stop other days.
 
-Spark gives up all days for one bad row or file. Then a few days are tried alone, to see whether
-days are the cause. The rest is built together, and halved wherever it fails: one bad day of a
-thousand costs about twenty computations.
+Spark gives up all days if it fails on one row or file. Then a few days are tried alone, to see
+whether single days are the cause. The rest is built together, and halved where it fails. One bad
+day of a thousand costs about twenty computations.
 """
 
 import time
@@ -18,7 +18,13 @@ from functools import partial
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from backfill_assets.errors import InputsChanged, NotFetchedYet, NotRecorded, UsageError
+from backfill_assets.errors import (
+    NOTHING_COMMITTED,
+    InputsChanged,
+    NotFetchedYet,
+    NotRecorded,
+    UsageError,
+)
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
 from backfill_assets.lake.ledger import SCHEMA, Build
 from backfill_assets.lake.running import RunningStep, mark_running
@@ -42,114 +48,17 @@ from backfill_assets.step.request import StepRequest, StepResult, write_mode_pro
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-# If so many days fail one after the other before any was built, it is not the days.
-FAILED_FIRST = 3
-
-
-@dataclass
-class BadDayIsolator:
-    """The days of a table that were `built`, some of them refused by a rule, and the `errors` of
-    those that could not be.
-
-    `build` builds some days together, from what their inputs, and the days of the table before
-    them, hold by then. Days of a table that reads itself are built in order, each from the one
-    before it, and fail with it; those that are computed `in_case` it came out different stay as
-    they are.
-    """
-
-    table: Table
-    build: Callable[[Sequence[date]], list[Build]]
-    in_case: Collection[date] = ()
-    stay: set[date] = field(default_factory=set)
-    built: list[Build] = field(default_factory=list)
-    errors: dict[date, str] = field(default_factory=dict)
-
-    def run(self, days: Sequence[date]) -> None:
-        """Build those of `days` that can be built; none, once none of the first can be. Raises what
-        is of the step.
-        """
-        left = sorted(days)
-        tried = 0
-        in_order = self.table.needs_itself()
-        while left and not self.built and tried < FAILED_FIRST:
-            # Bad days often come together: the first is tried, the last, and one between them.
-            part = self._computable([left.pop(0 if in_order else (0, -1, len(left) // 2)[tried])])
-            tried += len(part)
-            self._build(part)
-        parts = [left] if self.built else []
-        while parts:
-            part = self._computable(parts.pop(0))
-            if not self._build(part):
-                parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
-
-    def _computable(self, days: Sequence[date]) -> list[date]:
-        """`days` without those that are computed from one that failed, and fail with it."""
-        failed = {
-            *self.errors,
-            *self.stay,
-            *(build.day for build in self.built if not build.succeeded),
-        }
-        computable = []
-        for day in days:
-            if before := [own for own in own_days(self.table, day) if own in failed]:
-                failed.add(day)
-                if day in self.in_case:
-                    self.stay.add(day)
-                else:
-                    self.errors[day] = f"computed from {before[0]}, which failed in this run"
-            else:
-                computable.append(day)
-        return computable
-
-    def _build(self, days: Sequence[date]) -> bool:
-        """Build `days` together, or keep the error of a single one; False if several cannot be
-        built together.
-        """
-        try:
-            self.built += self.build(days) if days else []
-        except Exception as error:
-            if is_of_step(error):
-                raise
-            if len(days) > 1:
-                return False
-            self.errors[days[0]] = failure_text(error)
-        return True
-
-
-def due_after_fetching(
-    table: Table, area: LandingArea, look: Callable[[], tuple[Snapshot, Due]]
-) -> tuple[Snapshot, Due]:
-    """What `look` sees, after the service was asked where that is needed.
-
-    Days that it gave a wrong answer for are unusable; those that it gave none for wait, as days do
-    that are not due yet.
-    """
-    start, due = look()
-    source = table.source()
-    if not due.awaited or not isinstance(source, HttpSource):
-        return start, due
-    why = fetch_days(source, area, sorted(due.awaited))
-    start, due = look()
-    for day, unasked in due.awaited.items():
-        reason = why.get(day)
-        if reason is None or isinstance(reason, NotFetchedYet):
-            later = (
-                f"Later, `backfill run --partitions {day} --target {table.name}` builds it, or a"
-                " nightly run, if it is recent"
-            )
-            due.not_due[day] = f"waits: {reason or unasked}. {later}"
-        else:
-            due.unusable[day] = str(reason)
-    return start, due
-
-
-# How often a step is computed because its inputs are built again meanwhile.
+# How often a step is computed, if its inputs are rebuilt while it runs.
 _TRIES = 3
+
+
+# If so many days fail before any was built, single days are not the cause.
+FAILED_FIRST = 3
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a step works with. `spark` is called only when something must be computed."""
+    """A step for one table. `spark` opens a session, and is called only if days are computed."""
 
     table: Table
     workspace: Workspace
@@ -157,18 +66,16 @@ class Step:
     spark: Callable[[], SparkSession]
 
     def run(self, days: Sequence[date]) -> StepResult:
-        """Build those of `days` that are due. What raises here concerns the whole step, never a
-        single day's rows.
+        """Build the days that are due, and return what became of each requested day.
 
-        If an input is built again meanwhile, what was computed from it is dropped, and the step
-        starts again. Days outside the calendar, which may have become shorter since the run was
-        launched, are blocked: of their inputs only a part would be read.
+        If an input is rebuilt while the step runs, the step drops its rows and starts again. Days
+        outside the calendar are blocked: only a part of their inputs would be read. Raises an error
+        only for problems of the whole step, never for the rows of a single day.
         """
         first = self.table.first_day
         calendar = self.workspace.calendar
-        # Before, the table has no days.
-        of_table = sorted({day for day in days if first is None or day >= first})
-        within = calendar.clip(of_table)
+        table_days = sorted({day for day in days if first is None or day >= first})
+        within = calendar.clip(table_days)
         tries = Retrying(
             retry=retry_if_exception_type(InputsChanged),
             stop=stop_after_attempt(_TRIES),
@@ -176,17 +83,19 @@ class Step:
         )
         result = tries(self._run, within)
         why = f"it is outside the calendar, which runs from {calendar.first} to {calendar.last}"
-        return replace(
-            result,
-            blocked={**result.blocked, **dict.fromkeys(set(of_table).difference(within), why)},
-        )
+        outside = dict.fromkeys(set(table_days).difference(within), why)
+        return replace(result, blocked={**result.blocked, **outside})
 
     def _run(self, days: Sequence[date]) -> StepResult:
         table = self.table
         request = self.request
         lake = self.workspace.lake
         if refused := write_mode_problem(table, request.write_mode):
-            raise UsageError(f"{refused}. Nothing was written. Use write_mode overwrite.")
+            raise UsageError(
+                f"{refused}.",
+                unchanged=NOTHING_COMMITTED,
+                next_step="Use write_mode overwrite.",
+            )
         start, due = due_after_fetching(table, self.workspace.area, partial(self._look, days))
         with mark_running(
             lake.root, RunningStep(table.name, due.compute, request.run, request.plan)
@@ -197,8 +106,9 @@ class Step:
         return StepResult(table, built, self._whole([*due.up_to_date, *as_before]), blocked)
 
     def _look(self, days: Sequence[date], force: Collection[date] = ()) -> tuple[Snapshot, Due]:
-        """What stands now, and what is to be done with each day. Days whose files are gone are
-        neither read nor up to date.
+        """The snapshot of the lake, and what to do with each day.
+
+        Days whose files are missing are neither read nor up to date.
         """
         start = snapshot(self.table, days, self.request, self.workspace)
         due = self._due(days, start, force)
@@ -220,9 +130,7 @@ class Step:
         )
 
     def _whole(self, days: Sequence[date]) -> list[Build]:
-        """The accepted builds of days that need no computing, with everything recorded of them, to
-        be reported again.
-        """
+        """The accepted builds of days, with all recorded columns, to be reported again."""
         if not days:
             return []
         builds = self.workspace.lake.latest({self.table.name: days}, SCHEMA.names).accepted
@@ -236,8 +144,12 @@ class Step:
         except (InputsChanged, NotRecorded):
             raise
         except Exception as error:
-            # Spark drops the work on all days for a row or a file of one.
-            built = self._apart(due) if len(due.compute) > 1 and may_be_of_days(error) else []
+            # Spark gives up all days if it fails on one row or file.
+            built = (
+                self._build_by_bisection(due)
+                if len(due.compute) > 1 and may_be_of_days(error)
+                else []
+            )
             if not built:
                 self._fail(
                     {day: failure_text(error) for day in due.compute if day not in due.in_case}, due
@@ -245,22 +157,20 @@ class Step:
                 raise
             return built
 
-    def _apart(self, due: Due) -> list[Build]:
-        """Build the days that can be built without the others, and record those that fail; nothing,
-        and no record, if none of the first can be.
-        """
-        apart = BadDayIsolator(self.table, self._by_themselves, due.in_case)
-        apart.run(due.compute)
-        return (
-            sorted(apart.built + self._fail(apart.errors, due), key=lambda b: b.day)
-            if apart.built
-            else []
-        )
+    def _build_by_bisection(self, due: Due) -> list[Build]:
+        """Build the good days, and record the bad ones as failed.
 
-    def _by_themselves(self, days: Sequence[date]) -> list[Build]:
-        """Build some days from what their inputs, and the days of the table before them, hold by
-        now.
+        Returns nothing and records nothing if none of the first days can be built.
         """
+        isolator = BadDayIsolator(self.table, self._build_again, due.in_case)
+        isolator.run(due.compute)
+        if not isolator.built:
+            return []
+        failed = self._fail(isolator.errors, due)
+        return sorted(isolator.built + failed, key=lambda build: build.day)
+
+    def _build_again(self, days: Sequence[date]) -> list[Build]:
+        """Build some days from a new snapshot of the lake."""
         start, due = self._look(days, days)
         built = self._attempt(due, start) if due.compute else []
         return built + self._fail(due.blocked | due.unusable | due.not_due, due)
@@ -273,14 +183,14 @@ class Step:
         accepted = start.builds.accepted
         folder = workspace.lake.path(table.name)
         versions = start.inputs
-        # Here, before hours of computing.
+        # Checked here, before hours of computing.
         refuse_other_partitioning(folder, open_table(folder), table.partition_by)
 
         def records(judgements: Sequence[Judgement], at: datetime) -> list[Build]:
             seconds = (time.monotonic() - started) / len(due.compute)
             return [
-                record(each, table, request, at=at, versions=versions, seconds=seconds)
-                for each in judgements
+                record(judgement, table, request, at=at, versions=versions, seconds=seconds)
+                for judgement in judgements
             ]
 
         spark = self.spark()
@@ -309,28 +219,123 @@ class Step:
     def _changed_in_place(
         self, audited: Mapping[date, Audited], start: Snapshot, spark: SparkSession
     ) -> Collection[date]:
-        """The forced days that came out as they were accepted, and do not lie in their files so."""
+        """The forced days with the accepted fingerprint whose files hold other rows."""
         forced = self.request.forced(self.table, audited, start.builds)
         accepted = {
             day: start.builds.accepted.get((self.table.name, day))
             for day in forced & audited.keys()
         }
         same = {
-            day: b
-            for day, b in accepted.items()
-            if b and b.fingerprint == audited[day].profile.fingerprint
+            day: build
+            for day, build in accepted.items()
+            if build and build.fingerprint == audited[day].profile.fingerprint
         }
         return (
             changed_in_place(self.table, same, start.version, self.workspace, spark) if same else ()
         )
 
     def _fail(self, messages: Mapping[date, str], due: Due) -> list[Build]:
-        """Record days that could not be computed."""
+        """Record the days that could not be computed, with their errors."""
         judgements = [
             Judgement(day, "failed", text, due.inputs.get(day, Inputs()))
             for day, text in messages.items()
         ]
-        at = (ledger := self.workspace.lake.ledger).next_time(self.table.name)
-        builds = [record(each, self.table, self.request, at=at) for each in judgements]
+        ledger = self.workspace.lake.ledger
+        at = ledger.next_time(self.table.name)
+        builds = [record(failed, self.table, self.request, at=at) for failed in judgements]
         ledger.append(builds)
         return builds
+
+
+def due_after_fetching(
+    table: Table, area: LandingArea, look: Callable[[], tuple[Snapshot, Due]]
+) -> tuple[Snapshot, Due]:
+    """The snapshot and the due days that `look` returns, after missing days were fetched.
+
+    Only an HttpSource fetches. Days with a wrong answer are unusable. Days without an answer wait.
+    """
+    start, due = look()
+    source = table.source()
+    if not due.awaited or not isinstance(source, HttpSource):
+        return start, due
+    errors = fetch_days(source, area, sorted(due.awaited))
+    start, due = look()
+    for day, unasked in due.awaited.items():
+        reason = errors.get(day)
+        if reason is None or isinstance(reason, NotFetchedYet):
+            later = (
+                "A nightly run builds recent days later. For this day, type"
+                f" `backfill run --partitions {day} --target {table.name}`"
+            )
+            due.not_due[day] = f"waits: {reason or unasked}. {later}"
+        else:
+            due.unusable[day] = str(reason)
+    return start, due
+
+
+@dataclass
+class BadDayIsolator:
+    """Builds the good days of a table although some days fail.
+
+    `build` builds several days together. `built` are the resulting builds (some may be refused by a
+    rule), and `errors` the errors of the days that cannot be built. Days of a table that reads
+    itself are built in order, and fail with the day they are computed from. Such a day in `in_case`
+    has not changed so far: it keeps its build and gets no error.
+    """
+
+    table: Table
+    build: Callable[[Sequence[date]], list[Build]]
+    in_case: Collection[date] = ()
+    stay: set[date] = field(default_factory=set)
+    built: list[Build] = field(default_factory=list)
+    errors: dict[date, str] = field(default_factory=dict)
+
+    def run(self, days: Sequence[date]) -> None:
+        """Build the good days, unless all of the first few fail.
+
+        Raises errors that concern the whole step.
+        """
+        left = sorted(days)
+        tried = 0
+        in_order = self.table.needs_itself()
+        while left and not self.built and tried < FAILED_FIRST:
+            # Bad days are often neighbours: try the first day, the last, and one in the middle.
+            part = self._computable([left.pop(0 if in_order else (0, -1, len(left) // 2)[tried])])
+            tried += len(part)
+            self._build(part)
+        parts = [left] if self.built else []
+        while parts:
+            part = self._computable(parts.pop(0))
+            if not self._build(part):
+                parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
+
+    def _computable(self, days: Sequence[date]) -> list[date]:
+        """The days that are not computed from a failed day. The others get its error."""
+        failed = {
+            *self.errors,
+            *self.stay,
+            *(build.day for build in self.built if not build.succeeded),
+        }
+        computable = []
+        for day in days:
+            if before := [own for own in own_days(self.table, day) if own in failed]:
+                failed.add(day)
+                if day in self.in_case:
+                    self.stay.add(day)
+                else:
+                    self.errors[day] = f"computed from {before[0]}, which failed in this run"
+            else:
+                computable.append(day)
+        return computable
+
+    def _build(self, days: Sequence[date]) -> bool:
+        """Build the days together. False if several days fail; a single one gets its error."""
+        try:
+            self.built += self.build(days) if days else []
+        except Exception as error:
+            if is_of_step(error):
+                raise
+            if len(days) > 1:
+                return False
+            self.errors[days[0]] = failure_text(error)
+        return True

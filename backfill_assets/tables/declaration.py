@@ -33,37 +33,12 @@ from backfill_assets.tables.code_version.version import BY_HAND, code_version
 from backfill_assets.tables.columns import refuse_wrong_columns
 
 _OWNER = re.compile(r"team:[\w.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
 _TAG_NAME = re.compile(r"[\w.-]{1,63}(/[\w.-]{1,63})?", re.ASCII)
+
+
 _TAG_VALUE = re.compile(r"[\w.-]{0,63}", re.ASCII)
-
-
-def _refuse_unusable_labels(
-    name: str, owners: Sequence[str], tags: Mapping[str, str], cron: str = ""
-) -> None:
-    """ValueError for a name that is not layer/table, and owners, tags and schedules that Dagster
-    refuses when it loads it.
-    """
-    if not re.fullmatch(r"[a-z]\w*/[a-z]\w*", name):
-        raise ValueError(
-            f"{name!r} is not the name of a table: write layer/table, for example staging/orders"
-        )
-    try:
-        schedule(cron or "0 0 * * *")
-    except ValueError as error:
-        raise ValueError(f"{name}: cron={cron!r}: {error}") from None
-    wrong = [owner for owner in owners if not _OWNER.fullmatch(owner)]
-    if wrong:
-        raise ValueError(f"{name}: {wrong[0]!r} is no owner; write an e-mail address or team:NAME")
-    unusable = [
-        f"{key}={value}"
-        for key, value in tags.items()
-        if not (_TAG_NAME.fullmatch(key) and _TAG_VALUE.fullmatch(value))
-    ]
-    if unusable:
-        raise ValueError(
-            f"{name}: {unusable[0]!r} is no tag; write letters, digits, dots, hyphens and"
-            " underscores, 63 at most"
-        )
 
 
 @dataclass(frozen=True)
@@ -104,192 +79,6 @@ class SliceDays:
 
 
 Read = Window | SliceDays | Source
-
-
-def window(
-    table: Table, *, first: int, last: int, wait_for: int | None = None, whole_days: bool = False
-) -> Window:
-    """Read the days S+first .. S+last of `table` for each day S, for example `first=-6, last=0` for
-    a week that ends on S.
-
-    S waits until the days up to S+wait_for are built, all of them if it is not given; a later one
-    that is built afterwards makes S outdated. The function gets the days of all S of a run
-    together, so it must not count on seeing only one window. Of a `table` whose `fingerprint_by` is
-    the reading table's day, only the rows about the days computed are read, and only they make S
-    outdated; with `whole_days` every row of the window is read and counts. Raises ValueError if
-    `first` is after `last`, or one of these is no whole number.
-    """
-    if wrong := [each for each in (first, last, wait_for) if not isinstance(each, int | None)]:
-        raise ValueError(f"a window is counted in whole days, not in {wrong[0]!r}")
-    if first > last:
-        raise ValueError(f"a window from S{first:+d} to S{last:+d} is empty")
-    return Window(table, first, last, last if wait_for is None else wait_for, whole_days)
-
-
-def same_day(table: Table) -> Window:
-    """Read, for each day, the same day of `table`."""
-    return Window(table)
-
-
-def itself() -> Window:
-    """Read the table itself, on the day before each day that is computed: days are then computed in
-    order.
-
-    The first day of the calendar reads an empty input.
-    """
-    return Window(None, -1, -1, -1)
-
-
-def _refuse_unusable_reads(
-    name: str,
-    reads: Mapping[str, Read],
-    sources: Sequence[object],
-    key: Sequence[str],
-    rules: Sequence[Rule],
-) -> None:
-    """ValueError for two sources, one that is none, and a rule that computes a table once more and
-    cannot compare it.
-    """
-    if len(sources) > 1:
-        raise ValueError(
-            f"{name} reads two sources; a day's delivery is one: read each in a table of its own"
-        )
-    for source in sources:
-        if not isinstance(source, Source):
-            raise ValueError(
-                f"{name} reads {source!r}, which is no source: its class extends"
-                " backfill_assets.Source"
-            )
-        _refuse_unusable_source(name, source)
-    for rule in rules:
-        if rule.cut is None:
-            continue
-        if not key:
-            raise ValueError(f"{name}: the rule {rule.name} needs a key: key=[...]")
-        if set(rule.cut.known) != set(reads):
-            raise ValueError(
-                f"{name}: the rule {rule.name} knows of {sorted(rule.cut.known)}, but `reads` names"
-                f" {sorted(reads)}"
-            )
-        if any(isinstance(read, Window) and read.table is None for read in reads.values()):
-            raise ValueError(
-                f"{name} reads itself: the rule {rule.name} would need all its days once more"
-            )
-
-
-def _refuse_unusable_source(name: str, source: Source) -> None:
-    """ValueError where what a source says of itself is of another kind than `Source` has it."""
-    packages = source.packages
-    archives = source.archives
-    several = tuple | list
-    fits = {
-        "name is no text": isinstance(getattr(source, "name", None), str),
-        "horizon is no whole number of days": type(source.horizon) is int,
-        "packages are no tuple of texts": (
-            isinstance(packages, several) and all(isinstance(p, str) for p in packages)
-        ),
-        "archives are no tuple of Archive": (
-            isinstance(archives, several) and all(isinstance(a, Archive) for a in archives)
-        ),
-    }
-    if wrong := [what for what, is_so in fits.items() if not is_so]:
-        raise ValueError(
-            f"{name}: {type(source).__name__} is a source whose {wrong[0]} (backfill_assets.Source)"
-        )
-
-
-def settings_of(source: Source) -> dict[str, str]:
-    """The values that a source was made with, but for those that do not count where sources are
-    compared. Raises ValueError for one that is no plain data.
-    """
-    given = {
-        name: value for name, value in sorted(vars(source).items()) if not name.startswith("_")
-    }
-    ignored = _not_compared(source) if is_dataclass(source) else ()
-    values = {name: _plain(value) for name, value in given.items() if name not in ignored}
-    unknown = [
-        name for name, text in values.items() if not text and getattr(source, name) is not None
-    ]
-    if unknown:
-        raise ValueError(
-            f"{', '.join(unknown)} of {source!r} is no plain data; give its tables a version by"
-            " hand: version=..."
-        )
-    return values
-
-
-def _not_compared(source: Any) -> Collection[str]:
-    return {each.name for each in fields(source) if not each.compare}
-
-
-def _plain(value: object) -> str:
-    """Plain data as text, and what is declared of it: formats and fields of files, and sources that
-    one is made of.
-    """
-    if isinstance(value, Source):
-        return repr(_reader(value.versioned()))
-    if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
-        return plain([plain(astuple(item)) for item in value])
-    if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
-        return f"{type(value).__name__}{plain(astuple(value))}"
-    return plain(value)
-
-
-def _reader(source: Source) -> tuple[str, dict[str, str]]:
-    """A source's code and settings. It reads deliveries: a build records what was delivered."""
-    return code_version(
-        type(source).__module__, type(source).__qualname__, may_read=True
-    ), settings_of(source)
-
-
-def _definition(table: Table) -> tuple[str, str]:
-    """The module of a table's function, and its name there. ValueError for a function that its
-    definition does not make.
-
-    While `@table` stands above the definition, the name is not bound yet, and every decorator below
-    it is part of that definition. A wrapper that is called by hand (`table(...)(times(2)(plain))`)
-    bears the name of what it wraps.
-    """
-    compute = table.compute
-    module = getattr(compute, "__module__", "")
-    name = getattr(compute, "__qualname__", "")
-    if not name:
-        raise ValueError(f"{compute!r} is no function with a name at the top of a file; {BY_HAND}")
-    bound = getattr(sys.modules.get(module), name, None)
-    # A module that is loaded again still has the table of before.
-    if callable(bound) and bound is not compute and not isinstance(bound, type(table)):
-        raise ValueError(
-            f"{module}:{name} is wrapped by a function outside its definition, and what that does"
-            f" is not part of the code version: write it as a decorator above {name}, or {BY_HAND}"
-        )
-    return module, name
-
-
-def version_of(table: Table) -> str:
-    """A hash of the function's code and of what else decides on its rows and figures: columns, key,
-    measures and windows.
-
-    Raises ValueError where a change of the code, of the source or of a rule could not be seen.
-    """
-    refuse_unseen(table.rules)
-    source = table.source()
-    module, definition = _definition(table)
-    windows = {
-        name: (read.table.name if read.table else "itself", read.first, read.last, read.whole_days)
-        for name, read in table.reads.items()
-        if isinstance(read, Window)
-    }
-    reader = _reader(source.versioned()) if source else ""
-    declared = (
-        table.partition_by,
-        table.columns,
-        list(table.key),
-        table.fingerprint_by,
-        dict(table.measures),
-        windows,
-        reader,
-    )
-    return code_version(module, definition, also=repr(declared))
 
 
 @dataclass(frozen=True)
@@ -484,6 +273,40 @@ def table(
     return declare
 
 
+def window(
+    table: Table, *, first: int, last: int, wait_for: int | None = None, whole_days: bool = False
+) -> Window:
+    """Read the days S+first .. S+last of `table` for each day S, for example `first=-6, last=0` for
+    a week that ends on S.
+
+    S waits until the days up to S+wait_for are built, all of them if it is not given; a later one
+    that is built afterwards makes S outdated. The function gets the days of all S of a run
+    together, so it must not count on seeing only one window. Of a `table` whose `fingerprint_by` is
+    the reading table's day, only the rows about the days computed are read, and only they make S
+    outdated; with `whole_days` every row of the window is read and counts. Raises ValueError if
+    `first` is after `last`, or one of these is no whole number.
+    """
+    if wrong := [each for each in (first, last, wait_for) if not isinstance(each, int | None)]:
+        raise ValueError(f"a window is counted in whole days, not in {wrong[0]!r}")
+    if first > last:
+        raise ValueError(f"a window from S{first:+d} to S{last:+d} is empty")
+    return Window(table, first, last, last if wait_for is None else wait_for, whole_days)
+
+
+def same_day(table: Table) -> Window:
+    """Read, for each day, the same day of `table`."""
+    return Window(table)
+
+
+def itself() -> Window:
+    """Read the table itself, on the day before each day that is computed: days are then computed in
+    order.
+
+    The first day of the calendar reads an empty input.
+    """
+    return Window(None, -1, -1, -1)
+
+
 def as_declared(tables: Sequence[Table]) -> list[Table]:
     """`tables`, each reading those of them that bear the names of what it reads. ValueError for one
     that is then made from itself.
@@ -524,3 +347,184 @@ def as_declared(tables: Sequence[Table]) -> list[Table]:
         return replace(each, table=table)
 
     return [of(table) for table in tables]
+
+
+def version_of(table: Table) -> str:
+    """A hash of the function's code and of what else decides on its rows and figures: columns, key,
+    measures and windows.
+
+    Raises ValueError where a change of the code, of the source or of a rule could not be seen.
+    """
+    refuse_unseen(table.rules)
+    source = table.source()
+    module, definition = _definition(table)
+    windows = {
+        name: (read.table.name if read.table else "itself", read.first, read.last, read.whole_days)
+        for name, read in table.reads.items()
+        if isinstance(read, Window)
+    }
+    reader = _reader(source.versioned()) if source else ""
+    declared = (
+        table.partition_by,
+        table.columns,
+        list(table.key),
+        table.fingerprint_by,
+        dict(table.measures),
+        windows,
+        reader,
+    )
+    return code_version(module, definition, also=repr(declared))
+
+
+def _definition(table: Table) -> tuple[str, str]:
+    """The module of a table's function, and its name there. ValueError for a function that its
+    definition does not make.
+
+    While `@table` stands above the definition, the name is not bound yet, and every decorator below
+    it is part of that definition. A wrapper that is called by hand (`table(...)(times(2)(plain))`)
+    bears the name of what it wraps.
+    """
+    compute = table.compute
+    module = getattr(compute, "__module__", "")
+    name = getattr(compute, "__qualname__", "")
+    if not name:
+        raise ValueError(f"{compute!r} is no function with a name at the top of a file; {BY_HAND}")
+    bound = getattr(sys.modules.get(module), name, None)
+    # A module that is loaded again still has the table of before.
+    if callable(bound) and bound is not compute and not isinstance(bound, type(table)):
+        raise ValueError(
+            f"{module}:{name} is wrapped by a function outside its definition, and what that does"
+            f" is not part of the code version: write it as a decorator above {name}, or {BY_HAND}"
+        )
+    return module, name
+
+
+def settings_of(source: Source) -> dict[str, str]:
+    """The values that a source was made with, but for those that do not count where sources are
+    compared. Raises ValueError for one that is no plain data.
+    """
+    given = {
+        name: value for name, value in sorted(vars(source).items()) if not name.startswith("_")
+    }
+    ignored = _not_compared(source) if is_dataclass(source) else ()
+    values = {name: _plain(value) for name, value in given.items() if name not in ignored}
+    unknown = [
+        name for name, text in values.items() if not text and getattr(source, name) is not None
+    ]
+    if unknown:
+        raise ValueError(
+            f"{', '.join(unknown)} of {source!r} is no plain data; give its tables a version by"
+            " hand: version=..."
+        )
+    return values
+
+
+def _not_compared(source: Any) -> Collection[str]:
+    return {each.name for each in fields(source) if not each.compare}
+
+
+def _plain(value: object) -> str:
+    """Plain data as text, and what is declared of it: formats and fields of files, and sources that
+    one is made of.
+    """
+    if isinstance(value, Source):
+        return repr(_reader(value.versioned()))
+    if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
+        return plain([plain(astuple(item)) for item in value])
+    if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
+        return f"{type(value).__name__}{plain(astuple(value))}"
+    return plain(value)
+
+
+def _reader(source: Source) -> tuple[str, dict[str, str]]:
+    """A source's code and settings. It reads deliveries: a build records what was delivered."""
+    return code_version(
+        type(source).__module__, type(source).__qualname__, may_read=True
+    ), settings_of(source)
+
+
+def _refuse_unusable_labels(
+    name: str, owners: Sequence[str], tags: Mapping[str, str], cron: str = ""
+) -> None:
+    """ValueError for a name that is not layer/table, and owners, tags and schedules that Dagster
+    refuses when it loads it.
+    """
+    if not re.fullmatch(r"[a-z]\w*/[a-z]\w*", name):
+        raise ValueError(
+            f"{name!r} is not the name of a table: write layer/table, for example staging/orders"
+        )
+    try:
+        schedule(cron or "0 0 * * *")
+    except ValueError as error:
+        raise ValueError(f"{name}: cron={cron!r}: {error}") from None
+    wrong = [owner for owner in owners if not _OWNER.fullmatch(owner)]
+    if wrong:
+        raise ValueError(f"{name}: {wrong[0]!r} is no owner; write an e-mail address or team:NAME")
+    unusable = [
+        f"{key}={value}"
+        for key, value in tags.items()
+        if not (_TAG_NAME.fullmatch(key) and _TAG_VALUE.fullmatch(value))
+    ]
+    if unusable:
+        raise ValueError(
+            f"{name}: {unusable[0]!r} is no tag; write letters, digits, dots, hyphens and"
+            " underscores, 63 at most"
+        )
+
+
+def _refuse_unusable_reads(
+    name: str,
+    reads: Mapping[str, Read],
+    sources: Sequence[object],
+    key: Sequence[str],
+    rules: Sequence[Rule],
+) -> None:
+    """ValueError for two sources, one that is none, and a rule that computes a table once more and
+    cannot compare it.
+    """
+    if len(sources) > 1:
+        raise ValueError(
+            f"{name} reads two sources; a day's delivery is one: read each in a table of its own"
+        )
+    for source in sources:
+        if not isinstance(source, Source):
+            raise ValueError(
+                f"{name} reads {source!r}, which is no source: its class extends"
+                " backfill_assets.Source"
+            )
+        _refuse_unusable_source(name, source)
+    for rule in rules:
+        if rule.cut is None:
+            continue
+        if not key:
+            raise ValueError(f"{name}: the rule {rule.name} needs a key: key=[...]")
+        if set(rule.cut.known) != set(reads):
+            raise ValueError(
+                f"{name}: the rule {rule.name} knows of {sorted(rule.cut.known)}, but `reads` names"
+                f" {sorted(reads)}"
+            )
+        if any(isinstance(read, Window) and read.table is None for read in reads.values()):
+            raise ValueError(
+                f"{name} reads itself: the rule {rule.name} would need all its days once more"
+            )
+
+
+def _refuse_unusable_source(name: str, source: Source) -> None:
+    """ValueError where what a source says of itself is of another kind than `Source` has it."""
+    packages = source.packages
+    archives = source.archives
+    several = tuple | list
+    fits = {
+        "name is no text": isinstance(getattr(source, "name", None), str),
+        "horizon is no whole number of days": type(source.horizon) is int,
+        "packages are no tuple of texts": (
+            isinstance(packages, several) and all(isinstance(p, str) for p in packages)
+        ),
+        "archives are no tuple of Archive": (
+            isinstance(archives, several) and all(isinstance(a, Archive) for a in archives)
+        ),
+    }
+    if wrong := [what for what, is_so in fits.items() if not is_so]:
+        raise ValueError(
+            f"{name}: {type(source).__name__} is a source whose {wrong[0]} (backfill_assets.Source)"
+        )

@@ -74,17 +74,14 @@ def test_status_names_archives_that_are_not_in(folder):
     home = folder / ".backfill"
     landing = str(folder / ".backfill" / "landing")
     shown = backfill_main("status", home=home, BACKFILL_LANDING=landing).stdout
-    assert (
-        "archives not taken in as they lie there, which `backfill archive` does: past/old.jsonl"
-        in shown
-    )
+    assert "archives that are not loaded yet (run `backfill archive`): past/old.jsonl" in shown
 
 
 def test_a_doubtful_archive_is_accepted_by_name_and_reason(folder):
     put(folder, ".backfill/landing/past/cut.jsonl", '{"at": "2019-06-02"}\n{"at": "2019-06-0')
     done = archive("--files", "cut.jsonl", folder=folder)
     assert done.returncode == exit_codes.PARTIAL
-    assert "accept it: `backfill archive --accept past/cut.jsonl --reason 'why'`" in " ".join(
+    assert "accept it as is: `backfill archive --accept past/cut.jsonl --reason 'why'`" in " ".join(
         done.stdout.split()
     )
     assert (

@@ -53,8 +53,8 @@ def test_a_plan_names_days_that_will_fail_because_of_their_source(tmp_path):
     assert (
         fails
         == "raw/rejected_lines 2019-09-04 will fail: the source for 2019-09-04 cannot be used:"
-        " outage_events/2019-09-04.jsonl is cut off. The day stays as it was. Mend it, or accept"
-        " it: `backfill run --partitions 2019-09-04 --accept outage_events/2019-09-04.jsonl"
+        " outage_events/2019-09-04.jsonl is cut off. Nothing was changed. Fix the file, or"
+        " accept it as is: `backfill run --partitions 2019-09-04 --accept outage_events/2019-09-04.jsonl"
         " --reason 'why'`"
     )
     assert last.startswith("Nothing was started.")
@@ -169,9 +169,7 @@ def test_nothing_is_accepted_without_a_reason(tmp_path):
         home=tmp_path,
     )
     assert isinstance(done.exception, UsageError)
-    assert "a.jsonl is to be accepted, and there is no reason. Nothing was planned or read." in str(
-        done.exception
-    )
+    assert "--accept a.jsonl needs a reason. Nothing was changed." in str(done.exception)
     assert not (tmp_path / "lake").exists()
 
 

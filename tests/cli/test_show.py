@@ -132,7 +132,7 @@ def test_a_plan_of_a_day_whose_files_changed_names_them_and_so_does_the_day(tmp_
         at=replace_minute(failed.at),
     )
     Ledger(str(tmp_path / "lake")).append([before, failed, after])
-    files = "3 file(s) changed: d came, c is gone, b has other contents"
+    files = "3 files changed: d was added, c was removed, b has different contents"
     assert f"  {REJECTED} {DAY}: {files}" in backfill("show", plan.id, home=tmp_path).stdout
     assert json.loads(backfill("show", plan.id, "--json", home=tmp_path).stdout)[
         "files_changed"

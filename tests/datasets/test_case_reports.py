@@ -277,7 +277,7 @@ def without_values(lines: str, column: str) -> str:
 BROKEN = {
     "a file with only a header": (
         lambda lines: lines.splitlines()[0] + "\n",
-        f"the source for {DAY} may be incomplete: {FILE} has no lines. The day stays as it was.",
+        f"the source for {DAY} may be incomplete: {FILE} has no lines. Nothing was changed.",
     ),
     "a file cut short at a line": (
         lambda lines: "\n".join(lines.splitlines()[:40]) + "\n",

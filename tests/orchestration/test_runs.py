@@ -238,8 +238,7 @@ def test_the_early_stop_of_a_cumulative_table_is_in_the_log_and_on_the_day(built
     result = built.run_assets([HISTORY], FOUR[1:], {tags.PLAN: plan.id})
     assert result.success
     said = (
-        f"{HISTORY}: stopped early. {day(1)} came out as it was, so that the 2 day(s) computed from"
-        " it, "
+        f"{HISTORY}: stopped early. The rows of {day(1)} did not change. 2 days computed from it, "
     )
     records = built.instance.fetch_materializations(AssetKey(HISTORY.split("/")), limit=3).records
     metadata = {record.partition_key: record.asset_materialization.metadata for record in records}
@@ -274,7 +273,7 @@ def test_a_run_without_days_computes_nothing_and_says_to_choose_some(location):
 def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(location):
     message = location.failures(location.run(write_mode="merge"))[REJECTED]
     assert (
-        "raw/rejected_lines has no key to merge on. Nothing was written. Use write_mode overwrite."
+        "raw/rejected_lines has no key to merge on. Nothing was committed. Use write_mode overwrite."
         in message
     )
 

@@ -145,7 +145,7 @@ def test_a_day_with_changed_files_is_rebuilt_with_its_readers(landed):
     for name, numbers in ((UPDATES, range(12, 20)), (OUTAGES, range(13, 17))):
         landed.build(name, *numbers)
     landed.deliver(16, "c")
-    why = f"1 file(s) changed: outage_events/{day(16)}/c.jsonl came"
+    why = f"1 file changed: outage_events/{day(16)}/c.jsonl was added"
     assert landed.requested() == request(16, why=why)
     partitions = make_plan(request_of(request(16, why=why)), landed.workspace).plan.partitions()
     expected = {(REJECTED, 16), (RAW, 16), (UPDATES, 16), (OUTAGES, 15), (OUTAGES, 16)}
@@ -156,10 +156,10 @@ def test_a_day_with_changed_files_is_rebuilt_with_its_readers(landed):
 
 
 CHANGES = {
-    "a file changed": (lambda lake: lake.deliver(16, lines=2), "a.jsonl has 2 lines, and had 1"),
+    "a file changed": (lambda lake: lake.deliver(16, lines=2), "a.jsonl has 2 lines, had 1"),
     "as many lines": (
         lambda lake: lake.file(16).write_text(LINE.replace("1", "2")),
-        "a.jsonl has other contents",
+        "a.jsonl has different contents",
     ),
 }
 
@@ -170,9 +170,7 @@ def test_of_what_lies_there_only_what_changed_is_read_and_named(landed, change, 
     landed.disk.read.clear()
     assert landed.tick(LATER) == NOTHING
     change(landed)
-    assert landed.requested() == request(
-        16, why=f"1 file(s) changed: outage_events/{day(16)}/{why}"
-    )
+    assert landed.requested() == request(16, why=f"1 file changed: outage_events/{day(16)}/{why}")
     assert landed.disk.read == ["a.jsonl"]
 
 
@@ -180,7 +178,7 @@ def test_days_that_changed_together_are_one_plan_within_the_horizon(landed):
     for n in (10, 16, 17):
         landed.deliver(n, lines=2)
     assert landed.requested() == request(
-        16, 17, why=f"1 file(s) changed: outage_events/{day(16)}/a.jsonl has 2 lines, and had 1"
+        16, 17, why=f"1 file changed: outage_events/{day(16)}/a.jsonl has 2 lines, had 1"
     ) | {"partitions": f"{day(16)}..{day(17)}"}
     for name in (REJECTED, RAW):
         landed.build(name, 16, 17)
@@ -232,7 +230,7 @@ def test_a_protected_day_is_left_and_other_days_are_rebuilt(landed):
     )
     landed.deliver(17, lines=2)
     expected = request(
-        17, why=f"1 file(s) changed: outage_events/{day(17)}/a.jsonl has 2 lines, and had 1"
+        17, why=f"1 file changed: outage_events/{day(17)}/a.jsonl has 2 lines, had 1"
     )
     assert landed.requested() == expected
     assert day(16) not in make_plan(request_of(expected), landed.workspace).plan.days()
@@ -275,7 +273,7 @@ def test_a_failed_day_is_tried_again_only_with_other_files(landed):
     landed.build(REJECTED, 16, outcome="failed", at=MORNING + timedelta(minutes=1))
     assert landed.requested() == NOTHING
     landed.deliver(16, lines=3)
-    why = f"1 file(s) changed: outage_events/{day(16)}/a.jsonl has 3 lines, and had 1"
+    why = f"1 file changed: outage_events/{day(16)}/a.jsonl has 3 lines, had 1"
     assert landed.requested() == request(16, why=why, only="outdated,failed")
 
 

@@ -281,7 +281,7 @@ def test_a_plan_stops_early_at_an_unchanged_table_and_counts_the_days_left(tmp_p
     assert plan.days_of(itself.name) == set(days(2, 3, 4, 5, 6, 7))
     end = carry_out(server.rebuild(plan), lambda updates: [*updates][-1])
     said = (
-        f"{itself.name}: stopped early. {day(2)} came out as it was, so that the 5 day(s) computed"
+        f"{itself.name}: stopped early. The rows of {day(2)} did not change. 5 days computed"
         " from it, "
     )
     (stop,) = map(str, end.remaining.early_stops)

@@ -148,16 +148,18 @@ def test_a_total_is_computed_from_the_day_before_as_that_was_then(built):
     ("deliver", "says"),
     [
         pytest.param(
-            lambda w: w.write(day(0), [change("7")]), "{0} has other contents", id="other contents"
+            lambda w: w.write(day(0), [change("7")]),
+            "{0} has different contents",
+            id="other contents",
         ),
         pytest.param(
             lambda w: w.write(day(0), [change(), change("2")]),
-            "{0} has 2 lines, and had 1",
+            "{0} has 2 lines, had 1",
             id="more lines",
         ),
         pytest.param(
             lambda w: w.write(day(0), [change()], "more.jsonl"),
-            "more.jsonl came",
+            "more.jsonl was added",
             id="another file",
         ),
         pytest.param(

@@ -61,8 +61,9 @@ def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_n
         True,
         None,
     )
-    assert "accept it: `backfill archive --accept past/a.csv --reason 'why'`" in load_sentence(
-        refused
+    assert (
+        "accept it as is: `backfill archive --accept past/a.csv --reason 'why'`"
+        in load_sentence(refused)
     )
     assert (archives.held(), archives.version()) == (before, version)
     (accepted,) = archives.run(accept=["past/a.csv"], reason="nothing happened").values()

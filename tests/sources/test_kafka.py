@@ -406,7 +406,7 @@ def test_days_of_a_topic_are_built_and_a_late_record_makes_exactly_its_day_outda
         .partitions["raw/events", day(1)]
         .why
     )
-    assert why == f"1 file(s) changed: {topic.name}/1@1 came"
+    assert why == f"1 file changed: {topic.name}/1@1 was added"
     assert run("second") == {"raw/events": days(1), "staging/events_daily": days(1)}
     assert built() == topic.expected(wanted)
     recorded = {

@@ -233,7 +233,7 @@ def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(
     with bucket.counting() as requests:
         status.run_status("", "raw/*", check=False, as_json=True)
     assert requests == {"lists": 1, "GET outage_events/2019-08-15.jsonl": 1}
-    unread = "files of no day, which are not read: outage_events/notes.txt"
+    unread = "files that match no day and are not read: outage_events/notes.txt"
     assert json.loads(capsys.readouterr().out)["not_read"] == dict.fromkeys((RAW, REJECTED), unread)
     finding = doctor.landing(read_settings())
     assert (finding.level, finding.message) == ("ok", bucket.place)
@@ -323,7 +323,7 @@ def test_objects_are_read_once_and_a_replaced_one_makes_its_day_outdated(
     assert stored.outdated() == {}
 
     bucket.put(name, world.write(day(1), ["another", "one"], "events.jsonl.gz").read_bytes())
-    assert stored.outdated() == {day(1): f"1 file(s) changed: {name} has 2 lines, and had 3"}
+    assert stored.outdated() == {day(1): f"1 file changed: {name} has 2 lines, had 3"}
     with pytest.MonkeyPatch.context() as away:
         away.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         later = replace(stored, at=area_at(bucket.place, tmp_path))

@@ -80,7 +80,7 @@ def test_a_full_refresh_reads_all_again_and_drops_what_is_gone(archives):
     taken = archives.run(full_refresh=True)
     assert taken["past/b.jsonl"].bytes_read == b.stat().st_size
     assert load_sentence(taken["past/a.jsonl"]).startswith(
-        "past/a.jsonl is gone: 1 row of 1 day (2019-08-15) are dropped."
+        "past/a.jsonl was removed: 1 row of 1 day (2019-08-15) dropped."
     )
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
 

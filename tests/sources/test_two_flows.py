@@ -118,7 +118,7 @@ def test_a_required_column_that_a_loaded_archive_lacks_fails_its_days(area, form
     delivered = delivered_for(raw, [day(0), day(1)], area, {})
     assert isinstance(delivered[day(0)], Delivery)
     assert str(delivered[day(1)]).startswith(
-        f"the source for 2019-08-16 cannot be used: {name} {why}. The day stays as it was."
+        f"the source for 2019-08-16 cannot be used: {name} {why}. Nothing was changed."
     )
     assert isinstance(delivered_for(raw, [day(1)], area, {}, name)[day(1)], Delivery), (
         "accepted for a run"
@@ -176,7 +176,7 @@ def test_an_archive_modified_too_late_is_named_as_such_and_the_rows_that_are_in_
         "raw/a", partition_by="day", columns="day DATE", reads={"rows": moved}, version="1"
     )
     said = (
-        "archives modified too late (`modified_before`); rows of them that are in stay:"
+        "archives modified after `modified_before`; rows loaded from them before stay:"
         " events/history/a.jsonl"
     )
     assert unread_lines([declare(lambda rows: rows)], area) == {"raw/a": said}

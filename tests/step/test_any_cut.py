@@ -141,10 +141,10 @@ def test_downstream_of_a_missing_day_the_others_go_on(world):
         f"no source for 2019-08-18 in {small.landing}: no file in outage_events like "
     )
     assert result[RAW].blocked == {
-        day(3): f"needs {REJECTED} 2019-08-18, of which there is no accepted build"
+        day(3): f"needs {REJECTED} 2019-08-18, which has no accepted build"
     }
     assert result[UPDATES].blocked == {
-        day(3): f"needs {RAW} 2019-08-18, of which there is no accepted build"
+        day(3): f"needs {RAW} 2019-08-18, which has no accepted build"
     }
     assert {name: sorted(small.fingerprints(name)) for name in (UPDATES, OUTAGES, DAILY)} == {
         UPDATES: days(0, 1, 2, 4), OUTAGES: days(0, 4), DAILY: days(0),

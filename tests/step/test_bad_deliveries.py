@@ -21,8 +21,8 @@ UNREADABLE = (
     " decompressing data: incorrect {what} check)"
 )
 INCOMPLETE = (
-    "the source for {day} may be incomplete: NAME WHY. The day stays as it was. Deliver what is"
-    " lacking, or accept it: `backfill run --partitions {day} --accept NAME --reason 'why'`"
+    "the source for {day} may be incomplete: NAME WHY. Nothing was changed. Deliver the"
+    " missing rows, or accept it as is: `backfill run --partitions {day} --accept NAME --reason 'why'`"
 )
 
 
@@ -110,7 +110,7 @@ def one_empty_file_of_two(path: Path) -> str:
 def a_file_of_before_is_gone(path: Path) -> str:
     path.unlink()
     path.with_name("other.jsonl").write_text(json.dumps(change("1")))  # one line of two
-    return INCOMPLETE.replace("NAME", "{file}").replace("WHY", "is not there any more")
+    return INCOMPLETE.replace("NAME", "{file}").replace("WHY", "is missing")
 
 
 def another_line(path: Path) -> str:

@@ -197,7 +197,7 @@ def test_rows_without_a_day_are_counted_and_fail_the_days_of_their_step(built, w
     )
     failed = built.run(days(1, 2), table, force=True, write_mode=write_mode)[UPDATES].failed()
     assert [b.day for b in failed] == days(1, 2)
-    assert "row(s) have no day: arrival_day is null" in failed[0].message
+    assert "of the computed rows, so they have no day" in failed[0].message
     assert built.rows(UPDATES) == before
 
 

@@ -208,7 +208,7 @@ def test_a_day_whose_file_is_lost_is_not_read_and_is_written_again_by_force(buil
     assert set(refused.blocked) == set(FOUR[1:])
     assert (
         refused.blocked[day(1)]
-        == f"reads {OUTAGES} {day(1)}, which does not hold the rows that were accepted: its file"
+        == f"reads {OUTAGES} {day(1)}, which does not hold its accepted rows: its file"
         f" {lost.relative_to(built.lake.path(OUTAGES))} is missing. Build it again: `backfill"
         f" run --partitions {day(1)} --target {OUTAGES} --force`; if its source is gone, put it"
         " back: `backfill reconcile --restore`"

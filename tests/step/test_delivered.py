@@ -84,7 +84,7 @@ def lacking(
         .strip("'")
     )
     assert [
-        f"{n} has no lines" if n in now else f"{n} is not there any more" for n in names.split(",")
+        f"{n} has no lines" if n in now else f"{n} is missing" for n in names.split(",")
     ] == str(delivery).partition("incomplete: ")[2].partition(". ")[0].split("; ")
     return names.split(",")
 
@@ -165,8 +165,8 @@ def test_a_delivery_of_far_fewer_lines_than_the_one_before_is_refused_by_name(
     )
     assert (
         str(delivery)
-        == f"the source for {day(0)} may be incomplete: {counts}. The day stays as it was. Deliver"
-        f" what is lacking, or accept it: `backfill run --partitions {day(0)} --accept"
+        == f"the source for {day(0)} may be incomplete: {counts}. Nothing was changed. Deliver"
+        f" the missing rows, or accept it as is: `backfill run --partitions {day(0)} --accept"
         f" {','.join(refused)} --reason 'why'`"
     )
 
@@ -191,8 +191,8 @@ def test_a_file_that_should_not_be_used_is_refused_until_it_is_accepted_as_it_is
     if is_refused:
         assert (
             str(judgement)
-            == f"the source for {day(0)} cannot be used: a is cut off. The day stays as it was."
-            f" Mend it, or accept it: `backfill run --partitions {day(0)} --accept a --reason"
+            == f"the source for {day(0)} cannot be used: a is cut off. Nothing was changed."
+            f" Fix the file, or accept it as is: `backfill run --partitions {day(0)} --accept a --reason"
             " 'why'`"
         )
 
@@ -225,11 +225,11 @@ def test_a_day_that_lost_a_file_is_refused_until_that_is_accepted(built):
     before = built.rows(RAW)
     name = str(more.relative_to(built.landing))
     more.unlink()
-    why = f"{name} is not there any more"
+    why = f"{name} is missing"
 
     status = status_at(built, day(1))
     assert (status.state, status.undelivered) == (State.SOURCE_CHANGED, False)
-    assert f"{why}. The day stays as it was. Deliver" in status.why
+    assert f"{why}. Nothing was changed. Deliver" in status.why
     assert f"`backfill run --partitions {day(1)} --accept {name} --reason 'why'`" in status.why
     refused = built.run(FOUR, [REJECTED, RAW])[REJECTED]
     assert [(b.day, b.message) for b in refused.built] == [(day(1), status.why)]
@@ -281,12 +281,12 @@ def test_if_no_day_can_be_built_the_step_fails_and_each_day_is_recorded_once(bui
 @pytest.mark.parametrize(
     ("before", "now", "said"),
     [
-        pytest.param({"a": 1}, {"a": 1, "b": 2}, "1 file(s) changed: b came", id="one more"),
-        pytest.param({"a": 1, "b": 2}, {"a": 1}, "1 file(s) changed: b is gone", id="one less"),
+        pytest.param({"a": 1}, {"a": 1, "b": 2}, "1 file changed: b was added", id="one more"),
+        pytest.param({"a": 1, "b": 2}, {"a": 1}, "1 file changed: b was removed", id="one less"),
         pytest.param(
             {"a": 1000},
             {"a": 2},
-            "1 file(s) changed: a has 2 lines, and had 1,000",
+            "1 file changed: a has 2 lines, had 1,000",
             id="other lines",
         ),
         pytest.param({"a": 1}, {"a": 1}, "", id="the same names and lines"),
@@ -294,7 +294,7 @@ def test_if_no_day_can_be_built_the_step_fails_and_each_day_is_recorded_once(bui
         pytest.param(
             {"a": 1},
             dict.fromkeys("bcd", 1),
-            "4 file(s) changed: b came, c came, d came and 1 more",
+            "4 files changed: b was added, c was added, d was added and 1 more",
             id="many",
         ),
     ],
@@ -310,7 +310,7 @@ def test_what_changed_of_a_delivery_is_named(before, now, said):
         pytest.param(
             {"a": "x", "b": "y"},
             {"a": "z", "b": "y"},
-            "1 file(s) changed: a has other contents",
+            "1 file changed: a has different contents",
             id="as many lines",
         ),
         pytest.param(
@@ -351,24 +351,21 @@ class Answering(Lines):
         (
             KeyError("port"),
             SourceError,
-            "the source lines (Answering) cannot be asked: KeyError: 'port'. Its days stay",
+            "the source lines (Answering) failed: KeyError: 'port'. Nothing was changed",
         ),
         (
             UsageError("No such topic."),
             SourceError,
-            "the source lines (Answering) cannot be asked: No such topic. Its days",
+            "the source lines (Answering) failed: No such topic. Nothing was changed",
         ),
         (ServiceUnavailable("install it"), IncompleteDelivery, "install it"),
         (NotDelivered("not there"), NotDelivered, "not there"),
         (
             None,
             SourceError,
-            (
-                "the source lines (Answering) cannot be asked: TypeError: 'NoneType' object is not"
-                " iterable."
-            ),
+            ("the source lines (Answering) failed: TypeError: 'NoneType' object is not iterable."),
         ),
-        ({}, SourceError, "the source lines says nothing of 2019-08-15"),
+        ({}, SourceError, "the source lines did not answer for 2019-08-15"),
     ],
     ids=["any error", "one of ours", "what it needs is not there", "its own", "nothing", "no day"],
 )
@@ -390,10 +387,8 @@ def test_what_is_said_of_the_sources_of_other_tables_stays_said():
     broken = replace(raw, reads={"lines": Answering(KeyError("port"))})
     good = replace(raw, name="raw/good", reads={"lines": Good()})
     lines = unread_lines([broken, good], AREA)
-    assert lines[good.name] == "files of no day, which are not read: lines/notes.txt"
-    assert lines[broken.name].startswith(
-        "the source lines (Answering) cannot be asked: KeyError: 'port'"
-    )
+    assert lines[good.name] == "files that match no day and are not read: lines/notes.txt"
+    assert lines[broken.name].startswith("the source lines (Answering) failed: KeyError: 'port'")
     asked = {broken.name: days(0), good.name: days(0)}
     assert list(era_lines([broken, good], asked)) == [
         "raw/good 2019-08-15: files have no n, null in their rows."

@@ -72,7 +72,7 @@ def test_a_day_whose_rows_moved_to_other_files_is_built_again_and_unchanged(proj
     assert project.outdated() == [day(0)]
     assert (
         project.status().partitions[NAME, day(0)].why
-        == "1 file(s) changed: orders has other contents"
+        == "1 file changed: orders has different contents"
     )
     assert outcomes(project) == {day(0): "unchanged"}
     assert project.outdated() == []

@@ -33,9 +33,7 @@ def sorted_out(what, numbers, accepted, *, calendar=CALENDAR, rewritten=None, **
 def test_a_day_without_its_inputs_is_blocked_and_says_what_it_needs():
     due = sorted_out(outages, [3, 4], built(updates, 3, 4, 5))
     assert due.compute == days(3)
-    assert due.blocked == {
-        day(4): "needs staging/u 2019-08-21, of which there is no accepted build"
-    }
+    assert due.blocked == {day(4): "needs staging/u 2019-08-21, which has no accepted build"}
 
 
 def test_days_after_the_watermark_are_not_waited_for():
@@ -60,7 +58,7 @@ def test_a_day_that_is_up_to_date_stays_so_when_the_calendar_begins_earlier():
     accepted = up_to_date(history, [3], built(outages, 3))
     assert sorted_out(history, [3], accepted).up_to_date == days(3)
     assert sorted_out(history, [3], accepted, force=days(3)).blocked == {
-        day(3): "needs features/h 2019-08-17, of which there is no accepted build"
+        day(3): "needs features/h 2019-08-17, which has no accepted build"
     }
 
 
@@ -118,7 +116,7 @@ def test_a_failed_input_blocks_what_needs_it_although_an_earlier_build_is_accept
     accepted = up_to_date(outages, [3], built(updates, 3, 4, 5))
     due = sorted_out(outages, [3], accepted, failed={(updates.name, day(4))})
     assert due.blocked == {
-        day(3): "needs staging/u 2019-08-19, which failed in this plan, or needs what failed"
+        day(3): "needs staging/u 2019-08-19, which failed in this plan, or needs a failed partition"
     }
     assert sorted_out(outages, [3], accepted, failed={(updates.name, day(6))}).up_to_date == days(3)
 
@@ -133,7 +131,7 @@ def test_a_rewritten_day_is_computed_before_anything_that_reads_it():
     )
     assert (due.compute, due.up_to_date) == (days(0), days(3))
     assert due.blocked[day(4)].startswith(
-        "reads staging/u 2019-08-20, which does not hold the rows that were accepted: it was"
+        "reads staging/u 2019-08-20, which does not hold its accepted rows: it was"
         " rewritten by commit 7 (UPDATE)"
     )
     assert due.blocked[day(4)].endswith(
@@ -192,8 +190,8 @@ def test_a_table_that_reads_itself_is_computed_from_the_days_of_the_same_run():
 def test_a_table_that_reads_itself_waits_for_the_day_before():
     due = sorted_out(history, [2, 3], built(outages, 2, 3))
     assert due.blocked == {
-        day(2): "needs features/h 2019-08-16, of which there is no accepted build",
-        day(3): "needs features/h 2019-08-17, of which there is no accepted build",
+        day(2): "needs features/h 2019-08-16, which has no accepted build",
+        day(3): "needs features/h 2019-08-17, which has no accepted build",
     }
 
 
@@ -237,9 +235,7 @@ def test_days_before_the_first_day_of_an_input_are_not_waited_for():
     table = replace(outages, reads={"updates": window(late, first=-2, last=0)})
     due = sorted_out(table, [4, 5, 6], built(late, 5, day_fingerprints={str(day(5)): "p"}))
     assert due.compute == days(4, 5)
-    assert due.blocked == {
-        day(6): "needs staging/u 2019-08-21, of which there is no accepted build"
-    }
+    assert due.blocked == {day(6): "needs staging/u 2019-08-21, which has no accepted build"}
     assert [due.inputs[day(n)].tables for n in (4, 5)] == [
         {"staging/u": {}},
         {"staging/u": {"2019-08-20": "p"}},

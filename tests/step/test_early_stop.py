@@ -85,8 +85,8 @@ def test_a_correction_rebuilds_days_until_its_effect_ends(twenty, tmp_path):
     ]
     assert [b.day for b in result.up_to_date] == [at for at in TWENTY if at not in five]
     assert list(map(str, result.early_stops())) == [
-        f"features/region_history: stopped early. {until} came out as it was, so that the"
-        f" {len(left)} day(s) computed from it, {left[0]}..{left[-1]}, were not rebuilt."
+        f"features/region_history: stopped early. The rows of {until} did not change."
+        f" {len(left)} days computed from it, {left[0]}..{left[-1]}, were not rebuilt."
     ]
     assert corrected.held() == corrected.expected() != twenty.expected()
     assert [

@@ -105,7 +105,7 @@ def test_days_are_built_from_the_database_and_only_a_changed_one_again(project, 
     assert project.outdated() == [FOUR[1]]
     assert (
         project.status().partitions[NAME, FOUR[1]].why
-        == "1 file(s) changed: updates has other contents"
+        == "1 file changed: updates has different contents"
     )
     assert {build.day for build in project.run().built} == {FOUR[1]}
     assert project.rows() == sorted(

@@ -49,7 +49,7 @@ def test_the_last_writer_of_a_day_is_the_one_whose_rows_and_record_stand(built):
 def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
     mine = meanwhile(built, only_some(built, "100", "101", version="2"))
     changed = (
-        "staging/outages, 2019-08-16 to 2019-08-16, changed while this run was computing: another"
+        "staging/outages 2019-08-16 changed while this run was computing: another"
         " writer committed it"
     )
     with pytest.raises(Conflict, match=changed):
@@ -72,7 +72,7 @@ def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(bui
     rules = [types_as_declared(), unique_key()]
     with pytest.raises(
         Conflict,
-        match=r"it was rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing",
+        match=r"it was rewritten by commit \d+ \(UPDATE\), not by this project.*Nothing was committed",
     ):
         built.run(
             days(1),
@@ -121,7 +121,8 @@ def test_rows_changed_by_hand_right_before_the_commit_are_not_recorded_as_ours(b
     mine = replace(only_some(built, "103", version="2"), rules=[types_as_declared(), unique_key()])
     request = StepRequest("mine", force=True, write_mode="merge")
     with pytest.raises(
-        Conflict, match=r"rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"
+        Conflict,
+        match=r"rewritten by commit \d+ \(UPDATE\), not by this project.*Nothing was committed",
     ):
         Step(mine, replace(built.workspace, lake=lake), request, built.spark).run(days(1))
     assert lake.late == []

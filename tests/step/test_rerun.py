@@ -222,7 +222,7 @@ def test_a_write_mode_that_a_table_cannot_have_is_refused(once, write_mode, why)
     nothing_read = replace(once, root=once.root / "none", spark=no_spark)
     with pytest.raises(UsageError) as refused:
         nothing_read.run(days(1), [RAW], write_mode=write_mode, force=True)
-    assert str(refused.value) == f"{why}. Nothing was written. Use write_mode overwrite."
+    assert str(refused.value) == f"{why}. Nothing was committed. Use write_mode overwrite."
 
 
 def test_a_table_that_reads_itself_keeps_no_rows(once):
@@ -232,7 +232,7 @@ def test_a_table_that_reads_itself_keeps_no_rows(once):
     nothing_read = replace(once, root=once.root / "none", spark=no_spark)
     with pytest.raises(
         UsageError,
-        match=rf"{HISTORY} reads itself: with rows that merge keeps.*Nothing was written",
+        match=rf"{HISTORY} reads itself: with rows that merge keeps.*Nothing was committed",
     ):
         nothing_read.run(days(1), [HISTORY], write_mode="merge", force=True)
 
