@@ -296,7 +296,7 @@ def test_what_cannot_be_read_says_why(topic, area):
     assert (
         str(unset)
         == f"no source for {day(0)}: the environment variable OF_NOBODY is not set. Set it where"
-        " servers and commands are started."
+        " the servers and commands are started."
     )
     assert (type(refused), "Authentication failed" in str(refused)) == (IncompleteDelivery, True)
     topic.create(**{"cleanup.policy": "compact"})
