@@ -1,15 +1,7 @@
-"""The daily tables of a code location, as the webserver answers with them.
+"""The client of a Dagster webserver: launch days of tables over GraphQL, follow and cancel them.
 
-What was launched in Dagster to build days of tables: a backfill, or a run that belongs to none.
-
-How days of tables are launched: as one run where one holds them all, else as a backfill.
-
-Dagster's own dialog launches one partition as a run, too. A run starts at once. A backfill launches
-its runs at the daemon's next tick, those of a table that reads itself only after all others have
-ended, and is over at the tick after that.
-
-The Dagster webserver over GraphQL: requests, and this project's errors for whatever goes wrong on
-the way.
+Days are launched as one run if one run can hold them all, else as a backfill. A run starts at once.
+A backfill launches its runs at the daemon's next tick and ends at the tick after its last run.
 """
 
 import json
@@ -30,9 +22,7 @@ URI = "dagster/uri"
 
 
 class LoadedTable(NamedTuple):
-    """A table of the code location: its code version, and where it is; "" where the webserver does
-    not say.
-    """
+    """A table of the code location: its code version and its URI ("" if it is not known)."""
 
     code: str
     uri: str
@@ -46,9 +36,7 @@ class LoadedTable(NamedTuple):
 def refuse_unknown_days(
     nodes: Mapping[str, Mapping[str, Any]], by_table: Mapping[str, Sequence[date]]
 ) -> None:
-    """UsageError for the first table, or day of one, that the code location does not have, with
-    those that it has.
-    """
+    """Raise UsageError for the first table or day that the code location does not have."""
     for name, days in by_table.items():
         if name not in nodes:
             raise UsageError(
@@ -105,9 +93,7 @@ LAST_DAY_TAG = "dagster/asset_partition_range_end"
 
 @dataclass(frozen=True)
 class Launched:
-    """A backfill, or a run of assets that belongs to none, as Dagster answers with it.
-    `partitions`: how many it is for.
-    """
+    """A backfill, or a run of assets outside a backfill. `partitions` is their number."""
 
     id: str
     is_run: bool
@@ -209,9 +195,10 @@ ASSET_JOB = "__ASSET_JOB"
 
 
 def one_run(days: _DaysByTable, nodes: Mapping[str, Mapping[str, Any]]) -> tuple[date, date] | None:
-    """The first and the last day of the run that can build all of `days`: all tables have the same,
-    without a gap, and no more than the code location allows in a run. Else None. `nodes`: its
-    assets, by table.
+    """The first and last day of one run that builds all of `days`, or None.
+
+    One run is possible if all tables have the same days, without a gap, and not more than the code
+    location allows in a run. `nodes` has its assets by table.
     """
     return one_range(
         days.values(),
@@ -225,7 +212,8 @@ def _run_params(
     tables: Sequence[str], ends: tuple[date, date], node: Mapping[str, Any], tags: Mapping[str, str]
 ) -> dict[str, Any]:
     """GraphQL's ExecutionParams for a run of these tables on all days between the two `ends`.
-    `node`: one of its assets.
+
+    `node` is one of the assets.
     """
     repository, (first, last) = node["repository"], map(str, ends)
     selector = {
@@ -241,8 +229,9 @@ def _run_params(
 def job_params(
     job: str, config: Mapping[str, Any], node: Mapping[str, Any], tags: Mapping[str, str]
 ) -> dict[str, Any]:
-    """GraphQL's ExecutionParams for a run of a job with this configuration. `node`: any asset of
-    the code location.
+    """GraphQL's ExecutionParams for a run of a job with this configuration.
+
+    `node` is any asset of the code location.
     """
     selector = {
         "jobName": job,
@@ -296,11 +285,10 @@ class StepFailure:
 
 @dataclass
 class Dagster:
-    """The webserver at `url`; without one, every request is unavailable. `transport` stands in for
-    the network in tests.
+    """The webserver at `url`. Without a `url`, every request raises ServiceUnavailable.
 
-    A user and password in the address are sent with each request, and are in no message: afterwards
-    `url` is without them.
+    A user and password in the URL are sent with each request. They are removed from `url`, so that
+    no message shows them. `transport` replaces the network in tests. `timeout` is in seconds.
     """
 
     url: str
@@ -316,7 +304,7 @@ class Dagster:
         self.url = str(httpx.URL(self.url).copy_with(userinfo=b"")) if "@" in self.url else self.url
 
     def ask(self, document: str, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The data of the response.
+        """Send a GraphQL document and return the data of the response.
 
         Raises UsageError if Dagster refuses the request, ServiceUnavailable if no webserver can be
         reached, and AnswerLost if the request may have been carried out although no answer came.
@@ -326,8 +314,8 @@ class Dagster:
                 "No servers run on this home.",
                 unchanged="Nothing was launched by this request.",
                 next_step=(
-                    "Start them with `backfill up`, or name a webserver that"
-                    " has this lake: BACKFILL_DAGSTER_URL."
+                    "Start them with `backfill up`, or name a webserver that has this lake: "
+                    "BACKFILL_DAGSTER_URL."
                 ),
             )
         body = {"query": document, "variables": variables or {}}
@@ -337,28 +325,27 @@ class Dagster:
             raise ServiceUnavailable(
                 f"No Dagster webserver answers at {self.url} ({type(error).__name__}).",
                 unchanged="Nothing was launched by this request.",
-                next_step=("Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL."),
+                next_step="Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL.",
             ) from None
         except httpx.HTTPError as error:
             raise AnswerLost(
-                f"The Dagster webserver at {self.url} got a request and did not answer"
+                f"The Dagster webserver at {self.url} received a request and did not answer"
                 f" ({type(error).__name__}).",
-                unchanged="Whether it did what was requested is not known.",
+                unchanged="It is not known whether the request was carried out.",
                 next_step="See `backfill list`.",
             ) from None
         answer = _answer(response)
         if not answer:
             raise AnswerLost(
-                f"{self.url} answers (HTTP {response.status_code}), but not as a Dagster"
-                " webserver.",
+                f"{self.url} answers (HTTP {response.status_code}), "
+                "but not as a Dagster webserver.",
                 next_step="Correct BACKFILL_DAGSTER_URL.",
             )
         # Unknown days come back as HTTP 500 with the reason in the body.
         if answer.get("errors"):
             messages = "; ".join(str(error.get("message")) for error in answer["errors"])
             raise UsageError(
-                f"Dagster refuses: {messages}.",
-                unchanged="Nothing was launched by this request.",
+                f"Dagster refuses: {messages}.", unchanged="Nothing was launched by this request."
             )
         return dict(answer["data"])
 
@@ -379,8 +366,9 @@ class Dagster:
         }
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """The asset node of each daily table; ServiceUnavailable while the webserver has none
-        loaded.
+        """The asset node of each daily table, by its name.
+
+        Raises ServiceUnavailable while the webserver has no tables loaded.
         """
         tables = [
             node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]
@@ -391,9 +379,8 @@ class Dagster:
                 f"The webserver at {self.url} has no tables loaded.",
                 unchanged="Nothing was launched.",
                 next_step=(
-                    "Wait for it to start. If the code did not load, correct"
-                    f" it, then press Reload at {self.url}/locations, or type"
-                    " `backfill reload`."
+                    "Wait for it to start. If the code did not load, correct it, then press Reload "
+                    f"at {self.url}/locations, or type `backfill reload`."
                 ),
             )
         return {_table_name(node["assetKey"]): node for node in tables}
@@ -410,11 +397,10 @@ class Dagster:
         tags: Mapping[str, str],
         title: str,
     ) -> Launched:
-        """Launch exactly these days of exactly these tables: as one run where one can hold them,
-        else as a backfill.
+        """Launch exactly these days of these tables, as one run if possible, else as a backfill.
 
         Raises UsageError, before anything is launched, for a table or a day that the code location
-        does not have, and AnswerLost where it may have been launched.
+        does not have. Raises AnswerLost if it may have been launched.
         """
         nodes = self.nodes()
         refuse_unknown_days(nodes, days)
@@ -433,10 +419,9 @@ class Dagster:
         return Launched(str(answer["backfillId"]), is_run=False)
 
     def launched(self, tags: Mapping[str, str] | None = None, limit: int = 1000) -> list[Launched]:
-        """The backfills, and the runs of assets that belong to none, with all of these tags, newest
-        first.
+        """The backfills, and the runs of assets outside backfills, with these tags, newest first.
 
-        Runs of jobs, of which there may be any number, are not among them, but count for `limit`.
+        Runs of jobs are left out, but count for `limit`.
         """
         variables = {"filter": {"tags": tag_list(tags or {})}, "limit": limit}
         entries = payload(self.ask(documents.FEED, variables)["runsFeedOrError"])["results"]
@@ -456,9 +441,9 @@ class Dagster:
         return list(payload(self.ask(documents.RUNS, {"filter": of_it})["runsOrError"])["results"])
 
     def cancel(self, launched: Launched) -> bool:
-        """Launch no more runs of a backfill, and terminate those that are running; or terminate the
-        run. False if Dagster does not terminate it now: it is just being started, is ending, or has
-        ended.
+        """Cancel a backfill with its runs, or terminate a run.
+
+        False if Dagster cannot terminate it now: it is starting, ending, or has ended.
         """
         if not launched.is_run:
             payload(
@@ -506,9 +491,7 @@ def _failed_days(event: Mapping[str, Any]) -> dict[date, str]:
 
 
 def _answer(response: httpx.Response) -> dict[str, Any]:
-    """The body of an answer to a GraphQL request, with its data or its errors; empty for any other
-    body.
-    """
+    """The body of a GraphQL response, with its data or its errors. Empty for any other body."""
     try:
         body = response.json()
     except ValueError:
@@ -521,13 +504,13 @@ def _answer(response: httpx.Response) -> dict[str, Any]:
 
 
 def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer; UsageError or AnswerLost, with Dagster's message, if it is of an error type."""
+    """Return the answer. Raise UsageError or AnswerLost if it is of an error type."""
     kind = str(answer.get("__typename", ""))
     if kind == "PythonError":
         # A locked database, a code location that is being loaded: not the client's fault.
         raise AnswerLost(
             f"Dagster failed to answer: {str(answer.get('message')).strip()}.",
-            unchanged="Whether it did what was requested is not known.",
+            unchanged="It is not known whether the request was carried out.",
             next_step="See `backfill list`.",
         )
     if kind.endswith(("Error", "Invalid", "Conflict", "Failure")):

@@ -1,7 +1,4 @@
-"""Letting a webserver load a project's code again, as Reload on its page of code locations does.
-
-A run of the job `reproduce`: launched, waited for, and what it found.
-"""
+"""Requests that launch no days: reload a project's code, and run a job for its result."""
 
 import json
 import time
@@ -18,17 +15,16 @@ from backfill_assets.dagster_client.client import (
     job_params,
     payload,
 )
-from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, BackfillError, UsageError
 
 LOADED = "WorkspaceLocationEntry"
 
 
 def reload(dagster: Dagster, location: str) -> None:
-    """Load the code of `location` from its files as they are now; runs that are under way keep what
-    they have loaded.
+    """Reload the code of `location` from its files. Runs in progress keep the code they have.
 
-    UsageError if the webserver has no such location, or if its code did not load: then it has no
-    tables until it does. What `Dagster.ask` raises, if it does not answer.
+    Raises UsageError if the webserver has no such location, or if its code does not load. It has no
+    tables until the code loads. Raises also as `Dagster.ask`.
     """
     answer = payload(
         dagster.ask(documents.RELOAD, {"location": location})["reloadRepositoryLocation"]
@@ -38,9 +34,11 @@ def reload(dagster: Dagster, location: str) -> None:
         return
     message = str(entry.get("message") or "it is still being loaded").strip().rstrip(".")
     raise UsageError(
-        f"The code location {location} was not loaded again: {message}. Nothing was launched, and"
-        f" no table was changed. See {dagster.url}/locations, correct what is named there, then"
-        " type the same again."
+        f"The code location {location} was not loaded again: {message}.",
+        unchanged="Nothing was launched, and no table was changed.",
+        next_step=(
+            f"See {dagster.url}/locations, correct what is named there, then type the same command again."
+        ),
     )
 
 
@@ -63,9 +61,9 @@ def launch_job(
 def observed(
     dagster: Dagster, run: Launched, label: str, sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, Any]:
-    """Wait for the end of a run; the JSON under this label of the observation that it made.
+    """Wait for the end of a run, and return the JSON value that it observed under this label.
 
-    BackfillError, with the run's own message, if it made none.
+    Raises BackfillError, with the run's own message, if the run made no such observation.
     """
 
     def is_running() -> bool:
@@ -86,6 +84,7 @@ def observed(
         "it was cancelled, or its process ended",
     ]
     raise BackfillError(
-        f"Run {run.id} found nothing: {messages[0]} Nothing was changed. See"
-        f" {dagster.url}{run.page}."
+        f"Run {run.id} ended without a result: {messages[0]}",
+        unchanged=NOTHING_CHANGED,
+        next_step=f"See {dagster.url}{run.page}.",
     )

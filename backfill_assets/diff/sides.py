@@ -12,7 +12,7 @@ from datetime import date
 from backfill_assets.calendar import ranges
 from backfill_assets.diff.diff import Diff, Diffs
 from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tables, stored_column
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger, from_arrow
 from backfill_assets.lake.releases import TableVersion
@@ -62,7 +62,9 @@ def tables_of_plan(
     """
     if Plans(workspace.lake.root).state(plan.id) == PLANNED:
         raise UsageError(
-            f"Plan {plan.id} was never started. Nothing was compared: it has built nothing."
+            f"Plan {plan.id} was never started.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Start it with `backfill run {plan.id}`.",
         )
 
     def of_day(builds: Sequence[Build]) -> _BuildPair | None:
@@ -77,8 +79,9 @@ def tables_of_plan(
     pairs = _pairs(in_days, workspace, of_day)
     if not pairs and not names and days is None:
         raise UsageError(
-            f"Plan {plan.id} has built nothing yet. Nothing was compared. See `backfill show"
-            f" {plan.id}`."
+            f"Plan {plan.id} has built nothing yet.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"See `backfill show {plan.id}`.",
         )
     return ComparedTables(f"before plan {plan.id}", f"after plan {plan.id}", pairs)
 
@@ -99,8 +102,9 @@ def tables_of_builds(table: Table, days: Collection[date], workspace: Workspace)
     pairs = _pairs({table.name: set(days)}, workspace, of_day)
     if not pairs:
         raise UsageError(
-            f"No build of {table.name} was accepted on these days. Nothing was compared. See"
-            " `backfill status`."
+            f"No build of {table.name} was accepted on these days.",
+            unchanged=NOTHING_CHANGED,
+            next_step="See `backfill status`.",
         )
     none = f" ({ranges(built_once)}: none)" if built_once else ""
     return ComparedTables(f"the build before{none}", "the last build", pairs)
@@ -119,8 +123,9 @@ def _pairs(
     gone = [name for name in days if name not in declared]
     if gone:
         raise UsageError(
-            f"The project has no table {gone[0]} any more. Nothing was compared. Name others:"
-            f" --table {next(iter(declared))}."
+            f"The project has no table {gone[0]} any more.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Name others: --table {next(iter(declared))}.",
         )
     for name in (name for name in declared if name in days):
         table = declared[name]
@@ -218,8 +223,9 @@ def tables_of_shadow(
             )
     if not pairs and not names and days is None:
         raise UsageError(
-            f"Plan {plan.id} has built nothing yet. Nothing was compared. See `backfill show"
-            f" {plan.id}`."
+            f"Plan {plan.id} has built nothing yet.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"See `backfill show {plan.id}`.",
         )
     return ComparedTables("live", f"the shadow of plan {plan.id}", pairs)
 
@@ -263,8 +269,9 @@ def tables_of_live(
     for version in versions:
         if version.version < 0:
             raise UsageError(
-                f"{version.path} was never built. Nothing was compared. `backfill plan --target"
-                f" {version.path}`."
+                f"{version.path} was never built.",
+                unchanged=NOTHING_CHANGED,
+                next_step=f"Build it: `backfill plan --target {version.path}`.",
             )
     pair = _pair(after.name, versions, workspace.lake.root, after, days)
     return ComparedTables(before.name, after.name, {after.name: pair})
@@ -343,14 +350,15 @@ class DiffRequest:
             plans = Plans(workspace.lake.root)
             if "/" in self.first:
                 raise UsageError(
-                    f"Which day of {self.first}? Nothing was compared. Type it after the table:"
-                    " YYYY-MM-DD."
+                    f"Which day of {self.first}?",
+                    unchanged=NOTHING_CHANGED,
+                    next_step="Type it after the table: YYYY-MM-DD.",
                 )
             plan = plans.read(resolve_shadow_id(self.first, plans))
             if plans.state(plan.id) == DISCARDED:
                 raise UsageError(
-                    f"Plan {plan.id} was discarded: what it had built is deleted. Nothing was"
-                    " compared."
+                    f"Plan {plan.id} was discarded: what it had built is deleted.",
+                    unchanged=NOTHING_CHANGED,
                 )
             compared = (
                 tables_of_shadow
@@ -360,8 +368,9 @@ class DiffRequest:
             return compared(plan, workspace, *self._limits(workspace))
         if self.target or (self.partitions and "/" not in self.second):
             raise UsageError(
-                "A table and its days are named already. Nothing was compared. Leave out --table"
-                " and --days."
+                "The table and its days are already named.",
+                unchanged=NOTHING_CHANGED,
+                next_step="Leave out --table and --days.",
             )
         table = _one(self.first, workspace)
         if "/" in self.second:
@@ -380,6 +389,8 @@ def _one(name: str, workspace: Workspace) -> Table:
     if len(tables) != 1:
         names = ", ".join(table.name for table in tables)
         raise UsageError(
-            f"{name} names {len(tables)} tables: {names}. Nothing was compared. Name one of them."
+            f"{name} names {len(tables)} tables: {names}.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Name one of them.",
         )
     return tables[0]

@@ -86,8 +86,12 @@ def refuse_without_daemons(dagster: Dagster) -> None:
     unhealthy = [name for name, healthy in dagster.daemons().items() if not healthy]
     if unhealthy:
         raise ServiceUnavailable(
-            f"The webserver at {dagster.url} answers, but these daemons do not run:"
-            f" {', '.join(unhealthy)}. Nothing was launched. Start them with `backfill up`."
+            (
+                f"The webserver at {dagster.url} answers, but these daemons do not run: "
+                f"{', '.join(unhealthy)}."
+            ),
+            unchanged="Nothing was launched.",
+            next_step="Start them with `backfill up`.",
         )
 
 

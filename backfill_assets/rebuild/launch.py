@@ -43,14 +43,21 @@ def refuse_other_servers(
     )
     if other:
         raise UsageError(
-            f"The servers at {url} work on another lake: there, a table is at {other}, and the lake"
-            f" of this command is {root}. Nothing was launched. Set BACKFILL_HOME and BACKFILL_LAKE"
-            " alike for both, or BACKFILL_DAGSTER_URL to the servers of this lake."
+            (
+                f"The servers at {url} work on another lake: there, a table is at {other}, and "
+                f"the lake of this command is {root}."
+            ),
+            unchanged="Nothing was launched.",
+            next_step=(
+                "Set BACKFILL_HOME and BACKFILL_LAKE alike for both, or BACKFILL_DAGSTER_URL "
+                "to the servers of this lake."
+            ),
         )
     if lacking := tables_lacking(loaded, names):
         raise UsageError(
-            f"The servers at {url} {lacking}. Nothing was launched. {WAY_OUT}. Then type the same"
-            " command again."
+            f"The servers at {url} {lacking}.",
+            unchanged="Nothing was launched.",
+            next_step=f"{WAY_OUT}. Then type the same command again.",
         )
 
 

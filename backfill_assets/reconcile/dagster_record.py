@@ -22,7 +22,7 @@ import httpx
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import SHADOW, Dagster, payload
-from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import SCHEMA, Build
@@ -122,7 +122,9 @@ def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
     for count, build in enumerate(builds, start=1):
         if not dagster.url:
             raise ServiceUnavailable(
-                "No servers run on this home. Nothing was reported. Start them: `backfill up`."
+                "No servers run on this home.",
+                unchanged=NOTHING_CHANGED,
+                next_step="Start them: `backfill up`.",
             )
         try:
             answer = dagster.client.post(
@@ -130,9 +132,12 @@ def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
             )
         except httpx.HTTPError as error:
             raise ServiceUnavailable(
-                f"The Dagster webserver at {dagster.url} was lost ({type(error).__name__}) after"
-                f" {count - 1} day(s) were reported. Nothing else was changed. Start it with"
-                " `backfill up`, then try again."
+                (
+                    f"The Dagster webserver at {dagster.url} was lost ({type(error).__name__}) "
+                    f"after {count - 1} day(s) were reported."
+                ),
+                unchanged="Nothing else was changed.",
+                next_step="Start it with `backfill up`, then try again.",
             ) from None
         if answer.is_error:
             raise UsageError(

@@ -14,7 +14,7 @@ from typing import Any
 from backfill_assets.calendar import Partition
 from backfill_assets.diff.sides import BUILD_COLUMNS, successful_builds
 from backfill_assets.diff.tables import Side
-from backfill_assets.errors import SourceError, TableUnreadable, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, SourceError, TableUnreadable, UsageError
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import damaged, damaged_files
 from backfill_assets.lake.ledger import SCHEMA, Build, short_fingerprint
@@ -72,8 +72,12 @@ def recorded_build(name: str, day: str, release: int | None, workspace: Workspac
     days = workspace.calendar.select(day)
     if len(tables) != 1 or len(days) != 1:
         raise UsageError(
-            "One day of one table is reproduced. Nothing was rebuilt. Type, for example, `backfill"
-            f" reproduce {workspace.names[0]} {workspace.calendar.first}`."
+            "One day of one table is reproduced.",
+            unchanged=NOTHING_CHANGED,
+            next_step=(
+                f"Type, for example, `backfill reproduce {workspace.names[0]} "
+                f"{workspace.calendar.first}`."
+            ),
         )
     (table,), (on,) = tables, days
     if release is not None:
@@ -81,8 +85,9 @@ def recorded_build(name: str, day: str, release: int | None, workspace: Workspac
     build = workspace.lake.latest({table.name: [on]}, SCHEMA.names).accepted.get((table.name, on))
     if build is None:
         raise UsageError(
-            f"No build of {table.name} {on} was accepted. Nothing was rebuilt. See `backfill"
-            " status`."
+            f"No build of {table.name} {on} was accepted.",
+            unchanged=NOTHING_CHANGED,
+            next_step="See `backfill status`.",
         )
     return RecordedBuild(table, build, workspace.lake.version(table.name))
 
@@ -98,8 +103,9 @@ def _of_release(table: Table, day: date, number: int, workspace: Workspace) -> R
             else f"has {version.path}, which is no table of the project any more, as"
         )
         raise UsageError(
-            f"Release {number} {why} {table.name}. Nothing was rebuilt. See `backfill releases"
-            f" {number}`."
+            f"Release {number} {why} {table.name}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"See `backfill releases {number}`.",
         )
     read = declared[version.path]  # readers may get another table under this name
     until = {read.name: version.version}
@@ -109,7 +115,8 @@ def _of_release(table: Table, day: date, number: int, workspace: Workspace) -> R
     )
     if (build := builds.accepted.get((read.name, day))) is None:
         raise UsageError(
-            f"Release {number} has no accepted build of {read.name} {day}. Nothing was rebuilt."
+            f"Release {number} has no accepted build of {read.name} {day}.",
+            unchanged=NOTHING_CHANGED,
         )
     return RecordedBuild(read, build, version.version, number)
 

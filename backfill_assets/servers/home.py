@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from httpx import BaseTransport
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.storage import write_whole
 from backfill_assets.servers.child import ProcessId, process_tree, wait_or_kill
 from backfill_assets.settings import PRIVATE, Settings, project_at
@@ -69,8 +69,12 @@ def _make_databases(settings: Settings, home: Path) -> None:
     )
     if result.returncode:
         raise ServiceUnavailable(
-            f"Dagster cannot use its folder {home}. Nothing was started. Repair it, or set"
-            f" DAGSTER_HOME to another. Dagster's message:\n{result.stderr[-800:]}"
+            f"Dagster cannot use its folder {home}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=(
+                "Repair it, or set DAGSTER_HOME to another. Dagster's "
+                f"message:\n{result.stderr[-800:]}"
+            ),
         )
     made.touch()
 
@@ -148,8 +152,12 @@ def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iter
         record = servers_record(home)
         where = f" at {record.url} (process {record.up.pid})" if record else ""
         raise UsageError(
-            f"Servers already run on {home}{where}. Nothing was started. Use those, or stop them"
-            " first: `backfill down`; or set BACKFILL_HOME to another folder."
+            f"Servers already run on {home}{where}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=(
+                "Use those, or stop them first: `backfill down`; or set BACKFILL_HOME to "
+                "another folder."
+            ),
         ) from None
     try:
         _end_leftovers(home, log)

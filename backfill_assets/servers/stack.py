@@ -24,7 +24,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.documents import POOLS, SET_POOL
-from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.spark.engine import (
     LOOPBACK,
     TOKEN_VARIABLE,
@@ -206,8 +206,9 @@ class Servers:
         for child in (child for child in self.children.values() if not child.alive):
             if child.name not in _RESTARTED:
                 raise ServiceUnavailable(
-                    f"{_ended(child)} All other servers were stopped. Start again with `backfill"
-                    " up`."
+                    _ended(child),
+                    unchanged="All other servers were stopped.",
+                    next_step="Start again with `backfill up`.",
                 )
             now = time.monotonic()
             recent = [at for at in self.deaths.get(child.name, []) if now - at < _RESTART_WINDOW_S]
@@ -241,8 +242,9 @@ class Servers:
             )
         if done.returncode:
             raise ServiceUnavailable(
-                "The engine did not answer a first query. All servers were stopped. The error is"
-                f" in {log}."
+                "The engine did not answer a first query.",
+                unchanged="All servers were stopped.",
+                next_step=f"The error is in {log}.",
             )
 
     def stop(self) -> None:
@@ -260,7 +262,9 @@ class Servers:
             for child in self.children.values():
                 if child.process and not child.alive:
                     raise ServiceUnavailable(
-                        f"{_ended(child)} All other servers were stopped. See `backfill doctor`."
+                        _ended(child),
+                        unchanged="All other servers were stopped.",
+                        next_step="See `backfill doctor`.",
                     )
             return answers()
 
@@ -273,8 +277,9 @@ class Servers:
         except RetryError:
             logs = self.settings.home / "logs"
             raise ServiceUnavailable(
-                f"{what} did not answer within {START_TIMEOUT_S} s. All servers were stopped. Read"
-                f" {logs}, or see `backfill doctor`."
+                f"{what} did not answer within {START_TIMEOUT_S} s.",
+                unchanged="All servers were stopped.",
+                next_step=f"Read {logs}, or see `backfill doctor`.",
             ) from None
 
 
@@ -293,8 +298,9 @@ def servers_on(
     with only_servers(settings, log), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
         if port and is_taken(port):
             raise UsageError(
-                f"Port {port} is taken. Nothing was started. Stop the process that uses it, or use"
-                f" another: --port {free_port()}"
+                f"Port {port} is taken.",
+                unchanged=NOTHING_CHANGED,
+                next_step=f"Stop the process that uses it, or use another: --port {free_port()}",
             )
         log(f"Starting the servers on {settings.home} (about half a minute) ...")
         prepare(settings)

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any
 
-from backfill_assets.errors import RefusedByGuard, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
 
 _FORMAT = 1
 
@@ -120,7 +120,11 @@ class PlanVerdict:
             why = f"Why is {name} accepted? A reason is missing"
         else:
             return replace(self, accepted={**self.accepted, name: Acceptance(who, reason, at)})
-        raise UsageError(f"{why}. Nothing was accepted. Lines that need a decision: {open_names}.")
+        raise UsageError(
+            f"{why}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Lines that need a decision: {open_names}.",
+        )
 
     def named(self, name: str) -> list[str]:
         """The undecided lines that a pattern such as `drift raw/*` names, or else the first line
@@ -156,9 +160,12 @@ class PlanVerdict:
         ]
         if changes:
             raise RefusedByGuard(
-                f"The verdict on plan {self.plan} is about other versions than there are now:"
-                f" {', '.join(changes)}. Nothing was written. Type `backfill verify {self.plan}`"
-                " again."
+                (
+                    f"The verdict on plan {self.plan} is about other versions than there are now: "
+                    f"{', '.join(changes)}."
+                ),
+                unchanged=NOTHING_CHANGED,
+                next_step=f"Type `backfill verify {self.plan}` again.",
             )
 
 

@@ -1,7 +1,7 @@
-"""Verify a plan: fill its checklist on the shadow, and store the verdict.
+"""Verify a plan: run the checks on its shadow, and store the verdict.
 
-The verdict is about the shadow as it is and live as the shadow reads it. Each is a file in
-`_verdicts/<plan>/`. The newest counts, and none is changed or deleted. A plan counts as verified
+A verdict is about the shadow, and about live as the shadow reads it. Each verdict is a file in
+`_verdicts/<plan>/`. The newest counts; no verdict is changed or deleted. A plan counts as verified
 only on exactly the versions that would be published.
 """
 
@@ -21,7 +21,13 @@ from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff import Diffs
 from backfill_assets.diff.sides import tables_of_shadow
 from backfill_assets.diff.tables import diff_tables
-from backfill_assets.errors import Conflict, RefusedByGuard, TableUnreadable, UsageError
+from backfill_assets.errors import (
+    NOTHING_CHANGED,
+    Conflict,
+    RefusedByGuard,
+    TableUnreadable,
+    UsageError,
+)
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import Latest, latest
 from backfill_assets.lake.integrity import day_files
@@ -59,11 +65,11 @@ class Verdicts:
     root: str
 
     def keep(self, verdict: PlanVerdict) -> PlanVerdict:
-        """Write a verdict, whole or not at all, as the newest of its plan, with what was accepted
-        on the same versions before; the verdict as it is kept.
+        """Write a verdict as the newest of its plan, and return it as written.
+
+        It takes over what was accepted in the verdict before it on the same versions.
         """
         with writing(self.root, "_verdicts"):
-            # Whoever accepts lines meanwhile does so of the one before, or of this one.
             with suppress(UsageError):  # one that cannot be read is replaced
                 if earlier := self.newest(verdict.plan):
                     verdict = verdict.with_acceptances_of(earlier)
@@ -71,9 +77,8 @@ class Verdicts:
         return verdict
 
     def _keep(self, verdict: PlanVerdict) -> None:
-        """Write a verdict, whole or not at all, as the newest of its plan, also where another
-        host's clock is ahead.
-        """
+        """Write a verdict atomically as the newest of its plan."""
+        # Another host's clock may be ahead.
         order = verdict.at.astimezone(UTC)
         for name in self._names(verdict.plan)[-1:]:
             last = datetime.strptime(name.partition("-")[0], _STAMP).replace(tzinfo=UTC)
@@ -82,12 +87,13 @@ class Verdicts:
         self._documents.write(f"{verdict.plan}/{name}", verdict_json(verdict))
 
     def all(self, plan: str) -> list[PlanVerdict]:
-        """Every verdict on a plan, oldest first. UsageError for one that cannot be read."""
+        """Every verdict on a plan, oldest first. Raises UsageError if one cannot be read."""
         return [self._read(plan, name) for name in self._names(plan)]
 
     def newest(self, plan: str) -> PlanVerdict | None:
-        """The verdict that counts; None if the plan was never verified. UsageError if it cannot be
-        read.
+        """The newest verdict, which counts. None if the plan was never verified.
+
+        Raises UsageError if it cannot be read.
         """
         names = self._names(plan)
         return self._read(plan, names[-1]) if names else None
@@ -95,17 +101,19 @@ class Verdicts:
     def accept(
         self, plan: str, names: Sequence[str], *, who: str, reason: str, at: datetime
     ) -> PlanVerdict:
-        """Accept lines of the newest verdict, by name or by a pattern such as `drift raw/*`, all or
-        none. The result is kept as the newest.
+        """Accept checks of the newest verdict, all or none, and write the result as the newest.
 
-        UsageError, and nothing is kept, if there is no verdict or a line cannot be accepted.
+        `names` are names of checks or patterns such as `drift raw/*`. Raises UsageError, and writes
+        nothing, if there is no verdict or a check cannot be accepted.
         """
-        with writing(self.root, "_verdicts"):  # of two people who accept at once, neither is lost
+        # The lock keeps both decisions of two people who accept at once.
+        with writing(self.root, "_verdicts"):
             verdict = self.newest(plan)
             if verdict is None:
                 raise UsageError(
-                    f"Plan {plan} was not verified. Nothing was accepted. Type `backfill verify"
-                    f" {plan}`."
+                    f"Plan {plan} was not verified.",
+                    unchanged=NOTHING_CHANGED,
+                    next_step=f"Type `backfill verify {plan}`.",
                 )
             for line in [line for name in names for line in verdict.named(name) or [name]]:
                 verdict = verdict.accept(line, who=who, reason=reason, at=at)
@@ -127,15 +135,17 @@ class Verdicts:
         except (ValueError, KeyError, TypeError):
             pass
         raise UsageError(
-            f"{Paths(self.root).verdicts}/{plan}/{name} cannot be read as a verdict on plan {plan}."
-            f" Nothing was written. Type `backfill verify {plan}` again."
+            (
+                f"{Paths(self.root).verdicts}/{plan}/{name} cannot be read as a verdict on plan "
+                f"{plan}."
+            ),
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Type `backfill verify {plan}` again.",
         )
 
 
 def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
-    """What a verdict on the shadow is about: the version of each of its tables, and those of live
-    that it reads.
-    """
+    """The versions that a verdict is about: those of the shadow, and those of live that it reads."""
     shadow = {f"shadow {name}": state.versions[name] for name in plan.reasons}
     rows = {f"rows of shadow {name}": _rows(name, state) for name in plan.reasons}
     return (
@@ -146,9 +156,7 @@ def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
 
 
 def _rows(name: str, state: ShadowState) -> int:
-    """A number for what the days of a table hold: a table that was made anew comes to the same
-    versions with other rows.
-    """
+    """Content hash of the days. A recreated table can reach the same version with other rows."""
     days = sorted(
         f"{day} {build.fingerprint}" for (of, day), build in state.builds.items() if of == name
     )
@@ -156,9 +164,7 @@ def _rows(name: str, state: ShadowState) -> int:
 
 
 def verified_code(plan: Plan, workspace: Workspace) -> dict[str, str]:
-    """The code that a verdict is about: of the tables as planned, their rules, and what the project
-    declares of several.
-    """
+    """The code that a verdict is about: tables as planned, their rules, and project checks."""
     tables = [table for table in workspace.tables if table.name in plan.code]
     drift = {
         f"drift thresholds of {table.name}": repr(sorted(table.drift.items()))
@@ -172,16 +178,19 @@ def verified_code(plan: Plan, workspace: Workspace) -> dict[str, str]:
 
 
 def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
-    """What refuses a shadow that was not verified: it raises RefusedByGuard where the newest
-    verdict did not pass, or there is none, and Conflict where it is about other versions.
+    """A function that refuses to publish a shadow that was not verified.
+
+    It raises RefusedByGuard if the plan has no verdict, if the newest one did not pass, or if that
+    one is about other versions.
     """
 
     def approve(state: ShadowState) -> None:
         verdict = Verdicts(workspace.lake.root).newest(plan.id)
         if verdict is None:
             raise RefusedByGuard(
-                f"Plan {plan.id} was not verified. {NOT_PUBLISHED} Type `backfill verify"
-                f" {plan.id}`."
+                f"Plan {plan.id} was not verified.",
+                unchanged=NOT_PUBLISHED,
+                next_step=f"Type `backfill verify {plan.id}`.",
             )
         verdict.refuse_other_versions(
             verified_versions(plan, state), verified_code(plan, workspace)
@@ -193,16 +202,19 @@ def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState]
                 if line.outcome == CheckOutcome.FAILED
             ]
             raise RefusedByGuard(
-                f"The verdict on plan {plan.id} is that it failed: {'; '.join(failed)}."
-                f" {NOT_PUBLISHED} Mend what is named and plan again, or `backfill discard"
-                f" {plan.id}`."
+                f"Plan {plan.id} failed its checks: {'; '.join(failed)}.",
+                unchanged=NOT_PUBLISHED,
+                next_step=f"Fix the cause and plan again, or `backfill discard {plan.id}`.",
             )
         if verdict.result == VerdictResult.NEEDS_A_DECISION:
             names = [line.name for line in verdict.undecided()]
             raise RefusedByGuard(
-                f"The verdict on plan {plan.id} needs a decision: {', '.join(names)}."
-                f" {NOT_PUBLISHED} Look at them (`backfill diff {plan.id}`), then `backfill verify"
-                f" {plan.id} --accept NAME --reason ...`."
+                f"The verdict on plan {plan.id} needs a decision: {', '.join(names)}.",
+                unchanged=NOT_PUBLISHED,
+                next_step=(
+                    f"Look at them (`backfill diff {plan.id}`), then `backfill verify"
+                    f" {plan.id} --accept NAME --reason ...`."
+                ),
             )
 
     return approve
@@ -214,11 +226,10 @@ _Value = TypeVar("_Value")
 def verify(
     plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime]
 ) -> PlanVerdict:
-    """Fill the checklist of a plan that was built in its shadow, and keep the verdict. Nothing else
-    is written.
+    """Run the checks on a plan's shadow, and store the verdict. Nothing else is written.
 
-    What was accepted on the same versions stays accepted. UsageError for a plan that has no shadow,
-    RefusedByGuard for an open one.
+    Checks that were accepted on the same versions stay accepted. Raises UsageError for a plan
+    without a shadow, RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
     """
     refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
     plan.refuse_other_code(workspace.code)
@@ -250,8 +261,9 @@ def verify(
     lines = (*lines, *_rows_changed(plan, workspace), _conflicts(state.conflicts))
     if {name: shadow.version(name) for name in plan.reasons} != state.versions:
         raise Conflict(
-            f"The shadow of plan {plan.id} was written while it was verified. No verdict was kept."
-            " Verify it again."
+            f"The shadow of plan {plan.id} was written while it was verified.",
+            unchanged="No verdict was kept.",
+            next_step="Verify it again.",
         )
     verdict = PlanVerdict(
         plan.id, lines, verified_versions(plan, state), verified_code(plan, workspace), now(), who
@@ -262,17 +274,18 @@ def verify(
 def row_reader(
     lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, int]
 ) -> Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]:
-    """What reads rows of the `tables` of a lake by name, days and columns (None: all), at these
-    versions.
+    """A function that reads rows of a lake by table, days and columns (None: all).
 
-    UsageError for a table that the project does not have, TableUnreadable for files that are gone
-    or damaged.
+    It reads each table at its version. It raises UsageError for an unknown table, and
+    TableUnreadable if files are missing or damaged.
     """
 
     def rows(name: str, days: Sequence[date], columns: Sequence[str] | None) -> pa.Table:
         if name not in tables:
             raise UsageError(
-                f"There is no table {name}. Nothing was read. The tables are {', '.join(tables)}."
+                f"There is no table {name}.",
+                unchanged=NOTHING_CHANGED,
+                next_step=f"The tables are {', '.join(tables)}.",
             )
         table = tables[name]
         slice_of = Slice(name, table.partition_by, tuple(days), versions.get(name, -1))
@@ -285,9 +298,12 @@ def row_reader(
                 str(error).partition("\n")[0][:300],
             )
             raise TableUnreadable(
-                f"Version {slice_of.version} of {name} cannot be read: {why}. No verdict was kept."
-                " `backfill rebase` lets the shadow read live as it is now; Delta's vacuum must"
-                " keep what an open shadow reads."
+                f"Version {slice_of.version} of {name} cannot be read: {why}.",
+                unchanged="No verdict was kept.",
+                next_step=(
+                    "`backfill rebase` lets the shadow read live as it is now; Delta's vacuum must "
+                    "keep what an open shadow reads."
+                ),
             ) from None
         return (
             read
@@ -328,9 +344,7 @@ def _of(name: str, by_partition: Mapping[Partition, _Value]) -> dict[date, _Valu
 
 
 def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[CheckLine]:
-    """A line a table: what publishing would do to the rows of live. It always passes; `backfill
-    diff` shows the rows.
-    """
+    """One check per table that counts the rows that publishing would change. It always passes."""
     compared = tables_of_shadow(plan, workspace, list(plan.reasons))
     for table in diff_tables(
         compared.pairs, compared.before, compared.after, Diffs(workspace.lake.root)
@@ -350,15 +364,15 @@ def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[CheckLine]:
 
 
 def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
-    """The line on what live holds by now of what the shadow was built from, or replaces."""
+    """The check that live did not change under the plan since its shadow was opened."""
     if not conflicts:
         return CheckLine(
             "live since the shadow was opened",
             CheckOutcome.PASSED,
             "nothing that the plan reads or replaces has changed",
         )
-    said = "; ".join(line.strip() for line in examples(conflicts).splitlines())
-    figures = f"{len(conflicts)} partition(s) have changed under the plan: {said}"
+    shown = "; ".join(line.strip() for line in examples(conflicts).splitlines())
+    figures = f"{len(conflicts)} partition(s) have changed under the plan: {shown}"
     return CheckLine(
         "live since the shadow was opened",
         CheckOutcome.FAILED,

@@ -187,7 +187,7 @@ def test_a_taken_port_is_said_with_the_remedy(tmp_path):
         done = backfill_main("up", "--port", str(port), home=tmp_path)
     assert done.returncode == 2
     message = (
-        f"backfill: Port {port} is taken. Nothing was started. Stop the process that uses it, or"
+        f"backfill: Port {port} is taken. Nothing was changed. Stop the process that uses it, or"
         " use another: --port "
     )
     assert done.stderr.startswith(message)

@@ -276,8 +276,8 @@ def test_the_answer_is_kept_and_read_back_when_the_files_are_gone(lake, rebuilt)
 
 def test_what_cannot_be_compared_is_refused(lake, rebuilt):
     assert refused("nosuchplan").startswith("There is no plan nosuchplan")
-    assert "was never started. Nothing was compared" in refused(lake.plan(7, started=False))
-    assert "has built nothing yet. Nothing was compared" in refused(lake.plan(8))
+    assert "was never started. Nothing was changed" in refused(lake.plan(7, started=False))
+    assert "has built nothing yet. Nothing was changed" in refused(lake.plan(8))
     assert "There is no release in" in refused("1", "2")
     assert "There is no table no/table" in refused("no/table", str(day(0)))
     assert f"Which day of {OUTAGES}?" in refused(OUTAGES)

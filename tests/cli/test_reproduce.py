@@ -182,6 +182,7 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
 
 def test_a_run_that_found_nothing_is_named_with_its_own_words(tmp_path):
     with pytest.raises(
-        BackfillError, match=r"Run r1 found nothing: no column\. Nothing was changed\. .*/runs/r1"
+        BackfillError,
+        match=r"Run r1 ended without a result: no column\. Nothing was changed\. .*/runs/r1",
     ):
         asked(Webserver(), tmp_path)

@@ -103,7 +103,7 @@ def test_diff_compares_two_tables_of_live_and_of_two_releases(home):
     [
         (
             (DAILY, "features/region_history"),
-            "features/region_history was never built. Nothing was compared.",
+            "features/region_history was never built. Nothing was changed.",
         ),
         ((DAILY, "features/region_daly"), "There is no table features/region_daly"),
         ((DAILY, V2, "--table", V2), "Leave out --table"),

@@ -53,19 +53,17 @@ def test_every_step_is_played_and_ends_as_the_story_says(story):
 
 def test_the_wrong_rule_is_named_by_verify_and_by_the_refusal_to_publish(story):
     assert f"Failed: drift {OUTAGES}.customers: " in story.printed
-    assert re.search(
-        rf"The verdict on plan \w+ is that it failed: drift {OUTAGES}.customers", story.printed
-    )
+    assert re.search(rf"Plan \w+ failed its checks: drift {OUTAGES}.customers", story.printed)
 
 
 def test_the_wrong_rule_fails_that_line_alone_and_is_neither_accepted_nor_in_live(story):
     root = str(story.folder / ".backfill" / "lake")
-    (wrong,) = set(re.findall(r"The verdict on plan (\w+) is that it failed", story.printed))
+    (wrong,) = set(re.findall(r"Plan (\w+) failed its checks", story.printed))
     verdict = Verdicts(root).newest(wrong)
     assert verdict
     failed = [line.name for line in verdict.lines if line.outcome == CheckOutcome.FAILED]
     assert failed == [f"drift {OUTAGES}.customers"]
-    with pytest.raises(UsageError, match="Nothing was accepted"):
+    with pytest.raises(UsageError, match="Nothing was changed"):
         Verdicts(root).accept(
             wrong, failed, who="ann", reason="it looks right", at=datetime.now(UTC)
         )

@@ -103,7 +103,7 @@ def test_what_cannot_be_accepted_is_refused(name, reason, why):
     )
     with pytest.raises(
         UsageError,
-        match=rf"{why}.*Nothing was accepted. Lines that need a decision: {DRIFT.name}\.",
+        match=rf"{why}.*Nothing was changed. Lines that need a decision: {DRIFT.name}\.",
     ):
         found.accept(name, who="ada", reason=reason, at=NOON)
 

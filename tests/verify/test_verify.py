@@ -78,7 +78,7 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
     with pytest.raises(RefusedByGuard, match="needs a decision"):
         publication.publish("stable", lambda: NOW, require_verified(plan, lake.workspace))
     verdicts = Verdicts(str(lake.root))
-    with pytest.raises(UsageError, match=r"has no line 'nulls \*'. Nothing was accepted"):
+    with pytest.raises(UsageError, match=r"has no line 'nulls \*'. Nothing was changed"):
         verdicts.accept(plan.id, ["row counts *", "nulls *"], who="bo", reason="a slip", at=NOW)
     verdicts.accept(
         plan.id,
