@@ -197,7 +197,7 @@ def test_who_may_not_terminate_runs_is_refused(kind, message):
 def test_a_failure_within_the_server_is_neither_a_refusal_nor_an_answer():
     dagster, _ = launching({"__typename": "PythonError", "message": "database is locked"})
     with pytest.raises(
-        AnswerLost, match=r"Dagster failed to answer: database is locked\. Whether it did"
+        AnswerLost, match=r"Dagster failed to answer: database is locked\. It is not known"
     ):
         dagster.launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
 
