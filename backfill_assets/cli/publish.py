@@ -55,7 +55,7 @@ NUMBERS = slice(2, 7)
 def run_diff(comparison: DiffRequest, *, html: Path | None, check: bool, as_json: bool) -> int:
     if html:
         refuse_page(html, "compared")
-    diff = comparison.made(open_workspace())
+    diff = comparison.run(open_workspace())
     if html:
         write_page(html_page(diff), html)
     if as_json:

@@ -1,8 +1,8 @@
-"""What a comparison compares: a plan, a build, two tables or two releases.
+"""The two sides of a diff: of a plan, a build, two tables or two releases.
 
-A plan in live or a last build is compared with the days before it, a shadow with live as it reads
-it, and releases and tables by their versions. Only small records of the lake are read, and nothing
-is changed.
+A plan in live, or the last build, is compared with the days before it. A shadow is compared with
+live at the versions that it reads. Releases and tables are compared by their versions. Only small
+records of the lake are read, and nothing is changed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -332,10 +332,8 @@ class DiffRequest:
     target: str = ""
     partitions: str = ""
 
-    def made(self, workspace: Workspace) -> Diff:
-        """Compare, or read back what was compared before. UsageError for what is not there; nothing
-        was compared then.
-        """
+    def run(self, workspace: Workspace) -> Diff:
+        """Compare, or read the stored result. Raises UsageError for a side that does not exist."""
         compared = self._sides(workspace)
         return diff_tables(
             compared.pairs, compared.before, compared.after, Diffs(workspace.lake.root)

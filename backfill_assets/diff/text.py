@@ -1,6 +1,6 @@
-"""A diff in words, and as one HTML page.
+"""The text of a diff for the terminal, and its HTML page.
 
-The page needs no other file. Every value is escaped, because rows hold whatever a source sent.
+The page needs no other file. Every value is escaped, because rows come from sources.
 """
 
 import json
@@ -73,9 +73,9 @@ def detail_lines(diff: Diff) -> Iterator[str]:
 
 
 def _lines_of(table: TableDiff) -> Iterator[str]:
-    for words, names in (("came", table.columns_added), ("went", table.columns_removed)):
+    for words, names in (("added", table.columns_added), ("removed", table.columns_removed)):
         if names:
-            yield f"{table.name}: columns that {words}: {', '.join(names)}"
+            yield f"{table.name}: columns that were {words}: {', '.join(names)}"
     for name, words in table.columns_retyped.items():
         yield f"{table.name}: {name} has another type: {words}"
     repeated = [table.total(f"repeated_keys_{side}") for side in ("before", "after")]
@@ -207,9 +207,9 @@ def _of_table(table: TableDiff) -> Iterator[str]:
         else ""
     )
     yield f'<p class="note">{escape(f"{table.before} → {table.after}; {key}{not_read}")}</p>'
-    for words, names in (("came", table.columns_added), ("went", table.columns_removed)):
+    for words, names in (("added", table.columns_added), ("removed", table.columns_removed)):
         if names:
-            yield f"<p>Columns that {words}: {escape(', '.join(names))}</p>"
+            yield f"<p>Columns that were {words}: {escape(', '.join(names))}</p>"
     for name, words in table.columns_retyped.items():
         yield f"<p>{escape(name)} has another type: {escape(words)}</p>"
     if table.columns:

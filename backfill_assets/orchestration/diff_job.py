@@ -53,7 +53,7 @@ def diff_job(workspace: Workspace) -> JobDefinition:
         diffs = Diffs(workspace.lake.root)
         first, _, second = config["compare"].strip().partition(" ")
         with failing_without_retry():
-            diff = DiffRequest(first, second.strip(), config["table"], config["days"]).made(
+            diff = DiffRequest(first, second.strip(), config["table"], config["days"]).run(
                 workspace
             )
             address = diffs.keep_page(diff.id, html_page(diff))

@@ -1,10 +1,6 @@
-"""Carrying a plan out: one command at a time, each recording in the lake when it started and how it
-ended.
+"""Carry out a plan of the lake, and report its up-to-date days to Dagster afterwards.
 
-What follows the end of a plan: what reads its days and is outdated now, and Dagster's record of
-what had no run.
-
-A plan of the lake, ready to be carried out.
+One command at a time carries out a plan. The lake records when it started and how it ended.
 """
 
 import time
@@ -37,8 +33,7 @@ from backfill_assets.workspace import Workspace
 
 
 def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]) -> Progress:
-    """Carry a plan out; `follow` consumes its updates, which is what drives it, and returns the
-    last one.
+    """Carry out a plan. `follow` consumes its updates, which drives it, and returns the last one.
 
     Whatever interrupts it (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on,
     nothing new is launched. Raises RefusedByGuard if another command is carrying it out or another
@@ -69,7 +64,7 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
 
 
 def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Progress:
-    """Log a line whenever something has changed; the last update."""
+    """Log a line whenever something has changed, and return the last update."""
     last = None
     logged = ""
     for last in updates:
@@ -80,9 +75,7 @@ def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Prog
 
 
 def refuse_without_daemons(dagster: Dagster) -> None:
-    """ServiceUnavailable if a daemon that runs need does not run: what is launched would wait for
-    it without end.
-    """
+    """Raise ServiceUnavailable if a required daemon does not run: launches would wait forever."""
     unhealthy = [name for name, healthy in dagster.daemons().items() if not healthy]
     if unhealthy:
         raise ServiceUnavailable(
@@ -183,8 +176,10 @@ def prepare_rebuild(
     who: str,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Rebuild:
-    """The plan, ready to be carried out. UsageError if it is unknown, edited, ended for good, or
-    made for other code; RefusedByGuard for protected days.
+    """Read a plan and prepare to carry it out.
+
+    Raises UsageError if the plan is unknown, edited, ended, or made for other code. Raises
+    RefusedByGuard for protected days.
     """
     plans = Plans(workspace.lake.root)
     plan = plans.read(plan_id)

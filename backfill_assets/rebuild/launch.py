@@ -1,11 +1,8 @@
-"""Whether the servers that a command asks work on what it works on: the same lake, and a project
-with its tables.
+"""Launch a chunk of a plan exactly once, even if Dagster's answer is lost or the command is killed.
 
-Launching a chunk, once: whatever becomes of the answer, or of this command.
-
-Each request is recorded in the lake before it is sent, under a name that what is launched (a run or
-a backfill) has as a tag. A launch whose answer was lost is looked up by that name; only one that
-Dagster does not know, after any request would have been processed, is requested again.
+Each request is recorded in the lake before it is sent. The run or backfill has the request's name
+as a tag. If the answer was lost, it is looked up by that name. It is requested again only if
+Dagster still does not know the name after every request would have been processed.
 """
 
 import secrets
@@ -35,9 +32,7 @@ from backfill_assets.plan.store import REQUESTED, Plans
 def refuse_other_servers(
     loaded: Mapping[str, LoadedTable], names: Collection[str], root: str, url: str
 ) -> None:
-    """UsageError if the tables that the webserver has loaded are in another lake than the one at
-    `root`, or lack some of `names`.
-    """
+    """Raise UsageError if the webserver has another lake than `root`, or lacks some of `names`."""
     other = next(
         (t.uri for name, t in loaded.items() if t.uri and t.uri != Paths(root).uri(name)), ""
     )
@@ -68,11 +63,11 @@ WAY_OUT = (
 
 
 def tables_lacking(loaded: Collection[str], names: Collection[str]) -> str:
-    """What is the matter where the webserver has not loaded all tables of `names`; "" where it has."""
+    """Say which tables of `names` the webserver has not loaded. "" if it has all of them."""
     lacking = [name for name in names if name not in loaded]
     what = (
-        f"have no table {', '.join(lacking)}: they work on another project than this command, or on"
-        " code of before"
+        f"have no table {', '.join(lacking)}: they have another project loaded than this command,"
+        " or older code"
     )
     return what if lacking else ""
 
@@ -96,7 +91,7 @@ def utc_now() -> datetime:
 
 
 def running_chunks(dagster: Dagster, plan: Plan) -> dict[int, Launched]:
-    """What was launched for a plan and is not over yet, by the number of its chunk, from 1."""
+    """The unfinished launches of a plan, by the number of the chunk, from 1."""
     launched = [each for each in dagster.launched({tags.PLAN: plan.id}) if not each.is_over]
     numbers = {
         str(chunk.number + 1): chunk.number + 1 for chunk in plan.chunks
@@ -110,7 +105,7 @@ def running_chunks(dagster: Dagster, plan: Plan) -> dict[int, Launched]:
 
 @dataclass(frozen=True)
 class LaunchedChunk:
-    """A chunk that was launched and is not over: as what, and the partitions it was launched for."""
+    """A chunk that was launched and is not over, with the partitions it was launched for."""
 
     launched: Launched
     partitions: Collection[Partition]
@@ -132,8 +127,8 @@ class Launcher:
     def launch(self, chunk: int, days: Mapping[str, Sequence[date]]) -> Launched:
         """Launch these days of a chunk, numbered from 1.
 
-        UsageError if Dagster refuses, or has other code, tables or another lake; ServiceUnavailable
-        if it is gone before the request was sent, or does not come back after.
+        Raises UsageError if Dagster refuses, or has other code, tables or another lake. Raises
+        ServiceUnavailable if Dagster does not answer.
         """
         loaded = self.dagster.tables()
         refuse_other_servers(loaded, self.plan.code, self.plans.root, self.dagster.url)
@@ -164,7 +159,7 @@ class Launcher:
             return launched
 
     def _launched_as(self, name: str, requested: datetime) -> Launched | None:
-        """What was launched under this name, as soon as Dagster has it; None if it never will."""
+        """Wait for the launch of this name. None if Dagster will never have it."""
         while True:
             late = self.now() - requested > SETTLED_AFTER
             try:
@@ -189,9 +184,7 @@ class Launcher:
         return running_chunks(self.dagster, self.plan)
 
     def cancellations(self) -> int:
-        """How often this plan was cancelled. Counted, since the clock of the host it was cancelled
-        on may be slow.
-        """
+        """How often this plan was cancelled. Counts are safe where hosts' clocks differ."""
         return len(self.plans.events(self.plan.id, "cancelled"))
 
     def launched(self) -> list[Launched]:
@@ -203,9 +196,7 @@ class Launcher:
         return bool(runs) and all(run["status"] in RUN_FINISHED for run in runs)
 
     def crashed(self, launched: Launched, tables: Collection[str]) -> bool:
-        """Whether a run was interrupted, or ended before the step of one of these tables had:
-        killed, or never started.
-        """
+        """Whether a run was interrupted, or ended before the step of one of these tables ended."""
         runs = self.dagster.runs(launched)
         ended = {
             step["stepKey"]

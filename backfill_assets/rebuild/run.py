@@ -1,13 +1,9 @@
-"""Cancelling what runs of a plan: by `backfill cancel`, and by the command that carries the plan
-out.
+"""Carry out a plan: launch each chunk when the chunks that it reads have ended.
 
-Carrying a plan out: each chunk once the chunks it reads are over, some at a time, until nothing is
-left that can be built.
-
-The canary is launched first, and if any of its partitions fails, nothing else is. A partition that
-fails blocks only those that need it. Runs that were killed or lost are launched again after a
-while; a day that failed its audit is not. A spent budget or a refusal stops new launches; running
-chunks go on to their end. A cancellation ends these too.
+The canary is launched first. If one of its partitions fails, nothing else is launched. A failed
+partition blocks only those that need it. Runs that were killed or lost are launched again after a
+wait; a day that failed its audit is not. If the budget is spent, or Dagster refuses a launch,
+nothing more is launched, and running chunks go on to their end. A cancellation ends these too.
 """
 
 from collections import Counter
@@ -28,8 +24,9 @@ from backfill_assets.rebuild.launch import LaunchedChunk, Launcher
 
 @dataclass
 class Canceller:
-    """Cancels in `dagster` what is running, each once. `seen`: all of it, by id, whether it could
-    be cancelled or not.
+    """Cancels running backfills and runs, each once.
+
+    `seen` has all of them by id, also those that could not be cancelled yet.
     """
 
     dagster: Dagster
@@ -48,8 +45,9 @@ class Canceller:
 
 @dataclass
 class _Cancellation:
-    """A cancellation of the launcher's plan since this was made. Those before it were meant for
-    earlier commands.
+    """Tells whether the launcher's plan was cancelled after this object was made.
+
+    Earlier cancellations were meant for earlier commands.
     """
 
     launcher: Launcher
@@ -105,8 +103,9 @@ class Rebuild:
         self._partitions = {number: chunk.partitions() for number, chunk in self._chunks.items()}
 
     def run(self) -> Iterator[Progress]:
-        """Launch until nothing runs and nothing more will be launched; yields the progress every
-        second or so.
+        """Launch until nothing runs and nothing is left to launch. Yields the progress.
+
+        Raises ServiceUnavailable if Dagster does not answer for ten minutes.
         """
         started = self.now()
         self._before = self._remaining().failures
@@ -128,8 +127,9 @@ class Rebuild:
             self.launcher.sleep(max(POLL_EVERY_S, took / _POLLING_SHARE))
 
     def _step(self, started: datetime) -> tuple[Remaining, str]:
-        """Close the chunks that are over, launch those that are ready; what remains, and why the
-        server is waited for.
+        """Close the chunks that are over and launch those that are ready.
+
+        Returns what remains, and why this command waits for the server ("": it does not).
         """
         remaining = self._remaining()
         try:
@@ -206,7 +206,7 @@ class Rebuild:
         return remaining
 
     def _close(self, number: int, remaining: Remaining) -> None:
-        """The chunk is over; a canary with partitions that failed or are blocked stops the plan."""
+        """Close a chunk. A canary with failed or blocked partitions stops the plan."""
         self.over.add(number)
         count = remaining.count(self._partitions[number])
         if (

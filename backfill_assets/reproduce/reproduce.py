@@ -1,13 +1,7 @@
-"""A lake as a build read it: each partition at a version of its own, the one that still holds what
-was read.
+"""Build a day again from its recorded inputs, and compare its fingerprint and rows.
 
-The rows of a day that were computed again, as a side of a comparison; they are in no table.
-
-Building a day again from what was recorded, and comparing: its fingerprint, and where that differs,
-its rows.
-
-Nothing is written, neither to the lake nor beside it: the rows are in the engine and, where they
-differ, in this process. So nothing is left behind, whatever ends it.
+Nothing is written: the rows stay in the engine and, if they differ, in this process. So nothing is
+left behind if the process is killed.
 """
 
 from __future__ import annotations
@@ -53,9 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _RecordedLake(Lake):
-    """The lake at `root`, of which a slice is read at the `versions` of its days, whatever its own
-    is.
-    """
+    """The lake at `root`, read with each partition at its version in `versions`."""
 
     versions: Mapping[Partition, int]
 
@@ -77,8 +69,9 @@ class _RecordedLake(Lake):
 
 @dataclass(frozen=True)
 class _RebuiltSide(Side):
-    """The `held` rows of one day, without the day column; `schema`: their columns as JSON, the
-    day's too.
+    """The `held` rows of one day, without the day column. They are in no table.
+
+    `schema` has the columns as JSON, with the day column.
     """
 
     held: pa.Table = field(default_factory=lambda: pa.table({}), compare=False)
@@ -104,14 +97,13 @@ class _RebuiltSide(Side):
 
 
 _CHANGED_IN_PLACE = (
-    "its files cannot be read, or hold other rows than were built, under the same names and of the"
-    " same sizes: `backfill audit` tells that of any day, and a build with --force writes the day"
-    " again"
+    "its files cannot be read, or their rows were changed in place: `backfill audit` checks other"
+    " days, and a build with --force writes the day again"
 )
 
 
 def reproduce(recorded: RecordedBuild, workspace: Workspace, spark: SparkSession) -> Reproduction:
-    """Build the day again, and compare. `spark` has the settings of the build."""
+    """Build a day again, and compare. `spark` must have the settings of the build."""
     basis = inputs_or_refusal(recorded, workspace)
     if isinstance(basis, Reproduction):
         return basis

@@ -1,7 +1,4 @@
-"""What came of building a day again: a value, with its form as JSON.
-
-A reproduction in words, for the terminal and for Dagster's UI.
-"""
+"""The result of building a day again: a value, its JSON, and its text."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +11,9 @@ from backfill_assets.diff.diff import Diff, read_diff
 
 
 class ReproductionResult(StrEnum):
-    """`same` and `differs` say what the day's rows came to; of the others none were computed, or
-    not from the same inputs.
+    """The result of a reproduction.
+
+    Only `same` and `differs` mean that rows were computed from the same inputs.
     """
 
     SAME = "same"
@@ -28,12 +26,11 @@ class ReproductionResult(StrEnum):
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A day of a table, as the build was recorded whose rows live, or a release, has of it; and
-    what came of it.
+    """A recorded build of a day, and the result of building the day again.
 
-    `reasons`: why nothing was computed, or what differs beside the rows in `diff`; the latter is
-    None where the rows are the same, or could not be compared. `build` has the facts of the build,
-    `rebuilt` those of its reproduction; "" and 0 if there is none.
+    `build` has the facts of the recorded build. `reasons` say why nothing was computed, or what
+    differs apart from rows. `diff` is None if the rows are the same or could not be compared.
+    `rebuilt_fingerprint` and `rebuilt_rows` are "" and 0 if nothing was computed.
     """
 
     table: str
@@ -72,16 +69,16 @@ _SENTENCES = {
 }
 _NEXT_STEPS = {
     ReproductionResult.DIFFERS: (
-        "Something else decides on its rows: chance, an order that is not fixed, a clock, a"
-        " library, a reading of what is no input. Write it in the code of the table, or declare it"
-        " as an input."
+        "Its rows depend on something else: chance, an order that is not fixed, a clock, a library,"
+        " or data that is not an input. Fix it in the code of the table, or declare it as an"
+        " input."
     ),
     ReproductionResult.INPUT_GONE: (
         "Put what is named back as it was, from a copy, and ask again. `backfill maintain` deletes"
         " nothing that a release has; other vacuums do."
     ),
     ReproductionResult.MIXED: (
-        "All of it is made anew, by today's code, with `backfill run --partitions {day} --target"
+        "Build all of it again with today's code: `backfill run --partitions {day} --target"
         " {table} --force`."
     ),
     ReproductionResult.REWRITTEN: "`backfill reconcile` says what happened, and how to put it back.",
@@ -89,13 +86,13 @@ _NEXT_STEPS = {
 
 
 def reproduction_heading(reproduction: Reproduction) -> str:
-    """What came of it, in a sentence."""
+    """The result in one sentence."""
     of = f" of release {reproduction.release}" if reproduction.release else ""
     return f"{reproduction.table} {reproduction.day}{of} {_SENTENCES[reproduction.result]}."
 
 
 def reproduction_lines(reproduction: Reproduction) -> Iterator[str]:
-    """The build, what was computed now, and what differs or is lacking; last what to do."""
+    """The recorded build, the rebuilt day, what differs or is missing, and what to do."""
     build = reproduction.build
     git = f", git {build['git_commit']}" if build["git_commit"] else ""
     built = f"built {build['at'][:19]} by run {build['run']}, code {build['code_version']}{git}"

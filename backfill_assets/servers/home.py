@@ -108,8 +108,9 @@ def _text(value: object) -> str:
 
 
 def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Dagster:
-    """The webserver that the settings name, or the one that runs on this home; else one at no
-    address, which is unavailable.
+    """The webserver named by the settings, else the one that runs on this home.
+
+    If there is neither, it has no URL, and every request raises ServiceUnavailable.
     """
     record = servers_record(settings.home)
     return Dagster(settings.dagster_url or (record.url if record else ""), transport)
@@ -140,8 +141,9 @@ def servers_record(home: Path) -> ServersRecord | None:
 
 @contextmanager
 def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iterator[None]:
-    """Lock this home: two daemons on it would launch everything twice. Servers that a killed holder
-    left running are ended.
+    """Lock this home, because two daemons on it would launch everything twice.
+
+    Ends servers that a killed `backfill up` left running. Raises UsageError if servers run on it.
     """
     home = settings.home
     home.mkdir(PRIVATE, parents=True, exist_ok=True)

@@ -38,8 +38,9 @@ def listeners(servers: Mapping[str, int]) -> list[Listener]:
 
 
 def is_private(path: Path) -> bool:
-    """Whether only its owner (and root) may read, enter or change the file or folder. OSError if
-    there is none.
+    """Whether only the owner and root may read, enter or change the path.
+
+    Raises OSError if it does not exist.
     """
     return not path.stat().st_mode & 0o077
 

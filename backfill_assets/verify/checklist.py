@@ -1,7 +1,7 @@
-"""The checklist of a rebuild that is not published, and its verdict.
+"""The verdict on a plan that is not published: its checks, and who accepted which.
 
-A verdict is about the versions of tables that it saw, and about no others. Publishing compares them
-with the versions that are there.
+A verdict is about exactly the table versions that it saw. Publishing compares them with the current
+versions.
 """
 
 import fnmatch
@@ -18,9 +18,7 @@ _FORMAT = 1
 
 
 class CheckOutcome(StrEnum):
-    """What one check came to. `decision`: nothing is wrong by any declaration, but a person must
-    look at it.
-    """
+    """The outcome of one check. `decision`: no rule is broken, but a person must look at it."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -29,7 +27,7 @@ class CheckOutcome(StrEnum):
 
 
 class VerdictResult(StrEnum):
-    """What a checklist comes to."""
+    """The overall result of a plan's checks."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -52,7 +50,7 @@ class CheckLine:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Who accepted a line that needed a decision, why, and when."""
+    """Who accepted a check that needed a decision, why, and when."""
 
     who: str
     reason: str
@@ -110,7 +108,7 @@ class PlanVerdict:
         if line is None:
             why = f"The checklist of plan {self.plan} has no line {name!r}"
         elif line.outcome == CheckOutcome.FAILED:
-            why = f"{name} failed ({line.figures}): what fails is mended, not accepted"
+            why = f"{name} failed ({line.figures}): fix what fails; it cannot be accepted"
         elif line.outcome != CheckOutcome.DECISION or name in self.accepted:
             why = (
                 f"{name} needs no decision: it is"

@@ -52,8 +52,8 @@ def test_the_figures_count_the_days_that_were_not_read():
 def test_columns_keys_that_repeat_examples_and_what_is_the_same_are_said():
     lines = [line.replace(HOSTILE, "T") for line in text.detail_lines(DIFF)]
     assert lines[:3] == [
-        "T: columns that came: new",
-        "T: columns that went: old",
+        "T: columns that were added: new",
+        "T: columns that were removed: old",
         "T: n has another type: integer, now long",
     ]
     assert lines[3].startswith("T: keys that stand more than once: 1 before, 2 after. ")

@@ -279,7 +279,7 @@ def test_a_table_that_was_made_anew_is_another_one_at_the_same_version(lake):
         before.dataset()
     assert now.dataset().count_rows() == 9
     with pytest.raises(TableUnreadable, match="Another table was made there since"):
-        DiffRequest("1", "2").made(lake.workspace)
+        DiffRequest("1", "2").run(lake.workspace)
 
 
 def test_what_is_written_while_it_is_decided_is_not_released(lake):

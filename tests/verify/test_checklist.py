@@ -86,7 +86,7 @@ def test_what_was_accepted_is_counted_as_that():
     [
         pytest.param("drift", "fine", "has no line 'drift'", id="no such line"),
         pytest.param(
-            KEYS.name, "fine", "what fails is mended, not accepted", id="a line that failed"
+            KEYS.name, "fine", "fix what fails; it cannot be accepted", id="a line that failed"
         ),
         pytest.param(
             BUILT.name, "fine", "needs no decision: it is passed", id="a line that passed"

@@ -173,7 +173,7 @@ def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
         in markdown(found)
     )
     assert (
-        "What failed is mended and built again, not accepted: by `backfill resume` if days are"
+        "A check that failed cannot be accepted. Fix the cause and build again: by `backfill resume` if days are"
         " missing" in markdown(found)
     )
     assert found.lines[0].outcome == CheckOutcome.FAILED
