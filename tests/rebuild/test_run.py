@@ -441,8 +441,8 @@ def test_servers_of_another_project_are_refused_with_the_tables_that_they_lack(t
     server.lacks = {"raw/b", "raw/c"}
     why = refused(server)
     assert (
-        f"The servers at {server.dagster.url} have no table raw/b, raw/c: they work on another"
-        " project" in why
+        f"The servers at {server.dagster.url} have no table raw/b, raw/c: they have another"
+        " project loaded" in why
     )
     assert why.endswith("`backfill down`, then `backfill up`. Then type the same command again.")
 
@@ -455,6 +455,6 @@ def test_the_doctor_warns_of_servers_of_another_project_with_the_way_out(tmp_pat
     found = webserver(server.dagster, names)
     assert (found.level, found.remedy) == ("warn", WAY_OUT)
     assert (
-        f"those at {server.dagster.url} have no table raw/b: they work on another project"
+        f"those at {server.dagster.url} have no table raw/b: they have another project loaded"
         in found.message
     )

@@ -173,8 +173,8 @@ def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
         in markdown(found)
     )
     assert (
-        "A check that failed cannot be accepted. Fix the cause and build again: by `backfill resume` if days are"
-        " missing" in markdown(found)
+        "A check that failed cannot be accepted. Fix the cause and build again: by"
+        " `backfill resume` if days are missing" in markdown(found)
     )
     assert found.lines[0].outcome == CheckOutcome.FAILED
 
