@@ -1,17 +1,8 @@
-"""What Dagster's catalog shows of a table: its columns, its place in the lake, its code.
+"""Tables as Dagster assets: one partitioned asset for each table, one check for each rule.
 
-What a step says when some of its days failed, are blocked, or were refused by an audit.
-
-What is shown of a day besides its figures, as the metadata of a materialization:
-`@table(shows=...)`, early stops.
-
-Tables as Dagster assets: one partitioned asset a table, one asset check a rule, one step a table in
-a run.
-
-A step some of whose days fail raises a Failure after it has yielded its outputs. With the executor
-below, Dagster then still runs the steps downstream, for the days that succeeded (docs of
-`step_dependency_config`). So one bad day of raw fails the run, but not the fifty-nine others in
-staging and features.
+A step whose days failed in part yields its outputs first, and then raises a Failure. With the
+executor below, Dagster still runs the steps downstream, for the days that succeeded. So one bad day
+of raw fails the run, but does not keep the other days from staging and features.
 """
 
 import inspect
@@ -45,6 +36,7 @@ from dagster import (
     multi_asset,
 )
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.dagster_client import tags
@@ -69,10 +61,184 @@ from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.workspace import Workspace
 
+# A run has one Spark session, so it is one process. A step starts once its inputs were yielded,
+# even if the step that yielded them failed.
+executor = in_process_executor.configured(
+    {"step_dependency_config": {"require_upstream_step_success": False}}
+)
+
+# A step that lost its engine requests a retry, since the engine is restarted. Dagster's RetryPolicy
+# would also retry a step whose run was interrupted, which would then outlive its servers.
+_MAX_RETRIES = 2
+_RETRY_AFTER_S = 10.0
+# A retry would raise these again: a column does not exist, or a name is misspelt.
+_ERRORS_OF_CODE = (AnalysisException, AttributeError, ImportError, NameError, TypeError)
+
+_FRESHNESS = FreshnessPolicy.time_window(
+    fail_window=timedelta(hours=36), warn_window=timedelta(hours=26)
+)
+_IN_SHADOW = (
+    "Staging copy used by a plan; not visible to readers until published. Do not materialize it by"
+    " hand: `backfill run --into shadow` opens a shadow and builds its days."
+)
+_NO_DAYS = (
+    "This run names no days. Nothing was computed. Choose the days of the table and launch them;"
+    " with `force`, days that are up to date are computed again. (Checks can run without days:"
+    " they audit all days that are built.)"
+)
+_AUDIT_FAILED = (
+    "This was an audit of the rows in the table. Nothing was computed or written. Change the rule,"
+    " or correct the inputs of these days and build them again with `force`."
+)
+_DAYS_FAILED = (
+    "The days named were not written: the table keeps their earlier rows. The other days are"
+    " committed.\nCorrect the source or the inputs named. Then re-execute this run from failure, or"
+    " launch these days again."
+)
+
+
+def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> AssetsDefinition:
+    """The asset that builds any range of days of `table`, with a check for each rule.
+
+    The asset of the `shadow` builds the days in the shadow of the run's plan.
+    """
+    partitions = partitions_of(workspace.calendar)
+    key = asset_key(table, shadow=shadow)
+
+    @multi_asset(
+        name=step_of("/".join(key.path)),
+        specs=[spec_of(table, workspace, partitions, shadow=shadow)],
+        check_specs=[
+            AssetCheckSpec(
+                rule.name,
+                asset=key,
+                description=rule.described(),
+                # It blocks only the days that it refuses: see the executor.
+                blocking=rule.severity == "error",
+                partitions_def=partitions,
+            )
+            for rule in table.rules
+        ],
+        can_subset=True,
+        backfill_policy=BackfillPolicy.multi_run(
+            max_partitions_per_run=workspace.settings.days_per_run
+        ),
+        pool=table.pool,
+    )
+    def build(
+        context: AssetExecutionContext, spark: ResourceParam[SparkResource], options: RebuildOptions
+    ) -> Iterator[Any]:
+        names_days = context.has_partition_key or context.has_partition_key_range
+        if not names_days and context.selected_asset_keys:
+            raise Failure(_NO_DAYS, allow_retries=False)
+
+        def session() -> SparkSession:
+            return spark.session(options.spark_conf)
+
+        try:
+            plan = plan_of(context, workspace)
+            days = [as_day(key) for key in context.partition_keys] if names_days else []
+            target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
+            request = request_of(context, options, plan, table)
+            if names_days and not options.audit_only:
+                result = Step(table, target, request, session).run(days)
+            else:
+                days = days or built_days(table, target)
+                result = audit_built(table, days, request, target, session)
+        except ServiceUnavailable as error:
+            _request_retry(context, error)
+            raise Failure(str(error), allow_retries=False) from error
+        except BackfillError as error:
+            raise Failure(str(error), allow_retries=False) from error
+        except Exception as error:
+            spark.forget()
+            if is_disk_full(error):
+                message = full_disk_message(workspace.lake.root, table.name)
+                raise Failure(message, allow_retries=False) from error
+            if not isinstance(error, _ERRORS_OF_CODE):
+                _request_retry(context, error)
+            raise
+        shown = shown_of(result, target) if names_days else {}
+        yield from events_of(context, result, key, shown, materialize=names_days)
+        if failure := failure_of(result):
+            raise failure
+
+    return build
+
+
+def _request_retry(context: AssetExecutionContext, error: Exception) -> None:
+    """Raise RetryRequested, unless this was the last attempt."""
+    attempt = context.op_execution_context.retry_number
+    if attempt < _MAX_RETRIES:
+        raise RetryRequested(_MAX_RETRIES, _RETRY_AFTER_S * (2 ** (attempt + 1) - 1)) from error
+
+
+def spec_of(
+    table: Table,
+    workspace: Workspace,
+    partitions: DailyPartitionsDefinition,
+    *,
+    shadow: bool = False,
+) -> AssetSpec:
+    """The asset spec of `table`, with its dependencies."""
+    key = asset_key(table, shadow=shadow)
+    return AssetSpec(
+        key,
+        deps=[
+            AssetDep(asset_key(other, shadow=shadow), partition_mapping=_mapping(window))
+            for other, window in table.windows()
+        ],
+        description=f"{_IN_SHADOW}\n\n{table.documentation}" if shadow else table.documentation,
+        group_name=key.path[0],
+        code_version=table.version,
+        owners=list(table.owners) or None,
+        tags=table.tags,
+        kinds={"pyspark", "deltalake"},
+        metadata=metadata_of(table, None if shadow else workspace.lake),
+        partitions_def=partitions,
+        # A calendar that has ended gets no new days. A shadow has only the days of its plan.
+        freshness_policy=None if shadow or workspace.calendar.fixed_last else _FRESHNESS,
+        # `events_of` yields the output, and materializes only the accepted days.
+        skippable=True,
+    )
+
+
+def _mapping(window: Window) -> TimeWindowPartitionMapping | None:
+    """The days of an input that a day waits for, or the first day it reads if it waits for none.
+
+    Later days that it may also read are left out: their failure must not block it. A day that
+    waits for none still reads the rows that the same run has built.
+    """
+    end = max(window.first, window.last_needed)
+    if window.first == end == 0:
+        return None
+    return TimeWindowPartitionMapping(
+        start_offset=window.first, end_offset=end, allow_nonexistent_upstream_partitions=True
+    )
+
+
+def partitions_of(calendar: Calendar) -> DailyPartitionsDefinition:
+    """One partition for each day of the calendar."""
+    end = calendar.fixed_last and str(calendar.fixed_last + timedelta(days=1))
+    return DailyPartitionsDefinition(
+        start_date=str(calendar.first), end_date=end or None, timezone="UTC"
+    )
+
+
+def asset_key(table: Table, *, shadow: bool = False) -> AssetKey:
+    """The asset of `table` in live or in the shadow."""
+    return AssetKey((shadow_asset(table.name) if shadow else table.name).split("/"))
+
+
+def live_tables(workspace: Workspace) -> AssetSelection:
+    """The assets of all tables in live."""
+    return AssetSelection.assets(*map(asset_key, workspace.tables))
+
 
 def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
-    """The metadata of a table's asset. `lake`: where the table is; None for a shadow's, which each
-    plan has elsewhere.
+    """Metadata of the asset of a table: its columns, its place, its key and its code.
+
+    `lake` is None for a shadow, which has another place for each plan.
     """
     place = (
         {"dagster/table_name": table.name.replace("/", "."), URI: Paths(lake.root).uri(table.name)}
@@ -84,15 +250,15 @@ def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
         **place,
         "key": MetadataValue.text(", ".join(table.key) or "none: rows may be equal"),
         "partitioned by": table.partition_by,
-        **code_reference(table),
+        **_code_reference(table),
     }
 
 
 def schema_of(table: Table) -> TableSchema:
     """The declared columns with their types and descriptions.
 
-    The day, and columns of which a rule refuses every null, are required; the column of a key of
-    one is unique.
+    The day is required, and so are columns whose nulls a rule refuses. The column of a key of one
+    column is unique.
     """
     refusing = [
         rule for rule in table.rules if rule.name == "no_nulls" and rule.severity == "error"
@@ -113,37 +279,18 @@ def schema_of(table: Table) -> TableSchema:
     )
 
 
-def code_reference(table: Table) -> dict[str, Any]:
-    """Where the table's function stands; nothing where that is not known, as of a function made by
-    another.
-    """
+def _code_reference(table: Table) -> dict[str, Any]:
+    """The place of the table's function; empty if Python cannot find it."""
+    function = table.compute
     try:
-        file, (_, line) = (
-            inspect.getsourcefile(table.compute),
-            inspect.getsourcelines(table.compute),
-        )
+        file = inspect.getsourcefile(function)
+        _, line = inspect.getsourcelines(function)
     except (OSError, TypeError):
         return {}
     reference = LocalFileCodeReference(
-        file_path=str(file), line_number=line, label=table.compute.__name__
+        file_path=str(file), line_number=line, label=function.__name__
     )
     return {"dagster/code_references": CodeReferencesMetadataValue(code_references=[reference])}
-
-
-NOTHING_WRITTEN = (
-    "This was an audit of the rows as they stand: nothing was computed or written. Change the rule,"
-    " or correct what the days are made from and build them again, with force."
-)
-OTHERS_WRITTEN = (
-    (
-        "The days named were not written: the table holds what it held for them before. The other"
-        " days are committed."
-    ),
-    (
-        "Correct the source or the inputs named, then re-execute this run from failure, or launch"
-        " these days again."
-    ),
-)
 
 
 def failure_of(result: StepResult) -> Failure | None:
@@ -151,57 +298,47 @@ def failure_of(result: StepResult) -> Failure | None:
 
     Its message has rules, figures and rows. Its metadata has the reason of each day.
     """
-    failed = result.failed()
-    reasons = {build.day: build.message for build in failed}
-    reasons |= {day: f"blocked: {why}" for day, why in sorted(result.blocked.items())}
+    reasons = {str(build.day): build.message for build in result.failed()}
+    reasons |= {str(day): f"blocked: {why}" for day, why in sorted(result.blocked.items())}
     if not reasons:
         return None
-    table = result.table.name
-    lines = [f"  {day}: {reason}" for day, reason in reasons.items()]
+    failed = len(result.failed())
+    blocked = len(result.blocked)
+    accepted = len(result.accepted())
     if any(build.outcome in AUDITS for build in result.built):
-        count = (
-            f"{len(failed)} day(s) refused, {len(result.blocked)} not judged,"
-            f" {len(result.accepted())} passed"
-        )
-        lines.append(NOTHING_WRITTEN)
+        count = f"{failed} day(s) refused, {blocked} not judged, {accepted} passed"
+        remedy = _AUDIT_FAILED
     else:
-        count = (
-            f"{len(failed)} day(s) failed, {len(result.blocked)} blocked, {len(result.accepted())}"
-            " built"
-        )
-        lines += OTHERS_WRITTEN
+        count = f"{failed} day(s) failed, {blocked} blocked, {accepted} built"
+        remedy = _DAYS_FAILED
+    lines = [f"  {day}: {reason}" for day, reason in reasons.items()]
     return Failure(
-        "\n".join([f"{table}: {count}.", *lines]),
-        metadata={tags.FAILED_DAYS: {str(day): reason for day, reason in reasons.items()}},
+        "\n".join([f"{result.table.name}: {count}.", *lines, remedy]),
+        metadata={tags.FAILED_DAYS: reasons},
         allow_retries=False,
     )
 
 
 def shown_of(result: StepResult, workspace: Workspace) -> dict[date, dict[str, Any]]:
-    """By accepted day, what is shown of its rows as they were committed, and what came of the days
-    after it.
-    """
-    table, newest = (
-        result.table,
-        workspace.lake.version(result.table.name) if result.table.shows else -1,
-    )
-    # What this run has written is shown as it wrote it, whatever others have built since.
+    """Metadata of each accepted day besides its figures: `@table(shows=...)` and early stops."""
+    table = result.table
+    newest = workspace.lake.version(table.name) if table.shows else -1
+    # Days that this run wrote are shown at their own version: others may have written since.
     written = {
         build.day: build.delta_version for build in result.built if build.outcome == "accepted"
     }
-    slices = [
-        Slice(table.name, table.partition_by, (b.day,), written.get(b.day, newest))
-        for b in result.accepted()
-    ]
-    shown = {rows.days[0]: _shown(table, workspace, rows) for rows in slices}
-    return shown | {
-        stop.day: shown.get(stop.day, {}) | {"early stop": str(stop)}
-        for stop in result.early_stops()
-    }
+    shown = {}
+    for build in result.accepted():
+        version = written.get(build.day, newest)
+        rows = Slice(table.name, table.partition_by, (build.day,), version)
+        shown[build.day] = _shown(table, workspace, rows)
+    for stop in result.early_stops():
+        shown.setdefault(stop.day, {})["early stop"] = str(stop)
+    return shown
 
 
 def _shown(table: Table, workspace: Workspace, rows: Slice) -> dict[str, Any]:
-    """A picture that cannot be drawn does not fail a day that is committed."""
+    """The values of `@table(shows=...)`. An error in it does not fail a day that is committed."""
     if table.shows is None:
         return {}
     try:
@@ -217,175 +354,3 @@ def _value(name: str, value: Any) -> Any:
     if isinstance(value, bytes):
         return MetadataValue.md(f"![{name}](data:image/png;base64,{b64encode(value).decode()})")
     return MetadataValue.json(dict(value)) if isinstance(value, Mapping) else value
-
-
-# One process a run, since a run has one Spark session; a step starts once its inputs were yielded,
-# even if their step failed.
-executor = in_process_executor.configured(
-    {"step_dependency_config": {"require_upstream_step_success": False}}
-)
-
-# The engine is restarted when it dies, and a step that lost it tries again. Days that failed their
-# audit are not retried. The step requests it: a RetryPolicy of Dagster's holds for a step whose run
-# was interrupted too, which would then outlive its servers, or its cancellation.
-MAX_RETRIES = 2
-RETRY_AFTER_S = 10.0
-# These are raised again by every attempt: a column that is not there, a name that is misspelt.
-ERRORS_OF_CODE = (AnalysisException, AttributeError, ImportError, NameError, TypeError)
-
-FRESHNESS = FreshnessPolicy.time_window(
-    fail_window=timedelta(hours=36), warn_window=timedelta(hours=26)
-)
-IN_SHADOW = (
-    "In the shadow of a plan: its days are built here unseen by readers, until the plan is"
-    " published. `backfill run --into shadow` opens one."
-)
-NO_DAYS = (
-    "This run names no days. Nothing was computed. Choose the table's days and launch them; with"
-    " force, those that are up to date are computed again too. (Checks alone, without the asset,"
-    " need no days: they audit all days as they stand.)"
-)
-
-
-def partitions_of(calendar: Calendar) -> DailyPartitionsDefinition:
-    end = calendar.fixed_last and str(calendar.fixed_last + timedelta(days=1))
-    return DailyPartitionsDefinition(
-        start_date=str(calendar.first), end_date=end or None, timezone="UTC"
-    )
-
-
-def asset_key(table: Table, *, shadow: bool = False) -> AssetKey:
-    return AssetKey((shadow_asset(table.name) if shadow else table.name).split("/"))
-
-
-def live_tables(workspace: Workspace) -> AssetSelection:
-    """The assets of the tables in live."""
-    return AssetSelection.assets(*map(asset_key, workspace.tables))
-
-
-def spec_of(
-    table: Table,
-    workspace: Workspace,
-    partitions: DailyPartitionsDefinition,
-    *,
-    shadow: bool = False,
-) -> AssetSpec:
-    """What Dagster shows of `table`, and the tables that it depends on."""
-    key = asset_key(table, shadow=shadow)
-    return AssetSpec(
-        key,
-        deps=[
-            AssetDep(asset_key(other, shadow=shadow), partition_mapping=_mapping(window))
-            for other, window in table.windows()
-        ],
-        description=f"{IN_SHADOW}\n\n{table.documentation}" if shadow else table.documentation,
-        group_name=key.path[0],
-        code_version=table.version,
-        owners=list(table.owners) or None,
-        tags=table.tags,
-        kinds={"pyspark", "deltalake"},
-        metadata=metadata_of(table, None if shadow else workspace.lake),
-        partitions_def=partitions,
-        # A calendar that has ended gets no new days, and is never late; a shadow has only the days
-        # of its plan.
-        freshness_policy=None if shadow or workspace.calendar.fixed_last else FRESHNESS,
-        # `events_of` yields its output, and materializes only the days that were accepted
-        skippable=True,
-    )
-
-
-def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> AssetsDefinition:
-    """The asset that builds `table`, day by day or over any range, with a check for each of its
-    rules.
-
-    That of the `shadow` builds it in the shadow of its run's plan.
-    """
-    partitions = partitions_of(workspace.calendar)
-    key = asset_key(table, shadow=shadow)
-
-    @multi_asset(
-        name=step_of("/".join(key.path)),
-        specs=[spec_of(table, workspace, partitions, shadow=shadow)],
-        check_specs=[
-            AssetCheckSpec(
-                rule.name,
-                asset=key,
-                description=rule.described(),
-                # Of the days that it refuses. The executor above lets the steps downstream run for
-                # the others.
-                blocking=rule.severity == "error",
-                partitions_def=partitions,
-            )
-            for rule in table.rules
-        ],
-        can_subset=True,
-        backfill_policy=BackfillPolicy.multi_run(
-            max_partitions_per_run=workspace.settings.days_per_run
-        ),
-        pool=table.pool,
-    )
-    def build(
-        context: AssetExecutionContext, spark: ResourceParam[SparkResource], options: RebuildOptions
-    ) -> Iterator[Any]:
-        names_days = context.has_partition_key or context.has_partition_key_range
-        if not names_days and context.selected_asset_keys:
-            raise Failure(NO_DAYS, allow_retries=False)
-        try:
-            plan = plan_of(context, workspace)
-            days = [as_day(key) for key in context.partition_keys] if names_days else []
-            target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
-            request = request_of(context, options, plan, table)
-            if names_days and not options.audit_only:
-                result = Step(
-                    table, target, request, lambda: spark.session(options.spark_conf)
-                ).run(days)
-            else:
-                days = days or built_days(table, target)
-                result = audit_built(
-                    table, days, request, target, lambda: spark.session(options.spark_conf)
-                )
-        except BackfillError as error:
-            if isinstance(error, ServiceUnavailable):
-                try_again(context, error)
-            raise Failure(str(error), allow_retries=False) from error
-        except Exception as error:
-            spark.forget()
-            if is_disk_full(error):
-                raise Failure(
-                    full_disk_message(workspace.lake.root, table.name), allow_retries=False
-                ) from error
-            if not isinstance(error, ERRORS_OF_CODE):
-                try_again(context, error)
-            raise
-        yield from events_of(
-            context,
-            result,
-            key,
-            shown_of(result, target) if names_days else {},
-            materialize=names_days,
-        )
-        if failure := failure_of(result):
-            raise failure
-
-    return build
-
-
-def try_again(context: AssetExecutionContext, error: Exception) -> None:
-    """Raise RetryRequested, unless this was the last attempt."""
-    attempt = context.op_execution_context.retry_number
-    if attempt < MAX_RETRIES:
-        raise RetryRequested(MAX_RETRIES, RETRY_AFTER_S * (2 ** (attempt + 1) - 1)) from error
-
-
-def _mapping(window: Window) -> TimeWindowPartitionMapping | None:
-    """The days that a day waits for. Later days that it may also read are left out, so that their
-    failure does not block it.
-
-    Where it waits for none, the first that it reads: in one run, what is built then is read.
-    """
-    end = max(window.first, window.last_needed)
-    if window.first == end == 0:
-        return None
-    return TimeWindowPartitionMapping(
-        start_offset=window.first, end_offset=end, allow_nonexistent_upstream_partitions=True
-    )

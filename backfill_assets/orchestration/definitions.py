@@ -1,4 +1,4 @@
-"""The code location: composition only."""
+"""The code location: every asset, job, schedule and sensor of a workspace."""
 
 import os
 import warnings
@@ -30,24 +30,24 @@ from backfill_assets.orchestration.switch_job import switch_job
 from backfill_assets.orchestration.verify_job import verify_job
 from backfill_assets.workspace import Workspace
 
-# Without it Dagster writes each event by itself (orchestration/local/event_log.py). Dagster reads
-# it at every event.
+# Otherwise Dagster writes each event in its own transaction (orchestration/local/event_log.py).
 os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 
-# Partitioned checks are a preview in this Dagster; the tests cover what is used of them.
+# Partitioned checks are a preview in Dagster 1.13; tests cover what is used of them.
 warnings.filterwarnings("ignore", category=PreviewWarning)
 warnings.filterwarnings("ignore", category=BetaWarning)
 
 REBUILD = (
-    "Builds all tables for the days it is launched for, upstream first, in one run. Days that are"
-    " up to date are not computed again unless `force` is set (resources: options: config). The job"
-    " make_plan shows first what would be built, and why."
+    "Builds all tables for the selected days, upstream first, in one run. Days that are up to date"
+    " are not computed again unless `force` is set (resources: options: config). The job make_plan"
+    " previews what would be built, and why."
 )
 
 
 def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> Definitions:
-    """Everything Dagster sees of a workspace. `spark` takes the place of the session that the
-    settings ask for.
+    """The Dagster definitions of a workspace.
+
+    `spark` replaces the session that the settings describe.
     """
     maintenance = maintain_job(workspace)
     spark = spark or spark_resource(workspace.settings, workspace.packages)

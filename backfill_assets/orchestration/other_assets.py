@@ -1,14 +1,9 @@
-"""Archives as assets: `archives/<name>`, materialized whenever archives are taken in. Not
-partitioned.
+"""Assets that are not tables: `archives/<name>` and `reports/late_arrivals`.
 
-They are taken in beside the runs that build what arrives day by day, in a pool of their own. Once
-an archive is in as a whole, the days of the tables that read it are outdated where it changed them.
-
-The asset `reports/late_arrivals`: a picture of when the rows arrived that may be late, and how many
-days they made outdated.
-
-No table and no partition of one: it is drawn anew from the ledger, by "Materialize", or after each
-build of the tables that it shows once Dagster's own automation sensor is turned on.
+`archives/<name>` imports multi-day files, in a pool of its own, while other runs build days. When
+an archive is imported, the days that it changed are outdated in the tables that read it.
+`reports/late_arrivals` is a chart of arrival days, drawn from the ledger. Dagster's automation
+sensor, once someone starts it, redraws it after builds of its tables.
 """
 
 from typing import Any
@@ -42,32 +37,31 @@ from backfill_assets.workspace import Workspace
 
 GROUP = POOL = "archives"
 DESCRIPTION = (
-    "The archives in the folder {} of the landing area, each read once and split into days."
-    " Materializing takes in what is new or has changed, and builds no day of a table. `backfill"
-    " archive` does the same in a terminal."
+    "Multi-day files in the folder {} of the landing area. Materialize to import new and changed"
+    " files, split into days; no table is built. `backfill archive` does the same in a terminal."
 )
 
 
 class ArchiveConfig(Config):
     full_refresh: bool = Field(
-        default=False, description="Read all again, and drop what is in of archives that are gone."
+        default=False,
+        description="Read all files again, and remove rows of archives that no longer exist.",
     )
     files: str = Field(
         default="",
-        description="Only archives of these names, separated by commas; * for any characters.",
+        description="Only archives with these names, separated by commas; * is any characters.",
     )
     accept: str = Field(
         default="",
         description=(
-            "Archives that are taken in although they have no rows, are cut off or lack columns; by"
-            " name."
+            "Archives to import although they have no rows, are truncated or lack columns; by name."
         ),
     )
-    reason: str = Field(default="", description="Why they are accepted; recorded.")
+    reason: str = Field(default="", description="Why they are accepted. It is recorded.")
 
 
 def archive_assets(workspace: Workspace) -> list[AssetsDefinition]:
-    """An asset for the archives of each name."""
+    """One asset for the archives of each name."""
     return [_asset_of(name, workspace) for name in archives_of(workspace.tables)]
 
 
@@ -97,7 +91,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
         metadata: dict[str, Any] = {
             "bytes read": sum(result.bytes_read for result in done),
             "dagster/row_count": sum(result.rows for result in done if not result.dropped),
-            "archives": MetadataValue.md(markdown_table(("archive", "what came of it"), lines)),
+            "archives": MetadataValue.md(markdown_table(("archive", "result"), lines)),
             "next": next_line(workspace.tables, [name]),
         }
         if problems := [load_sentence(result) for result in done if result.problem]:
@@ -108,12 +102,12 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
 
 
 REPORT = AssetKey(["reports", "late_arrivals"])
-# A picture of the days that there are: days that were never built do not keep it from being drawn.
+# Days that were never built must not keep the chart from being drawn.
 AFTER_ITS_TABLES = AutomationCondition.eager().without(~AutomationCondition.any_deps_missing())
 
 
 def late_reports(workspace: Workspace) -> list[AssetsDefinition]:
-    """The asset, if rows of any table may be late."""
+    """The chart of arrival days; no asset if no table can have late rows."""
     names = dict.fromkeys(
         other.name for table in workspace.tables for other, _ in late_reads(table)
     )
@@ -127,18 +121,18 @@ def late_reports(workspace: Workspace) -> list[AssetsDefinition]:
         kinds={"matplotlib"},
         automation_condition=AFTER_ITS_TABLES,
         description=(
-            f"How many days after their day the rows of {', '.join(names)} arrived, and which days"
-            " that made outdated. Materialize draws it; with the automation sensor on, it is drawn"
-            " whenever one of these tables gets days."
+            f"How many days late the rows of {', '.join(names)} arrived, and how many days they"
+            " made outdated. Materialize to refresh the chart. With the automation sensor on, it is"
+            " refreshed whenever these tables are built."
         ),
     )
     def late_arrivals() -> MaterializeResult[Any]:
         late = late_rows(workspace)
         arrivals = arrivals_of(workspace, latest_builds(workspace))
         pictures = {
-            each.table: MetadataValue.md(f"![{each.table}]({data_uri(each)})")
-            for each in arrivals
-            if each.rows
+            chart.table: MetadataValue.md(f"![{chart.table}]({data_uri(chart)})")
+            for chart in arrivals
+            if chart.rows
         }
         counts = {
             "outdated within the horizon": len(late.within()),

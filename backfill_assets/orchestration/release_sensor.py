@@ -1,11 +1,9 @@
-"""Releases as Dagster shows them: a materialization of the asset `releases` each, and evaluations
-of its check.
+"""The sensor `release_live`, and the asset `releases` that it reports to.
 
-The sensor `release_live`: it releases live, and shows every release on the asset `releases`.
-
-The asset is external: no run materializes it. Its check `live_is_released` fails while days that
-failed, or that somebody else wrote to, keep live from being released; runs that go on and open
-plans do not fail it.
+The sensor releases live when tables have changed and nothing is running. It reports each release as
+a materialization of the external asset `releases`. The check `live_is_released` fails while live
+cannot be released because days failed or were written by others. Active runs and open plans delay
+a release, but do not fail the check.
 """
 
 import json
@@ -52,7 +50,7 @@ CHECK = "live_is_released"
 
 
 def materialization(release: Release, before: Release | None) -> AssetMaterialization:
-    """A release as Dagster shows it."""
+    """The materialization of a release."""
     metadata: dict[str, Any] = {
         "release": release.number,
         "kind": release.kind,
@@ -70,37 +68,38 @@ def materialization(release: Release, before: Release | None) -> AssetMaterializ
 
 
 def evaluation(
-    failures: list[str], staying: list[str], reasons: Iterable[Reason]
+    failures: list[str], lagging: list[str], reasons: Iterable[Reason]
 ) -> AssetCheckEvaluation:
-    """The check: it fails if there are `failures`, in words; `reasons` have their days. `staying`:
-    channels that are behind.
+    """The check's evaluation: it fails if there are `failures`.
+
+    `reasons` have the days of the failures. `lagging` are the channels that stay behind.
     """
     return AssetCheckEvaluation(
         asset_key=RELEASES,
         check_name=CHECK,
         passed=not failures,
-        description=described(failures, staying),
+        description=described(failures, lagging),
         metadata=days_of(reasons),
     )
 
 
-def described(failures: list[str], staying: list[str]) -> str:
-    """What the check says."""
+def described(failures: list[str], lagging: list[str]) -> str:
+    """The description of the check's result."""
     if not failures:
         return " ".join(
             [
                 "No failed day keeps live from being released.",
-                *(f"The channel {each}." for each in staying),
+                *(f"The channel {channel}." for channel in lagging),
             ]
         )
     return (
-        f"Live is not released, and readers get the release before it. {'; '.join(failures)}. Build"
-        " these days, or release live in spite of them: `backfill release --reason ...`."
+        f"Live is not released. Readers still get the latest release. {'; '.join(failures)}. Build"
+        " these days, or release live without them: `backfill release --reason ...`."
     )
 
 
 def days_of(reasons: Iterable[Reason]) -> dict[str, Any]:
-    """The days of failures by table, as metadata."""
+    """Metadata with the days of failures by table."""
     days = {
         reason.table: [str(day) for day in reason.days]
         for reason in reasons
@@ -111,28 +110,29 @@ def days_of(reasons: Iterable[Reason]) -> dict[str, Any]:
 
 SENSOR = "release_live"
 EVERY_S = 30
-# While live is withheld, it is looked at again after so many ticks, whether anything was committed
-# or not.
+# While live cannot be released, the decision is made again after this many ticks, even if nothing
+# was committed.
 LOOKED_AT_AGAIN = 10
-# A sensor without a cursor, as after Dagster's storage was made anew, reports this many releases
-# and no earlier ones.
+# A sensor without a cursor, as with a new Dagster storage, reports only this many releases.
 REPORTED_AT_FIRST = 20
 ASSET = (
-    "Which version of every table readers get: `backfill_assets.read`, `backfill releases`. The"
-    " sensor release_live adds a release when the tables have changed and nothing is under way, and"
-    " shows here what others have added."
+    "The versions of all tables that readers get (`backfill_assets.read`, `backfill releases`). The"
+    " sensor release_live adds a release when tables have changed and nothing is running. Releases"
+    " made by commands are shown here too."
 )
 PROMISE = (
-    "Everything that was built in live is released: no day that failed, or that somebody else wrote"
-    " to, withholds it."
+    "Everything built in live can be released: no failed day, and no day written by others,"
+    " prevents it."
 )
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """What the sensor knows from before: the commits that it has decided on, the words of its skip,
-    the last release that it reported, what the check shows (None: it was never evaluated), and in
-    how many ticks it looks again although nothing was committed (0: never).
+    """The sensor's state between ticks.
+
+    `decided` are the commits of the last decision, and `said` is its skip reason. `reported` is the
+    last release that was reported. `shown` is what the check shows; None before its first
+    evaluation. `again` counts the ticks to the next decision without a commit; 0 is never.
     """
 
     decided: str = ""
@@ -143,44 +143,43 @@ class Cursor:
 
     @classmethod
     def read(cls, text: str | None) -> "Cursor":
-        known = json.loads(text) if text else {}
-        return cls(**{each.name: known[each.name] for each in fields(cls) if each.name in known})
+        values = json.loads(text) if text else {}
+        names = [field.name for field in fields(cls) if field.name in values]
+        return cls(**{name: values[name] for name in names})
 
     def text(self) -> str:
         return json.dumps(self.__dict__)
 
 
 def releases_spec() -> AssetSpec:
-    """The asset of which every release is a materialization."""
+    """The asset that has a materialization for each release."""
     return AssetSpec(RELEASES, group_name="releases", description=ASSET, kinds={"deltalake"})
 
 
 def release_check(workspace: Workspace) -> AssetChecksDefinition:
-    """The check, which the sensor evaluates; "Execute" in the UI evaluates it too, and releases
-    nothing.
-    """
+    """The check of the releases. The sensor evaluates it, and "Execute" in the UI does too."""
 
     @asset_check(asset=RELEASES, name=CHECK, description=PROMISE)
     def live_is_released() -> AssetCheckResult:
         reasons = why_not_released(workspace)
         failures = [str(reason) for reason in reasons if reason.cause in FAILURES]
-        staying = staying_in(workspace)
+        lagging = _lagging_channels(workspace)
         return AssetCheckResult(
-            passed=not failures, description=described(failures, staying), metadata=days_of(reasons)
+            passed=not failures, description=described(failures, lagging), metadata=days_of(reasons)
         )
 
     return live_is_released
 
 
 def release_sensor(workspace: Workspace) -> SensorDefinition:
-    """The sensor, which runs unless someone stops it."""
+    """The sensor that releases live. It runs unless someone stops it."""
 
     @sensor(
         name=SENSOR,
         minimum_interval_seconds=EVERY_S,
         default_status=DefaultSensorStatus.RUNNING,
         description=(
-            "Releases live when tables have changed, nothing is under way, and no day failed since"
+            "Releases live when tables have changed, nothing is running, and no day failed since"
             " the last release."
         ),
     )
@@ -196,19 +195,19 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
             new = _to_report(workspace.lake.releases, cursor)
         except BackfillError as error:
             return SensorResult(skip_reason=str(error), cursor=context.cursor)
-        return _result(cursor, commits, decision, new, staying_in(workspace))
+        return _result(cursor, commits, decision, new, _lagging_channels(workspace))
 
     return release
 
 
-def staying_in(workspace: Workspace) -> list[str]:
-    """The channels that do not get live with its next release, and why."""
+def _lagging_channels(workspace: Workspace) -> list[str]:
+    """The channels that will not get the next release of live, and why."""
     root = workspace.lake.root
     return list(map(str, behind(root, Releases(root).newest())))
 
 
 def _to_report(releases: Releases, cursor: Cursor) -> list[Release]:
-    """The releases that were not reported yet, and the one before them."""
+    """The releases that were not reported yet, after the one before them."""
     if cursor.reported is not None:
         return releases.all(after=cursor.reported - 1)
     newest = releases.newest()
@@ -216,7 +215,7 @@ def _to_report(releases: Releases, cursor: Cursor) -> list[Release]:
 
 
 def _result(
-    cursor: Cursor, commits: str, decision: Decision, releases: list[Release], staying: list[str]
+    cursor: Cursor, commits: str, decision: Decision, releases: list[Release], lagging: list[str]
 ) -> SensorResult:
     last = releases[-1].number if releases else 0
     reported = last - REPORTED_AT_FIRST if cursor.reported is None else cursor.reported
@@ -230,26 +229,25 @@ def _result(
     shown = cursor.shown
     if not (withheld and withheld.is_passing):
         failures = [str(reason) for reason in withheld.failures] if withheld else []
-        shown = [*failures, *staying]
+        shown = [*failures, *lagging]
         if shown != cursor.shown:
-            events.append(evaluation(failures, staying, withheld.reasons if withheld else ()))
-    said = _said(decision)
-    # What ends by itself is looked at again; so is a release, which is a commit of its own.
+            events.append(evaluation(failures, lagging, withheld.reasons if withheld else ()))
+    skip_reason = _skip_reason(decision)
+    # A reason that passes is checked again. So is a release, since it is a commit too.
     decided = (
         "" if isinstance(decision, Released) or (withheld and withheld.is_passing) else commits
     )
-    # What failed may be mended without a commit: by other code, a delivery that is put back, a
-    # person who points a channel.
+    # A failure may be fixed without a commit: by other code, by a delivery, or by moving a channel.
     after = Cursor(
-        decided, said, last or cursor.reported, shown, LOOKED_AT_AGAIN if withheld else 0
+        decided, skip_reason, last or cursor.reported, shown, LOOKED_AT_AGAIN if withheld else 0
     )
     return SensorResult(
-        asset_events=events, skip_reason=None if events else said, cursor=after.text()
+        asset_events=events, skip_reason=None if events else skip_reason, cursor=after.text()
     )
 
 
-def _said(decision: Decision) -> str:
+def _skip_reason(decision: Decision) -> str:
     if isinstance(decision, Withheld):
         return f"Live is not released: {'; '.join(map(str, decision.reasons))}"
     number = decision.release.number if decision.release else None
-    return f"Live is as release {number} has it." if number else "There is no table to release yet."
+    return f"No changes since release {number}." if number else "There is no table to release yet."

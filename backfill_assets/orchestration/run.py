@@ -1,8 +1,4 @@
-"""What a Dagster run builds with: Spark session, options, plan, and git commit.
-
-The session is dagster-pyspark's lazy resource, with the Spark settings of the plan. The git commit,
-as `git describe` names it, tells where the code of a build is found again.
-"""
+"""Inputs of a Dagster run: its Spark session, options, plan, workspace and git commit."""
 
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -36,8 +32,9 @@ from backfill_assets.workspace import Workspace
 
 
 class SparkResource(LazyPySparkResource):
-    """One session a run, started when a step first needs it. ServiceUnavailable, with the remedy,
-    if it cannot start.
+    """One Spark session for each run, started when a step first needs it.
+
+    Raises ServiceUnavailable, with a remedy, if it cannot start.
     """
 
     def _init_session(self, conf: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -48,8 +45,9 @@ class SparkResource(LazyPySparkResource):
                 ).getOrCreate()
 
     def session(self, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-        """This run's session, with `conf` set in it; UsageError for a setting that can no longer be
-        changed.
+        """The session of this run, with the settings `conf`.
+
+        Raises UsageError for a setting that can no longer be changed.
         """
         remote = self.spark_config.get("spark.remote")
         refuse_unlisted(conf)
@@ -63,8 +61,9 @@ class SparkResource(LazyPySparkResource):
         return self.spark_session
 
     def forget(self) -> None:
-        """Stop a Spark Connect session, whose server may have died, so that the next attempt opens
-        a new one.
+        """Close a Spark Connect session, so that the next attempt opens a new one.
+
+        Its server may have died.
         """
         if self._spark_session is not None and "spark.remote" in self.spark_config:
             with suppress(Exception):
@@ -77,8 +76,9 @@ def spark_resource(settings: Settings, packages: Sequence[str] = ()) -> SparkRes
 
 
 def for_each_run(spark: SparkResource) -> ResourceDefinition:
-    """A resource like `spark` for every run. It has no configuration: rows depend on what a
-    launchpad could change there.
+    """A resource like `spark` for each run.
+
+    It has no configuration: a launchpad could change settings there that rows depend on.
     """
     return ResourceDefinition(
         lambda _: type(spark)(spark_config=spark.spark_config),
@@ -87,15 +87,15 @@ def for_each_run(spark: SparkResource) -> ResourceDefinition:
     )
 
 
-# A disk that hangs must not hold up a build for it.
-TIMEOUT_S = 30
+# A disk that hangs must not delay a build for longer.
+_GIT_TIMEOUT_S = 30
 
 
 def git_commit(table: "Table") -> str:
-    """The full hash of the commit, with `-dirty` where tracked files were changed since.
+    """The full hash of the commit that has the table's code.
 
-    "" where no repository has the file of the table's function: it is installed, or was never
-    added. Asked once a process, which loads its code once too.
+    It ends in `-dirty` if tracked files have changed since. It is "" if no repository has the file,
+    for example because the code is installed. Like the code, it is read once in each process.
     """
     file = file_of(getattr(table.compute, "__module__", ""))
     return _commit_of(file) if file else ""
@@ -109,13 +109,12 @@ def _commit_of(file: Path) -> str:
 
 @cache
 def _described(folder: Path) -> str:
-    # Without tags, and with the whole hash: a name that stays the same, whatever is tagged or
-    # committed later.
+    # Tags and short hashes would change with later tags and commits.
     return _git(folder, "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty")
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git answers; "" where there is no git, or no repository that it takes."""
+    """The output of git; "" if there is no git or no repository."""
     command = ["git", "-C", str(folder), "--no-optional-locks", *arguments]
     try:
         answer = subprocess.run(
@@ -123,7 +122,7 @@ def _git(folder: Path, *arguments: str) -> str:
             capture_output=True,
             text=True,
             check=True,
-            timeout=TIMEOUT_S,
+            timeout=_GIT_TIMEOUT_S,
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError):
@@ -132,46 +131,44 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 class RebuildOptions(ConfigurableResource):
-    """How this run builds its days. It holds for every table of the run."""
+    """Options of a run. They hold for every table of the run."""
 
     force: bool = Field(
         default=False,
-        description="Compute days even if neither their code nor their inputs have changed.",
+        description="Compute days even if their code and inputs have not changed.",
     )
     write_mode: WriteMode = Field(
         default="overwrite",
         description=(
-            "overwrite: replace the days. merge: update and insert by key, keep other rows. "
-            "A day that keeps rows of other code, files or inputs stays outdated."
+            "overwrite: replace the days. merge: update and insert by key, and keep other rows."
+            " A day that keeps rows of other code, files or inputs stays outdated."
         ),
     )
     spark_conf: dict[str, str] = Field(default={}, description="Spark settings for this run only.")
     audit_only: bool = Field(
         default=False,
         description=(
-            "Judge the days as they stand by today's rules: nothing is computed, and no row is"
-            " written."
+            "Check the rows in the table against the current rules. Nothing is computed or written."
         ),
     )
     accept: str = Field(
         default="",
         description=(
-            "Files, columns and rules that are accepted, by name, with commas; with a reason."
+            "Files, columns and rules to accept, by name, separated by commas. Requires `reason`."
         ),
     )
     skip_not_due: bool = Field(
         default=False,
-        description="Leave out days that are not due yet; else the run fails for them.",
+        description="Leave out days that wait for late data. Without it, the run fails for them.",
     )
     reason: str = Field(
-        default="", description="Why; kept in the commit, the ledger and each day's metadata."
+        default="",
+        description="Why; recorded in the commit, the ledger and the metadata of each day.",
     )
 
 
 def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None:
-    """The plan that this run is part of, if any. UsageError, before anything is read, if it was
-    made for other code.
-    """
+    """The plan of this run, if it has one. Raises UsageError if the plan is for other code."""
     plan_id = context.run.tags.get(tags.PLAN)
     if not plan_id:
         return None
@@ -183,35 +180,37 @@ def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None
 def workspace_of_run(
     plan: Plan | None, workspace: Workspace, table: Table, days: Collection[date], *, shadow: bool
 ) -> Workspace:
-    """The workspace in which an asset builds: live, or the plan's shadow. UsageError for the assets
-    of the other.
+    """The workspace that an asset builds in: live, or the shadow of the plan.
+
+    Raises UsageError if the asset does not match the plan.
     """
     if plan is None and not shadow:
         return workspace
     if plan is None or (shadow and not plan.is_shadow):
         given = f"plan {plan.id}, which is built in live" if plan else "no plan"
         raise UsageError(
-            f"shadow/{table.name} builds days of a plan that was made for a shadow, and this run"
-            f" has {given}. Nothing was read or written. Make such a plan and start it: `backfill"
+            f"shadow/{table.name} builds only days of a plan with a shadow, and this run has"
+            f" {given}. Nothing was read or written. Make such a plan and start it: `backfill"
             f" run --into shadow --partitions {days_as_typed(days) or '...'} --target"
             f" {table.name}`."
         )
     if plan.is_shadow and not shadow:
         raise UsageError(
-            f"Plan {plan.id} is built in its shadow, and this run is of live's {table.name}."
-            f" Nothing was read or written. `backfill run {plan.id}` builds what is left of it."
+            f"Plan {plan.id} is built in its shadow, and this run builds {table.name} in live."
+            " Nothing was read or written. To build the rest of the plan: `backfill run"
+            f" {plan.id}`."
         )
     if not shadow:
         return workspace
     if outside := sorted(set(days) - plan.days_of(table.name)):
         raise UsageError(
-            f"{table.name} {ranges(outside)} is not in plan {plan.id}, and its shadow has no other"
-            " days. Nothing was read or written. Leave these days out, or plan them too."
+            f"{table.name} {ranges(outside)} is not in plan {plan.id}. Nothing was read or"
+            " written. Leave these days out, or make a plan that has them."
         )
     if read_base(workspace.lake.root, plan.id) is None:
         raise UsageError(
-            f"The shadow of plan {plan.id} is not open. Nothing was read or written. `backfill run"
-            f" {plan.id}` opens it."
+            f"The shadow of plan {plan.id} is not open. Nothing was read or written. Open it:"
+            f" `backfill run {plan.id}`."
         )
     return workspace_of(plan, workspace)
 
@@ -219,6 +218,7 @@ def workspace_of_run(
 def request_of(
     context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table
 ) -> StepRequest:
+    """The request of one step. Raises UsageError if something is accepted without a reason."""
     run = context.run
     reason = options.reason or run.tags.get(tags.REASON, "")
     refuse_without_reason(options.accept, reason)

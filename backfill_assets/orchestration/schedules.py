@@ -1,14 +1,9 @@
-"""The schedules of tables that have one of their own (`@table(cron=...)`): each builds the newest
-day that is complete by then.
+"""Schedules: the nightly run, and one for each table with its own `cron`.
 
-Like the nightly one, they are stopped until someone starts them. Other days are built on request.
-
-The nightly run: yesterday, the days that late rows may have made outdated, and nights that were
-missed.
-
-One run over one range of days and all tables. Days in it that are up to date cost nothing, so the
-range runs from the oldest of the last 31 days without an accepted build, and covers at least the
-days of the horizon.
+The nightly run is one run over one range of days and all tables. The range has yesterday, the days
+that late rows may have made outdated, and missed days of the last month. Days that are up to date
+are not computed again. The schedule of a table builds its newest complete day; its other days are
+built on demand. All schedules are stopped until someone starts them.
 """
 
 from collections import defaultdict
@@ -37,14 +32,14 @@ from backfill_assets.workspace import Workspace
 
 
 def own_schedules(workspace: Workspace) -> list[ScheduleDefinition]:
-    """A schedule for each table that declares one."""
+    """One schedule for each table with its own `cron`."""
     return [_schedule_of(table, workspace) for table in workspace.tables if table.cron]
 
 
 def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
     description = (
-        f"Builds the newest day of {table.name} that is complete, unless it is up to date. Other"
-        " days: on request."
+        f"Builds the newest complete day of {table.name}, unless it is up to date. Other days are"
+        " built on demand."
     )
     name = f"schedule_{step_of(table.name)}"
     job = define_asset_job(own_job(table.name), [asset_key(table)], description=description)
@@ -88,11 +83,11 @@ CATCH_UP_DAYS = 31
 def days_of_the_night(
     calendar: Calendar, days_back: int, accepted: Iterable[Partition]
 ) -> list[date]:
-    """The days of a nightly run, without gaps: the newest day, missed days before it, and the
-    `days_back` days before those.
+    """The days of a nightly run, without gaps.
 
-    A day is missed if a table whose first build is of an earlier day has no `accepted` build of it.
-    What was delivered on a missed day may be about any of the days before it.
+    These are the newest day, missed days before it, and the `days_back` days before those: a
+    delivery on a missed day may have rows about them. A day is missed if a table has an accepted
+    build of an earlier day, and none of this day.
     """
     newest = calendar.last
     oldest = max(calendar.first, newest - timedelta(days=CATCH_UP_DAYS - 1))
@@ -113,19 +108,18 @@ def days_of_the_night(
 
 
 def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
-    """The schedule of the nightly run. It is stopped until someone starts it."""
+    """The schedule of the nightly run."""
     calendar = workspace.calendar
     late_rows = workspace.settings.nightly_late_rows
-    # Tables with a schedule of their own are left to it.
+    # Tables with their own schedule are built by it.
     tables = [table for table in workspace.tables if not table.cron]
     days_back = max(
         (days_until_complete(table, late_rows=late_rows) for table in tables), default=0
     )
     newest = f"newest {days_back + 1} days" if days_back else "newest day"
     description = (
-        f"Builds what is missing or outdated in the {newest}, all tables in one run, and catches up"
-        f" on as many as {CATCH_UP_DAYS} missed nights. Days that are up to date are not computed"
-        " again."
+        f"Builds missing and outdated days of the {newest}, all tables in one run. Catches up on as"
+        f" many as {CATCH_UP_DAYS} missed nights. Days that are up to date are not computed again."
     )
     job = define_asset_job(
         "nightly", AssetSelection.assets(*map(asset_key, tables)), description=description
@@ -149,7 +143,7 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         scheduled = context.scheduled_execution_time
         return RunRequest(
             run_key=f"{scheduled.isoformat()}",
-            # Days that still wait for later ones are left to the nights to come.
+            # Days that still wait for later days are left to later nights.
             run_config={"resources": {"options": {"config": {"skip_not_due": True}}}},
             tags={
                 FIRST_DAY_TAG: str(days[0]),

@@ -70,8 +70,9 @@ def test_an_asset_says_where_its_table_and_its_code_are_and_whose_it_is(tmp_path
     assert (spec.owners, spec.tags["tier"]) == (["team:data", "ada@example.com"], "gold")
     assert spec.description == "One row a day.\n\nNothing else is to be known."
     assert (spec.metadata["dagster/uri"], spec.metadata["dagster/table_name"]) == (
-        f"file://{tmp_path}/features/labelled", "features.labelled",
-    )  # fmt: skip
+        f"file://{tmp_path}/features/labelled",
+        "features.labelled",
+    )
     (reference,) = spec.metadata["dagster/code_references"].code_references
     assert (reference.file_path, reference.line_number) == (
         __file__,

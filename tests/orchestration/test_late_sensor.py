@@ -40,9 +40,14 @@ from tests.worlds.tables import workspace_of
 OUTAGES = "staging/outages"
 UPDATES = "staging/outage_updates"
 REBUILT = {
-    "partitions": str(day(14)), "target": OUTAGES, "only": "outdated", "downstream": True, "leave_protected": True,
-    "into": "live", "reason": "late rows: +2 about 1 day(s)",
-}  # fmt: skip
+    "partitions": str(day(14)),
+    "target": OUTAGES,
+    "only": "outdated",
+    "downstream": True,
+    "leave_protected": True,
+    "into": "live",
+    "reason": "late rows: +2 about 1 day(s)",
+}
 
 
 class Ticking(LateLake):

@@ -56,18 +56,39 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
         ({"partitions": "2018-01-01"}, "2018-01-01 is outside the calendar"),
         ({"partitions": "2019-08-15", "target": "raw/x"}, "There is no table raw/x."),
         ({"partitions": "2019-08-15", "only": "late"}, "--only late is not a state."),
-        ({"partitions": "2019-08-15", "target": "staging/outages"}, "Nothing of what was requested can be built:"),
+        (
+            {"partitions": "2019-08-15", "target": "staging/outages"},
+            "Nothing of what was requested can be built:",
+        ),
         ({"partitions": "2019-08-15", "budget": "soon"}, "--budget soon is not a length of time."),
-        ({"partitions": "2019-08-15", "spark_conf": {"cores": "4"}}, "cores cannot be set for one plan: rows may depend on it"),
-        ({"partitions": "2019-08-15", "max_parallel": 0}, "--max-parallel 0 is too small. Nothing was planned."),
-        ({"partitions": "2019-08-15", "retries": -1}, "--retries -1 is too small. Nothing was planned."),
+        (
+            {"partitions": "2019-08-15", "spark_conf": {"cores": "4"}},
+            "cores cannot be set for one plan: rows may depend on it",
+        ),
+        (
+            {"partitions": "2019-08-15", "max_parallel": 0},
+            "--max-parallel 0 is too small. Nothing was planned.",
+        ),
+        (
+            {"partitions": "2019-08-15", "retries": -1},
+            "--retries -1 is too small. Nothing was planned.",
+        ),
         ({"partitions": "2019-08-18"}, "2019-08-18 is protected"),
     ],
     ids=[
-        "no days", "a file of the server", "a day outside the calendar", "an unknown table", "an unknown state",
-        "what is needed is lacking", "no time", "no Spark setting", "no chunk at once", "retries below none", "a protected day",
+        "no days",
+        "a file of the server",
+        "a day outside the calendar",
+        "an unknown table",
+        "an unknown state",
+        "what is needed is lacking",
+        "no time",
+        "no Spark setting",
+        "no chunk at once",
+        "retries below none",
+        "a protected day",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("job", ["make_plan", "run_plan"])
 def test_a_request_that_cannot_be_planned_fails_its_run_and_saves_nothing(
     office, job, config, said

@@ -67,7 +67,7 @@ def test_a_change_is_released_and_shown_once_with_its_versions(lake):
         "live_is_released",
         True,
     )
-    assert [said(lake.tick()) for _ in range(3)] == ["Live is as release 1 has it."] * 3
+    assert [said(lake.tick()) for _ in range(3)] == ["No changes since release 1."] * 3
     lake.build(B, 1, rows=2)
     (release,) = lake.tick().asset_events
     assert release.metadata["changed tables"].value == [B]
@@ -110,8 +110,15 @@ def test_it_waits_for_unfinished_runs_of_the_tables_only(lake, selected, job, wa
 def test_it_waits_for_a_backfill_that_has_no_run_at_the_moment(lake):
     def backfill(backfill_id: str, name: str) -> PartitionBackfill:
         keys = [AssetKey(name.split("/"))]
-        return PartitionBackfill(backfill_id, BulkActionStatus.REQUESTED, False, {}, 0.0, asset_selection=keys,
-                                 serialized_asset_backfill_data="{}")  # fmt: skip
+        return PartitionBackfill(
+            backfill_id,
+            BulkActionStatus.REQUESTED,
+            False,
+            {},
+            0.0,
+            asset_selection=keys,
+            serialized_asset_backfill_data="{}",
+        )
 
     lake.instance.add_backfill(backfill("other", "other/table"))
     lake.instance.add_backfill(backfill("ours", B))
@@ -145,7 +152,7 @@ def test_a_tick_opens_no_table_if_nothing_was_committed_and_no_plan_was_opened(l
     log = lake.root / A / "_delta_log" / f"{0:020}.json"
     text = log.read_bytes()
     log.write_bytes(b"{nonsense")
-    assert said(lake.tick()) == "Live is as release 1 has it."
+    assert said(lake.tick()) == "No changes since release 1."
     lake.start_plan(B, [1])
     assert shown(lake.tick()) == [False]
     log.write_bytes(text)

@@ -245,8 +245,10 @@ def test_the_early_stop_of_a_cumulative_table_is_in_the_log_and_on_the_day(built
     stops = {at: of["early stop"].value for at, of in metadata.items() if "early stop" in of}
     assert stops == {str(day(1)): f"{said}{day(2)}..{day(3)}, were not rebuilt."}
     assert {at: of["outcome"].value for at, of in metadata.items()} == {
-        str(day(1)): "unchanged", str(day(2)): "up to date", str(day(3)): "up to date",
-    }  # fmt: skip
+        str(day(1)): "unchanged",
+        str(day(2)): "up to date",
+        str(day(3)): "up to date",
+    }
     assert [
         e.user_message for e in built.instance.all_logs(result.run_id) if said in e.user_message
     ] == [stops[str(day(1))]]
@@ -266,7 +268,7 @@ def test_a_run_without_days_computes_nothing_and_says_to_choose_some(location):
         event.step_failure_data.error for event in result.all_events if event.is_step_failure
     ]
     assert "This run names no days" in str(error)
-    assert "Choose the table's days and launch them" in str(error)
+    assert "Choose the days of the table and launch them" in str(error)
     assert location.world.lake.ledger.builds() == []
 
 
@@ -306,8 +308,10 @@ def test_a_spark_setting_that_comes_too_late_fails_the_step_once(location):
 def test_a_configuration_that_there_is_not_is_refused_before_anything_starts(location, resources):
     with pytest.raises(DagsterInvalidConfigError):
         location.defs.resolve_job_def("rebuild").execute_in_process(
-            run_config={"resources": resources}, instance=location.instance, tags={START: str(FOUR[0]), END: str(FOUR[-1])},
-        )  # fmt: skip
+            run_config={"resources": resources},
+            instance=location.instance,
+            tags={START: str(FOUR[0]), END: str(FOUR[-1])},
+        )
     assert not (location.world.root / "_ledger").exists()
 
 
@@ -319,8 +323,10 @@ def test_the_nightly_schedule_asks_for_the_days_that_late_rows_may_have_changed(
     request = schedule.evaluate_tick(context).run_requests[0]
     assert isinstance(request, RunRequest)
     assert {k: request.tags[k] for k in (START, END, "backfill/reason")} == {
-        START: "2019-08-15", END: "2019-08-18", "backfill/reason": "nightly of 2019-08-19",
-    }  # fmt: skip
+        START: "2019-08-15",
+        END: "2019-08-18",
+        "backfill/reason": "nightly of 2019-08-19",
+    }
 
 
 def test_every_table_is_an_asset_with_a_check_for_each_rule(location):

@@ -104,7 +104,7 @@ def test_a_run_of_live_with_a_plan_into_a_shadow_writes_nothing(location: CodeLo
     plan = plan_of(location, [0, 1, 2])
     result = location.run_assets([REJECTED, RAW, UPDATES], FOUR[:3], {tags.PLAN: plan.id})
     assert (
-        "is built in its shadow, and this run is of live's raw/rejected_lines"
+        "is built in its shadow, and this run builds raw/rejected_lines in live"
         in location.failures(result)[REJECTED]
     )
     assert location.world.versions()[RAW] == -1

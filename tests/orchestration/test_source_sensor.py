@@ -98,11 +98,21 @@ class Landed:
             delivery = deliveries(table, [day(n)], self.workspace.area).get(day(n), NO_DELIVERY)
             assert not isinstance(delivery, Exception)
             build = Build(
-                name, day(n), outcome, "r", table.version, at=at, rows=1, fingerprint=f"{name} {n}", delta_version=0,  # type: ignore[arg-type]
-                inputs=input_fingerprints(table, day(n), self.accepted, self.workspace.calendar), delivered=delivery.fingerprint,
-                files=delivery.files, hashes=delivery.hashes,
+                name,
+                day(n),
+                outcome,
+                "r",
+                table.version,
+                at=at,
+                rows=1,
+                fingerprint=f"{name} {n}",
+                delta_version=0,  # type: ignore[arg-type]
+                inputs=input_fingerprints(table, day(n), self.accepted, self.workspace.calendar),
+                delivered=delivery.fingerprint,
+                files=delivery.files,
+                hashes=delivery.hashes,
                 day_fingerprints={str(day(n)): f"1-{n}"} if name == UPDATES else {},
-            )  # fmt: skip
+            )
             if outcome == "accepted":
                 write_days(self.root / "lake", build, columns=(table.partition_by, "n"))
                 self.accepted[name, day(n)] = build
@@ -133,11 +143,15 @@ def landed(tmp_path: Path) -> Iterator[Landed]:
 
 def request(*numbers: int, why: str, **more: str) -> dict:
     return {
-        "partitions": ",".join(str(day(n)) for n in numbers), "target": f"{REJECTED},{RAW}", "only": "outdated",
-        "downstream": True, "downstream_since": str(day(SINCE)), "leave_protected": True,
+        "partitions": ",".join(str(day(n)) for n in numbers),
+        "target": f"{REJECTED},{RAW}",
+        "only": "outdated",
+        "downstream": True,
+        "downstream_since": str(day(SINCE)),
+        "leave_protected": True,
         "into": "live",
         "reason": f"source changed on {len(numbers)} day(s): {why}",
-    } | more  # fmt: skip
+    } | more
 
 
 def test_a_day_with_changed_files_is_rebuilt_with_its_readers(landed):

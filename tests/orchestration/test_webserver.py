@@ -109,36 +109,84 @@ def test_a_query_is_answered(client, headers):
     ("headers", "status", "sentence"),
     [
         pytest.param(
-            {"Origin": "http://evil.example"}, 403,
+            {"Origin": "http://evil.example"},
+            403,
             "A web page of http://evil.example sent this request. Nothing was done. If it may start runs, add its host and "
             "port to BACKFILL_ALLOWED_HOSTS and start `backfill up` again.\n",
             id="a page of another site",
         ),
-        pytest.param({"Origin": "null"}, 403, "A web page of null sent this request.", id="a page that hides where it is from"),
-        pytest.param({"Origin": ""}, 403, "A web page of  sent this request.", id="an empty origin"),
-        pytest.param({"Origin": "http://localhost:8000"}, 403, "A web page of http://localhost:8000", id="of another port"),
-        pytest.param({"Origin": f"{OWN}.evil.example"}, 403, "A web page of ", id="whose name begins as this server's"),
-        pytest.param({"Origin": "http://evil.example?localhost:3000"}, 403, "A web page of ", id="whose address ends so"),
         pytest.param(
-            {"Host": "evil.example:81"}, 403,
-            "This request is addressed to evil.example:81, which is no name of this server. Nothing was done. If that is your "
+            {"Origin": "null"},
+            403,
+            "A web page of null sent this request.",
+            id="a page that hides where it is from",
+        ),
+        pytest.param(
+            {"Origin": ""}, 403, "A web page of  sent this request.", id="an empty origin"
+        ),
+        pytest.param(
+            {"Origin": "http://localhost:8000"},
+            403,
+            "A web page of http://localhost:8000",
+            id="of another port",
+        ),
+        pytest.param(
+            {"Origin": f"{OWN}.evil.example"},
+            403,
+            "A web page of ",
+            id="whose name begins as this server's",
+        ),
+        pytest.param(
+            {"Origin": "http://evil.example?localhost:3000"},
+            403,
+            "A web page of ",
+            id="whose address ends so",
+        ),
+        pytest.param(
+            {"Host": "evil.example:81"},
+            403,
+            "This request is addressed to evil.example:81, not to a name of this server. Nothing was done. If that is your "
             "proxy or tunnel, add it to BACKFILL_ALLOWED_HOSTS and start `backfill up` again.\n",
             id="a name that an attacker lets point here",
         ),
-        pytest.param({"Host": "evil.example:3000", "Origin": "http://evil.example:3000"}, 403, "This request", id="its page"),
-        pytest.param({"Host": "127.0.0.1"}, 403, "This request is addressed to 127.0.0.1,", id="no port"),
+        pytest.param(
+            {"Host": "evil.example:3000", "Origin": "http://evil.example:3000"},
+            403,
+            "This request",
+            id="its page",
+        ),
+        pytest.param(
+            {"Host": "127.0.0.1"}, 403, "This request is addressed to 127.0.0.1,", id="no port"
+        ),
         pytest.param({"Host": ""}, 403, "This request is addressed to no host,", id="no host"),
         pytest.param({"Host": f"{PROXY}:81"}, 403, "This request", id="another port of the proxy"),
         pytest.param(
-            {"Content-Type": "text/plain"}, 415,
-            "The content type text/plain is not taken. Nothing was done. Send application/json.\n", id="plain text",
+            {"Content-Type": "text/plain"},
+            415,
+            "The content type text/plain is not accepted. Nothing was done. Send application/json.\n",
+            id="plain text",
         ),
-        pytest.param({"Content-Type": "text/plain; application/json"}, 415, "The content type", id="JSON only by a parameter"),
-        pytest.param({"Content-Type": "application/x-www-form-urlencoded"}, 415, "The content type", id="a form"),
-        pytest.param({"Content-Type": "multipart/form-data; boundary=x"}, 415, "The content type", id="a form with files"),
+        pytest.param(
+            {"Content-Type": "text/plain; application/json"},
+            415,
+            "The content type",
+            id="JSON only by a parameter",
+        ),
+        pytest.param(
+            {"Content-Type": "application/x-www-form-urlencoded"},
+            415,
+            "The content type",
+            id="a form",
+        ),
+        pytest.param(
+            {"Content-Type": "multipart/form-data; boundary=x"},
+            415,
+            "The content type",
+            id="a form with files",
+        ),
         pytest.param({"Content-Type": ""}, 415, "The content type", id="an empty type"),
     ],
-)  # fmt: skip
+)
 def test_a_request_from_a_page_of_another_site_is_refused(client, headers, status, sentence):
     refused = ask(client, SET_LIMIT, **headers)
     assert (refused.status_code, refused.headers["content-type"]) == (
@@ -162,7 +210,7 @@ def test_a_mutation_in_an_address_is_refused(client, query, method, accepts):
     assert refused.text in (
         "",
         (
-            "A mutation is not taken from an address. Nothing was done. Send it in the body of a"
+            "A mutation in an address is not accepted. Nothing was done. Send it in the body of a"
             " POST.\n"
         ),
     )

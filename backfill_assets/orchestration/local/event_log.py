@@ -1,10 +1,9 @@
 """Dagster's SQLite event log, writing a batch of events in one transaction.
 
-A run of 60 days over six tables makes about two thousand events. One by one, each opens, commits
-and closes two databases (6 to 35 ms); Dagster's own SQLite storage does that for batches too.
-`dagster.yaml` names `LocalInstance`, which uses this storage in whatever folder Dagster has: that
-of DAGSTER_HOME, or the temporary one of `dagster dev`. A storage that `dagster.yaml` names
-(Postgres, for example) takes its place.
+A run of 60 days over six tables makes about two thousand events. Dagster's own SQLite storage
+opens, commits and closes two databases for each of them (6 to 35 ms), even in a batch.
+`dagster.yaml` names `LocalInstance`, which uses this storage in the folder of DAGSTER_HOME, or in
+the temporary folder of `dagster dev`. If `dagster.yaml` names a storage, such as Postgres, that one is used.
 """
 
 import json
@@ -23,14 +22,13 @@ from sqlalchemy.engine import Connection
 
 
 class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
-    """Connections opened within a batch stay open until its end, and commit together."""
+    """Event log that keeps connections open until the end of a batch, and commits them together."""
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None):
         self._batch = threading.local()
         self._tables: set[str] = set()
         super().__init__(base_dir, inst_data)
-        # A batch holds the run's database and the index at once; the lock must let its own thread
-        # in twice.
+        # A batch uses the run's database and the index at once, so its thread locks twice.
         self._db_lock = threading.RLock()  # type: ignore[assignment]
 
     @classmethod
@@ -63,9 +61,7 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         yield connections[shard]
 
     def has_table(self, table_name: str) -> bool:
-        """Whether the index has this table. The answer is cached once it is yes, since tables are
-        never dropped.
-        """
+        """Whether the index has this table. A yes is cached: tables are never dropped."""
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables
@@ -86,23 +82,20 @@ class BatchingSqliteStorage(DagsterSqliteStorage):
 
 
 class LocalInstance(DagsterInstance):
-    """A Dagster instance whose storage, unless `dagster.yaml` names one, is `BatchingSqliteStorage`
-    in the instance's folder.
+    """Dagster instance with `BatchingSqliteStorage`, unless `dagster.yaml` names a storage.
 
-    Only the class of an instance learns this folder: an entry of `dagster.yaml` could name it by
-    DAGSTER_HOME alone, which a plain `dagster dev` does not set.
+    It is a class since an entry in `dagster.yaml` would need DAGSTER_HOME, which a plain
+    `dagster dev` does not set.
     """
 
     @classmethod
     def config_schema(cls) -> dict[str, Any]:
-        """The entries of `dagster.yaml` that only this class knows: none."""
+        """The settings of this class in `dagster.yaml`: none."""
         return {}
 
     @staticmethod
     def config_defaults(base_dir: str) -> dict[str, ConfigurableClassData | None]:
-        """What Dagster uses where `dagster.yaml` names nothing, for an instance whose folder is
-        `base_dir`.
-        """
+        """The defaults of an instance in the folder `base_dir`."""
         storage = ConfigurableClassData(
             __name__, BatchingSqliteStorage.__name__, json.dumps({"base_dir": base_dir})
         )

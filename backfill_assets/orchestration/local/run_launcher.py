@@ -1,7 +1,7 @@
 """Dagster's run launcher for `backfill up`: each run is forked from the run starter.
 
-Without a run starter (`dagster dev`, your own servers) the code server starts runs, as Dagster does
-by default. A tag of the run names its process, so that any process can end the run, or see that its
+Without a run starter (`dagster dev`, your own servers) the code server starts runs, as is Dagster's
+default. A tag of the run names its process, so that any process can stop the run or find that its
 process is gone.
 """
 
@@ -20,14 +20,13 @@ from backfill_assets.orchestration.local.run_starter import start_run
 from backfill_assets.servers.child import ProcessId
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
 
-# A starter that died is back in 5 s; servers that are being stopped, and have none any more, wait
-# 20 s for their daemon.
+# A starter that died is back in 5 s. Servers that are stopping wait 20 s for their daemon.
 STARTER_S = 15.0
 NO_STARTER = (ConnectionRefusedError, FileNotFoundError)
 
 
 class ForkingRunLauncher(DefaultRunLauncher):
-    """Launches runs through the run starter, and knows whether a run's process is alive."""
+    """Launcher that forks runs from the run starter, and checks whether their processes live."""
 
     def launch_run(self, context: LaunchRunContext) -> None:
         run = context.dagster_run
@@ -46,8 +45,9 @@ class ForkingRunLauncher(DefaultRunLauncher):
             self._instance.add_run_tags(run.run_id, {PROCESS: as_tag(run.run_id, pid)})
 
     def terminate(self, run_id: str) -> bool:
-        """Interrupt the run, which then reports itself canceled; a run whose process is gone is
-        reported canceled here.
+        """Interrupt the run, which then reports that it was canceled.
+
+        If the run's process is gone, this method reports it.
         """
         run = self._instance.get_run_by_id(run_id) if self.has_instance else None
         if run is None or run.is_finished or not forked(run):
@@ -65,9 +65,7 @@ class ForkingRunLauncher(DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """FAILED if the run's process is gone. Runs of a code server are watched by that server,
-        and called RUNNING here.
-        """
+        """FAILED if the run's process is gone. A code server watches its own runs."""
         if not forked(run) or process_of(run):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(
@@ -76,7 +74,7 @@ class ForkingRunLauncher(DefaultRunLauncher):
 
 
 def arguments_of(run: DagsterRun, instance: DagsterInstance) -> list[str]:
-    """The arguments of `dagster` that execute a run."""
+    """The arguments of the command `dagster` that executes a run."""
     assert run.job_code_origin, "a run that is launched has the code of its job"
     args = ExecuteRunArgs(
         run.job_code_origin, run.run_id, instance.get_ref(), set_exit_code_on_failure=None
@@ -90,8 +88,9 @@ def as_tag(run_id: str, pid: int) -> str:
 
 
 def forked(run: DagsterRun) -> bool:
-    """Whether the run was started by a run starter. Dagster copies tags to a retry, so the tag
-    names its run.
+    """Whether a run starter started the run.
+
+    Dagster copies tags to a retry, so the tag names its run.
     """
     return run.tags.get(PROCESS, "").startswith(run.run_id)
 

@@ -1,15 +1,14 @@
-"""The run starter: a process that has imported the libraries of a run, and forks a process for each
-run.
+"""The run starter: a process with imported libraries that forks a process for each run.
 
-A run in a new Python spends three seconds of a core on importing Dagster, PySpark and pandas; a
-forked one has them already. `backfill up` starts this file by its path (`python -P run_starter.py
-SOCKET`), and nothing of this package or of a project is imported here: each run imports that code
-as it is on disk. A library that was upgraded is seen after a restart.
+A run in a new Python spends three seconds of a core on importing Dagster, PySpark and pandas. A
+forked run has them already. `backfill up` starts this file by its path (`python -P run_starter.py
+SOCKET`). It imports nothing of this package or of a project: each run imports that code from disk.
+An upgraded library is used after a restart.
 
-A request on the socket is the arguments of a `dagster` command, as a line of JSON; the answer is
-the process id. The process begins when the client sends GO, and ends at once if the client is gone:
-a run whose process nobody has recorded could not be seen to have died. The folder of the socket
-lets only its owner in.
+A request on the socket is one line of JSON, the arguments of a `dagster` command. The answer is the
+process id. The process begins when the client sends GO, and ends at once if the client is gone: if
+nobody recorded the process, nobody could see that it died. Only the owner can enter the folder of
+the socket.
 """
 
 import gc
@@ -26,21 +25,32 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-# What a run imports. Imports only: a channel, a session or a thread of Python's would not survive a
-# fork. (The threads that OpenBLAS and jemalloc have are started again in the child by those
-# libraries themselves.)
+# The imports of a run. Nothing else is prepared: a channel, a session or a thread would not survive
+# a fork. (OpenBLAS and jemalloc restart their own threads in the child.)
 LIBRARIES = (
-    "dagster._cli", "dagster_pyspark", "pandas", "pyarrow.dataset", "pyarrow.parquet", "deltalake.transaction", "grpc",
-    "pyspark.sql.connect.session", "pyspark.sql.connect.functions", "pyspark.sql.connect.proto", "httpx", "pydantic_settings",
-    "filelock", "psutil", "tenacity", "sqlalchemy.dialects.sqlite",
-)  # fmt: skip
+    "dagster._cli",
+    "dagster_pyspark",
+    "pandas",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "deltalake.transaction",
+    "grpc",
+    "pyspark.sql.connect.session",
+    "pyspark.sql.connect.functions",
+    "pyspark.sql.connect.proto",
+    "httpx",
+    "pydantic_settings",
+    "filelock",
+    "psutil",
+    "tenacity",
+    "sqlalchemy.dialects.sqlite",
+)
 
-# How soon a process that ended is noticed, and its own starter's end by it; how long a client may
-# take over its request.
+# The intervals for noticing ended processes and an ended starter, and the timeout of a request.
 REAP_EVERY_S = 0.5
 LOOK_EVERY_S = 0.5
 REQUEST_S = 5.0
-# Reporting that it was interrupted takes a run a second. `backfill up` waits 20 s for its children.
+# An interrupted run needs a second to report. `backfill up` waits 20 s for its children.
 PATIENCE_S = 15.0
 GO = b"go"
 NOT_BEGUN = "The launcher ended before it had recorded this process."
@@ -48,12 +58,11 @@ NOT_BEGUN = "The launcher ended before it had recorded this process."
 
 @contextmanager
 def start_run(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
-    """Have the starter run `dagster` with these arguments; the id of the process, which begins when
-    the block is left.
+    """Fork a process that runs `dagster` with these arguments when the block is left.
 
-    If the block raises, the process ends without having begun. Raises ConnectionRefusedError or
-    FileNotFoundError if no starter is there, and any other OSError if the starter ended meanwhile,
-    which ends the process too.
+    Yields the process id. If the block raises, the process ends without having begun. Raises
+    ConnectionRefusedError or FileNotFoundError if there is no starter. Any other OSError means that
+    the starter ended, and the process with it.
     """
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(REQUEST_S)
@@ -69,7 +78,7 @@ def start_run(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
 def main(path: str, patience: float = PATIENCE_S) -> None:
     for library in LIBRARIES:
         importlib.import_module(library)
-    # What is imported stays; a collection in the child must not touch, and so copy, its pages.
+    # A garbage collection in the child must not touch, and so copy, pages of imported objects.
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listening:
         Path(path).unlink(missing_ok=True)
@@ -81,7 +90,7 @@ def main(path: str, patience: float = PATIENCE_S) -> None:
 
 
 def serve(listening: socket.socket, patience: float) -> Callable[[], None]:
-    """Answer requests for ever; in a forked process, return what that process has to do."""
+    """Answer requests forever. In a forked process, return the work of that process."""
     running: dict[int, list[str]] = {}
     while True:
         with suppress(OSError):  # no child, or no process left to report with
@@ -104,28 +113,27 @@ def serve(listening: socket.socket, patience: float) -> Callable[[], None]:
                 end_with_the_starter(starter, patience)
                 return (
                     partial(run_dagster, arguments)
-                    if told_to_begin(client)
+                    if may_begin(client)
                     else partial(sys.exit, NOT_BEGUN)
                 )
             running[pid] = arguments
             client.sendall(str(pid).encode())
 
 
-def told_to_begin(client: socket.socket) -> bool:
-    """Wait until the client has recorded which process this is, or is gone."""
+def may_begin(client: socket.socket) -> bool:
+    """Wait until the client has recorded this process; false if the client is gone."""
     client.settimeout(None)
     try:
         return client.recv(len(GO)) == GO
-    except OSError:  # must not make this process go on as a second starter
+    except OSError:  # This process must not go on as a second starter.
         return False
 
 
 def end_with_the_starter(starter: int, patience: float) -> None:
-    """End this process when the starter has ended in whatever way: by SIGTERM, and `patience`
-    seconds later by SIGKILL.
+    """End this process when the starter ends: by SIGTERM, and by SIGKILL `patience` seconds later.
 
-    A step that is interrupted may wait for an engine that is gone too, for minutes. The process
-    gets a session of its own.
+    An interrupted step may wait minutes for an engine that is gone too. The process gets its own
+    session.
     """
     os.setsid()
 
@@ -140,16 +148,14 @@ def end_with_the_starter(starter: int, patience: float) -> None:
 
 
 def run_dagster(arguments: list[str]) -> None:
-    """What the command `dagster <arguments>` does, its exit code included."""
+    """Run the command `dagster <arguments>`, with its exit code."""
     from dagster._cli import ENV_PREFIX, cli
 
     cli(arguments, prog_name="dagster", auto_envvar_prefix=ENV_PREFIX)
 
 
 def report_crash(execute_run_args: str, exit_code: int) -> None:
-    """Fail the run whose process ended before the run did, as Dagster's own code server does for
-    the runs it starts.
-    """
+    """Fail a run whose process ended before it, as Dagster's code server does for its runs."""
     from dagster import DagsterInstance, DagsterRunStatus
     from dagster._grpc.types import ExecuteRunArgs
     from dagster._serdes import deserialize_value

@@ -28,18 +28,18 @@ Paginate = Callable[..., PaginatedResults[str]]
 
 
 def page_from_the_last_day() -> None:
-    """Let partition keys be paged backwards from the last partition, in this process.
+    """Page partition keys backwards from the last partition, in this process.
 
-    Dagster 1.13 starts at the current day, whatever the end of the partitions is: the plots of a
-    calendar that ended years ago show a hundred days that have no partition.
+    Dagster 1.13 starts at the current day, even if the partitions ended years ago. Its plots then
+    show a hundred days that have no partition.
     """
-    TimeWindowPartitionsDefinition.get_paginated_partition_keys = from_the_last(  # type: ignore[method-assign]
-        TimeWindowPartitionsDefinition.get_paginated_partition_keys
-    )
+    paginate = TimeWindowPartitionsDefinition.get_paginated_partition_keys
+    patched = "get_paginated_partition_keys"
+    setattr(TimeWindowPartitionsDefinition, patched, from_the_last(paginate))
 
 
 def from_the_last(paginate: Paginate) -> Paginate:
-    """Dagster's own `paginate`, asked as of the end of the partitions if that is over."""
+    """Wrap Dagster's `paginate` to start at the end of the partitions, if that has passed."""
 
     def paginate_from_the_last(
         partitions: TimeWindowPartitionsDefinition,
@@ -60,17 +60,15 @@ def from_the_last(paginate: Paginate) -> Paginate:
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HTTP_PORT = 80  # which browsers leave out
-# A form, or a script of another page, can send other content types without asking; these only to
-# its own server.
+# Forms and scripts of other pages can send other content types without the server's consent.
 CONTENT_TYPES = ("application/json", "application/graphql")
 
 
 @dataclass(frozen=True)
 class RequestCheck:
-    """ASGI middleware: HTTP and websocket requests are passed on to `app`, or refused with a
-    sentence as plain text.
+    """ASGI middleware that passes a request on to `app`, or refuses it with plain text.
 
-    `allowed_hosts` are served besides this machine's own names, each as `name` or `name:port`.
+    `allowed_hosts` are served in addition to this machine's own names, as `name` or `name:port`.
     """
 
     app: ASGIApp
@@ -85,24 +83,24 @@ class RequestCheck:
 
 
 def own_hosts(port: int) -> set[str]:
-    """The values of the header Host by which this machine names its own port."""
+    """The values of the header Host for this machine and port."""
     return {f"{name}:{port}" for name in LOOPBACK} | (set(LOOPBACK) if port == HTTP_PORT else set())
 
 
 def refusal_of(request: HTTPConnection, hosts: Collection[str]) -> PlainTextResponse | None:
-    """The response that refuses the request; None for one that may pass."""
+    """The response that refuses the request; None if the request may pass."""
     origins = {f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts}
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     if host.lower() not in hosts:
-        # Perhaps a name of an attacker's own, which he lets point to this machine.
+        # An attacker's name may resolve to this machine.
         remedy = (
             "If that is your proxy or tunnel, add it to BACKFILL_ALLOWED_HOSTS and start `backfill"
             " up` again."
         )
         return _refusal(
             403,
-            f"This request is addressed to {host or 'no host'}, which is no name of this server.",
+            f"This request is addressed to {host or 'no host'}, not to a name of this server.",
             remedy,
         )
     if origin is not None and origin.lower() not in origins:
@@ -114,7 +112,7 @@ def refusal_of(request: HTTPConnection, hosts: Collection[str]) -> PlainTextResp
     if any(has_mutation(query) for query in request.query_params.getlist("query")):
         return _refusal(
             405,
-            "A mutation is not taken from an address.",
+            "A mutation in an address is not accepted.",
             "Send it in the body of a POST.",
             Allow="POST",
         )
@@ -124,22 +122,21 @@ def refusal_of(request: HTTPConnection, hosts: Collection[str]) -> PlainTextResp
         and content_type.partition(";")[0].strip().lower() not in CONTENT_TYPES
     ):
         return _refusal(
-            415, f"The content type {content_type} is not taken.", f"Send {CONTENT_TYPES[0]}."
+            415, f"The content type {content_type} is not accepted.", f"Send {CONTENT_TYPES[0]}."
         )
     return None
 
 
 def has_mutation(query: str) -> bool:
-    """Whether a GraphQL document has a mutation. One that cannot be parsed has none, and Dagster
-    says what is wrong with it.
-    """
+    """Whether a GraphQL document has a mutation. Dagster reports documents that do not parse."""
     try:
         definitions = parse(query).definitions
     except GraphQLError:
         return False
     return any(
-        isinstance(each, OperationDefinitionNode) and each.operation == OperationType.MUTATION
-        for each in definitions
+        isinstance(definition, OperationDefinitionNode)
+        and definition.operation == OperationType.MUTATION
+        for definition in definitions
     )
 
 
@@ -149,9 +146,7 @@ def _refusal(status: int, reason: str, remedy: str, **headers: str) -> PlainText
 
 
 class CheckedWebserver(DagsterWebserver):
-    """Dagster's webserver, whose requests are checked and whose pages no other page may show in a
-    frame.
-    """
+    """Dagster's webserver with checked requests. Other pages cannot show its pages in a frame."""
 
     def build_middleware(self) -> list[Middleware]:
         return [
@@ -164,7 +159,7 @@ class CheckedWebserver(DagsterWebserver):
 
 
 def check_requests() -> None:
-    """Let Dagster's command serve `CheckedWebserver` in this process; it has no option for that."""
+    """Make Dagster's command serve `CheckedWebserver`. The command has no option for that."""
     app.DagsterWebserver = CheckedWebserver  # type: ignore[misc]
 
 
