@@ -54,8 +54,8 @@ _PACE = (
     f"It starts {QUIET.seconds // 60} minutes after the last change, and at most"
     f" {LONGEST.seconds // 3600} hours after the first."
 )
-_LATE_BEYOND = "`backfill late` lists days beyond the horizon."
-_CHANGED_BEYOND = "`backfill status` shows days beyond the horizon."
+_LATE_BEYOND = "`backfill late` lists days beyond it."
+_CHANGED_BEYOND = "`backfill status` shows days beyond it."
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def test_a_batch_commits_once_to_each_of_its_two_databases(tmp_path: Path):
 def test_an_instance_keeps_its_events_in_its_own_folder_without_dagster_home(
     tmp_path: Path, monkeypatch
 ):
-    """As `dagster dev` makes it: a temporary folder, configured by the dagster.yaml of another one."""
+    """`dagster dev` has a temporary folder, configured by the dagster.yaml of another folder."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     ref = InstanceRef.from_dir(str(tmp_path), config_dir=str(DAGSTER_YAML.parent))
     with DagsterInstance.from_ref(ref) as instance:

@@ -1,4 +1,4 @@
-"""The sensor that lets late rows be rebuilt: which days, when, and how often. In process, no Spark."""
+"""The sensor `late_rows`: which days it rebuilds, when, and how often. In process, no Spark."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -158,10 +158,8 @@ def test_it_waits_for_an_open_plan_into_live_and_for_none_into_a_shadow(lake):
 
 def test_days_beyond_the_horizon_and_days_that_failed_are_left_to_a_person(lake):
     lake.last = 29
-    assert (
-        lake.tick()
-        == "There are no late rows within the horizon. `backfill late` lists days beyond the horizon."
-    )
+    nothing = "There are no late rows within the horizon. `backfill late` lists days beyond it."
+    assert lake.tick() == nothing
     lake.last = 19
     lake.ticks.cursor = None
     lake.fail(14)

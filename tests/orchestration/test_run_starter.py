@@ -1,4 +1,4 @@
-"""The process that runs are forked from: what it must not do, and what becomes of runs without it."""
+"""The process that runs are forked from: what it must not do, and runs without it."""
 
 import ast
 import socket

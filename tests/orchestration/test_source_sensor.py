@@ -1,6 +1,4 @@
-"""The sensor that lets days be rebuilt whose files changed: which days, when, and how often. In
-process, no Spark.
-"""
+"""The sensor `source_changes`: which days it rebuilds, when and how often. In process, no Spark."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -48,8 +46,8 @@ SINCE = 15  # the first day of the horizon, of 14 days before the last one
 LATER = MORNING + timedelta(hours=6)
 LINE = '{"outageNumber": "1"}\n'
 NOTHING = (
-    "No files of built days within the horizon have changed. `backfill status` shows days beyond the"
-    " horizon."
+    "No files of built days within the horizon have changed. `backfill status` shows days beyond"
+    " it."
 )
 
 
@@ -100,13 +98,13 @@ class Landed:
             build = Build(
                 name,
                 day(n),
-                outcome,
+                outcome,  # type: ignore[arg-type]
                 "r",
                 table.version,
                 at=at,
                 rows=1,
                 fingerprint=f"{name} {n}",
-                delta_version=0,  # type: ignore[arg-type]
+                delta_version=0,
                 inputs=input_fingerprints(table, day(n), self.accepted, self.workspace.calendar),
                 delivered=delivery.fingerprint,
                 files=delivery.files,

@@ -111,8 +111,9 @@ def test_a_query_is_answered(client, headers):
         pytest.param(
             {"Origin": "http://evil.example"},
             403,
-            "A web page of http://evil.example sent this request. Nothing was done. If it may start runs, add its host and "
-            "port to BACKFILL_ALLOWED_HOSTS and start `backfill up` again.\n",
+            "A web page of http://evil.example sent this request. Nothing was done. If"
+            " it may start runs, add its host and port to BACKFILL_ALLOWED_HOSTS and start"
+            " `backfill up` again.\n",
             id="a page of another site",
         ),
         pytest.param(
@@ -145,8 +146,9 @@ def test_a_query_is_answered(client, headers):
         pytest.param(
             {"Host": "evil.example:81"},
             403,
-            "This request is addressed to evil.example:81, not to a name of this server. Nothing was done. If that is your "
-            "proxy or tunnel, add it to BACKFILL_ALLOWED_HOSTS and start `backfill up` again.\n",
+            "This request is addressed to evil.example:81, not to a name of this server. "
+            "Nothing was done. If that is your proxy or tunnel, add it to"
+            " BACKFILL_ALLOWED_HOSTS and start `backfill up` again.\n",
             id="a name that an attacker lets point here",
         ),
         pytest.param(
@@ -163,7 +165,8 @@ def test_a_query_is_answered(client, headers):
         pytest.param(
             {"Content-Type": "text/plain"},
             415,
-            "The content type text/plain is not accepted. Nothing was done. Send application/json.\n",
+            "The content type text/plain is not accepted. Nothing was done."
+            " Send application/json.\n",
             id="plain text",
         ),
         pytest.param(

@@ -3,7 +3,8 @@
 A run of 60 days over six tables makes about two thousand events. Dagster's own SQLite storage
 opens, commits and closes two databases for each of them (6 to 35 ms), even in a batch.
 `dagster.yaml` names `LocalInstance`, which uses this storage in the folder of DAGSTER_HOME, or in
-the temporary folder of `dagster dev`. If `dagster.yaml` names a storage, such as Postgres, that one is used.
+the temporary folder of `dagster dev`. If `dagster.yaml` names a storage, such
+as Postgres, that one is used.
 """
 
 import json
