@@ -167,8 +167,12 @@ def test_the_table_of_plan_options_is_complete():
 def test_the_table_of_exit_codes_is_complete():
     rows = guide("settings-and-commands").table_below("## Exit codes")
     codes = [
-        exit_codes.DONE, exit_codes.PARTIAL, exit_codes.WRONG_USAGE, exit_codes.UNAVAILABLE, exit_codes.STOPPED,
-    ]  # fmt: skip
+        exit_codes.DONE,
+        exit_codes.PARTIAL,
+        exit_codes.WRONG_USAGE,
+        exit_codes.UNAVAILABLE,
+        exit_codes.STOPPED,
+    ]
     assert [int(code) for code, _ in rows] == codes
 
 
@@ -176,5 +180,11 @@ def test_every_document_of_the_package_is_shipped():
     pyproject = (PROJECT / "pyproject.toml").read_text()
     assert '"guide/*.md"' in pyproject
     assert {document.path.stem for document in GUIDES} == {
-        "features-and-models", "operations", "publish", "rebuild", "settings-and-commands", "sources", "troubleshooting",
-    }  # fmt: skip
+        "features-and-models",
+        "operations",
+        "publish",
+        "rebuild",
+        "settings-and-commands",
+        "sources",
+        "troubleshooting",
+    }

@@ -103,10 +103,16 @@ def _combined(
     counts = [one.up + one.down, other.up + other.down]
     mean = (one.mean * counts[0] + other.mean * counts[1]) / sum(counts)
     return NumberChanges(
-        one.up + other.up, one.down + other.down, one.other + other.other,
-        min(one.least, other.least), _weighted_median(np.concatenate(points), np.concatenate(weights)), mean,
-        max(one.most, other.most), one.sum_before + other.sum_before, one.sum_after + other.sum_after,
-    )  # fmt: skip
+        one.up + other.up,
+        one.down + other.down,
+        one.other + other.other,
+        min(one.least, other.least),
+        _weighted_median(np.concatenate(points), np.concatenate(weights)),
+        mean,
+        max(one.most, other.most),
+        one.sum_before + other.sum_before,
+        one.sum_after + other.sum_after,
+    )
 
 
 def _weighted_median(points: _Floats, weights: _Floats) -> float:

@@ -139,9 +139,15 @@ def _distribution(numbers: NumberChanges) -> str:
     others = f"{numbers.other:,} from or to null, NaN or infinity" if numbers.other else ""
     if not changed:
         return others
-    spread = ", ".join(f"{name} {_number(of)}" for name, of in (
-        ("least", numbers.least), ("median", numbers.median), ("mean", numbers.mean), ("most", numbers.most)
-    ))  # fmt: skip
+    spread = ", ".join(
+        f"{name} {_number(of)}"
+        for name, of in (
+            ("least", numbers.least),
+            ("median", numbers.median),
+            ("mean", numbers.mean),
+            ("most", numbers.most),
+        )
+    )
     sums = f"their sum {_number(numbers.sum_before)} → {_number(numbers.sum_after)}"
     return "; ".join(
         filter(None, [f"{numbers.up:,} up, {numbers.down:,} down: {spread}", sums, others])

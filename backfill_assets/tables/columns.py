@@ -13,10 +13,29 @@ from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThreshol
 # Delta's names of these are in lake/columns.py.
 TYPES = frozenset(
     {
-        "BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT", "REAL", "DOUBLE",
-        "DECIMAL", "DEC", "NUMERIC", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ",
+        "BOOLEAN",
+        "TINYINT",
+        "BYTE",
+        "SMALLINT",
+        "SHORT",
+        "INT",
+        "INTEGER",
+        "BIGINT",
+        "LONG",
+        "FLOAT",
+        "REAL",
+        "DOUBLE",
+        "DECIMAL",
+        "DEC",
+        "NUMERIC",
+        "STRING",
+        "BINARY",
+        "DATE",
+        "TIMESTAMP",
+        "TIMESTAMP_LTZ",
+        "TIMESTAMP_NTZ",
     }
-)  # fmt: skip
+)
 QUOTED = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 COMMENT = rf"(?:\s+COMMENT(?:\s*{QUOTED})+)?"
 DIGITS = r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)"

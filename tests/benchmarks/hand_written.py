@@ -15,9 +15,24 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 KNOWN = [
-    "outageNumber", "outageStartTime", "lastUpdateTime", "currentEtor", "autoEtor", "crewEta", "crewCurrentStatus", "cause",
-    "estCustAffected", "hazardFlag", "latitude", "longitude", "regionName", "n_devices", "_op", "_captured_at", "_commit",
-]  # fmt: skip
+    "outageNumber",
+    "outageStartTime",
+    "lastUpdateTime",
+    "currentEtor",
+    "autoEtor",
+    "crewEta",
+    "crewCurrentStatus",
+    "cause",
+    "estCustAffected",
+    "hazardFlag",
+    "latitude",
+    "longitude",
+    "regionName",
+    "n_devices",
+    "_op",
+    "_captured_at",
+    "_commit",
+]
 
 
 def main(landing: str, lake: str, first: str, last: str, conf: str = "{}") -> None:

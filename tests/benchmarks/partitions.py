@@ -66,9 +66,17 @@ def record(every: Sequence[Table], calendar: Calendar) -> dict[tuple[str, date],
                 else {}
             )
             accepted[table.name, day] = Build(
-                table.name, day, "accepted", "run", table.version, fingerprint=f"{day}", day_fingerprints=by_day,
-                inputs=input_fingerprints(table, day, accepted, calendar), delivered="f" * 32 if table.source() else "", seconds=1.0,
-            )  # fmt: skip
+                table.name,
+                day,
+                "accepted",
+                "run",
+                table.version,
+                fingerprint=f"{day}",
+                day_fingerprints=by_day,
+                inputs=input_fingerprints(table, day, accepted, calendar),
+                delivered="f" * 32 if table.source() else "",
+                seconds=1.0,
+            )
     return accepted
 
 

@@ -31,8 +31,9 @@ from tests.worlds.suite import SAMPLE
 def test_an_argument_that_is_not_utf_8_is_refused_before_anything_is_done(tmp_path):
     done = backfill_main("rollback", "abc", "--reason", "\udcfc", home=tmp_path)
     assert (done.returncode, done.stderr) == (
-        2, "backfill: The argument '\\udcfc' is not UTF-8. Nothing was done. Type it in a UTF-8 terminal.\n",
-    )  # fmt: skip
+        2,
+        "backfill: The argument '\\udcfc' is not UTF-8. Nothing was done. Type it in a UTF-8 terminal.\n",
+    )
 
 
 def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_path):

@@ -64,12 +64,21 @@ class Lake:
         Ledger(str(self.root)).append(
             [
                 Build(
-                    table, day(n), "accepted", f"run{self.runs}", "1", fingerprint=json.dumps(of), rows=len(of), plan=plan,
-                    delta_version=version, data_files=files.get(day(n), ""), at=at,
+                    table,
+                    day(n),
+                    "accepted",
+                    f"run{self.runs}",
+                    "1",
+                    fingerprint=json.dumps(of),
+                    rows=len(of),
+                    plan=plan,
+                    delta_version=version,
+                    data_files=files.get(day(n), ""),
+                    at=at,
                 )
                 for n, of in values.items()
             ]
-        )  # fmt: skip
+        )
         return version
 
     def plan(self, *numbers: int, started: bool = True) -> str:

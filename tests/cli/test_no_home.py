@@ -16,9 +16,16 @@ from backfill_assets.settings import BUNDLED, read_settings
 from tests.worlds.command_line import DAY, REJECTED, backfill, refused
 
 READING = [
-    ("status",), ("status", "--json"), ("status", "--why", REJECTED, str(DAY)), ("log",), ("reconcile",), ("list",),
-    ("releases",), ("doctor",), ("down",),
-]  # fmt: skip
+    ("status",),
+    ("status", "--json"),
+    ("status", "--why", REJECTED, str(DAY)),
+    ("log",),
+    ("reconcile",),
+    ("list",),
+    ("releases",),
+    ("doctor",),
+    ("down",),
+]
 REFUSED = [
     ("show",),
     ("watch",),

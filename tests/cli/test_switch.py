@@ -44,9 +44,13 @@ def test_readers_of_a_channel_get_the_other_table_and_back(home):
     assert (rows(DAILY), rows(DAILY, "candidate")) == ([1, 2, 2], [1, 3, 3, 3])
     back = backfill("switch", DAILY, "--to", DAILY, "--channel", "candidate", "--json", home=home)
     assert json.loads(back.stdout) == {
-        "table": DAILY, "to": DAILY, "channel": "candidate", "release": 3, "channels": {"stable": 1, "candidate": 3},
+        "table": DAILY,
+        "to": DAILY,
+        "channel": "candidate",
+        "release": 3,
+        "channels": {"stable": 1, "candidate": 3},
         "exit_code": 0,
-    }  # fmt: skip
+    }
     assert rows(DAILY, "candidate") == [1, 2, 2]
     again = backfill("switch", DAILY, "--to", DAILY, home=home)
     assert (

@@ -18,9 +18,15 @@ NAMES = [column.split()[0] for column in outages_table.columns.split(", ")]
 def outage(number: int = 0, minutes: int | None = None, region: str = "Napa", **fields) -> dict:
     started = datetime(2019, 8, 15, 12) + timedelta(days=number)
     known = {
-        "outage_day": day(number), "started_at": started, "region": region, "customers": 5, "peak_customers": 8, "cause": None,
-        "outage_number": "1", "restored_at": None if minutes is None else started + timedelta(minutes=minutes),
-    }  # fmt: skip
+        "outage_day": day(number),
+        "started_at": started,
+        "region": region,
+        "customers": 5,
+        "peak_customers": 8,
+        "cause": None,
+        "outage_number": "1",
+        "restored_at": None if minutes is None else started + timedelta(minutes=minutes),
+    }
     return dict.fromkeys(NAMES) | known | fields
 
 

@@ -20,11 +20,26 @@ def at(minute: int) -> datetime:
 
 def update(minute: int = 0, change: str = "U", outage: str = "1", **fields) -> dict:
     known = {
-        "arrival_day": date(2019, 8, 15), "outage_number": outage, "captured_at": at(minute), "change": change,
-        "outage_day": date(2019, 8, 15), "started_at": START, "last_update_at": None, "estimated_restoration_at": None,
-        "automatic_estimate_at": None, "crew_expected_at": None, "customers": 5, "latitude": 38.5, "longitude": -122.5,
-        "devices": 1, "hazard_flags": 0, "cause": "Unknown", "crew_status": None, "region": "Napa", "unparsed": [],
-    }  # fmt: skip
+        "arrival_day": date(2019, 8, 15),
+        "outage_number": outage,
+        "captured_at": at(minute),
+        "change": change,
+        "outage_day": date(2019, 8, 15),
+        "started_at": START,
+        "last_update_at": None,
+        "estimated_restoration_at": None,
+        "automatic_estimate_at": None,
+        "crew_expected_at": None,
+        "customers": 5,
+        "latitude": 38.5,
+        "longitude": -122.5,
+        "devices": 1,
+        "hazard_flags": 0,
+        "cause": "Unknown",
+        "crew_status": None,
+        "region": "Napa",
+        "unparsed": [],
+    }
     return known | fields
 
 
@@ -36,21 +51,41 @@ def updates(spark, rows: list[dict]):
 @pytest.mark.parametrize(
     ("copies", "state"),
     [
-        pytest.param([update(1, customers=5), update(2, customers=7)], (7, None, 7, 2), id="the later capture wins"),
-        pytest.param([update(2, customers=7), update(1, customers=9)], (7, None, 9, 2), id="in any order"),
         pytest.param(
-            [update(2, "U", customers=7), update(2, "D", customers=5)], (5, at(2), 7, 2), id="a removal wins a tie"
+            [update(1, customers=5), update(2, customers=7)],
+            (7, None, 7, 2),
+            id="the later capture wins",
         ),
-        pytest.param([update(2, "D"), update(2, "I", customers=3)], (5, at(2), 5, 2), id="over an arrival too"),
-        pytest.param([update(1, "D"), update(2, "I", customers=3)], (3, None, 5, 2), id="an outage may come back"),
+        pytest.param(
+            [update(2, customers=7), update(1, customers=9)], (7, None, 9, 2), id="in any order"
+        ),
+        pytest.param(
+            [update(2, "U", customers=7), update(2, "D", customers=5)],
+            (5, at(2), 7, 2),
+            id="a removal wins a tie",
+        ),
+        pytest.param(
+            [update(2, "D"), update(2, "I", customers=3)],
+            (5, at(2), 5, 2),
+            id="over an arrival too",
+        ),
+        pytest.param(
+            [update(1, "D"), update(2, "I", customers=3)],
+            (3, None, 5, 2),
+            id="an outage may come back",
+        ),
         pytest.param(
             [update(1, last_update_at=at(30)), update(2, customers=7, last_update_at=at(20))],
             (7, None, 7, 2),
             id="the source's own update time decides nothing",
         ),
-        pytest.param([update(1, customers=8), update(2, customers=None)], (None, None, 8, 2), id="a count may be unknown"),
+        pytest.param(
+            [update(1, customers=8), update(2, customers=None)],
+            (None, None, 8, 2),
+            id="a count may be unknown",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_last_state_of_an_outage_is_kept(spark, copies, state):
     row = last_state(updates(spark, copies)).collect()[0]
     assert (row.customers, row.restored_at, row.peak_customers, row.updates) == state
@@ -113,16 +148,48 @@ def raw(spark, **fields):
     ("field", "text", "column", "value", "unparsed"),
     [
         pytest.param("estCustAffected", "12", "customers", 12, [], id="a number"),
-        pytest.param("estCustAffected", "many", "customers", None, ["customers"], id="a word for a number"),
-        pytest.param("estCustAffected", None, "customers", None, [], id="a value that is not there is not unreadable"),
+        pytest.param(
+            "estCustAffected", "many", "customers", None, ["customers"], id="a word for a number"
+        ),
+        pytest.param(
+            "estCustAffected",
+            None,
+            "customers",
+            None,
+            [],
+            id="a value that is not there is not unreadable",
+        ),
         pytest.param("latitude", "38.5", "latitude", 38.5, [], id="a coordinate"),
         pytest.param("latitude", "north", "latitude", None, ["latitude"], id="no coordinate"),
-        pytest.param("currentEtor", "1565870460", "estimated_restoration_at", at(1), [], id="epoch seconds"),
-        pytest.param("currentEtor", "soon", "estimated_restoration_at", None, ["estimated_restoration_at"], id="no time"),
-        pytest.param("currentEtor", "1565870460000", "estimated_restoration_at", None, ["estimated_restoration_at"], id="ms"),
-        pytest.param("outageStartTime", "1565870400", "outage_day", date(2019, 8, 15), [], id="the UTC day it began"),
+        pytest.param(
+            "currentEtor", "1565870460", "estimated_restoration_at", at(1), [], id="epoch seconds"
+        ),
+        pytest.param(
+            "currentEtor",
+            "soon",
+            "estimated_restoration_at",
+            None,
+            ["estimated_restoration_at"],
+            id="no time",
+        ),
+        pytest.param(
+            "currentEtor",
+            "1565870460000",
+            "estimated_restoration_at",
+            None,
+            ["estimated_restoration_at"],
+            id="ms",
+        ),
+        pytest.param(
+            "outageStartTime",
+            "1565870400",
+            "outage_day",
+            date(2019, 8, 15),
+            [],
+            id="the UTC day it began",
+        ),
     ],
-)  # fmt: skip
+)
 def test_text_becomes_a_value_or_null_and_a_note(spark, field, text, column, value, unparsed):
     row = outage_updates(raw(spark, **{field: text})).collect()[0]
     assert (row[column], row.unparsed) == (value, unparsed)

@@ -36,9 +36,13 @@ def write(root: Path, rows: Rows, **more: list[Any]) -> int:
         }
         columns |= {"n": pa.array([row[2] for row in of_day], pa.int64())} | more
         write_deltalake(
-            path, pa.table(columns), partition_by=["day"], mode="overwrite", schema_mode="merge" if exists else None,
+            path,
+            pa.table(columns),
+            partition_by=["day"],
+            mode="overwrite",
+            schema_mode="merge" if exists else None,
             predicate=f"day = '{at}'" if exists else None,
-        )  # fmt: skip
+        )
         exists = True
     return int(DeltaTable(path).version())
 

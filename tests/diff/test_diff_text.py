@@ -35,10 +35,20 @@ COLUMNS = (
     ),
 )
 TABLE = TableDiff(
-    HOSTILE, "version 1", "version 2", key=("k",), columns_added=("new",), columns_removed=("old",),
-    columns_retyped={"n": "integer, now long"}, days=(DAY,), same_days=("2019-09-02",), same_rows=1000, columns=COLUMNS,
-    added_rows=(ExampleRow("2019-09-01", {"k": "a"}),), removed_rows=(ExampleRow("2019-09-01", {"k": HOSTILE}),),
-)  # fmt: skip
+    HOSTILE,
+    "version 1",
+    "version 2",
+    key=("k",),
+    columns_added=("new",),
+    columns_removed=("old",),
+    columns_retyped={"n": "integer, now long"},
+    days=(DAY,),
+    same_days=("2019-09-02",),
+    same_rows=1000,
+    columns=COLUMNS,
+    added_rows=(ExampleRow("2019-09-01", {"k": "a"}),),
+    removed_rows=(ExampleRow("2019-09-01", {"k": HOSTILE}),),
+)
 SAME = TableDiff("raw/same", "version 1", "version 1", same_days=("2019-09-01",), same_rows=7)
 DIFF = Diff("0123", HOSTILE, "release 2", "2026-01-01T00:00:00+00:00", (TABLE, SAME))
 

@@ -29,9 +29,19 @@ LAST = date(2019, 8, 18)
 DAYS = list(between(FIRST, LAST))
 # Two chunks of two days, one after the other, computed whatever there is.
 CHUNKS = (
-    "run", "--partitions", f"{FIRST}..{LAST}", "--target", RAW, "--force", "--into", "live", "--canary", "0",
-    "--days-per-run", "2",
-)  # fmt: skip
+    "run",
+    "--partitions",
+    f"{FIRST}..{LAST}",
+    "--target",
+    RAW,
+    "--force",
+    "--into",
+    "live",
+    "--canary",
+    "0",
+    "--days-per-run",
+    "2",
+)
 
 
 @pytest.fixture(scope="module")

@@ -47,9 +47,22 @@ SCHEDULE = {
 }
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
 EXERCISE = (
-    "run", "--partitions", f"{FIRST}..{LAST}", "--order", "asc", "--max-parallel", "2", "--retries", "2", "--canary", "2",
-    "--into", "live", "--reason", "the exercise",
-)  # fmt: skip
+    "run",
+    "--partitions",
+    f"{FIRST}..{LAST}",
+    "--order",
+    "asc",
+    "--max-parallel",
+    "2",
+    "--retries",
+    "2",
+    "--canary",
+    "2",
+    "--into",
+    "live",
+    "--reason",
+    "the exercise",
+)
 
 
 @pytest.fixture(scope="module")

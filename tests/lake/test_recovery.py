@@ -262,18 +262,38 @@ NOT_COMPARED = {"data_files": "x", "fingerprint": ""}
     ("later", "stands"),
     [
         pytest.param([], True, id="nothing came since"),
-        pytest.param([audited(2, **NOT_COMPARED)], True, id="an audit that could not compare the rows"),
-        pytest.param([audited(2, **NOT_COMPARED, message="few rows")], True, id="one that could not, and refused them"),
-        pytest.param([audited(2, **COMPARED)], False, id="an audit that found the rows that were accepted"),
-        pytest.param([replace(BUILT, outcome="unchanged", code_version="2", at=NOON + timedelta(minutes=2))], True,
-                     id="a build that left them as they are"),
-        pytest.param([build(0, 2, delta_version=4, fingerprint="f", data_files="y")], False, id="a build that wrote them anew"),
-        pytest.param([build(0, 2, delta_version=4, fingerprint="f", data_files="y"),
-                      build(0, 3, delta_version=5, fingerprint="f", data_files="x", outcome="restored")], True,
-                     id="a rollback that put the same files back"),
+        pytest.param(
+            [audited(2, **NOT_COMPARED)], True, id="an audit that could not compare the rows"
+        ),
+        pytest.param(
+            [audited(2, **NOT_COMPARED, message="few rows")],
+            True,
+            id="one that could not, and refused them",
+        ),
+        pytest.param(
+            [audited(2, **COMPARED)], False, id="an audit that found the rows that were accepted"
+        ),
+        pytest.param(
+            [replace(BUILT, outcome="unchanged", code_version="2", at=NOON + timedelta(minutes=2))],
+            True,
+            id="a build that left them as they are",
+        ),
+        pytest.param(
+            [build(0, 2, delta_version=4, fingerprint="f", data_files="y")],
+            False,
+            id="a build that wrote them anew",
+        ),
+        pytest.param(
+            [
+                build(0, 2, delta_version=4, fingerprint="f", data_files="y"),
+                build(0, 3, delta_version=5, fingerprint="f", data_files="x", outcome="restored"),
+            ],
+            True,
+            id="a rollback that put the same files back",
+        ),
         pytest.param([build(0, 2, outcome="failed")], True, id="a build that failed"),
     ],
-)  # fmt: skip
+)
 def test_rows_that_differ_do_so_until_they_are_committed_anew_or_compared_again(
     tmp_path, later, stands
 ):

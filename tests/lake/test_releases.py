@@ -330,9 +330,10 @@ def rows(table: ReleasedTable, *options) -> list[tuple]:
 
 def test_rows_are_in_order_of_day_and_key(table):
     expected = [
-        (day, f"s{store}", 10 * at + (store % 2)) for at, day in sorted(enumerate(DAYS), key=lambda each: each[1])
+        (day, f"s{store}", 10 * at + (store % 2))
+        for at, day in sorted(enumerate(DAYS), key=lambda each: each[1])
         for store in (1, 2, 3, 4)
-    ]  # fmt: skip
+    ]
     assert rows(table, ["store"]) == expected
     assert rows(table, ["store"], DAYS[:2]) == [row for row in expected if row[0] in DAYS[:2]]
 

@@ -71,11 +71,18 @@ def test_settings_that_come_too_late_are_refused_together_with_a_remedy():
 @pytest.mark.parametrize(
     "name",
     [
-        "spark.remote", "spark.master", "spark.sql.session.timeZone", "spark.sql.files.ignoreCorruptFiles",
-        "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.legacy.timeParserPolicy", "cores",
-        "spark.executor.extraJavaOptions", "spark.sql.shuffle.partitionsOf",
+        "spark.remote",
+        "spark.master",
+        "spark.sql.session.timeZone",
+        "spark.sql.files.ignoreCorruptFiles",
+        "spark.sql.ansi.enabled",
+        "spark.sql.caseSensitive",
+        "spark.sql.legacy.timeParserPolicy",
+        "cores",
+        "spark.executor.extraJavaOptions",
+        "spark.sql.shuffle.partitionsOf",
     ],
-)  # fmt: skip
+)
 def test_a_plan_cannot_set_what_the_rows_depend_on(name):
     def start(*_):
         raise AssertionError("a Spark was started")

@@ -194,9 +194,18 @@ def test_a_model_that_ranks_no_features_is_fitted_to_the_days_that_are_asked_for
     line = LinearRegression(labelCol="cents", predictionCol="predicted")
     pipeline = Pipeline(stages=[VectorAssembler(inputCols=["size"], outputCol="features"), line])
     (row,) = models.by_day(
-        spark.createDataFrame([(FOURTH,)], "day DATE"), examples, pipeline, day="day", key=["day", "number"], label="cents",
-        prediction="predicted", known_at="paid_at", features=["size"], least_days=2, train_days=2,
-    ).collect()  # fmt: skip
+        spark.createDataFrame([(FOURTH,)], "day DATE"),
+        examples,
+        pipeline,
+        day="day",
+        key=["day", "number"],
+        label="cents",
+        prediction="predicted",
+        known_at="paid_at",
+        features=["size"],
+        least_days=2,
+        train_days=2,
+    ).collect()
     assert (row["trained_from"], row["trained_until"], row["training_examples"]) == (
         SECOND,
         THIRD,

@@ -23,9 +23,25 @@ from tests.worlds.deliveries import day, days
 from tests.worlds.tables import CALENDAR, table, workspace_of
 
 KINDS = (
-    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "REAL", "DOUBLE", "DECIMAL", "DECIMAL(9,2)", "DECIMAL(9)",
-    "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "INT COMMENT 'a (b)'",
-)  # fmt: skip
+    "BOOLEAN",
+    "TINYINT",
+    "SMALLINT",
+    "INT",
+    "BIGINT",
+    "FLOAT",
+    "REAL",
+    "DOUBLE",
+    "DECIMAL",
+    "DECIMAL(9,2)",
+    "DECIMAL(9)",
+    "STRING",
+    "BINARY",
+    "DATE",
+    "TIMESTAMP",
+    "TIMESTAMP_LTZ",
+    "TIMESTAMP_NTZ",
+    "INT COMMENT 'a (b)'",
+)
 STORED = "day DATE, cents INT, shop STRING, tags ARRAY<STRING>"
 
 
@@ -176,19 +192,30 @@ def test_a_type_changes_where_a_chunk_is_one_run_and_the_command_said_is_one(
 
 OUTSIDE = {
     "the calendar ends earlier": (
-        Calendar(day(0), day(1)), None, day(2), f"set BACKFILL_LAST_DAY to {day(2)} or later",
+        Calendar(day(0), day(1)),
+        None,
+        day(2),
+        f"set BACKFILL_LAST_DAY to {day(2)} or later",
     ),
     "the calendar begins later": (
-        Calendar(day(1), day(2)), None, day(0), f"set BACKFILL_FIRST_DAY to {day(0)} or earlier",
+        Calendar(day(1), day(2)),
+        None,
+        day(0),
+        f"set BACKFILL_FIRST_DAY to {day(0)} or earlier",
     ),
     "the table begins later": (
-        Calendar(day(0), day(2)), day(1), day(0), f"declare the table with first_day={day(0)} or earlier",
+        Calendar(day(0), day(2)),
+        day(1),
+        day(0),
+        f"declare the table with first_day={day(0)} or earlier",
     ),
     "calendar and table begin later": (
-        Calendar(day(1), day(2)), day(1), day(0),
+        Calendar(day(1), day(2)),
+        day(1),
+        day(0),
         f"set BACKFILL_FIRST_DAY to {day(0)} or earlier and declare the table with first_day={day(0)} or earlier",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,19 @@ def test_every_day_is_counted_once_by_what_became_of_it(tmp_path):
     ledger.append([build(3, "unchanged", "now", minute=1)])
     (outcome,) = outcomes(ledger, states(DONE, DONE, FAILED, DONE, BLOCKED, PENDING), "now")
     assert outcome == TableOutcome(
-        "raw/a", days=6, changed=1, unchanged=1, up_to_date=1, failed=1, blocked=1, not_run=1, rows=30, checks=5,
-        checks_passed=4, seconds=4.5,
-    )  # fmt: skip
+        "raw/a",
+        days=6,
+        changed=1,
+        unchanged=1,
+        up_to_date=1,
+        failed=1,
+        blocked=1,
+        not_run=1,
+        rows=30,
+        checks=5,
+        checks_passed=4,
+        seconds=4.5,
+    )
     assert sum(map(int, outcome.row()[2:8])) == outcome.days
 
 

@@ -33,17 +33,28 @@ def naive(
     partitions = every(graph)
     kinds = {state for kind in selector.only for state in STATES[kind]}
     asked = {
-        c for c in partitions
-        if c[0] in selector.tables and c[1] in selector.days
-        and (status[c].state in kinds or (selector.force and status[c].state not in (State.RUNNING, *NEVER)))
-    }  # fmt: skip
+        c
+        for c in partitions
+        if c[0] in selector.tables
+        and c[1] in selector.days
+        and (
+            status[c].state in kinds
+            or (selector.force and status[c].state not in (State.RUNNING, *NEVER))
+        )
+    }
     wanted = set(asked)
     while selector.upstream:
         more = {
-            o for o in partitions for c in wanted
-            if reads(graph, c, o) and o[1] not in selector.left
-            and (status[o].state in OUTDATED or (status[o].state == State.MISSING and wanted_of(graph, c, o)))
-        } - wanted  # fmt: skip
+            o
+            for o in partitions
+            for c in wanted
+            if reads(graph, c, o)
+            and o[1] not in selector.left
+            and (
+                status[o].state in OUTDATED
+                or (status[o].state == State.MISSING and wanted_of(graph, c, o))
+            )
+        } - wanted
         wanted |= more
         if not more:
             break
@@ -57,10 +68,16 @@ def naive(
     within = partitions if selector.downstream else named if "outdated" in selector.only else set()
     while within:
         more = {
-            r for r in partitions for c in chosen
-            if r in within and r[1] >= selector.since and r[1] not in selector.left
-            and reads(graph, r, c) and status[r].state not in (State.RUNNING, *NEVER) and r not in chosen
-        }  # fmt: skip
+            r
+            for r in partitions
+            for c in chosen
+            if r in within
+            and r[1] >= selector.since
+            and r[1] not in selector.left
+            and reads(graph, r, c)
+            and status[r].state not in (State.RUNNING, *NEVER)
+            and r not in chosen
+        }
         chosen |= more
         if not more:
             break
@@ -80,10 +97,14 @@ def possible(
     kept = set(wanted)
     while True:
         bad = {
-            c for c in kept
+            c
+            for c in kept
             if status[c].undelivered
-            or any(reads(graph, c, o, needed=True) and o not in kept and not status[o].is_built for o in every(graph))
-        }  # fmt: skip
+            or any(
+                reads(graph, c, o, needed=True) and o not in kept and not status[o].is_built
+                for o in every(graph)
+            )
+        }
         if not bad:
             return kept
         kept -= bad

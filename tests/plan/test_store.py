@@ -147,8 +147,10 @@ def test_the_events_of_a_plan_are_listed_in_order_and_by_kind(tmp_path):
     plans.note("abc", "ended", NOON + timedelta(minutes=2), ending="partial")
     plans.note("other", "started", NOON)
     assert [(event.kind, event.facts) for event in plans.events("abc")] == [
-        ("started", {"who": "ada"}), ("requested", {"chunk": 1, "launch": "1-x"}), ("ended", {"ending": "partial"}),
-    ]  # fmt: skip
+        ("started", {"who": "ada"}),
+        ("requested", {"chunk": 1, "launch": "1-x"}),
+        ("ended", {"ending": "partial"}),
+    ]
     assert [event.at for event in plans.events("abc", "requested")] == [NOON + timedelta(minutes=1)]
     assert plans.events("nobody's") == []
 
@@ -186,17 +188,27 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
     [
         ("started", {"who": "ada"}, "started by ada"),
         ("requested", {"chunk": 2, "launch": "2-abcd"}, "chunk 2 was requested"),
-        ("ended", {"ending": "stopped", "stop": "canary", "why": "1 partition(s) of the canary failed"},
-         "ended: stopped, 1 partition(s) of the canary failed"),
+        (
+            "ended",
+            {"ending": "stopped", "stop": "canary", "why": "1 partition(s) of the canary failed"},
+            "ended: stopped, 1 partition(s) of the canary failed",
+        ),
         ("ended", {"ending": "done", "tables": {}}, "ended: done"),
-        ("rolled_back", {"who": "ada", "reason": "a wrong rule", "restored": 3, "left": 1},
-         "rolled back by ada: a wrong rule (3 partition(s) put back, 1 stay)"),
+        (
+            "rolled_back",
+            {"who": "ada", "reason": "a wrong rule", "restored": 3, "left": 1},
+            "rolled back by ada: a wrong rule (3 partition(s) put back, 1 stay)",
+        ),
         ("publishing", {"who": "ada", "reason": ""}, "publication begun by ada"),
-        ("published", {"who": "ada", "reason": "the new rule", "release": 4}, "published by ada as release 4: the new rule"),
+        (
+            "published",
+            {"who": "ada", "reason": "the new rule", "release": 4},
+            "published by ada as release 4: the new rule",
+        ),
         ("discarded", {"who": "ada", "reason": ""}, "discarded by ada"),
         ("cancelled", {"who": "ada"}, "cancelled by ada"),
     ],
-)  # fmt: skip
+)
 def test_an_event_is_said_in_words(kind, facts, words):
     assert event_words(Event(NOW, kind, facts)) == words
 

@@ -25,10 +25,13 @@ UPDATES_READ = {"updates": window(outage_updates, first=0, last=14, wait_for=WAT
 
 def declared(name: str, cut: str = "asked_at", **arguments):
     defaults = {
-        "partition_by": "outage_day", "key": KEY, "reads": UPDATES_READ, "version": "1",
+        "partition_by": "outage_day",
+        "key": KEY,
+        "reads": UPDATES_READ,
+        "version": "1",
         "columns": "outage_day DATE, outage_number STRING, asked_at TIMESTAMP, customers INT, restored_at TIMESTAMP",
         "rules": [rules.no_leak(cut, known={"updates": "captured_at"}, outcomes=["restored_at"])],
-    }  # fmt: skip
+    }
     return table(name, **(defaults | arguments))
 
 
@@ -94,8 +97,11 @@ def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spar
         } | fields
 
     known = [update(0.5), update(6, started_at=start - timedelta(hours=3), change="D")]
-    values = [{"arrival_day": start.date(), "outage_day": start.date(), "outage_number": str(n)} | each
-              for n in range(3) for each in known]  # fmt: skip
+    values = [
+        {"arrival_day": start.date(), "outage_day": start.date(), "outage_number": str(n)} | each
+        for n in range(3)
+        for each in known
+    ]
     names = [column.split()[0] for column in outage_updates.columns.split(", ")]
     updates = spark.createDataFrame(
         [tuple(row.get(name) for name in names) for row in values], outage_updates.columns

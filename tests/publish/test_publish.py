@@ -63,8 +63,24 @@ def test_publishing_changes_the_plans_days_in_every_table_and_no_other_file(lake
 def test_a_published_day_is_recorded_with_its_plan_its_code_and_its_inputs(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     publish(lake, plan)
-    build = lake.workspace.lake.latest({B.name: [D1]}, ["table", "day", "outcome", "plan", "who", "reason", "inputs",
-        "input_versions", "delta_version", "code_version", "run", "fingerprint", "at"]).accepted[B.name, D1]  # fmt: skip
+    build = lake.workspace.lake.latest(
+        {B.name: [D1]},
+        [
+            "table",
+            "day",
+            "outcome",
+            "plan",
+            "who",
+            "reason",
+            "inputs",
+            "input_versions",
+            "delta_version",
+            "code_version",
+            "run",
+            "fingerprint",
+            "at",
+        ],
+    ).accepted[B.name, D1]
     assert (build.plan, build.who, build.reason, build.code_version) == (
         plan.id,
         "ada",
@@ -84,8 +100,11 @@ def test_a_day_that_live_has_already_is_recorded_and_not_written(lake):
     files = lake.files()
     published = publish(lake, plan)
     assert {(b.table, b.day): b.outcome for b in published.builds} == {
-        (A.name, D0): "unchanged", (A.name, D1): "accepted", (B.name, D0): "unchanged", (B.name, D1): "accepted",
-    }  # fmt: skip
+        (A.name, D0): "unchanged",
+        (A.name, D1): "accepted",
+        (B.name, D0): "unchanged",
+        (B.name, D1): "accepted",
+    }
     assert lake.files()[D0] == files[D0]
 
 

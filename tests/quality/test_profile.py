@@ -79,19 +79,27 @@ TIME = "TIMESTAMP{}'2019-09-01 12:00:00.123{}'"
     ("one", "other", "same"),
     [
         pytest.param("1 AS a, 2 AS b", "2 AS b, 1 AS a", True, id="columns in another order"),
-        pytest.param("1 AS a, 2 AS b", "1 AS b, 2 AS a", False, id="columns with each other's values"),
+        pytest.param(
+            "1 AS a, 2 AS b", "1 AS b, 2 AS a", False, id="columns with each other's values"
+        ),
         pytest.param("1 AS a, 2 AS b", "1 AS a, 2 AS c", False, id="a column of another name"),
         pytest.param("1 AS a", "1L AS a", False, id="another type"),
         *[
-            pytest.param(*[f"{nested.format(TIME.format(zone, n))} AS a" for n in (456, 999)], False, id=f"{name}{zone}")
+            pytest.param(
+                *[f"{nested.format(TIME.format(zone, n))} AS a" for n in (456, 999)],
+                False,
+                id=f"{name}{zone}",
+            )
             for nested, name in (
-                ("{}", "a time"), ("array({})", "a time in a list"), ("named_struct('t', {})", "a time in a struct"),
+                ("{}", "a time"),
+                ("array({})", "a time in a list"),
+                ("named_struct('t', {})", "a time in a struct"),
                 ("map('t', {})", "a time in a map"),
             )
             for zone in ("", "_NTZ")
         ],
     ],
-)  # fmt: skip
+)
 def test_a_row_is_its_names_and_types_and_every_digit_of_its_values(spark, one, other, same):
     first, second = (
         fingerprints(spark.sql(f"SELECT DATE'2000-01-01' AS day, {columns}"))

@@ -29,8 +29,16 @@ WEEK = {"trailing_rows": [100] * 7}
 @pytest.mark.parametrize(
     ("rule", "figures", "passed", "message"),
     [
-        pytest.param(has_rows(), {"rows": 0}, False, "0 rows; at least 1 promised", id="an empty day has no rows"),
-        pytest.param(has_rows(), {"rows": 1}, True, "1 rows; at least 1 promised", id="one row is enough"),
+        pytest.param(
+            has_rows(),
+            {"rows": 0},
+            False,
+            "0 rows; at least 1 promised",
+            id="an empty day has no rows",
+        ),
+        pytest.param(
+            has_rows(), {"rows": 1}, True, "1 rows; at least 1 promised", id="one row is enough"
+        ),
         pytest.param(
             rows_between(at_least=5, at_most=1000),
             {"rows": 1001},
@@ -39,10 +47,18 @@ WEEK = {"trailing_rows": [100] * 7}
             id="one row too many",
         ),
         pytest.param(
-            rows_within(0.5, 2), WEEK | {"rows": 49}, False, "49 rows; 0.5 to 2 times the usual 100 promised", id="too few"
+            rows_within(0.5, 2),
+            WEEK | {"rows": 49},
+            False,
+            "49 rows; 0.5 to 2 times the usual 100 promised",
+            id="too few",
         ),
         pytest.param(
-            rows_within(0.5, 2), WEEK | {"rows": 200}, True, "200 rows; 0.5 to 2 times the usual 100 promised", id="bound"
+            rows_within(0.5, 2),
+            WEEK | {"rows": 200},
+            True,
+            "200 rows; 0.5 to 2 times the usual 100 promised",
+            id="bound",
         ),
         pytest.param(
             rows_within(0.5, 2),
@@ -59,10 +75,30 @@ WEEK = {"trailing_rows": [100] * 7}
             id="days without rows say nothing of those with rows",
         ),
         pytest.param(no_nulls("a"), {"nulls": {"a": 1}}, False, "null: a 1 of 100", id="one null"),
-        pytest.param(no_nulls("a"), {"nulls": {"b": 1}}, True, "null values at most 0.00%", id="a null in another column"),
-        pytest.param(nulls_at_most(0.05, "a"), {"nulls": {"a": 5}}, True, "null values at most 5.00%", id="the share itself"),
-        pytest.param(nulls_at_most(0.05, "a", "b"), {"nulls": {"a": 5, "b": 6}}, False, "null: b 6 of 100", id="over"),
-        pytest.param(unique_key(), {"repeated_keys": 2}, False, "2 keys more than once", id="keys twice"),
+        pytest.param(
+            no_nulls("a"),
+            {"nulls": {"b": 1}},
+            True,
+            "null values at most 0.00%",
+            id="a null in another column",
+        ),
+        pytest.param(
+            nulls_at_most(0.05, "a"),
+            {"nulls": {"a": 5}},
+            True,
+            "null values at most 5.00%",
+            id="the share itself",
+        ),
+        pytest.param(
+            nulls_at_most(0.05, "a", "b"),
+            {"nulls": {"a": 5, "b": 6}},
+            False,
+            "null: b 6 of 100",
+            id="over",
+        ),
+        pytest.param(
+            unique_key(), {"repeated_keys": 2}, False, "2 keys more than once", id="keys twice"
+        ),
         pytest.param(unique_key(), {}, True, "every key once", id="keys once"),
         pytest.param(
             unparsed_at_most(0.05, ["customers"]),
@@ -92,10 +128,16 @@ WEEK = {"trailing_rows": [100] * 7}
             "5 of 100 lines in raw/rejected_lines",
             id="a twentieth of the lines rejected",
         ),
-        pytest.param(types_as_declared(), {"schema_mismatches": ["a is int"]}, False, "a is int", id="another type"),
+        pytest.param(
+            types_as_declared(),
+            {"schema_mismatches": ["a is int"]},
+            False,
+            "a is int",
+            id="another type",
+        ),
         pytest.param(types_as_declared(), {}, True, "as declared", id="types as declared"),
     ],
-)  # fmt: skip
+)
 def test_a_rule_judges_the_figures_of_one_day(rule, figures, passed, message):
     verdict = rule.verdict(profile(**figures))
     assert (verdict.passed, verdict.message, verdict.refuses) == (passed, message, not passed)

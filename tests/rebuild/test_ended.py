@@ -94,11 +94,22 @@ def test_a_blocked_day_that_is_up_to_date_is_reported_and_a_failed_one_is_not(tm
     failed = Build(
         A.name, DAY, "failed", "r", "1", message="cut off", plan=PLAN.id, at=NOW.replace(hour=2)
     )
-    workspace.lake.ledger.append([
-        Build(A.name, DAY, "accepted", "r", "0", fingerprint="fa", at=NOW),
-        Build(B.name, DAY, "accepted", "r", "1", fingerprint="fb", inputs={A.name: {str(DAY): "fa"}}, at=NOW.replace(hour=1)),
-        failed,
-    ])  # fmt: skip
+    workspace.lake.ledger.append(
+        [
+            Build(A.name, DAY, "accepted", "r", "0", fingerprint="fa", at=NOW),
+            Build(
+                B.name,
+                DAY,
+                "accepted",
+                "r",
+                "1",
+                fingerprint="fb",
+                inputs={A.name: {str(DAY): "fa"}},
+                at=NOW.replace(hour=1),
+            ),
+            failed,
+        ]
+    )
     known = workspace.lake.latest({A.name: None, B.name: None})
     states = {
         p: s.state for p, s in status_of(workspace, [A, B], [DAY], latest=known).partitions.items()
@@ -123,10 +134,21 @@ def test_a_blocked_day_that_is_up_to_date_is_reported_and_a_failed_one_is_not(tm
 def workspace(tmp_path) -> Workspace:
     """One day of both tables, built and up to date."""
     workspace = workspace_of([A, B], CALENDAR, str(tmp_path))
-    workspace.lake.ledger.append([
-        Build(A.name, DAY, "accepted", "publish-1", "1", fingerprint="fa", at=NOW),
-        Build(B.name, DAY, "accepted", "r", "1", fingerprint="fb", inputs={A.name: {str(DAY): "fa"}}, at=NOW.replace(hour=1)),
-    ])  # fmt: skip
+    workspace.lake.ledger.append(
+        [
+            Build(A.name, DAY, "accepted", "publish-1", "1", fingerprint="fa", at=NOW),
+            Build(
+                B.name,
+                DAY,
+                "accepted",
+                "r",
+                "1",
+                fingerprint="fb",
+                inputs={A.name: {str(DAY): "fa"}},
+                at=NOW.replace(hour=1),
+            ),
+        ]
+    )
     return workspace
 
 

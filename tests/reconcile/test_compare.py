@@ -196,26 +196,62 @@ def test_one_thing_at_odds_is_named_once_with_its_day(ledger, state, known, kind
 @pytest.mark.parametrize(
     ("ledger", "state", "known"),
     [
-        pytest.param([BUILT], table(rows={0: 5}, oldest=4, version=9), dagster(BUILT), id="a commit since forgotten"),
-        pytest.param([build(rows=0)], table(rows={}), dagster(BUILT), id="an empty day, which makes no commit"),
-        pytest.param([BUILT], table(BUILT, rows={0: None}), dagster(BUILT), id="files that do not count their rows"),
-        pytest.param([build(1, outcome="failed", rows=7)], TableState(), dagster(), id="a day that failed and never stood"),
-        pytest.param([build(30)], table(build(30)), dagster(), id="a day that Dagster's calendar does not have"),
         pytest.param(
-            [BUILT, build(0, 1, outcome="unchanged", run="b")], table(BUILT), dagster(BUILT), id="a day built again, the same"
+            [BUILT],
+            table(rows={0: 5}, oldest=4, version=9),
+            dagster(BUILT),
+            id="a commit since forgotten",
+        ),
+        pytest.param(
+            [build(rows=0)],
+            table(rows={}),
+            dagster(BUILT),
+            id="an empty day, which makes no commit",
+        ),
+        pytest.param(
+            [BUILT],
+            table(BUILT, rows={0: None}),
+            dagster(BUILT),
+            id="files that do not count their rows",
+        ),
+        pytest.param(
+            [build(1, outcome="failed", rows=7)],
+            TableState(),
+            dagster(),
+            id="a day that failed and never stood",
+        ),
+        pytest.param(
+            [build(30)],
+            table(build(30)),
+            dagster(),
+            id="a day that Dagster's calendar does not have",
+        ),
+        pytest.param(
+            [BUILT, build(0, 1, outcome="unchanged", run="b")],
+            table(BUILT),
+            dagster(BUILT),
+            id="a day built again, the same",
         ),
         pytest.param(
             [BUILT, build(0, 1, run="b", delta_version=7)],
-            table(BUILT, build(0, 1, run="b", delta_version=7), version=7, rows={0: 5}, foreign_commits=[DELETED]),
+            table(
+                BUILT,
+                build(0, 1, run="b", delta_version=7),
+                version=7,
+                rows={0: 5},
+                foreign_commits=[DELETED],
+            ),
             dagster(BUILT),
             id="a day rebuilt since somebody's hand",
         ),
         pytest.param(
-            [BUILT, build(0, 1, delta_version=9)], table(build(0, 1, delta_version=9), version=9), dagster(BUILT),
+            [BUILT, build(0, 1, delta_version=9)],
+            table(build(0, 1, delta_version=9), version=9),
+            dagster(BUILT),
             id="an earlier build whose commit is not there",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_as_it_should_be_is_not_named(ledger, state, known):
     assert by_kind(compared(ledger, state, known)) == {}
 

@@ -158,20 +158,36 @@ def test_a_day_that_could_not_be_computed_is_recorded_without_figures():
 @pytest.mark.parametrize(
     ("found", "outcomes"),
     [
-        pytest.param([audited(1, fingerprint="f")], {1: "unchanged"}, id="none, after a day as it was"),
-        pytest.param([audited(1), audited(2)], {1: "accepted", 2: "accepted", 3: "unchanged"}, id="all that are different"),
-        pytest.param([audited(1)], {1: "accepted", 2: "unchanged"}, id="the first as it was, from another day before it"),
-        pytest.param([audited(1, REFUSED)], {1: "failed"}, id="none, after one that failed and stays as it was"),
         pytest.param(
-            [audited(1, fingerprint="f"), audited(2, REFUSED, fingerprint="f")], {1: "unchanged"},
+            [audited(1, fingerprint="f")], {1: "unchanged"}, id="none, after a day as it was"
+        ),
+        pytest.param(
+            [audited(1), audited(2)],
+            {1: "accepted", 2: "accepted", 3: "unchanged"},
+            id="all that are different",
+        ),
+        pytest.param(
+            [audited(1)],
+            {1: "accepted", 2: "unchanged"},
+            id="the first as it was, from another day before it",
+        ),
+        pytest.param(
+            [audited(1, REFUSED)],
+            {1: "failed"},
+            id="none, after one that failed and stays as it was",
+        ),
+        pytest.param(
+            [audited(1, fingerprint="f"), audited(2, REFUSED, fingerprint="f")],
+            {1: "unchanged"},
             id="none that is as it was, whatever rules have come since",
         ),
         pytest.param(
-            [audited(1, fingerprint="f"), audited(2)], {1: "unchanged", 2: "accepted", 3: "unchanged"},
+            [audited(1, fingerprint="f"), audited(2)],
+            {1: "unchanged", 2: "accepted", 3: "unchanged"},
             id="one that comes out different from the same inputs",
         ),
     ],
-)  # fmt: skip
+)
 def test_of_days_computed_in_case_the_day_before_came_out_different_are_judged(found, outcomes):
     accepted = {
         partition: replace(build, inputs={history.name: {str(day(n - 1)): f"f{n - 1}"}})

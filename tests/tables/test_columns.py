@@ -22,9 +22,11 @@ from backfill_assets.tables.columns import TYPES, types_of
 from backfill_assets.tables.declaration import SliceDays, Table, table
 
 GOOD: dict[str, Any] = {
-    "partition_by": "day", "columns": "day DATE, n BIGINT, prices MAP<STRING, DECIMAL(9,2)>", "reads": {"days": SliceDays()},
+    "partition_by": "day",
+    "columns": "day DATE, n BIGINT, prices MAP<STRING, DECIMAL(9,2)>",
+    "reads": {"days": SliceDays()},
     "version": "1",
-}  # fmt: skip
+}
 
 
 def declared(**changed: Any) -> Table:
@@ -37,8 +39,10 @@ def test_columns_are_read_with_their_types():
         " b: INT>"
     )
     assert types_of(text) == {
-        "day": "DATE", "prices": "MAP<STRING, DECIMAL(9,2)> COMMENT 'IN CENTS, NOT EUROS'", "s": "STRUCT<A: INT, B: INT>",
-    }  # fmt: skip
+        "day": "DATE",
+        "prices": "MAP<STRING, DECIMAL(9,2)> COMMENT 'IN CENTS, NOT EUROS'",
+        "s": "STRUCT<A: INT, B: INT>",
+    }
     assert declared().partition_by == "day"
 
 
@@ -63,9 +67,11 @@ def test_columns_are_told_apart_however_they_are_written(columns, types):
 
 
 NESTED = (
-    "ARRAY<STRING>", "MAP<STRING, ARRAY<DECIMAL(9, 2)>>", "STRUCT<a: INT, b STRING COMMENT 'x, >y', `c d`: MAP<INT,INT>>",
+    "ARRAY<STRING>",
+    "MAP<STRING, ARRAY<DECIMAL(9, 2)>>",
+    "STRUCT<a: INT, b STRING COMMENT 'x, >y', `c d`: MAP<INT,INT>>",
     "array < struct < default : timestamp_ntz > >",
-)  # fmt: skip
+)
 
 
 KINDS = (*DELTA_TYPES, "decimal(38)", "NUMERIC (9 , 9)", "INT COMMENT 'NOT NULL'", *NESTED)

@@ -77,10 +77,18 @@ def outcomes(of: PlanVerdict) -> dict[str, str]:
 def test_a_rebuild_that_moved_a_column_needs_one_decision_and_passes_with_it():
     found = verdict(declared())
     assert outcomes(found) == {
-        "days built": "passed", "code version": "passed", "row counts": "passed", "null shares": "passed",
-        "unique keys": "passed", "drift": "passed", "drift.n": "decision", "days outside the plan": "passed",
-        "changes": "passed", "reconciliation ids": "passed", "consumer report": "passed",
-    }  # fmt: skip
+        "days built": "passed",
+        "code version": "passed",
+        "row counts": "passed",
+        "null shares": "passed",
+        "unique keys": "passed",
+        "drift": "passed",
+        "drift.n": "decision",
+        "days outside the plan": "passed",
+        "changes": "passed",
+        "reconciliation ids": "passed",
+        "consumer report": "passed",
+    }
     assert found.result == VerdictResult.NEEDS_A_DECISION
     assert found.accept(f"drift {TABLE}.n", who="ada", reason="ten were forgotten", at=NOON).passed
 

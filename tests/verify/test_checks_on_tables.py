@@ -57,10 +57,16 @@ def test_a_rebuild_is_compared_with_the_version_of_live_that_it_began_on(tmp_pat
     # A value stands as often as it says, so that the key `n` is not unique where it is 3; 1 became
     # 3 on the day that changed.
     expected = {
-        "days built": "passed", "code version": "passed", "row counts": "decision", "null shares": "passed",
-        "unique keys": "failed", "drift": "passed", "drift.n": "decision", "days outside the plan": "passed",
+        "days built": "passed",
+        "code version": "passed",
+        "row counts": "decision",
+        "null shares": "passed",
+        "unique keys": "failed",
+        "drift": "passed",
+        "drift.n": "decision",
+        "days outside the plan": "passed",
         "changes": "passed",
-    }  # fmt: skip
+    }
     assert outcomes(live, shadow, opened, version) == expected
     # What a night writes meanwhile, of days of the plan or of others, changes none of it.
     live.write({DAYS[2]: 3, DAYS[3]: 1})

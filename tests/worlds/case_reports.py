@@ -143,8 +143,10 @@ def oracle(files: Sequence[Path], first: date, last: date) -> duckdb.DuckDBPyCon
     day.
     """
     database = duckdb.connect()
-    database.execute("CREATE TABLE cells (report_day DATE, country VARCHAR, province VARCHAR, admin2 VARCHAR, updated VARCHAR, "
-                     "confirmed BIGINT, deaths BIGINT, recovered BIGINT)")  # fmt: skip
+    database.execute(
+        "CREATE TABLE cells (report_day DATE, country VARCHAR, province VARCHAR, admin2 VARCHAR, updated VARCHAR, "
+        "confirmed BIGINT, deaths BIGINT, recovered BIGINT)"
+    )
     for file in files:
         month, day, year = map(int, file.name[:10].split("-"))
         reader = (

@@ -49,9 +49,13 @@ def raw(lines): ...
 
 
 @table(
-    "staging/u", partition_by="arrival_day", columns="arrival_day DATE, outage_day DATE", reads={"events": same_day(raw)},
-    fingerprint_by="outage_day", version="1",
-)  # fmt: skip
+    "staging/u",
+    partition_by="arrival_day",
+    columns="arrival_day DATE, outage_day DATE",
+    reads={"events": same_day(raw)},
+    fingerprint_by="outage_day",
+    version="1",
+)
 def updates(events): ...
 
 

@@ -28,10 +28,21 @@ def days(*numbers: int) -> list[date]:
 def change(outage: str = "1", **fields: Any) -> dict[str, Any]:
     """A delivered change of an outage, as the source spells it; a field given as None is left out."""
     known = {
-        "outageNumber": outage, "outageStartTime": "1565870400", "lastUpdateTime": "1565870500", "cause": "Unknown",
-        "crewCurrentStatus": "on its way", "estCustAffected": "5", "hazardFlag": "0", "latitude": "38.5", "longitude": "-122.5",
-        "regionName": "Napa", "n_devices": 1, "_op": "I", "_captured_at": "2019-08-15T12:01:00Z", "_commit": "abc",
-    }  # fmt: skip
+        "outageNumber": outage,
+        "outageStartTime": "1565870400",
+        "lastUpdateTime": "1565870500",
+        "cause": "Unknown",
+        "crewCurrentStatus": "on its way",
+        "estCustAffected": "5",
+        "hazardFlag": "0",
+        "latitude": "38.5",
+        "longitude": "-122.5",
+        "regionName": "Napa",
+        "n_devices": 1,
+        "_op": "I",
+        "_captured_at": "2019-08-15T12:01:00Z",
+        "_commit": "abc",
+    }
     return {name: value for name, value in (known | fields).items() if value is not None}
 
 

@@ -227,9 +227,14 @@ def forget_the_record(world: World, name: str) -> None:
 ORACLE = Path(__file__).with_name("oracle.sql")
 # Tables of the oracle by the names of ours.
 ORACLE_TABLES = {
-    RAW: "raw", UPDATES: "updates", OUTAGES: "outages",
-    DAILY: "region_daily", DAILY_V2: "region_daily_v2", HISTORY: "region_history", LATE: "late_arrivals",
-}  # fmt: skip
+    RAW: "raw",
+    UPDATES: "updates",
+    OUTAGES: "outages",
+    DAILY: "region_daily",
+    DAILY_V2: "region_daily_v2",
+    HISTORY: "region_history",
+    LATE: "late_arrivals",
+}
 
 
 @contextmanager

@@ -25,9 +25,13 @@ NOBODY = 65534
 START_TIMEOUT_S = 60
 # Nothing here has to outlive the machine. Every statement is in the log.
 OPTIONS = {
-    "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off", "log_statement": "all",
-    "log_line_prefix": "%a|", "max_connections": "30",
-}  # fmt: skip
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "log_statement": "all",
+    "log_line_prefix": "%a|",
+    "max_connections": "30",
+}
 
 
 class PostgresServer:

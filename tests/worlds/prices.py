@@ -47,9 +47,14 @@ LEAST = 2
 
 
 @table(
-    "raw/prices", partition_by="day", key=["number"], columns=f"day DATE, {EXAMPLES.columns}", version="1",
-    reads={"lines": EXAMPLES}, rules=[rules.has_rows()],
-)  # fmt: skip
+    "raw/prices",
+    partition_by="day",
+    key=["number"],
+    columns=f"day DATE, {EXAMPLES.columns}",
+    version="1",
+    reads={"lines": EXAMPLES},
+    rules=[rules.has_rows()],
+)
 def prices(lines):
     return lines.select("arrival_day", *[each.name for each in EXAMPLES.fields]).withColumnRenamed(
         "arrival_day", "day"
@@ -57,11 +62,17 @@ def prices(lines):
 
 
 @table(
-    "models/price", partition_by="day", key=["day"], columns=f"day DATE, {models.COLUMNS}", version="1",
-    reads={"days": SliceDays(), "examples": window(prices, first=-28, last=0)}, cron="0 4 * * 1",
-    measures=models.MEASURES, shows=models.shown,
+    "models/price",
+    partition_by="day",
+    key=["day"],
+    columns=f"day DATE, {models.COLUMNS}",
+    version="1",
+    reads={"days": SliceDays(), "examples": window(prices, first=-28, last=0)},
+    cron="0 4 * * 1",
+    measures=models.MEASURES,
+    shows=models.shown,
     rules=[rules.has_rows(), models.trained_on_at_least(LEAST), models.better_than_median(by=0.1)],
-)  # fmt: skip
+)
 def price(days, examples):
     return models_of(days, examples, seed=1)
 
@@ -72,9 +83,17 @@ def models_of(days: Any, examples: Any, seed: int) -> Any:
     )
     stages: list[Any] = [VectorAssembler(inputCols=["size"], outputCol="features"), forest]
     return models.by_day(
-        days, examples, Pipeline(stages=stages), day="day", key=["day", "number"], label="cents", prediction="predicted",
-        known_at="paid_at", features=["size"], least_days=LEAST,
-    )  # fmt: skip
+        days,
+        examples,
+        Pipeline(stages=stages),
+        day="day",
+        key=["day", "number"],
+        label="cents",
+        prediction="predicted",
+        known_at="paid_at",
+        features=["size"],
+        least_days=LEAST,
+    )
 
 
 # Fitted otherwise, and so another code version.

@@ -51,12 +51,36 @@ def build(number: int = 0, minutes: int = 0, **fields: Any) -> Build:
 
 
 FULL = build(
-    fingerprint="1-2-3", rows=1, nulls={"a": 1}, measures={"m": 2}, samples={"s": ["x"]},
-    day_fingerprints={"2019-08-15": "p"}, inputs={"t": {"2019-08-15": "f"}}, delivered="d", files={"f": 1}, accept="f",
-    input_versions={"t": 4}, git_commit="c",
-    checks=[{"rule": "r", "passed": True, "message": "", "figures": {"rows": 1}, "severity": "error", "rows": []}],
-    delta_version=3, seconds=0.5, write_mode="merge", plan="p", who="w", reason="why", message="m",
-)  # fmt: skip
+    fingerprint="1-2-3",
+    rows=1,
+    nulls={"a": 1},
+    measures={"m": 2},
+    samples={"s": ["x"]},
+    day_fingerprints={"2019-08-15": "p"},
+    inputs={"t": {"2019-08-15": "f"}},
+    delivered="d",
+    files={"f": 1},
+    accept="f",
+    input_versions={"t": 4},
+    git_commit="c",
+    checks=[
+        {
+            "rule": "r",
+            "passed": True,
+            "message": "",
+            "figures": {"rows": 1},
+            "severity": "error",
+            "rows": [],
+        }
+    ],
+    delta_version=3,
+    seconds=0.5,
+    write_mode="merge",
+    plan="p",
+    who="w",
+    reason="why",
+    message="m",
+)
 
 
 def commit(lake: Path, *builds: Build, metadata: str | None = None) -> None:
@@ -242,10 +266,21 @@ class LateLake:
         """Build an arrival day with so many rows about each event day."""
         parts = {str(day(about)): f"{count}-{number}-{count}" for about, count in rows.items()}
         text = "-".join(parts.values())
-        self._add(outage_updates, Build(
-            outage_updates.name, day(number), "accepted", "r", outage_updates.version, at=at, rows=1,
-            fingerprint=f"f-{text}", day_fingerprints=parts, delta_version=0,
-        ))  # fmt: skip
+        self._add(
+            outage_updates,
+            Build(
+                outage_updates.name,
+                day(number),
+                "accepted",
+                "r",
+                outage_updates.version,
+                at=at,
+                rows=1,
+                fingerprint=f"f-{text}",
+                day_fingerprints=parts,
+                delta_version=0,
+            ),
+        )
 
     def build(self, *numbers: int) -> None:
         """Build these days of outages from what has arrived."""

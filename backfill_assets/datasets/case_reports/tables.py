@@ -30,8 +30,17 @@ REPORTS = Landing(
         field("province STRING", "Province_State", "Province/State", required=True),
         field("admin2 STRING", "Admin2", since=COUNTIES),
         field("fips STRING", "FIPS", since=COUNTIES),
-        field("updated_at TIMESTAMP", "Last_Update", "Last Update", formats=["yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd'T'HH:mm:ss",
-              "M/d/yy H:mm", "M/d/yyyy H:mm"]),
+        field(
+            "updated_at TIMESTAMP",
+            "Last_Update",
+            "Last Update",
+            formats=[
+                "yyyy-MM-dd HH:mm:ss",
+                "yyyy-MM-dd'T'HH:mm:ss",
+                "M/d/yy H:mm",
+                "M/d/yyyy H:mm",
+            ],
+        ),
         field("latitude DOUBLE", "Lat", "Latitude", since=PLACES),
         field("longitude DOUBLE", "Long_", "Longitude", since=PLACES),
         field("confirmed BIGINT", "Confirmed", required=True),
@@ -40,7 +49,7 @@ REPORTS = Landing(
         field("active BIGINT", "Active", since=COUNTIES),
         field("combined_key STRING", "Combined_Key", since=COUNTIES),
     ],
-)  # fmt: skip
+)
 # What the publisher called a country at other times.
 NAMES = {
     "Mainland China": "China",

@@ -15,10 +15,24 @@ from backfill_assets.sources.files.rows import more_than_one, with_fields
 from backfill_assets.tables.declaration import table
 
 FIELDS = (
-    "outageNumber", "outageStartTime", "lastUpdateTime", "currentEtor", "autoEtor", "crewEta", "crewCurrentStatus",
-    "cause", "estCustAffected", "hazardFlag", "latitude", "longitude", "regionName", "n_devices",
-    "_op", "_captured_at", "_commit",
-)  # fmt: skip
+    "outageNumber",
+    "outageStartTime",
+    "lastUpdateTime",
+    "currentEtor",
+    "autoEtor",
+    "crewEta",
+    "crewCurrentStatus",
+    "cause",
+    "estCustAffected",
+    "hazardFlag",
+    "latitude",
+    "longitude",
+    "regionName",
+    "n_devices",
+    "_op",
+    "_captured_at",
+    "_commit",
+)
 NEEDED = ("outageNumber", "_op", "_captured_at")
 CHANGES = ("I", "U", "D")
 # `_captured_at`, as a pattern of LIKE: of a time alone, Spark would make one of today.

@@ -51,10 +51,17 @@ OUTCOMES = ("restored_at", "restoration_minutes")
 FINAL_AT = f"date_add(outage_day, {HORIZON + 1})"
 KNOWN_AT = "greatest(captured_at, cast(arrival_day AS TIMESTAMP))"
 STATE = {
-    "change": "STRING", "region": "STRING", "cause": "STRING", "crew_status": "STRING", "customers": "INT",
-    "hazard_flags": "INT", "latitude": "DOUBLE", "longitude": "DOUBLE", "devices": "INT",
+    "change": "STRING",
+    "region": "STRING",
+    "cause": "STRING",
+    "crew_status": "STRING",
+    "customers": "INT",
+    "hazard_flags": "INT",
+    "latitude": "DOUBLE",
+    "longitude": "DOUBLE",
+    "devices": "INT",
     "estimated_restoration_at": "TIMESTAMP",
-}  # fmt: skip
+}
 OF_REGION = {
     "day": "DATE", "outages": "BIGINT", "customers": "BIGINT", "mean_restoration_minutes": "DOUBLE",
     "max_restoration_minutes": "DOUBLE", "outages_7d": "BIGINT", "customers_7d": "BIGINT",
@@ -155,9 +162,11 @@ def examples(updates: DataFrame, regions: DataFrame, known_by: date | None = Non
         prefix="region_",
     )
     outcomes = last_state(updates).select(*KEY, "restored_at")
-    return features.drop("rank", "known_at", "region_over_at", "region_final_at").join(outcomes, [*KEY]).withColumn(
-        "restoration_minutes", _minutes("started_at", "restored_at")
-    )  # fmt: skip
+    return (
+        features.drop("rank", "known_at", "region_over_at", "region_final_at")
+        .join(outcomes, [*KEY])
+        .withColumn("restoration_minutes", _minutes("started_at", "restored_at"))
+    )
 
 
 def asked(updates: DataFrame) -> DataFrame:

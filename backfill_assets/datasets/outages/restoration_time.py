@@ -116,9 +116,15 @@ def pipeline() -> Pipeline:
     )
     assembled = VectorAssembler(inputCols=[*FEATURES], outputCol="features")
     forest = RandomForestRegressor(
-        featuresCol="features", labelCol="log_minutes", predictionCol="predicted_log", numTrees=20, maxDepth=6, maxBins=64,
-        minInstancesPerNode=5, seed=SEED,
-    )  # fmt: skip
+        featuresCol="features",
+        labelCol="log_minutes",
+        predictionCol="predicted_log",
+        numTrees=20,
+        maxDepth=6,
+        maxBins=64,
+        minInstancesPerNode=5,
+        seed=SEED,
+    )
     minutes = SQLTransformer(
         statement=f"SELECT *, exp(predicted_log) - 1 AS {PREDICTION} FROM __THIS__"
     )

@@ -150,9 +150,17 @@ def once(updates: DataFrame) -> DataFrame:
 
 
 STATE = (
-    "started_at", "region", "cause", "crew_status", "customers", "hazard_flags", "latitude", "longitude", "devices",
+    "started_at",
+    "region",
+    "cause",
+    "crew_status",
+    "customers",
+    "hazard_flags",
+    "latitude",
+    "longitude",
+    "devices",
     "estimated_restoration_at",
-)  # fmt: skip
+)
 
 
 @table(
