@@ -31,7 +31,8 @@ LINES = (
 STAGING = f'SELECT DISTINCT day, "order", store, cents FROM ({LINES})'
 FEATURES = f"""
     SELECT day, store, sum(cents)::BIGINT AS cents,
-        (SELECT sum(w.cents)::BIGINT FROM ({STAGING}) w WHERE w.store = o.store AND w.day BETWEEN o.day - 6 AND o.day)
+        (SELECT sum(w.cents)::BIGINT FROM ({STAGING}) w
+            WHERE w.store = o.store AND w.day BETWEEN o.day - 6 AND o.day)
     FROM ({STAGING}) o GROUP BY day, store
 """
 

@@ -160,12 +160,15 @@ def _number(of: float) -> str:
 
 
 _STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #1c2430; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem;
+  padding: 0 1rem; color: #1c2430; }
 table { border-collapse: collapse; margin: .6rem 0 1.2rem; display: block; overflow-x: auto; }
-th, td { border-bottom: 1px solid #d8dde5; padding: .25rem .7rem; text-align: left; vertical-align: top; }
+th, td { border-bottom: 1px solid #d8dde5; padding: .25rem .7rem; text-align: left;
+  vertical-align: top; }
 th { background: #f1f4f8; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
 .added { color: #14733c; } .removed { color: #a61b29; } .note { color: #586273; }
-.bar { display: inline-block; height: .7rem; } .bar.down { background: #d9777f; } .bar.up { background: #6fb98b; }
+.bar { display: inline-block; height: .7rem; }
+.bar.down { background: #d9777f; } .bar.up { background: #6fb98b; }
 """
 _BAR_PIXELS = 160  # pixels
 _DAY_FIGURES = ("rows_before", "rows_after", "added", "removed", "changed", "unchanged")

@@ -54,7 +54,10 @@ _TREES = "/treesMetadata/"
 
 
 def pack_model(model: PipelineModel) -> bytes:
-    """The model as bytes. ServiceUnavailable if the engine does not write where this process reads."""
+    """The model as bytes.
+
+    Raises ServiceUnavailable if the engine does not write where this process reads.
+    """
     with tempfile.TemporaryDirectory(prefix="model-") as folder:
         saved = Path(folder, "saved")
         model.write().save(str(saved))
@@ -72,7 +75,7 @@ def pack_model(model: PipelineModel) -> bytes:
 
 
 def _counts(name: str) -> bool:
-    """Not the marks of Hadoop and its checksums, which would not be those of the normalised files."""
+    """The files without Hadoop's markers and checksums, which do not fit normalised files."""
     file = name.rsplit("/", 1)[-1]
     return not file.startswith((".", "_")) and bool(file)
 

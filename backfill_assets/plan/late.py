@@ -131,7 +131,7 @@ def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str
 
 
 def late_reads(table: Table) -> list[tuple[Table, Window]]:
-    """The inputs whose rows may still come when a day of `table` was built, each with its window."""
+    """The inputs whose rows may arrive after a day of `table` was built, with their windows."""
     return [
         (o, w) for o, w in table.windows() if table.reads_by_day(o, w) and w.last > w.last_needed
     ]

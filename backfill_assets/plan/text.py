@@ -148,7 +148,7 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
 
 
 def not_built_lines(end: Progress) -> Iterator[str]:
-    """What failed, each reason once with its days; then, a line for each table, what that blocks."""
+    """The reasons of failed days, then one line for each table with days that they block."""
     failed: dict[tuple[str, str], list[date]] = {}
     with_rows = {
         (table, first_line(why)) for (table, _), why in end.remaining.why.items() if has_rows(why)

@@ -195,7 +195,7 @@ def _share_of_each(
 
 
 def rejected_at_most(share: float, table: str) -> Rule:
-    """At most this share of the day's lines went to `table`, which is declared in `compared_with`."""
+    """At most this share of the day's lines went to `table`, declared in `compared_with`."""
     _require_share("rejected_at_most", share)
 
     def judge(day: DayProfile) -> Judged:

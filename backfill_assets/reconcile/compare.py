@@ -251,7 +251,9 @@ def _against_dagster(
     if version is None:
         return DisagreementKind.NOT_REPORTED, f"built by run {build.run}"
     if version != build.fingerprint:
-        figures = f"{short_fingerprint(build.fingerprint)} in the ledger, {short_fingerprint(version) or 'none'} in Dagster"
+        ours = short_fingerprint(build.fingerprint)
+        theirs = short_fingerprint(version) or "none"
+        figures = f"{ours} in the ledger, {theirs} in Dagster"
         return DisagreementKind.DATA_VERSION_DIFFERS, figures
     if is_right and build.day in dagster.failed:
         return DisagreementKind.SHOWN_FAILED, f"built by run {build.run}"

@@ -142,7 +142,8 @@ def _recorded_inputs(recorded: RecordedBuild, workspace: Workspace) -> _Recorded
             version, why = history.version_with(day, fingerprint)
             if version is None:
                 found.gone[other.name, day] = (
-                    f"the rows that were read ({short_fingerprint(fingerprint)}) are not there any more: {why}"
+                    f"the rows that were read ({short_fingerprint(fingerprint)}) are not there any"
+                    f" more: {why}"
                 )
             else:
                 found.versions[other.name, day] = version
@@ -212,7 +213,7 @@ class _History:
         return "" if is_held else f"version {version} of the table holds other files of that day"
 
     def _look(self, version: int, day: date) -> tuple[str, str]:
-        """A hash of the names of the day's files at a version, and what is the matter with these."""
+        """A hash of the names of the day's files at a version, and their fault if they have one."""
         if version not in self._held:
             column = self._table.partition_by
             files = Side(self._folder, column, version).files(self._days)

@@ -81,7 +81,9 @@ _NEXT_STEPS = {
         "Build all of it again with today's code: `backfill run --partitions {day} --target"
         " {table} --force`."
     ),
-    ReproductionResult.REWRITTEN: "`backfill reconcile` says what happened, and how to put it back.",
+    ReproductionResult.REWRITTEN: (
+        "`backfill reconcile` says what happened, and how to put it back."
+    ),
 }
 
 

@@ -33,7 +33,7 @@ class Listener:
 
 
 def listeners(servers: Mapping[str, int]) -> list[Listener]:
-    """Everything that these processes, ids by the names of servers, and their children listen on."""
+    """The addresses that these servers and their children listen on, by server name."""
     return sorted({listener for name, pid in servers.items() for listener in _of_server(name, pid)})
 
 

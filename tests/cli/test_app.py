@@ -32,7 +32,8 @@ def test_an_argument_that_is_not_utf_8_is_refused_before_anything_is_done(tmp_pa
     done = backfill_main("rollback", "abc", "--reason", "\udcfc", home=tmp_path)
     assert (done.returncode, done.stderr) == (
         2,
-        "backfill: The argument '\\udcfc' is not UTF-8. Nothing was done. Type it in a UTF-8 terminal.\n",
+        "backfill: The argument '\\udcfc' is not UTF-8. Nothing was done. Type it in a"
+        " UTF-8 terminal.\n",
     )
 
 

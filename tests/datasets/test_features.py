@@ -157,9 +157,11 @@ INPUTS = """
     SELECT a.outage_day AS first, b.outage_day AS last, format('{{}}..{{}}', first, last) AS name
     FROM days a JOIN days b ON a.outage_day <= b.outage_day;
     COPY days TO '{folder}/days.parquet';
-    COPY (SELECT t.* REPLACE (name || ' ' || region AS region) FROM totals t JOIN chunks ON outage_day = first - 1)
+    COPY (SELECT t.* REPLACE (name || ' ' || region AS region)
+        FROM totals t JOIN chunks ON outage_day = first - 1)
     TO '{folder}/before.parquet';
-    COPY (SELECT f.* REPLACE (name || ' ' || region AS region) FROM daily f JOIN chunks ON outage_day BETWEEN first AND last)
+    COPY (SELECT f.* REPLACE (name || ' ' || region AS region)
+        FROM daily f JOIN chunks ON outage_day BETWEEN first AND last)
     TO '{folder}/daily.parquet';
 """
 # Days outside of a chunk are cut off, as a step does.
@@ -167,7 +169,8 @@ DIFFERENT = """
     WITH computed AS (
         SELECT * REPLACE (split_part(region, ' ', 2) AS region), split_part(region, ' ', 1) AS name
         FROM '{folder}/found/*.parquet'
-    ), found AS (SELECT f.* FROM computed f JOIN chunks USING (name) WHERE outage_day BETWEEN first AND last),
+    ), found AS (SELECT f.*
+        FROM computed f JOIN chunks USING (name) WHERE outage_day BETWEEN first AND last),
     expected AS (SELECT t.*, name FROM totals t JOIN chunks ON outage_day BETWEEN first AND last)
     SELECT (SELECT count(*) FROM (FROM found EXCEPT ALL FROM expected)),
            (SELECT count(*) FROM (FROM expected EXCEPT ALL FROM found)),

@@ -103,15 +103,21 @@ def test_every_figure_of_a_model_is_what_duckdb_computes_from_its_predictions(
         )
         assert tuple(row[name] for name in names) == pytest.approx(trained)
         database.execute(
-            f"""CREATE TABLE tested AS SELECT restoration_minutes AS actual, predicted_minutes AS predicted,
-                    abs(predicted_minutes - actual) AS error, abs({trained[-1]} - actual) AS of_median,
+            f"""CREATE TABLE tested AS SELECT restoration_minutes AS actual,
+                    predicted_minutes AS predicted,
+                    abs(predicted_minutes - actual) AS error,
+                    abs({trained[-1]} - actual) AS of_median,
                     ntile(10) OVER (ORDER BY predicted, actual) AS part
-                FROM asked JOIN '{tmp_path}/predicted/*.parquet' USING (outage_number) WHERE outage_day = '{DAY}'"""
+                FROM asked JOIN '{tmp_path}/predicted/*.parquet' USING (outage_number)
+                WHERE outage_day = '{DAY}'"""
         )
         figures = database.execute(
-            """SELECT count(*) AS test_examples, avg(error) AS mean_absolute_error, median(error) AS median_absolute_error,
-                    avg(of_median) AS mean_absolute_error_of_median, median(of_median) AS median_absolute_error_of_median,
-                    1 - avg(error) / avg(of_median) AS better_by, avg((error < of_median)::INT) AS share_better FROM tested"""
+            """SELECT count(*) AS test_examples, avg(error) AS mean_absolute_error,
+                    median(error) AS median_absolute_error,
+                    avg(of_median) AS mean_absolute_error_of_median,
+                    median(of_median) AS median_absolute_error_of_median,
+                    1 - avg(error) / avg(of_median) AS better_by,
+                    avg((error < of_median)::INT) AS share_better FROM tested"""
         ).fetchdf()
         assert {name: row[name] for name in figures} == pytest.approx(figures.to_dict("records")[0])
         groups = database.execute(

@@ -40,7 +40,8 @@ ONE_DAY = 252
 NOWHERE = "Oakland"
 MEDIANS = """
     SELECT regionName, median(latitude), median(longitude)
-    FROM read_json($1, columns = {regionName: 'VARCHAR', latitude: 'DOUBLE', longitude: 'DOUBLE'}) GROUP BY 1
+    FROM read_json($1, columns = {regionName: 'VARCHAR', latitude: 'DOUBLE', longitude: 'DOUBLE'})
+    GROUP BY 1
 """
 
 

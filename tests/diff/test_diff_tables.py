@@ -83,7 +83,8 @@ def test_the_totals_are_those_of_a_full_outer_join_in_sql(lake):
     )
     joined: Any = duckdb.sql("""
         SELECT count(old.id) AS rows_before, count(new.id) AS rows_after,
-               count(*) FILTER (old.id IS NULL) AS added, count(*) FILTER (new.id IS NULL) AS removed,
+               count(*) FILTER (old.id IS NULL) AS added,
+               count(*) FILTER (new.id IS NULL) AS removed,
                count(*) FILTER (old.id = new.id AND old.n IS DISTINCT FROM new.n) AS changed,
                count(*) FILTER (old.id = new.id AND old.n IS NOT DISTINCT FROM new.n) AS unchanged
         FROM old FULL JOIN new ON old.day = new.day AND old.id = new.id""")

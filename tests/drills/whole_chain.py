@@ -129,11 +129,14 @@ class Chain:
             database.execute("SET TimeZone = 'UTC'")
             database.register("examples", self.rows(EXAMPLES))
             expected = database.execute(
-                f"""SELECT day, min(outage_day), max(outage_day), count(DISTINCT outage_day), count(*),
+                f"""SELECT day, min(outage_day), max(outage_day),
+                    count(DISTINCT outage_day), count(*),
                         median(restoration_minutes)
                     FROM examples
-                    JOIN (SELECT unnest(range(DATE '{MODELS_OF[0]}', DATE '{MODELS_OF[1]}' + 1, INTERVAL 1 DAY))::DATE AS day)
-                        ON outage_day BETWEEN day - {TRAIN_DAYS} AND day - 1 AND restored_at < day::TIMESTAMPTZ
+                    JOIN (SELECT unnest(range(DATE '{MODELS_OF[0]}', DATE '{MODELS_OF[1]}' + 1,
+                        INTERVAL 1 DAY))::DATE AS day)
+                        ON outage_day BETWEEN day - {TRAIN_DAYS} AND day - 1
+                            AND restored_at < day::TIMESTAMPTZ
                     WHERE {ASKED} AND restoration_minutes IS NOT NULL GROUP BY day ORDER BY day"""
             ).fetchall()
         assert len(expected) == (MODELS_OF[1] - MODELS_OF[0]).days + 1

@@ -35,7 +35,7 @@ class Story:
         return Releases(str(self.station.home / "lake"))
 
     def type_block(self, block: str, shown: str) -> None:
-        """Type a block of commands, and compare its exit code and the output that the README shows."""
+        """Run a block of commands, and compare its exit code and output with the README."""
         script = block.replace(PLAN_ID, self.plan_id)
         command = f'backfill() {{ "{sys.executable}" -m backfill_assets.cli "$@"; }}\n{script}'
         done = subprocess.run(

@@ -40,7 +40,7 @@ FIRST, SECOND, THIRD, FOURTH = DAYS
 
 @pytest.fixture
 def lake(tmp_path) -> SmallLake:
-    """Two days of one table, each rewritten twice; so four files that only earlier versions have."""
+    """Two days of one table, rewritten twice: four files are only in earlier versions."""
     lake = SmallLake(tmp_path)
     for values in ({FIRST: 1, SECOND: 2}, {FIRST: 3, SECOND: 4}, {FIRST: 5, SECOND: 6}):
         lake.write(values)

@@ -1,4 +1,4 @@
-"""Several processes commit to one local table at once, and no commit is lost or recorded wrongly."""
+"""Processes that commit to one local table at once lose no commit and record each correctly."""
 
 import pytest
 from deltalake import DeltaTable

@@ -174,7 +174,7 @@ def test_a_day_without_a_model_says_that_there_is_none_where_its_rules_accept_th
 
 
 def test_a_model_that_ranks_no_features_is_fitted_to_the_days_that_are_asked_for(spark):
-    """A line through two days: what a third day before them would make of it is not in the model."""
+    """A line through two days. A third day before them would change it, and is not in the model."""
     values = [
         (THIRD, 1, 1.0, 10.0),
         (THIRD, 2, 2.0, 20.0),

@@ -96,7 +96,7 @@ class Model:
         }
 
     def of_outages(self, day: date) -> object:
-        """The lines of each arrival day about the event day, of those that updates were made from."""
+        """The lines about the event day that updates were made from, by arrival day."""
         read = {
             at: about(rows).get(day)
             for at, rows in sorted(self.made[UPDATES].items())

@@ -1,4 +1,4 @@
-"""Columns that are declared otherwise than the table in the lake has them, said in plan and status."""
+"""Declared columns that differ from the table in the lake, in plan and status."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -213,7 +213,8 @@ OUTSIDE = {
         Calendar(day(1), day(2)),
         day(1),
         day(0),
-        f"set BACKFILL_FIRST_DAY to {day(0)} or earlier and declare the table with first_day={day(0)} or earlier",
+        f"set BACKFILL_FIRST_DAY to {day(0)} or earlier and declare the table with"
+        f" first_day={day(0)} or earlier",
     ),
 }
 

@@ -23,7 +23,8 @@ ORACLE = """
     SELECT l.*, r.happened_at, r.known_at, r.value FROM requests l LEFT JOIN LATERAL (
         SELECT * FROM (
             SELECT * FROM history h
-            WHERE h.case = l.case AND h.entity = l.entity AND h.happened_at < l.asked_at AND h.known_at < {known_by}
+            WHERE h.case = l.case AND h.entity = l.entity
+                AND h.happened_at < l.asked_at AND h.known_at < {known_by}
             ORDER BY h.happened_at DESC, h.known_at DESC, h.value DESC NULLS LAST LIMIT 1
         ) h WHERE h.happened_at >= l.asked_at - INTERVAL {max_age} HOUR
     ) r ON true

@@ -29,7 +29,8 @@ def declared(name: str, cut: str = "asked_at", **arguments):
         "key": KEY,
         "reads": UPDATES_READ,
         "version": "1",
-        "columns": "outage_day DATE, outage_number STRING, asked_at TIMESTAMP, customers INT, restored_at TIMESTAMP",
+        "columns": "outage_day DATE, outage_number STRING, asked_at TIMESTAMP, customers INT,"
+        " restored_at TIMESTAMP",
         "rules": [rules.no_leak(cut, known={"updates": "captured_at"}, outcomes=["restored_at"])],
     }
     return table(name, **(defaults | arguments))

@@ -40,7 +40,7 @@ D0, D1, D2, D3 = DAYS
 
 
 def killed_in(lake: SmallLake, when: Callable[[SmallLake], object]) -> Plan:
-    """A plan whose publication to candidate was killed at the first moment at which `when` holds."""
+    """A plan whose publication to candidate was killed as soon as `when` held."""
     plan = rebuilt_in_shadow(lake, {D1: 7})
     with killed_when(lambda: when(lake)) as killed:
         publish(lake, plan, "candidate")

@@ -1,4 +1,4 @@
-"""A publication is killed before it records what it committed, and a night commits next. No Spark."""
+"""A publication is killed before it records its commit, and a night commits next. No Spark."""
 
 from contextlib import suppress
 from datetime import date

@@ -27,7 +27,7 @@ from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
 @dataclass
 class ShadowPlan:
-    """A plan, what its shadow holds, and what live held of its days when it was opened, or moved."""
+    """A plan, the days of its shadow, and live's days when it was opened or rebased."""
 
     plan: Plan
     values: dict[date, int]
@@ -79,7 +79,7 @@ class Model:
         return self.releases[self.channels[channel]][0] == self.releases[-1][0]
 
     def missing(self, channel: str) -> set[str]:
-        """The published plans of which live has rows, and that readers of a channel have not got."""
+        """The published plans with rows in live that readers of a channel do not get."""
         number = self.channels.get(channel, self.channels.get("stable", -1))
         in_live = {of[-1][2] for of in self.wrote.values()}
         return {plan for plan, first in self.first.items() if first > number and plan in in_live}

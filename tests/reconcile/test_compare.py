@@ -40,7 +40,7 @@ def table(
 
 
 def dagster(*builds: Build, **other: str) -> DagsterRecord:
-    """Dagster knows days 0 to 9, and these builds; `other` names data versions by day, as d0="..."."""
+    """Dagster has days 0 to 9 and these builds; `other` has data versions, as d0="..."."""
     versions = {b.day: b.fingerprint for b in builds} | {
         day(int(name[1:])): text for name, text in other.items()
     }

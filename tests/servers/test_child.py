@@ -74,7 +74,8 @@ import os, sys, time
 from pathlib import Path
 from backfill_assets.servers.child import Child
 
-child = Child("child", [sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ), Path(sys.argv[1]), Path.cwd())
+child = Child("child", [sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ),
+              Path(sys.argv[1]), Path.cwd())
 child.start()
 print(child.pid, flush=True)
 time.sleep(600)

@@ -135,7 +135,8 @@ def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_
     assert (delivered(source, area), {*why}) == (DAYS[:8], {*DAYS[8:10]})
     assert (
         messages(why)[DAYS[9]]
-        == "NotFetchedYet: weather is not asked before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400"
+        == "NotFetchedYet: weather is not asked before 2019-08-18 00:00:00 UTC: its budget"
+        " of 8 in 86,400"
         " s is used up"
     )
     assert clock.slept == [60], "the budget of a minute is waited for"
@@ -330,7 +331,8 @@ def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, 
     weather.faults.append("400")
     why = fetch_days(service(PLENTY), area, DAYS[:1], policy)
     assert [f"{type(error).__name__}: {error}" for error in why.values()] == [
-        "RequestRefused: weather for 2019-08-15..2019-08-15 is not available: the service answered 400: "
+        "RequestRefused: weather for 2019-08-15..2019-08-15 is not available: the service"
+        " answered 400: "
         '{"error": true, "reason": "Out of range"}'
     ]
     assert len(weather.log) == 1

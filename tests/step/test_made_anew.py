@@ -80,7 +80,7 @@ class Lake:
         return [build.outcome for build in step.run(days).built]
 
     def planned(self, of: Table, calendar: Calendar = CALENDAR, **options: Any) -> list[date]:
-        """The days that the advice, `backfill run --partitions FIRST..LAST --target raw/n`, plans."""
+        """The days that `backfill run --partitions FIRST..LAST --target raw/n` plans."""
         asked = of.calendar_of(calendar)
         request = RebuildRequest(partitions=f"{asked.first}..{asked.last}", target=NAME, **options)
         return make_plan(request, self.workspace(of, calendar)).plan.days()

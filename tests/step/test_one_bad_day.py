@@ -42,7 +42,7 @@ def dividing_by_zero(world: World, name: str, column: str, *bad: int):
 
 
 def failing(world: World, name: str, calls: list[int], *errors: Exception):
-    """The table, whose first computations raise these errors; `calls` grows with each computation."""
+    """The table whose first computations raise these errors. `calls` counts computations."""
     plain = world.table(name)
     left = list(errors)
 

@@ -25,7 +25,9 @@ def times(by):
 def plain(days):
     return days
 
-declared = table("raw/a", partition_by="day", columns="day DATE, n INT", reads={"days": SliceDays()})
+declared = table(
+    "raw/a", partition_by="day", columns="day DATE, n INT", reads={"days": SliceDays()}
+)
 """
 
 

@@ -29,7 +29,7 @@ def live_days(lake: SmallLake) -> TableDays:
 
 
 def outcomes(live: SmallLake, shadow: SmallLake, opened: TableDays, version: int) -> dict[str, str]:
-    """What the checklist says now; live's rows are those of `version`, when the rebuild was begun."""
+    """The checklist now. Live has the rows of `version`, from when the rebuild began."""
 
     def rebuilt_rows(name, days, columns):
         return rows_at(

@@ -218,7 +218,8 @@ class History:
             f"FROM read_json('{root}/orders/*.jsonl', filename=true)"
         )
         columns = "{'at': 'VARCHAR', 'cents': 'BIGINT'}"
-        filed = f"""SELECT "at"[:10]::DATE AS day, cents FROM read_json('{root}/past/*.jsonl*', columns={columns})"""
+        filed = f"""SELECT "at"[:10]::DATE AS day, cents
+            FROM read_json('{root}/past/*.jsonl*', columns={columns})"""
         kept = "" if both else f"WHERE day NOT IN (SELECT day FROM {first})"
         with duckdb.connect() as database:
             return database.execute(

@@ -144,7 +144,8 @@ def oracle(files: Sequence[Path], first: date, last: date) -> duckdb.DuckDBPyCon
     """
     database = duckdb.connect()
     database.execute(
-        "CREATE TABLE cells (report_day DATE, country VARCHAR, province VARCHAR, admin2 VARCHAR, updated VARCHAR, "
+        "CREATE TABLE cells (report_day DATE, country VARCHAR, province VARCHAR, admin2 VARCHAR,"
+        " updated VARCHAR, "
         "confirmed BIGINT, deaths BIGINT, recovered BIGINT)"
     )
     for file in files:

@@ -1,4 +1,4 @@
-"""Runs, jobs and sensors of a code location in this process, with a Dagster instance of their own."""
+"""Runs, jobs and sensors of a code location in this process, with their own Dagster instance."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -288,7 +288,8 @@ REGIONS = ("Fresno", "Kern", "Napa", "Sonoma")
 DELIVERED = [column("region STRING"), column("outages BIGINT"), column("customers BIGINT")]
 SQL = """
     SELECT CAST(d.day AS DATE) AS outage_day, region, CAST(sum(outages) AS BIGINT) AS outages_total,
-           CAST(sum(customers) AS BIGINT) AS customers_total, count(*) AS days_with_outages, min(on_day) AS first_outage_day
+           CAST(sum(customers) AS BIGINT) AS customers_total,
+           count(*) AS days_with_outages, min(on_day) AS first_outage_day
     FROM generate_series(DATE '{first}', DATE '{last}', INTERVAL 1 DAY) d(day)
     JOIN (SELECT *, CAST(regexp_extract(filename, '\\d+-\\d+-\\d+') AS DATE) AS on_day
           FROM read_json('{landing}/regions/*.jsonl', filename = true)) delivered ON on_day <= d.day

@@ -63,7 +63,7 @@ def in_a_process(name: str, *arguments: str) -> Any:
 
 
 def three_days(root: str, spark: SparkSession) -> World:
-    """Three days of every table, and the first of two of them once more in each other write mode."""
+    """Three days of every table. The first day of two tables is also built in other write modes."""
     world = World(Path(root), SAMPLE, lambda: spark, Calendar(THREE[0], THREE[-1]))
     world.run(THREE)
     outages = world.table(OUTAGES)
@@ -230,7 +230,7 @@ POINTS: dict[str, CodeType] = {
 
 
 def killed_at_point(reports: Reports, table: str, point: str) -> None:
-    """Run what is due in a process of its own, until it comes to this point of this table's step."""
+    """Run what is due in its own process, until this point of this table's step."""
     first = reports.calendar.first
     last = reports.calendar.last
     command = [sys.executable, "-m", "tests.worlds.processes", "killed_build"]

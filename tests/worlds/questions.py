@@ -3,7 +3,11 @@
 DAYS = """query ($table: AssetKeyInput!) {
   assetNodeOrError(assetKey: $table) {
     __typename
-    ... on AssetNode { assetPartitionStatuses { ... on TimePartitionStatuses { ranges { startKey endKey status } } } }
+    ... on AssetNode {
+      assetPartitionStatuses {
+        ... on TimePartitionStatuses { ranges { startKey endKey status } }
+      }
+    }
     ... on AssetNotFoundError { message }
   }
 }"""
@@ -25,7 +29,9 @@ STALE = """query ($table: AssetKeyInput!, $days: [String!]!) {
 SCHEDULE = """query ($schedule: ScheduleSelector!) {
   scheduleOrError(scheduleSelector: $schedule) {
     __typename
-    ... on Schedule { scheduleState { id status ticks(limit: 5) { status runIds error { message } } } }
+    ... on Schedule {
+      scheduleState { id status ticks(limit: 5) { status runIds error { message } } }
+    }
     ... on ScheduleNotFoundError { message }
     ... on PythonError { message }
   }
@@ -71,7 +77,9 @@ MESSAGES = """query ($run: ID!) {
 
 PLACES = """{
   instance {
-    concurrencyLimits { concurrencyKey claimedSlots { runId stepKey } pendingSteps { runId stepKey } }
+    concurrencyLimits {
+      concurrencyKey claimedSlots { runId stepKey } pendingSteps { runId stepKey }
+    }
   }
 }"""
 

@@ -390,7 +390,7 @@ def publish_verified(
     act=None,
     channel: str = "stable",
 ) -> Published:
-    """Publish what was verified; `act` happens between the look at the shadow and the first commit."""
+    """Publish what was verified. `act` runs after the shadow was read, before the first commit."""
     workspace = workspace or lake.workspace
     approve = require_verified(plan, workspace)
 

@@ -112,7 +112,7 @@ def selectors(draw, graph: Graph) -> Selector:
 
 
 def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool = False) -> bool:
-    """Whether `partition` reads `other` (or cannot be built without it), by the window's own words."""
+    """Whether `partition` reads `other`, or needs it, by the declared window."""
     table, other_table = (
         next(t for t in graph.tables if t.name == name) for name in (partition[0], other[0])
     )

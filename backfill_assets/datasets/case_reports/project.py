@@ -1,4 +1,7 @@
-"""The case reports as a project: `BACKFILL_PROJECT=backfill_assets.datasets.case_reports.project`."""
+"""The case reports as a project.
+
+Use it with `BACKFILL_PROJECT=backfill_assets.datasets.case_reports.project`.
+"""
 
 import backfill_assets
 from backfill_assets.datasets.case_reports.sample import FIRST_DAY, LAST_DAY

@@ -5,14 +5,15 @@ A day S of examples depends on the updates about S that arrive on S .. S+14, as 
 does, and on the region_daily of S-21 .. S-14. It is built when S+2 is in, and again when later rows
 arrive: they may bring outcomes, but no feature changes.
 
-- An update is known from its capture on, and not before the day it arrives on: one that is delivered a day late was not known
-  when it was captured.
-- An outage is asked about one hour after it began, by the first that was known of that: the beginning of one in forty is
-  corrected later, and a time that is known later would be a leak.
-- Its own features are those of the last capture before that; all are null for one that was not seen by then. `change` D: it
-  was over by then, and there is nothing to predict.
-- Those of its region are of the last day that was final: past its horizon, so that what the table holds is what was known. Days
-  of which that is not so are as if they were not there, and so are those more than a week older.
+- An update is known from its capture on, and not before the day it arrives on: one that is
+  delivered a day late was not known when it was captured.
+- An outage is asked about one hour after it began, by the first time known of that. One time in
+  forty is corrected later, and a time known only later would be a leak.
+- Its own features are those of the last capture before that; all are null for one that was not seen
+  by then. `change` D: it was over by then, and there is nothing to predict.
+- Those of its region are of the last day that was final: past its horizon, so that what the table
+  holds is what was known. Days that were not final are left out, and so are those more than a week
+  older.
 - The outcome is that of `staging/outages`: null for an outage that still lasts.
 
 The version of the region features is named by `reads`. `reading(region_daily_v2)` gives the table
@@ -127,7 +128,7 @@ def reading(regions: Table) -> Table:
 
 
 def known_by(day: date, table: Table = restoration_examples) -> Table:
-    """`features/restoration_examples`, or `reading(...)`, as it was known when `day` began (UTC)."""
+    """`features/restoration_examples`, or `reading(...)`, as known when `day` began (UTC)."""
 
     def compute(updates: DataFrame, regions: DataFrame) -> DataFrame:
         return examples(updates.where(PLACED), regions, known_by=day)
@@ -137,7 +138,7 @@ def known_by(day: date, table: Table = restoration_examples) -> Table:
 
 
 def examples(updates: DataFrame, regions: DataFrame, known_by: date | None = None) -> DataFrame:
-    """An example for each outage of `updates`, if a day is given of what was known when it began."""
+    """One example for each outage of `updates`, as known when the day `known_by` began."""
     if known_by:
         updates, regions = (
             rows.where(F.expr(known).cast("timestamp") < instant(known_by))
