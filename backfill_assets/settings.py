@@ -63,7 +63,8 @@ def project_at(start: Path) -> tuple[Path, str]:
         ours = tool.get("backfill") if isinstance(tool, dict) else None
         if not isinstance(ours, dict):
             continue
-        project, others = ours.get("project"), [key for key in ours if key != "project"]
+        project = ours.get("project")
+        others = [key for key in ours if key != "project"]
         if others:
             raise SettingsError(
                 f"[tool.backfill] in {file} has {others[0]}.",

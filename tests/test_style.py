@@ -255,3 +255,22 @@ def test_the_tools_report_nothing(command):
         [sys.executable, "-m", *command], cwd=PROJECT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def packs(path: Path) -> Iterator[str]:
+    """The assignments of several values to plain names in one statement, swaps excepted."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
+            continue
+        target = node.targets[0]
+        if not isinstance(target, ast.Tuple):
+            continue
+        names = {name.id for name in target.elts if isinstance(name, ast.Name)}
+        values = {name.id for name in node.value.elts if isinstance(name, ast.Name)}
+        if len(names) == len(target.elts) and names != values:
+            yield f"{path.relative_to(PROJECT)}:{node.lineno}"
+
+
+def test_a_statement_assigns_one_value():
+    files = [path for path in tracked() if path.suffix == ".py"]
+    assert [pack for path in files for pack in packs(path)] == []

@@ -136,7 +136,8 @@ def run(
     workspace = open_workspace(only_reading=True) if target else records()
     ledger = workspace.lake.ledger
     if LOOKS_LIKE_DAYS.match(table) and not day:
-        table, day = "", table
+        day = table
+        table = ""
     if table and target:
         raise UsageError(
             "A table and --target exclude each other. Nothing was read. Leave one out."

@@ -84,7 +84,8 @@ def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str])
     tables and days.
     """
     reading = [(table, reads) for table in workspace.tables if (reads := late_reads(table))]
-    calendar, last = workspace.calendar, workspace.calendar.last
+    calendar = workspace.calendar
+    last = workspace.calendar.last
     since = {
         table.name: last - timedelta(days=max(w.last for _, w in reads)) for table, reads in reading
     }

@@ -26,7 +26,8 @@ class Watch:
 
     def progress(self) -> Progress:
         """How far the plan is now; `over` if no command is carrying it out."""
-        plan, events = self.plan, self.plans.events(self.plan.id)
+        plan = self.plan
+        events = self.plans.events(self.plan.id)
         is_open = self.plans.state(plan.id) == OPEN
         # Nothing of a plan that has ended is running, so that no webserver is needed.
         remaining, (running, waiting) = (

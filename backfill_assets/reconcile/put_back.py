@@ -35,7 +35,8 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
     """Put back every day of `table` that does not hold the rows that were accepted, where the log
     shows that.
     """
-    name, folder = table.name, lake.path(table.name)
+    name = table.name
+    folder = lake.path(table.name)
     record = RestoreRecord(f"reconcile-{secrets.token_hex(4)}", who, "put back as it was accepted")
     happened = dict[date, str]()
     left = dict[date, str]()

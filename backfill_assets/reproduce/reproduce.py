@@ -150,7 +150,8 @@ class _Rebuild:
 
     def _computed(self) -> tuple[DataFrame, int]:
         """The rows of the day, not computed yet, and the bytes of what they are computed from."""
-        recorded, table = self.recorded, self.recorded.table
+        recorded = self.recorded
+        table = self.recorded.table
         read = partial(
             read_inputs,
             table=table,
@@ -165,7 +166,9 @@ class _Rebuild:
             return _new_rows(table, [recorded.day], read)
 
     def _of(self, rows: DataFrame) -> Reproduction:
-        recorded, day, column = self.recorded, self.recorded.day, self.recorded.table.partition_by
+        recorded = self.recorded
+        day = self.recorded.day
+        column = self.recorded.table.partition_by
         measured = profiles(rows, day=column, about=None, measures={}, samples={})
         profile = measured.pop(day, DayProfile(day))
         reasons = [

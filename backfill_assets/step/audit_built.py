@@ -41,7 +41,8 @@ def audit_built(
     blocked if it has no accepted build, or if another program wrote to it. Accepted builds stay
     accepted.
     """
-    lake, version = workspace.lake, workspace.lake.version(table.name)
+    lake = workspace.lake
+    version = workspace.lake.version(table.name)
     known = lake.latest(_relevant(table, days), SCHEMA.names)
     accepted = known.accepted
     earlier = known.damaged_by_audits()

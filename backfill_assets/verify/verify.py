@@ -317,7 +317,9 @@ def row_reader(
 def _rebuilt(
     table: Table, plan: Plan, workspace: Workspace, state: ShadowState, opened: Latest
 ) -> RebuiltTable:
-    name, days, folder = table.name, plan.days_of(table.name), workspace.lake.path(table.name)
+    name = table.name
+    days = plan.days_of(table.name)
+    folder = workspace.lake.path(table.name)
     known = workspace.lake.latest({name: None}, SCHEMA.names)
     return RebuiltTable(
         table,

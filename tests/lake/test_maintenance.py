@@ -213,7 +213,8 @@ def test_a_day_that_somebody_else_wrote_to_can_be_put_back_however_long_ago_that
     """Of a day whose source is gone, its accepted files are the only rows there are."""
     accepted = lake.files()
     before = lake.values()
-    table, other = DeltaTable(str(lake.root / A.name)), pa.table({"n": [9], "day": [SECOND]})
+    table = DeltaTable(str(lake.root / A.name))
+    other = pa.table({"n": [9], "day": [SECOND]})
     match how:
         case "update":
             table.update(updates={"n": "9"}, predicate=f"day = '{SECOND}'")

@@ -141,7 +141,8 @@ def test_what_a_killed_maintenance_left_is_done_by_the_next(lake):
     for _ in range(ALWAYS_KEPT):
         release_live_now(lake)
     maintain_later(lake)
-    root, releases = str(lake.root), Releases(str(lake.root))
+    root = str(lake.root)
+    releases = Releases(str(lake.root))
     planned = preview_maintenance(root, RELEASE_WINDOW, later(60))
     numbers = [each.number for each in planned.retired]
     newest = releases.newest()

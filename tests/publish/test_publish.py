@@ -362,7 +362,8 @@ def test_a_run_that_begins_while_files_are_copied_is_asked_for_again(lake):
 
 
 def test_beside_an_open_plan_in_live_or_a_run_that_goes_on_nothing_is_released(lake):
-    plan, other = rebuilt_in_shadow(lake, {D1: 7}), lake.plan({A.name: [D2]})
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    other = lake.plan({A.name: [D2]})
     lake.plans.note(other.id, "started", NOW)
     lake.write({D2: 9}, plan=other.id)
     with pytest.raises(RefusedByGuard, match=other.id):

@@ -71,7 +71,9 @@ def act(lake: SmallLake, dice: random.Random, published: list[Plan]) -> None:
 
 
 def test_every_reading_is_of_exactly_one_release_and_no_reader_goes_backwards(tmp_path, seed):
-    lake, dice, root = SmallLake(tmp_path / "lake"), random.Random(seed), str(tmp_path / "lake")
+    lake = SmallLake(tmp_path / "lake")
+    dice = random.Random(seed)
+    root = str(tmp_path / "lake")
     for table in (A.name, B.name):
         lake.write(dict.fromkeys(DAYS, 1), table=table)
     release_live(lake.workspace, who="sensor")

@@ -316,7 +316,9 @@ class ArchiveLoad:
 
         Archives with the same content share one load, so their rows exist once.
         """
-        state, whole, renamed = self.slice.state, {**self.slice.state.whole}, self._renamed()
+        state = self.slice.state
+        whole = {**self.slice.state.whole}
+        renamed = self._renamed()
         same = {name: each for name, each in whole.items() if each.content == record.content}
         holder = next(
             (

@@ -189,7 +189,8 @@ class RateLimitedClient:
             raise error.given_up from None
 
     def _once(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
-        source, about = self.source, f"{self.source.name} for {days[0]}..{days[-1]}"
+        source = self.source
+        about = f"{self.source.name} for {days[0]}..{days[-1]}"
         slot = self._slot(source.units(query, (days[-1] - days[0]).days + 1))
         try:
             response = self._sent({**query, **source.of_days(days[0], days[-1])})
