@@ -235,7 +235,7 @@ class ColumnChanges:
 
 
 def _column_changes(name: str, before: pa.Array, after: pa.Array) -> ColumnChanges:
-    """The changes from the values of `before` to those of `after`. All pairs differ."""
+    """The changes from `before` to `after`. All values differ, position by position."""
     if _is_number(before.type) and _is_number(after.type):
         numbers, differences = _number_changes(before, after)
         points, weight = _sample(differences)
@@ -272,7 +272,7 @@ def _frequent_changes(before: pa.Array, after: pa.Array) -> Counter[str]:
 def _examples(
     day: str, keys: Mapping[str, pa.Array], before: pa.Array, after: pa.Array, most: int
 ) -> list[Example]:
-    """The changes of the rows with the smallest keys. All arguments are of changed rows."""
+    """The changes of the rows with the smallest keys. All arrays have only changed rows."""
     chosen = pa.array(_smallest(keys, most) if keys else np.arange(min(most, len(before))))
     of_keys = {name: _json_values(column.take(chosen)) for name, column in keys.items()}
     pairs = zip(*(_json_values(each.take(chosen)) for each in (before, after)), strict=True)
@@ -362,7 +362,7 @@ def _figures(
 def _changes_in(
     column: Column, matched: RowMatches, changed: Any, sides: DayRows, day: str, wanted: int
 ) -> ColumnChanges | None:
-    """The changes of one column in the pairs marked by `changed`; None if there are none."""
+    """The changes of one column, or None. Marks the changed pairs in `changed`."""
     before = _take(column.before, matched.before)
     after = _take(column.after, matched.after)
     differ = changed_positions(before, after) if column.comparable else np.arange(len(before))

@@ -16,7 +16,7 @@ from backfill_assets.rebuild.run import POLL_EVERY_S
 
 @dataclass(frozen=True)
 class Watch:
-    """The inputs of a plan's progress. Without `dagster`, no chunk is shown as running."""
+    """Reads how far a plan is. Without `dagster`, no chunk counts as running."""
 
     plan: Plan
     plans: Plans

@@ -213,7 +213,7 @@ class _History:
         return "" if is_held else f"version {version} of the table holds other files of that day"
 
     def _look(self, version: int, day: date) -> tuple[str, str]:
-        """A hash of the names of the day's files at a version, and their fault if they have one."""
+        """A hash of the names of the day's files at a version, and the damage to these files."""
         if version not in self._held:
             column = self._table.partition_by
             files = Side(self._folder, column, version).files(self._days)

@@ -33,7 +33,7 @@ class Listener:
 
 
 def listeners(servers: Mapping[str, int]) -> list[Listener]:
-    """The addresses that these servers and their children listen on, by server name."""
+    """Everything that these servers, process ids by name, and their children listen on."""
     return sorted({listener for name, pid in servers.items() for listener in _of_server(name, pid)})
 
 

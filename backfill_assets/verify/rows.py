@@ -32,7 +32,7 @@ _DAYS_AT_ONCE = 31
 def unique_keys(
     table: str, key: Sequence[str], day: str, days: Collection[date], read: Reader
 ) -> CheckLine:
-    """No key is in a day twice. `day` is the column of the day."""
+    """No key is repeated within a day. `day` is the column of the day."""
     name = f"unique keys {table}"
     if not key:
         return CheckLine(name, CheckOutcome.SKIPPED, "the table declares no key", table)

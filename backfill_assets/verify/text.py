@@ -63,7 +63,8 @@ def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
         yield f"And {len(failed) - _SHOWN} more failed."
     if failed:
         yield (
-            "A check that failed cannot be accepted. Fix the cause and build again: by `backfill resume` if days are"
+            "A check that failed cannot be accepted. Fix the cause and build again:"
+            " by `backfill resume` if days are"
             " missing, `rebase` if live has changed, `discard` and a new plan if rows are wrong."
         )
         return

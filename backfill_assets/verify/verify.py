@@ -145,7 +145,7 @@ class Verdicts:
 
 
 def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
-    """The versions that a verdict is about: those of the shadow, and those of live that it reads."""
+    """The versions that a verdict is about: of the shadow, and of live as it reads it."""
     shadow = {f"shadow {name}": state.versions[name] for name in plan.reasons}
     rows = {f"rows of shadow {name}": _rows(name, state) for name in plan.reasons}
     return (
