@@ -46,9 +46,17 @@ DPI = 110
 
 
 FIGURES = (
-    "model_version", "trained_days", "training_examples", "test_examples", "mean_absolute_error", "median_absolute_error",
-    "mean_absolute_error_of_median", "median_absolute_error_of_median", "better_by", "share_better",
-)  # fmt: skip
+    "model_version",
+    "trained_days",
+    "training_examples",
+    "test_examples",
+    "mean_absolute_error",
+    "median_absolute_error",
+    "mean_absolute_error_of_median",
+    "median_absolute_error_of_median",
+    "better_by",
+    "share_better",
+)
 
 
 COLUMNS = (

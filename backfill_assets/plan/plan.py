@@ -124,10 +124,12 @@ def _chunks(places: Places, graph: Graph) -> list[Chunk]:
     for n, days in enumerate(groups):
         read = {
             numbers[places[other.name][day]]
-            for table in graph.tables if table.name in days
+            for table in graph.tables
+            if table.name in days
             for other, w in table.windows()
-            for day in days_around_any(days[table.name], w.first, w.last) if day in places[other.name]
-        }  # fmt: skip
+            for day in days_around_any(days[table.name], w.first, w.last)
+            if day in places[other.name]
+        }
         chunks.append(Chunk(n, days, sorted(read - {n})))
     return chunks
 

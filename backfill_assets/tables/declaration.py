@@ -265,9 +265,27 @@ def table(
                 f"{name}: the function takes {arguments}, but `reads` names {list(reads)}"
             )
         declared = Table(
-            name, compute, partition_by, columns, reads, every_rule, version, key, fingerprint_by, measures or {},
-            samples or {}, compared_with, pool, first_day, descriptions or {}, owners, tags or {}, drift or {}, cron, shows,
-        )  # fmt: skip
+            name,
+            compute,
+            partition_by,
+            columns,
+            reads,
+            every_rule,
+            version,
+            key,
+            fingerprint_by,
+            measures or {},
+            samples or {},
+            compared_with,
+            pool,
+            first_day,
+            descriptions or {},
+            owners,
+            tags or {},
+            drift or {},
+            cron,
+            shows,
+        )
         return declared if version else replace(declared, version=version_of(declared))
 
     return declare

@@ -31,9 +31,12 @@ def planned(*arguments: str, home: Path) -> dict[str, dict[str, str]]:
 def test_a_lake_without_anything_gets_everything_there_are_deliveries_for(tmp_path):
     reasons = planned("--partitions", "2019-10-10..2019-10-20", home=tmp_path)
     assert {table: len(days) for table, days in reasons.items()} == {
-        "raw/rejected_lines": 4, "raw/outage_events": 4, "staging/outage_updates": 4, "staging/outages": 2,
+        "raw/rejected_lines": 4,
+        "raw/outage_events": 4,
+        "staging/outage_updates": 4,
+        "staging/outages": 2,
         "features/late_arrivals": 4,
-    }  # fmt: skip
+    }
     assert {why for days in reasons.values() for why in days.values()} == {"missing"}
 
 
@@ -240,24 +243,79 @@ def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
     [
         ([], {}, 2, "Which days?"),
         (["--partitions", "2018-01-01"], {}, 2, "2018-01-01 is outside the calendar"),
-        (["--partitions", "2019-10-14..2019-10-20"], {}, 2, "can be built:\n  raw/rejected_lines 2019-10-14: no source"),
+        (
+            ["--partitions", "2019-10-14..2019-10-20"],
+            {},
+            2,
+            "can be built:\n  raw/rejected_lines 2019-10-14: no source",
+        ),
         (["--partitions", "2019-09-03", "--target", "raw/x"], {}, 2, "There is no table raw/x."),
         (["--partitions", "2019-09-03", "--only", "late"], {}, 2, "--only late is not a state."),
-        (["--partitions", "2019-09-03", "--budget", "soon"], {}, 2, "--budget soon is not a length of time."),
-        (["--partitions", "2019-09-03", "--reason", "x" * 5001], {}, 2, "--reason has 5,001 characters, and is kept with"),
-        (["--partitions", "2019-09-03", "--reason", "\udcff"], {}, 2, "--reason '\\udcff' is not UTF-8."),
-        (["--partitions", "2019-09-03", "--spark-conf", "cores=4"], {}, 2, "cores cannot be set for one plan: rows may depend"),
-        (["--partitions", "last 20"], {"BACKFILL_ASK_ABOVE_DAYS": "5"}, 4, "This plan rebuilds 13 days, more than 5"),
-        (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "2019-09-01..2019-09-09"}, 4, "2019-09-03 is protected"),
-        (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "may"}, 2, "BACKFILL_PROTECTED_DAYS='may' is not allowed"),
-        (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "last 7"}, 2, "has another meaning every day"),
+        (
+            ["--partitions", "2019-09-03", "--budget", "soon"],
+            {},
+            2,
+            "--budget soon is not a length of time.",
+        ),
+        (
+            ["--partitions", "2019-09-03", "--reason", "x" * 5001],
+            {},
+            2,
+            "--reason has 5,001 characters, and is kept with",
+        ),
+        (
+            ["--partitions", "2019-09-03", "--reason", "\udcff"],
+            {},
+            2,
+            "--reason '\\udcff' is not UTF-8.",
+        ),
+        (
+            ["--partitions", "2019-09-03", "--spark-conf", "cores=4"],
+            {},
+            2,
+            "cores cannot be set for one plan: rows may depend",
+        ),
+        (
+            ["--partitions", "last 20"],
+            {"BACKFILL_ASK_ABOVE_DAYS": "5"},
+            4,
+            "This plan rebuilds 13 days, more than 5",
+        ),
+        (
+            ["--partitions", "2019-09-03"],
+            {"BACKFILL_PROTECTED_DAYS": "2019-09-01..2019-09-09"},
+            4,
+            "2019-09-03 is protected",
+        ),
+        (
+            ["--partitions", "2019-09-03"],
+            {"BACKFILL_PROTECTED_DAYS": "may"},
+            2,
+            "BACKFILL_PROTECTED_DAYS='may' is not allowed",
+        ),
+        (
+            ["--partitions", "2019-09-03"],
+            {"BACKFILL_PROTECTED_DAYS": "last 7"},
+            2,
+            "has another meaning every day",
+        ),
     ],
     ids=[
-        "no days", "a day outside the calendar", "nothing delivered", "an unknown table", "an unknown state", "no time",
-        "a long reason", "no text", "no Spark setting", "many days", "a protected day", "no days to protect",
+        "no days",
+        "a day outside the calendar",
+        "nothing delivered",
+        "an unknown table",
+        "an unknown state",
+        "no time",
+        "a long reason",
+        "no text",
+        "no Spark setting",
+        "many days",
+        "a protected day",
+        "no days to protect",
         "days to protect that move",
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(
     tmp_path, arguments, env, code, said
 ):

@@ -213,8 +213,9 @@ def test_a_day_with_rows_no_build_makes_now_is_outdated_until_it_is_rebuilt():
     mixed = {key: replace(each, mixed=True) for key, each in delivered(3).items()}
     known = status_at(raw, 3, mixed)
     assert (known.state, known.why) == (
-        State.MIXED, "some of its rows were made by other code, or from other files or inputs, than it has now",
-    )  # fmt: skip
+        State.MIXED,
+        "some of its rows were made by other code, or from other files or inputs, than it has now",
+    )
     gone = {key: replace(each, mixed=True) for key, each in delivered(9).items()}
     assert (
         status_at(raw, 9, gone).why

@@ -100,9 +100,14 @@ def counted(compute: Callable[..., Any] | None = None) -> Table:
     """The lines of a day by number."""
 
     @table(
-        "raw/counted", partition_by="day", key=["n"], columns="day DATE, n BIGINT, value DOUBLE", version="1",
-        reads={"lines": Landing("outage_events")}, rules=[rules.has_rows(), rules.unique_key()],
-    )  # fmt: skip
+        "raw/counted",
+        partition_by="day",
+        key=["n"],
+        columns="day DATE, n BIGINT, value DOUBLE",
+        version="1",
+        reads={"lines": Landing("outage_events")},
+        rules=[rules.has_rows(), rules.unique_key()],
+    )
     def numbers(lines):
         number = F.get_json_object("line", "$.outageNumber").cast("BIGINT").alias("n")
         return lines.select(F.col("arrival_day").alias("day"), number, F.lit(1.0).alias("value"))

@@ -177,9 +177,14 @@ def slowly(postgres) -> PostgresTable:
         " customers FROM updates",
     )
     return PostgresTable(
-        "updates", "received_on", postgres.url, table="slowly", time_zone="UTC", changed_at="customers",
+        "updates",
+        "received_on",
+        postgres.url,
+        table="slowly",
+        time_zone="UTC",
+        changed_at="customers",
         password_env="READER_PASSWORD",
-    )  # fmt: skip
+    )
 
 
 def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, spark):

@@ -261,8 +261,10 @@ def test_a_commit_of_a_dead_writer_is_recorded_before_a_later_one(built):
 
     built.run(days(1, 2), replace(plain, compute=compute), run="mine", force=True)
     assert [(b.day, b.run, b.outcome) for b in built.lake.ledger.builds({OUTAGES: None})[-3:]] == [
-        (day(1), "the other", "accepted"), (day(1), "mine", "accepted"), (day(2), "mine", "unchanged"),
-    ]  # fmt: skip
+        (day(1), "the other", "accepted"),
+        (day(1), "mine", "accepted"),
+        (day(2), "mine", "unchanged"),
+    ]
 
 
 def test_a_file_that_is_rewritten_while_it_is_read_is_read_again(built):

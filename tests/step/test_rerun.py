@@ -59,9 +59,15 @@ def test_forced_days_that_come_out_the_same_are_computed_and_not_written(built):
 def test_a_changed_file_makes_its_day_due_and_what_is_made_from_it(built):
     built.write(day(2), arriving(2, 0, 1, 2, 3, began=2))
     assert outcomes(built.run(FOUR)) == {
-        REJECTED: days(2), RAW: days(2), UPDATES: days(2), OUTAGES: days(2), DAILY: days(2, 3), DAILY_V2: days(2, 3),
-        HISTORY: days(2, 3), LATE: days(2),
-    }  # fmt: skip
+        REJECTED: days(2),
+        RAW: days(2),
+        UPDATES: days(2),
+        OUTAGES: days(2),
+        DAILY: days(2, 3),
+        DAILY_V2: days(2, 3),
+        HISTORY: days(2, 3),
+        LATE: days(2),
+    }
 
 
 def test_a_late_row_makes_only_its_own_event_day_of_outages_due(built):

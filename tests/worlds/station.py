@@ -172,9 +172,14 @@ CHROMIUM = next(
 )
 # Without the background services that it would look for on the network.
 ARGUMENTS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 # A page waits this long for what it is asked to find: a run of a few days takes some seconds on a
 # busy machine.
 PATIENCE_MS = 60_000
