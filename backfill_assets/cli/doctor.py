@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from backfill_assets.cli.status import project_set_by
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, ProjectError
 from backfill_assets.lake.delta import version_of
@@ -31,6 +30,7 @@ from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import dagster_home, servers_record
 from backfill_assets.servers.listening import Listener, is_private, listeners
 from backfill_assets.settings import REMEMBERED, Settings, host_of, read_settings
+from backfill_assets.verbs.status import project_set_by
 from backfill_assets.workspace import Workspace, area_of, open_workspace
 
 Level = Literal["ok", "warn", "FAIL"]

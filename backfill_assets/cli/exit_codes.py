@@ -1,4 +1,4 @@
-"""The one place that says with which code a command ends.
+"""The exit code of each command, and how errors are printed.
 
 0 everything done, 1 partly done, 2 wrong usage, 3 a service is missing or nothing could be
 launched, 4 stopped by a budget, the canary or a guard.
@@ -79,7 +79,7 @@ def run(app: typer.Typer) -> NoReturn:
     if not _wants_json():
         app()
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(standalone_mode=False) or DONE)
     except TyperException as error:
         raise UsageError(
             f"{error.format_message().rstrip('.')}.",

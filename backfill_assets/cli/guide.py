@@ -29,8 +29,9 @@ def guide(
         show(read_guide(topic))
     else:
         raise UsageError(
-            f"There is no guide {topic}. Nothing was done.{did_you_mean(topic, topics)} `backfill"
-            " guide` lists the topics."
+            f"There is no guide {topic}.",
+            unchanged="Nothing was done.",
+            next_step=f"{did_you_mean(topic, topics)} `backfill guide` lists the topics.",
         )
 
 

@@ -14,35 +14,35 @@ from backfill_assets.plan.request import TABLES, RebuildRequest, default_of, fla
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Target = Annotated[str, typer.Option(help=TABLES)]
+Channel = Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")]
+Reason = Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")]
+DaysOrCalendar = Annotated[
+    str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`. Default: the whole calendar.")
+]
 PlanId = Annotated[
     str,
     typer.Argument(
         metavar="PLAN",
-        help="A plan's id; if not given, the open plan, or else the last one with days left.",
+        help="A plan's id. Default: the open plan, or else the last one with days left.",
     ),
 ]
-
 ShadowId = Annotated[
     str,
-    typer.Argument(
-        metavar="PLAN", help="A plan's id; if not given, the only one that is in a shadow."
-    ),
+    typer.Argument(metavar="PLAN", help="A plan's id. Default: the only plan in a shadow."),
 ]
 ToPublish = Annotated[
     str,
     typer.Argument(
         metavar="PLAN",
-        help=(
-            "A plan's id; if not given, the only one in a shadow, or published to other channels"
-            " only."
-        ),
+        help="A plan's id. Default: the only one in a shadow, or published to other channels only.",
     ),
 ]
 
 
 def with_request(verb: Callable[..., None]) -> Callable[..., None]:
-    """`verb`, whose argument `request` is made from one flag for each field of `RebuildRequest`."""
+    """Give a command one flag for each field of `RebuildRequest`, and pass them as `request`."""
     parameters = inspect.signature(verb, eval_str=True).parameters
     own = {name: parameter for name, parameter in parameters.items() if name != "request"}
     flags = {option.name: _parameter(option) for option in fields(RebuildRequest)}
@@ -64,17 +64,19 @@ def with_request(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:
-    """UsageError for a flag that was given without a value, as of a variable that is not set: it
-    would ask for everything.
+    """Raise UsageError for a flag with an empty value. It would ask for everything, and is often a
+    variable that is not set.
     """
     if value == "" and (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
         raise UsageError(
-            f"{flag(name)} has no value. Nothing was planned. Give one, or leave it out."
+            f"{flag(name)} has no value.",
+            unchanged="Nothing was planned.",
+            next_step="Give one, or leave it out.",
         )
 
 
 def _parameter(option: Any) -> inspect.Parameter:
-    """One field of a request as typer takes it."""
+    """Return a field of a request as typer takes it."""
     metadata: Mapping[str, Any] = option.metadata
     kind = get_type_hints(RebuildRequest)[option.name]
     default = default_of(option)
@@ -96,16 +98,15 @@ def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(
-            f"--spark-conf {text} is not a Spark setting. Nothing was started. Type it as"
-            " spark.sql.shuffle.partitions=8."
+            f"--spark-conf {text} is not a Spark setting.",
+            unchanged="Nothing was started.",
+            next_step="Type it as spark.sql.shuffle.partitions=8.",
         )
     return name.strip(), value.strip()
 
 
 def days_in(text: str) -> str:
-    """`text` itself; if it is the name of a file, the days in that file, one a line or separated by
-    commas.
-    """
+    """Return `text`, or the days in the file of that name: one a line, or separated by commas."""
     try:
         is_file = Path(text).is_file()
     except OSError:  # a list of days can be longer than a file name may be
@@ -116,6 +117,8 @@ def days_in(text: str) -> str:
         lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise UsageError(
-            f"{text} is not UTF-8. Nothing was planned. Save that list of days as UTF-8 text."
+            f"{text} is not UTF-8.",
+            unchanged="Nothing was planned.",
+            next_step="Save that list of days as UTF-8 text.",
         ) from None
     return ",".join(line.strip().rstrip(",") for line in lines if line.strip())

@@ -1,297 +1,66 @@
-"""`backfill reload`: the servers load the project's code again, after an edit.
+"""The commands that run servers: demo, up, down, reload."""
 
-`backfill up`: the webserver, daemon and engine of this lake, in the foreground; `backfill down`
-stops them.
+from typing import Annotated
 
-`backfill demo`: the bundled sample's days in audited tables, launched over GraphQL and shown in the
-UI.
-"""
+import typer
 
-import getpass
-import signal
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import date
-from pathlib import Path
-from typing import Any
+from backfill_assets.cli.options import Port
 
-from rich.console import Console
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
-
-from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.cli import exit_codes
-from backfill_assets.cli.run import carry_out_and_show
-from backfill_assets.cli.terminal import outcome_table, terminal
-from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.requests import reload
-from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
-from backfill_assets.errors import NothingToBuild, ServiceUnavailable, UsageError
-from backfill_assets.plan.make import make_plan
-from backfill_assets.plan.progress import Progress, TableOutcome, outcomes
-from backfill_assets.plan.remaining import WorkState
-from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.status import latest_builds
-from backfill_assets.plan.store import Plans
-from backfill_assets.rebuild.carry_out import prepare_rebuild
-from backfill_assets.servers.child import USUAL_PORT, is_taken
-from backfill_assets.servers.home import dagster_of, servers_record
-from backfill_assets.servers.stack import Servers, servers_on
-from backfill_assets.settings import BUNDLED, REMEMBERED, Settings, host_of, read_settings, remember
-from backfill_assets.workspace import Workspace, open_workspace
+app = typer.Typer()
+PANEL = "Servers"
 
 
-def run_reload() -> int:
-    """Reload the project's code location; the exit code is 0 if it is loaded."""
-    settings = open_workspace(
-        only_reading=True
-    ).settings  # code that cannot be imported is refused with the line that raised
-    dagster = dagster_of(settings)
-    reload(dagster, settings.project)
-    print(
-        f"The servers at {dagster.url} have loaded {settings.project} as it is now. Nothing was"
-        " rebuilt; `backfill status` shows which days that makes outdated."
-    )
-    return exit_codes.DONE
+@app.command(rich_help_panel=PANEL)
+def demo(
+    days: Annotated[
+        str, typer.Option(help="Days of the sample, as A..B. Default: all sixty.")
+    ] = "",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Port of the Dagster UI. Default: 3000, or else a free one."
+        ),
+    ] = None,
+    exit_: Annotated[
+        bool,
+        typer.Option("--exit", help="Exit once the days are built; code 0 only if all are."),
+    ] = False,
+    story: Annotated[
+        str,
+        typer.Option(help="Instead: show a story in a new folder, step by step: publish or late."),
+    ] = "",
+) -> None:
+    """Build the bundled sample's days in audited Delta tables, and show them in the UI."""
+    if not story:
+        from backfill_assets.cli.demo import run_demo
 
-
-CHECK_EVERY_S = 0.5
-# Each server is given time to end by itself before it is ended.
-STOP_TIMEOUT_S = 90
-
-
-def run_up(port: int) -> int:
-    console = terminal()
-    workspace = open_workspace()
-    settings = workspace.settings
-    with (
-        interrupted_by_signals(),
-        servers_on(settings, port, console.print, workspace.packages) as servers,
-    ):
-        spark = host_of(settings.spark_remote or "") or settings.spark_master
-        engine = f"engine {servers.engine.remote}" if servers.engine else f"Spark {spark}"
-        console.print(f"Dagster: {servers.dagster.url}   lake: {settings.lake}   {engine}")
-        console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C stops all servers.")
-        watch(servers)
-    console.print("All servers have stopped.")
-    return 0
-
-
-def down() -> int:
-    """Stop the servers of this home as Ctrl-C does, and wait until they have ended.
-    ServiceUnavailable if they do not.
-    """
-    settings = read_settings()  # whether the project can be imported or not
-    record = servers_record(settings.home)
-    if record is None or (process := record.up.find()) is None:
-        print(f"No servers run on {settings.home}. Nothing was stopped.")
-        return 0
-    process.terminate()
-    # One that nobody has waited for counts as ended.
-    runs = retry_if_result(lambda still: still is not None)
-    try:
-        Retrying(stop=stop_after_delay(STOP_TIMEOUT_S), wait=wait_fixed(0.2), retry=runs)(
-            record.up.find
-        )
-    except RetryError:
-        raise ServiceUnavailable(
-            f"The servers on {settings.home} (process {process.pid}) did not end within"
-            f" {STOP_TIMEOUT_S} s. They may still be ending; see {settings.home / 'logs'}."
-        ) from None
-    print("All servers have stopped.")
-    return 0
-
-
-def watch(servers: Servers, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Keep the servers running until Ctrl-C or SIGTERM."""
-    try:
-        while True:
-            servers.check()
-            sleep(CHECK_EVERY_S)
-    except KeyboardInterrupt:
-        return
-
-
-@contextmanager
-def interrupted_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, so that every `finally` runs
-    and no child is left.
-    """
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-# The daemon closes a backfill at its next look after the last run has ended.
-CLOSE_TIMEOUT_S = 30
-
-
-def run_demo(*, days: str, port: int | None, exit_when_built: bool) -> int:
-    console = terminal()
-    started = time.monotonic()
-    workspace = workspace_for(days)
-    settings = workspace.settings
-    selected = workspace.calendar.select(days) if days else workspace.calendar.days()
-    copied = deliver(folder_of(settings))
-    console.print(f"{copied} file(s) of the sample delivered to {settings.landing}.")
-    with (
-        interrupted_by_signals(),
-        servers_on(settings, port or usual_port(), console.print) as servers,
-    ):
-        remember_calendar(workspace)
-        console.print(f"Dagster: {servers.dagster.url}")
-        try:
-            complete = launch(console, servers, workspace, selected)
-            console.print(f"{time.monotonic() - started:.0f} s in all.")
-            if exit_when_built:
-                await_closed(servers.dagster)
-            else:
-                console.print(f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C.")
-                watch(servers)
-        except KeyboardInterrupt:
-            console.print(
-                "Stopped. What was committed stays; `backfill demo` again builds what is missing."
-            )
-            return 1
-    return 0 if complete else 1
-
-
-def folder_of(settings: Settings) -> Path:
-    """The folder that the sample is delivered to. UsageError if the landing area is in an object
-    store.
-    """
-    if "://" in settings.landing:
-        raise UsageError(
-            f"The sample is copied into a folder, not to {settings.landing}. Nothing was started."
-            " Unset BACKFILL_LANDING."
-        )
-    return Path(settings.landing)
-
-
-def await_closed(dagster: Dagster) -> None:
-    """Wait until Dagster has closed its backfills, for at most `CLOSE_TIMEOUT_S`: it shows them as
-    running until then.
-    """
-
-    def some_are_open() -> bool:
-        return any(not launched.is_over for launched in dagster.launched())
-
-    with suppress(RetryError, ServiceUnavailable):
-        Retrying(
-            stop=stop_after_delay(CLOSE_TIMEOUT_S),
-            wait=wait_fixed(0.5),
-            retry=retry_if_result(bool),
-        )(some_are_open)
-
-
-def remember_calendar(workspace: Workspace) -> None:
-    """Keep the calendar in the home, so that every later command on it has the same days."""
-    remember(
-        workspace.settings, first_day=workspace.calendar.first, last_day=workspace.calendar.last
-    )
-
-
-def usual_port() -> int | None:
-    """Dagster's own port, or None (any free port) where that is taken."""
-    return None if is_taken(USUAL_PORT) else USUAL_PORT
-
-
-def workspace_for(days: str) -> Workspace:
-    """The bundled project on the sample's calendar, cut to `days`, unless the environment names
-    another calendar.
-
-    A day of outages waits for the two days after it, and a history for the day before it, except at
-    the calendar's ends.
-    """
-    first = FIRST_DAY
-    last = LAST_DAY
+        raise typer.Exit(run_demo(days=days, port=port, exit_when_built=exit_))
     if days:
-        selected = Calendar(first, last).named(days)
-        first = selected[0]
-        last = selected[-1]
-        _refuse_outside(first, last)
-    settings = read_settings(remembered=False)
-    if settings.project != BUNDLED:  # its lake and its calendar must not be mixed with the sample's
-        raise UsageError(
-            f"This is the folder of the project {settings.project}. Nothing was started. Use an"
-            " empty folder for the demo."
-        )
-    named = settings.model_fields_set
-    ends: dict[str, Any] = {
-        name: day for name, day in (("first_day", first), ("last_day", last)) if name not in named
-    }
-    workspace = open_workspace(remembered=False, project=BUNDLED, **ends)
-    _refuse_outside(workspace.calendar.first, workspace.calendar.last)
-    return workspace
+        raise typer.BadParameter("a story has days of its own; leave out --days")
+    from backfill_assets.cli.story import run as play
+
+    raise typer.Exit(play(story, port=port, exit_when_played=exit_))
 
 
-def _refuse_outside(first: date, last: date) -> None:
-    if first < FIRST_DAY or last > LAST_DAY:
-        raise UsageError(
-            f"The sample holds {FIRST_DAY} to {LAST_DAY}, not all of {first} to {last}. Nothing was"
-            " started. Name days within it, for example --days 2019-08-15..2019-08-21."
-        )
+@app.command(rich_help_panel=PANEL)
+def up(port: Port = 3000) -> None:
+    """Run Dagster's webserver and daemon and the warm engine on this lake, until Ctrl-C."""
+    from backfill_assets.cli.demo import run_up
+
+    raise typer.Exit(run_up(port))
 
 
-def launch(console: Console, servers: Servers, workspace: Workspace, days: list[date]) -> bool:
-    """Plan the days over every table, carry the plan out and show it; whether all of them are built
-    at the end.
-    """
+@app.command(rich_help_panel=PANEL)
+def down() -> None:
+    """Stop the servers that `backfill up` runs for this BACKFILL_HOME, and wait for their end."""
+    from backfill_assets.cli.demo import stop_servers
 
-    def sleep(seconds: float) -> None:
-        servers.check()
-        time.sleep(seconds)
-
-    def carry_out(plan_id: str) -> Progress:
-        rebuild = prepare_rebuild(
-            plan_id, workspace, dagster=servers.dagster, who=getpass.getuser(), sleep=sleep
-        )
-        return carry_out_and_show(console, rebuild, workspace)
-
-    for plan_id in Plans(workspace.lake.root).open():  # a demo that was killed leaves its plan open
-        carry_out(plan_id)
-    request = RebuildRequest(
-        partitions=",".join(map(str, days)), canary=0, into="live", reason="backfill demo", yes=True
-    )
-    plan_id = ""
-    states = dict[Partition, WorkState]()
-    try:
-        plan_id = make_plan(request, workspace).plan.id
-        console.print(
-            f"Plan {plan_id}: {len(days)} day(s) of {len(workspace.tables)} tables, see"
-            f" {servers.dagster.url}/runs"
-        )
-        states.update(carry_out(plan_id).remaining.states)
-    except NothingToBuild:
-        console.print("Everything was up to date: nothing had to be computed.")
-    accepted = latest_builds(workspace).accepted
-    requested = [(name, day) for name in workspace.names for day in days]
-    before = {each: WorkState.DONE if each in accepted else WorkState.PENDING for each in requested}
-    tables = outcomes(workspace.lake.ledger, before | states, plan_id)
-    console.print(outcome_table(tables))
-    show_next_steps(console, tables, workspace)
-    return all(table.done == table.days for table in tables)
+    raise typer.Exit(stop_servers())
 
 
-def show_next_steps(console: Console, tables: Sequence[TableOutcome], workspace: Workspace) -> None:
-    for table in (table for table in tables if table.done < table.days):
-        console.print(
-            f"{table.table}: {table.days - table.done} day(s) missing; `backfill status` names each"
-            " and why."
-        )
-    path = f"{workspace.lake.root}/features/region_daily"
-    console.print(
-        "\nQuery a table, with any Delta reader:\n"
-        f"""  python -c "from deltalake import DeltaTable; print(DeltaTable('{path}').to_pandas())"\n"""
-        "Other commands on this home use the sample's calendar, which is kept in"
-        f" {workspace.settings.home / REMEMBERED}.\n"
-    )
+@app.command(rich_help_panel=PANEL)
+def reload() -> None:
+    """Reload the project's code in the running servers, after an edit. Rebuilds nothing."""
+    from backfill_assets.cli.demo import run_reload
+
+    raise typer.Exit(run_reload())

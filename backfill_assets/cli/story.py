@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.servers import await_closed, interrupted_by_signals, usual_port, watch
+from backfill_assets.cli.demo import await_closed, interrupted_by_signals, usual_port, watch
 from backfill_assets.cli.terminal import terminal
 from backfill_assets.datasets.case_reports import sample as case_reports
 from backfill_assets.datasets.outages import sample as outages
@@ -129,8 +129,9 @@ def read_story(name: str) -> Story:
     """Read a story from its file. UsageError if there is no story of that name."""
     if name not in story_names():
         raise UsageError(
-            f"There is no story {name}. Nothing was started. The stories are"
-            f" {', '.join(story_names())}."
+            f"There is no story {name}.",
+            unchanged="Nothing was started.",
+            next_step=f"The stories are {', '.join(story_names())}.",
         )
     told = tomllib.loads((STORIES / f"{name}.toml").read_text())
     steps = [_step(entry) for entry in told["steps"]]
@@ -195,13 +196,18 @@ def new_folder(story: Story) -> Path:
     folder = Path.cwd() / f"story-{story.name}"
     if given := [name for name in ELSEWHERE if os.environ.get(name)]:
         raise UsageError(
-            f"A story has its own folder and days, but {', '.join(given)} names others. Nothing was"
-            f" started. Type: unset {' '.join(given)}"
+            f"A story has its own folder and days, but {', '.join(given)} names others.",
+            unchanged="Nothing was started.",
+            next_step=f"Type: unset {' '.join(given)}",
         )
     if folder.exists():
         raise UsageError(
-            f"{folder} exists already. Nothing was started. Delete it to play the story again, or"
-            " type `backfill up` in it to start its servers."
+            f"{folder} exists already.",
+            unchanged="Nothing was started.",
+            next_step=(
+                "Delete it to play the story again, or type `backfill up` in it to start its"
+                " servers."
+            ),
         )
     code = folder / story.project.rpartition(".")[2]
     original = import_module(story.project).__path__[0]

@@ -5,29 +5,45 @@ import warnings
 
 from dagster import BetaWarning, Definitions, PreviewWarning, define_asset_job
 
-from backfill_assets.orchestration.assets import asset_of, executor, live_tables
-from backfill_assets.orchestration.diff_job import diff_job
+from backfill_assets.orchestration.assets import (
+    asset_of,
+    executor,
+    live_tables,
+)
 from backfill_assets.orchestration.jobs import plan_jobs
-from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance
-from backfill_assets.orchestration.other_assets import archive_assets, late_reports
-from backfill_assets.orchestration.publish_job import publish_job
-from backfill_assets.orchestration.rebuild_sensors import late_rows_sensor, source_changes_sensor
+from backfill_assets.orchestration.other_assets import (
+    archive_assets,
+    late_reports,
+)
+from backfill_assets.orchestration.rebuild_sensors import (
+    late_rows_sensor,
+    source_changes_sensor,
+)
 from backfill_assets.orchestration.release_sensor import (
     release_check,
     release_sensor,
     releases_spec,
 )
-from backfill_assets.orchestration.reproduce_job import reproduce_job
-from backfill_assets.orchestration.rollback_job import rollback_job
 from backfill_assets.orchestration.run import (
     RebuildOptions,
     SparkResource,
     for_each_run,
     spark_resource,
 )
-from backfill_assets.orchestration.schedules import nightly_schedule, own_schedules
-from backfill_assets.orchestration.switch_job import switch_job
-from backfill_assets.orchestration.verify_job import verify_job
+from backfill_assets.orchestration.schedules import (
+    nightly_schedule,
+    own_schedules,
+)
+from backfill_assets.orchestration.verb_jobs import (
+    diff_job,
+    maintain_job,
+    publish_job,
+    reproduce_job,
+    rollback_job,
+    switch_job,
+    verify_job,
+    weekly_maintenance,
+)
 from backfill_assets.workspace import Workspace
 
 # Otherwise Dagster writes each event in its own transaction (orchestration/local/event_log.py).

@@ -39,7 +39,7 @@ class PlanOptions:
     """How the partitions of a plan are built. Raises UsageError for a value that is not allowed."""
 
     force: bool = option(
-        False, "Also days that are up to date; with `only`, just the days in those states."
+        False, "Also days that are up to date; with --only, restricted to those states."
     )
     order: DayOrder = option("asc", "asc: oldest days first. desc: newest first.")
     days_per_run: int | None = option(
@@ -51,8 +51,8 @@ class PlanOptions:
     write_mode: Literal["overwrite", "merge"] = option(
         "overwrite",
         "overwrite: replace the days. merge: update and insert by key, keep other rows; a day that"
-        " keeps rows of other code, files or inputs stays outdated. Not of tables that read"
-        " themselves.",
+        " keeps rows of other code, files or inputs stays outdated. Not available for cumulative"
+        " tables (`itself()`).",
     )
     canary: int = option(
         2,
@@ -77,7 +77,7 @@ class PlanOptions:
         "",
         "Files that may be empty, gone, cut off, far shorter or of other columns; columns that may"
         " be null; rules of a source's table that may be broken: names, with commas; * stands for"
-        " any characters. With a `reason`.",
+        " any characters. Requires --reason.",
     )
     reason: str = option("", "Why; kept with every day that is built.")
 

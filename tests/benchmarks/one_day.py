@@ -16,7 +16,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.table import Table as Drawn
 
-from backfill_assets.cli.servers import folder_of, workspace_for
+from backfill_assets.cli.demo import folder_of, workspace_for
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import deliver
 from backfill_assets.plan.store import REQUESTED, Plans

@@ -48,9 +48,7 @@ def test_it_says_what_it_took_in_and_what_comes_next_and_then_nothing_is_left_to
         ),
         "",
     )
-    assert (
-        archive(folder=folder).stdout == "Every archive is in as it lies there. Nothing was read.\n"
-    )
+    assert archive(folder=folder).stdout == "Every archive is imported already. Nothing was read.\n"
     assert "57 bytes read" in archive("past", "--full-refresh", folder=folder).stdout
 
 
@@ -97,9 +95,7 @@ def test_a_doubtful_archive_is_accepted_by_name_and_reason(folder):
         exit_codes.DONE,
         True,
     )
-    assert (
-        archive(folder=folder).stdout == "Every archive is in as it lies there. Nothing was read.\n"
-    )
+    assert archive(folder=folder).stdout == "Every archive is imported already. Nothing was read.\n"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +126,7 @@ def test_archives_of_these_names_that_are_in_are_not_said_to_be_all(folder):
     archive(folder=folder)
     put(folder, ".backfill/landing/past/new.jsonl", '{"at": "2019-06-02"}\n')
     done = archive("--files", "old*", folder=folder)
-    assert done.stdout == "Every archive of these names is in as it lies there. Nothing was read.\n"
+    assert done.stdout == "Every archive of these names is imported already. Nothing was read.\n"
 
 
 def test_without_archives_it_says_so(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from backfill_assets.cli.app import app
-from backfill_assets.cli.servers import remember_calendar, workspace_for
+from backfill_assets.cli.demo import remember_calendar, workspace_for
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.servers.home import environment
 from backfill_assets.settings import read_settings

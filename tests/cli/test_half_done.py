@@ -62,7 +62,7 @@ def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(lake, workspac
     code, message = refused("cancel", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
     assert (
-        f"is in live in part. Nothing was cancelled. Finish it (`{finish}`), or take it back"
+        f"is in live in part. Nothing was cancelled. Finish it (`{finish}`), or roll it back"
         in message
     )
     assert lake.plans.half_published() == [plan.id]

@@ -41,8 +41,7 @@ def test_days_within_the_horizon_come_first_and_each_part_ends_with_its_command(
         f"  {WITHIN}",
         (
             "Late rows have made 1 day(s) beyond the horizon outdated (staging/outages: from"
-            " 2019-08-20 on). Nothing rebuilds these unasked: they stay as they are until you"
-            " decide. To rebuild them:"
+            " 2019-08-20 on). These are rebuilt only on request. To rebuild them:"
         ),
         "│ staging/outages │ 2019-08-18 │   +1 │ 2019-09-01 │",
         f"  {BEYOND}",
@@ -86,7 +85,7 @@ def test_tables_without_event_days_have_nothing_to_list(tmp_path):
     project = {"BACKFILL_PROJECT": "backfill_assets.datasets.case_reports.project"}
     assert (
         printed(home=tmp_path, **project)
-        == "No table reads rows by the day that they are about: none can be late.\n"
+        == "No table reads rows by the day that they are about, so no row can be late.\n"
     )
 
 

@@ -166,7 +166,7 @@ def test_a_discarded_plan_is_gone_and_the_same_request_makes_a_new_one(lake, pla
     assert (code, lake.plans.state(plan.id)) == (exit_codes.PARTIAL, "done")
     done = backfill("discard", plan.id, home=tmp_path, landing=tmp_path)
     assert (
-        done.stdout == f"Plan {plan.id} is discarded: its shadow is deleted. Live is as it was.\n"
+        done.stdout == f"Plan {plan.id} is discarded: its shadow is deleted. Live is unchanged.\n"
     )
     assert not (lake.root / "_shadow" / plan.id).exists()
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}

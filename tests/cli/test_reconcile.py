@@ -229,11 +229,11 @@ def test_days_that_somebody_else_wrote_to_are_put_back_as_they_were_accepted(pla
     code, lines = place.reconcile(repair=True, restore=True)
     assert lines[:2] == [
         (
-            f"Put back: {RECONCILED_TABLE} {day(0)}: it was rewritten by commits 2 to 3 (UPDATE,"
+            f"Restored: {RECONCILED_TABLE} {day(0)}: it was rewritten by commits 2 to 3 (UPDATE,"
             " DELETE), not by this project."
         ),
         (
-            f"Put back: {RECONCILED_TABLE} {day(1)}: it was rewritten by commits 2 to 3 (UPDATE,"
+            f"Restored: {RECONCILED_TABLE} {day(1)}: it was rewritten by commits 2 to 3 (UPDATE,"
             " DELETE), not by this project."
         ),
     ]
@@ -260,10 +260,10 @@ def test_a_day_whose_accepted_files_are_gone_is_left_and_the_others_are_put_back
     file.unlink()
     code, lines = place.reconcile(restore=True)
     assert (code, lines[0]) == (
-        1, f"Put back: {RECONCILED_TABLE} {day(1)}: it was rewritten by commit 1 (DELETE), not by this project.",
+        1, f"Restored: {RECONCILED_TABLE} {day(1)}: it was rewritten by commit 1 (DELETE), not by this project.",
     )  # fmt: skip
     assert (
-        lines[1] == f"Left as it is: {RECONCILED_TABLE} {day(0)}: its file"
+        lines[1] == f"Not restored: {RECONCILED_TABLE} {day(0)}: its file"
         f" {file.relative_to(place.lake / RECONCILED_TABLE)} is missing."
     )
     assert [

@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from backfill_assets.cli.app import app
-from backfill_assets.cli.releases import write
 from backfill_assets.errors import RefusedByGuard, ServiceUnavailable, TableUnreadable, UsageError
 from backfill_assets.lake.releases import CANDIDATE, TableVersion
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.reading import read
+from backfill_assets.verbs.releases import write
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import BuiltLake
 
@@ -54,7 +54,7 @@ def values(*arguments: str) -> Any:
 def test_a_lake_without_releases_says_how_one_is_made(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
     assert backfill("releases").stdout.startswith(
-        "There is no release here yet. `backfill up` releases live by itself"
+        "There is no release here yet. `backfill up` releases live once"
     )
     assert values("releases") == {"releases": []}
     assert (
@@ -123,7 +123,7 @@ def test_a_retired_release_stays_in_the_list_and_says_since_when(lake):
     newest = lake.releases.newest()
     lake.releases.retire(newest, [1], day(3), who="ada", reason="old")
     assert (
-        f"retired on {day(3)}: its files may be gone, and it cannot be read"
+        f"retired on {day(3)}: it cannot be read; its files may be deleted"
         in backfill("releases", "1").stdout
     )
     assert [value["retired"] for value in values("releases")["releases"]] == [
@@ -140,20 +140,20 @@ def test_live_that_is_not_released_is_a_line_of_status_until_a_person_releases_i
     assert (
         backfill("status").stdout.splitlines()[-1]
         == f"live is not released: failed: {B} {day(1)}..{day(2)}: broken; failed: {A} {day(0)}:"
-        " no_nulls_n: 3 rows. In spite of it: `backfill release --reason ...`"
+        " no_nulls_n: 3 rows. To release it anyway: `backfill release --reason ...`"
     )
     assert values("status")["not_released"][0] == {
         "cause": "failed", "table": B, "days": [str(day(1)), str(day(2))], "why": "broken",
     }  # fmt: skip
     released = backfill("release", "--reason", "the report is due").stdout.splitlines()
     assert released[1:] == [
-        f"  in spite of {B} {day(1)}..{day(2)}: broken",
-        f"  in spite of {A} {day(0)}: no_nulls_n: 3 rows",
+        f"  although {B} {day(1)}..{day(2)}: broken",
+        f"  although {A} {day(0)}: no_nulls_n: 3 rows",
     ]
     assert "live is not released" not in backfill("status").stdout
     assert (
         backfill("release", "--reason", "again").stdout
-        == "Live is as release 2 has it. Nothing was released.\n"
+        == "No changes since release 2. Nothing was released.\n"
     )
 
 
@@ -163,7 +163,7 @@ def test_live_that_a_plan_holds_open_is_a_line_of_status(lake):
     assert line.startswith(
         f"live is not released: open plan: plan {plan} is open ({day(1)}): `backfill watch {plan}`"
     )
-    assert "In spite of it" not in line
+    assert "To release it anyway" not in line
 
 
 def test_nobody_releases_while_a_step_is_running(lake):
@@ -207,7 +207,7 @@ def test_a_released_table_is_exported_whole_or_by_days_and_channels(lake, ending
         ),
         pytest.param(
             (A, "there.csv"),
-            "there.csv is there already. Nothing was written. Name .*--overwrite",
+            "there.csv exists already. Nothing was written. Name .*--overwrite",
             id="it is there",
         ),
         pytest.param(

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from backfill_assets.cli import exit_codes, guide, terminal
 from backfill_assets.cli.app import app
-from backfill_assets.cli.terminal import WIDTH_OF_A_PIPE, drawn, outcome_table, show_progress
+from backfill_assets.cli.progress import drawn, outcome_table, show_progress
+from backfill_assets.cli.terminal import WIDTH_OF_A_PIPE
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress, TableOutcome

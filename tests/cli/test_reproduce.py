@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from backfill_assets.cli import audit, exit_codes
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.terminal import Output
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.requests import REPRODUCTION
@@ -20,6 +21,7 @@ from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.reproduce.inputs import recorded_build, reproduction_of
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
+from backfill_assets.verbs.audit import ReproduceReport, reproduced_by
 from backfill_assets.workspace import open_workspace
 from tests.worlds.command_line import backfill, refused
 from tests.worlds.recorded import build
@@ -152,7 +154,7 @@ def asked(server: Webserver, home: Path, release: int | None = None) -> Reproduc
         recorded_build(NAME, str(DAY), None, open_workspace(home=home)), release=release
     )
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(server))
-    return audit.reproduced_by(dagster, build_of_day, NAME, lambda _: None)
+    return reproduced_by(dagster, build_of_day, NAME, who="ada", note=print, sleep=lambda _: None)
 
 
 def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_printed(
@@ -174,7 +176,7 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
     assert launched["runConfigData"] == {
         "ops": {"build_again": {"config": {"table": NAME, "day": str(DAY), "release": 3}}}
     }
-    audit.show_reproduce(answer)
+    Output(as_json=False).print(ReproduceReport(answer))
     printed = capsys.readouterr().out
     assert f"{NAME} {DAY} differs, from the same code and inputs." in printed
     assert f'{NAME} {DAY} outage_number="7": customers 5 → 6' in printed

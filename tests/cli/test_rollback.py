@@ -160,7 +160,7 @@ def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(lake, tmp
     )
     assert (
         printed.index(str(SECOND))
-        < printed.index("Put these days back?")
+        < printed.index("Restore these days?")
         < printed.index("Nothing was restored.")
     )
     code, _ = on_a_terminal("y", "rollback", plan, home=tmp_path)

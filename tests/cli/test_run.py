@@ -234,7 +234,7 @@ def test_a_plan_that_is_not_done_is_given_up_and_no_server_is_asked(tmp_path, pl
     was = "never started" if state == "planned" else state
     assert (
         done.exit_code,
-        done.stdout.startswith(f"Plan {plan} was {was}, and is given up now."),
+        done.stdout.startswith(f"Plan {plan} was {was}, and is cancelled now."),
     ) == (0, True)
     assert plans.state(plan) == "cancelled"
     message = str(backfill("run", plan, home=tmp_path).exception)  # its advice can be followed
@@ -248,7 +248,7 @@ def test_of_a_plan_that_is_done_nothing_is_left_to_give_up(tmp_path, plans, stat
     plans.note(plan, *(("ended",) if state == "done" else (state,)), NOW, ending="done")
     said = (
         f"Plan {plan} is {state.replace('_', ' ')}. Nothing was cancelled: nothing of it is left to"
-        " give up."
+        " build."
     )
     assert (refused("cancel", plan, home=tmp_path), plans.state(plan)) == ((2, said), state)
 

@@ -38,14 +38,14 @@ def test_plans_are_listed_without_a_server_also_when_one_is_unreadable(tmp_path,
         good: ("planned", str(DAY)), "bad": ("planned", ""),
     }  # fmt: skip
     assert values["unavailable"].startswith(
-        "Runs and backfills without a plan are not listed: No Dagster webserver answers"
+        "Runs and backfills launched outside a plan are not listed: No Dagster webserver answers"
     )
 
 
 def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_path, plans):
     plan = planned(tmp_path)
     assert (
-        f"It was never started. Carry it out with `backfill run {plan}`."
+        f"It was never started. To carry it out: `backfill run {plan}`."
         in backfill("show", plan, home=tmp_path).stdout
     )
     plans.note(plan, "started", NOW, who="ada")
@@ -103,7 +103,7 @@ def test_a_plan_of_a_renamed_table_is_shown_with_the_reason_and_no_progress(tmp_
     plan = kept(tmp_path, "raw/gone", "1")
     plans.note(plan, "ended", NOW, ending="done")
     shown = backfill("show", plan, home=tmp_path)
-    assert (shown.exit_code, "Its progress cannot be worked out any more." in shown.stdout) == (
+    assert (shown.exit_code, "Its progress cannot be computed any more." in shown.stdout) == (
         0,
         True,
     )

@@ -32,7 +32,7 @@ LIKE = (
     " {year}-{month}-{day}/** or {year}-{month}-{day}*"
 )
 NOT_RELEASED = (
-    f"live is not released: failed: {NAME} 2019-08-17: no_nulls_line: 3 rows. In spite of it:"
+    f"live is not released: failed: {NAME} 2019-08-17: no_nulls_line: 3 rows. To release it anyway:"
     " `backfill release --reason ...`"
 )
 

@@ -82,14 +82,14 @@ def test_what_was_recorded_is_shown_and_the_error_is_told_beside_it(lake, argume
     assert done.stderr.startswith(
         "The project lessons cannot be imported. Nothing was done. It raised:\n"
     )
-    assert done.stderr.endswith("What was recorded is shown all the same.\n")
+    assert done.stderr.endswith("The records are shown without it.\n")
 
 
 def test_a_plan_is_shown_without_its_progress(lake):
     shown = backfill("show", PLAN.id)
     assert (shown.exit_code, "started by ada" in shown.stdout) == (exit_codes.DONE, True)
     assert (
-        "Its progress cannot be worked out any more. The project lessons cannot be imported."
+        "Its progress cannot be computed any more. The project lessons cannot be imported."
         in shown.stdout
     )
     values = json.loads(backfill("show", PLAN.id, "--json").stdout)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.cli.log import BuildFilter, lines_by_run, select
 from backfill_assets.lake.history import BuildHistory
+from backfill_assets.verbs.log import BuildFilter, lines_by_run, select
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import build
 

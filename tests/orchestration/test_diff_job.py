@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backfill_assets.orchestration.diff_job import diff_job
+from backfill_assets.orchestration.verb_jobs import diff_job
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, A, SmallLake
 

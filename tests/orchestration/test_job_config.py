@@ -8,7 +8,7 @@ import pytest
 from dagster import DagsterInvalidConfigError, Definitions
 from typer.main import get_command
 
-from backfill_assets.cli.rebuild_verbs import app
+from backfill_assets.cli.rebuild import app
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import PlanConfig, RunPlanConfig, plan_jobs, request_of
 from backfill_assets.plan.request import RebuildRequest

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from dagster import DefaultScheduleStatus, Definitions, build_schedule_context
 
-from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance
+from backfill_assets.orchestration.verb_jobs import maintain_job, weekly_maintenance
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, NOW, A, SmallLake, contents, files_on_disk
 

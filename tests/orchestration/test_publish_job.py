@@ -10,7 +10,7 @@ from dagster import DagsterInstance
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.releases import Releases
-from backfill_assets.orchestration.publish_job import publish_job
+from backfill_assets.orchestration.verb_jobs import publish_job
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.verify.verify import Verdicts, verify

@@ -11,8 +11,8 @@ from dagster import AssetKey, DagsterInstance, Definitions
 from pyspark.sql import SparkSession
 
 from backfill_assets.dagster_client.requests import REPRODUCTION
-from backfill_assets.orchestration.reproduce_job import reproduce_job
 from backfill_assets.orchestration.run import SparkResource
+from backfill_assets.orchestration.verb_jobs import reproduce_job
 from backfill_assets.reproduce.reproduction import ReproductionResult, read_reproduction
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import metadata

@@ -9,7 +9,7 @@ from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.orchestration.rollback_job import rollback_job
+from backfill_assets.orchestration.verb_jobs import rollback_job
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, A, SmallLake
 from tests.worlds.webservers import ReportingWebserver

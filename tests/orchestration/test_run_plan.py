@@ -153,8 +153,8 @@ def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office):
     message = failure(office.launch("run_plan", plan=plan_id, force=True, reason="again"))
     assert (
         message
-        == "A plan is carried out as it was made: leave out force, reason, or leave out plan."
-        " Nothing was started."
+        == "A plan is carried out as it was made. Nothing was started. Leave out force, reason, or"
+        " leave out plan."
     )
 
 

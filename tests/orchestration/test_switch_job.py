@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from backfill_assets.lake.releases import Releases
-from backfill_assets.orchestration.switch_job import switch_job
+from backfill_assets.orchestration.verb_jobs import switch_job
 from backfill_assets.publish.release_live import release_live
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, A, B, SmallLake

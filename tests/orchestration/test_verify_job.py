@@ -8,7 +8,7 @@ import pytest
 from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.orchestration.verify_job import verify_job
+from backfill_assets.orchestration.verb_jobs import verify_job
 from backfill_assets.verify.checklist import VerdictResult
 from backfill_assets.verify.verify import Verdicts
 from tests.worlds.code_location import executed, failure, metadata

@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 
 from backfill_assets.cli.doctor import webserver
-from backfill_assets.cli.run import cancel_running
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.plan import Chunk
@@ -23,6 +22,7 @@ from backfill_assets.rebuild.launch import SETTLED_AFTER, WAY_OUT
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.declaration import Window, window
 from backfill_assets.tables.graph import Graph
+from backfill_assets.verbs.run import cancel_running
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import CALENDAR, SHAPES, A, B
 from tests.worlds.webservers import Launch, Server, chain, ended

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from backfill_assets.cli import doctor, status
+from backfill_assets.cli import doctor
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.settings import read_settings
@@ -26,7 +26,8 @@ from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.manifest import manifest_at
 from backfill_assets.sources.files.object_store import _NO_CREDENTIALS
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.workspace import Workspace
+from backfill_assets.verbs.status import read_status
+from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.deliveries import LINE, day, days, put
 from tests.worlds.object_store import Bucket, area_at
 from tests.worlds.outages import RAW, REJECTED, World
@@ -223,7 +224,7 @@ def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
 
 
 def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(
-    bucket, tmp_path, monkeypatch, capsys
+    bucket, tmp_path, monkeypatch
 ):
     for name in ("2019-08-15.jsonl", "notes.txt"):
         bucket.put(f"outage_events/{name}", LINE.encode())
@@ -231,10 +232,10 @@ def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(
     for name, value in {**places, "FIRST_DAY": "2019-08-15", "LAST_DAY": "2019-08-16"}.items():
         monkeypatch.setenv(f"BACKFILL_{name}", value)
     with bucket.counting() as requests:
-        status.run_status("", "raw/*", check=False, as_json=True)
+        report = read_status(open_workspace(only_reading=True), "", "raw/*")
     assert requests == {"lists": 1, "GET outage_events/2019-08-15.jsonl": 1}
     unread = "files that match no day and are not read: outage_events/notes.txt"
-    assert json.loads(capsys.readouterr().out)["not_read"] == dict.fromkeys((RAW, REJECTED), unread)
+    assert report.unread == dict.fromkeys((RAW, REJECTED), unread)
     finding = doctor.landing(read_settings())
     assert (finding.level, finding.message) == ("ok", bucket.place)
     monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from backfill_assets.calendar import Partition, as_day, between
-from backfill_assets.cli import reconcile
+from backfill_assets.cli.maintain import code_of
+from backfill_assets.cli.terminal import Output
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import (
     _DAY_TAG,
@@ -40,11 +41,13 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import INTERRUPTED, Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.watch import Watch
+from backfill_assets.servers.home import dagster_of
 from backfill_assets.step.due import days_due, failed_partitions
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
-from backfill_assets.workspace import Workspace
+from backfill_assets.verbs.reconcile import reconcile
+from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import build, write_days
 from tests.worlds.tables import CALENDAR, SHAPES, workspace_of
@@ -512,10 +515,12 @@ class ReconciledLake:
         return Ledger(str(self.lake))
 
     def reconcile(self, *, repair: bool = False, restore: bool = False) -> tuple[int, list[str]]:
-        code = reconcile.run(
-            repair=repair, restore=restore, as_json=False, transport=httpx.MockTransport(self.web)
-        )
-        return code, self.capsys.readouterr().out.splitlines()
+        """Return the exit code of the command, and the lines that it prints."""
+        workspace = open_workspace(only_reading=not (repair or restore))
+        dagster = dagster_of(workspace.settings, httpx.MockTransport(self.web))
+        report = reconcile(workspace, dagster, repair=repair, restore=restore, who="ada")
+        Output(as_json=False).print(report)
+        return code_of(report), self.capsys.readouterr().out.splitlines()
 
 
 def reconciled_lake(

@@ -1,0 +1,301 @@
+"""Running the servers of a lake, and the demo: the sample's days built and shown in the UI."""
+
+import getpass
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.progress import outcome_table, show_progress
+from backfill_assets.cli.terminal import terminal
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.requests import reload
+from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
+from backfill_assets.errors import NothingToBuild, ServiceUnavailable, UsageError
+from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.progress import Progress, TableOutcome, outcomes
+from backfill_assets.plan.remaining import WorkState
+from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.status import latest_builds
+from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.carry_out import carry_out, prepare_rebuild
+from backfill_assets.rebuild.run import Rebuild
+from backfill_assets.servers.child import USUAL_PORT, is_taken
+from backfill_assets.servers.home import dagster_of, servers_record
+from backfill_assets.servers.stack import Servers, servers_on
+from backfill_assets.settings import BUNDLED, REMEMBERED, Settings, host_of, read_settings, remember
+from backfill_assets.verbs.run import page_of, seconds_of
+from backfill_assets.workspace import Workspace, open_workspace
+
+
+def run_reload() -> int:
+    """Reload the project's code location. Return the exit code: 0 if it is loaded."""
+    # Code that cannot be imported is refused here, with the line that raised.
+    settings = open_workspace(only_reading=True).settings
+    dagster = dagster_of(settings)
+    reload(dagster, settings.project)
+    print(
+        f"The servers at {dagster.url} have reloaded {settings.project}. Nothing was rebuilt;"
+        " `backfill status` shows which days are outdated now."
+    )
+    return exit_codes.DONE
+
+
+CHECK_EVERY_S = 0.5
+# Each server has some time to end before it is killed.
+STOP_TIMEOUT_S = 90
+
+
+def run_up(port: int) -> int:
+    console = terminal()
+    workspace = open_workspace()
+    settings = workspace.settings
+    with (
+        interrupted_by_signals(),
+        servers_on(settings, port, console.print, workspace.packages) as servers,
+    ):
+        spark = host_of(settings.spark_remote or "") or settings.spark_master
+        engine = f"engine {servers.engine.remote}" if servers.engine else f"Spark {spark}"
+        console.print(f"Dagster: {servers.dagster.url}   lake: {settings.lake}   {engine}")
+        console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C stops all servers.")
+        watch(servers)
+    console.print("All servers have stopped.")
+    return 0
+
+
+def stop_servers() -> int:
+    """Stop the servers of this home as Ctrl-C does, and wait until they have ended.
+
+    ServiceUnavailable if they do not.
+    """
+    settings = read_settings()  # whether the project can be imported or not
+    record = servers_record(settings.home)
+    if record is None or (process := record.up.find()) is None:
+        print(f"No servers run on {settings.home}. Nothing was stopped.")
+        return 0
+    process.terminate()
+    # One that nobody has waited for counts as ended.
+    runs = retry_if_result(lambda still: still is not None)
+    try:
+        Retrying(stop=stop_after_delay(STOP_TIMEOUT_S), wait=wait_fixed(0.2), retry=runs)(
+            record.up.find
+        )
+    except RetryError:
+        raise ServiceUnavailable(
+            f"The servers on {settings.home} (process {process.pid}) did not end within"
+            f" {STOP_TIMEOUT_S} s. They may still be ending; see {settings.home / 'logs'}."
+        ) from None
+    print("All servers have stopped.")
+    return 0
+
+
+def watch(servers: Servers, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Keep the servers running until Ctrl-C or SIGTERM."""
+    try:
+        while True:
+            servers.check()
+            sleep(CHECK_EVERY_S)
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt as Ctrl-C does: every `finally` runs and no
+    child is left.
+    """
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# The daemon closes a backfill at its next look after the last run has ended.
+CLOSE_TIMEOUT_S = 30
+
+
+def run_demo(*, days: str, port: int | None, exit_when_built: bool) -> int:
+    console = terminal()
+    started = time.monotonic()
+    workspace = workspace_for(days)
+    settings = workspace.settings
+    selected = workspace.calendar.select(days) if days else workspace.calendar.days()
+    copied = deliver(folder_of(settings))
+    console.print(f"{copied} file(s) of the sample delivered to {settings.landing}.")
+    with (
+        interrupted_by_signals(),
+        servers_on(settings, port or usual_port(), console.print) as servers,
+    ):
+        remember_calendar(workspace)
+        console.print(f"Dagster: {servers.dagster.url}")
+        try:
+            complete = launch(console, servers, workspace, selected)
+            console.print(f"{time.monotonic() - started:.0f} s in all.")
+            if exit_when_built:
+                await_closed(servers.dagster)
+            else:
+                console.print(f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C.")
+                watch(servers)
+        except KeyboardInterrupt:
+            console.print(
+                "Stopped. What was committed stays; `backfill demo` again builds what is missing."
+            )
+            return 1
+    return 0 if complete else 1
+
+
+def folder_of(settings: Settings) -> Path:
+    """Return the folder for the sample. UsageError if the landing area is in an object store."""
+    if "://" in settings.landing:
+        raise UsageError(
+            f"The sample is copied into a folder, not to {settings.landing}.",
+            unchanged="Nothing was started.",
+            next_step="Unset BACKFILL_LANDING.",
+        )
+    return Path(settings.landing)
+
+
+def await_closed(dagster: Dagster) -> None:
+    """Wait for at most `CLOSE_TIMEOUT_S` until Dagster shows no backfill as running."""
+
+    def some_are_open() -> bool:
+        return any(not launched.is_over for launched in dagster.launched())
+
+    with suppress(RetryError, ServiceUnavailable):
+        Retrying(
+            stop=stop_after_delay(CLOSE_TIMEOUT_S),
+            wait=wait_fixed(0.5),
+            retry=retry_if_result(bool),
+        )(some_are_open)
+
+
+def remember_calendar(workspace: Workspace) -> None:
+    """Store the calendar in the home: later commands on it have the same days."""
+    remember(
+        workspace.settings, first_day=workspace.calendar.first, last_day=workspace.calendar.last
+    )
+
+
+def usual_port() -> int | None:
+    """Return Dagster's usual port, or None (any free port) if that is taken."""
+    return None if is_taken(USUAL_PORT) else USUAL_PORT
+
+
+def workspace_for(days: str) -> Workspace:
+    """Return the bundled project on the sample's calendar, cut to `days`.
+
+    The environment may name another calendar. A day of outages waits for the two days after it, and
+    a history for the day before it, except at the calendar's ends.
+    """
+    first = FIRST_DAY
+    last = LAST_DAY
+    if days:
+        selected = Calendar(first, last).named(days)
+        first = selected[0]
+        last = selected[-1]
+        _refuse_outside(first, last)
+    settings = read_settings(remembered=False)
+    if settings.project != BUNDLED:  # its lake and its calendar must not be mixed with the sample's
+        raise UsageError(
+            f"This is the folder of the project {settings.project}.",
+            unchanged="Nothing was started.",
+            next_step="Use an empty folder for the demo.",
+        )
+    named = settings.model_fields_set
+    ends: dict[str, Any] = {
+        name: day for name, day in (("first_day", first), ("last_day", last)) if name not in named
+    }
+    workspace = open_workspace(remembered=False, project=BUNDLED, **ends)
+    _refuse_outside(workspace.calendar.first, workspace.calendar.last)
+    return workspace
+
+
+def _refuse_outside(first: date, last: date) -> None:
+    if first < FIRST_DAY or last > LAST_DAY:
+        raise UsageError(
+            f"The sample holds {FIRST_DAY} to {LAST_DAY}, not all of {first} to {last}.",
+            unchanged="Nothing was started.",
+            next_step="Name days within it, for example --days 2019-08-15..2019-08-21.",
+        )
+
+
+def launch(console: Console, servers: Servers, workspace: Workspace, days: list[date]) -> bool:
+    """Plan the days over every table, carry the plan out and show it.
+
+    Return whether all of them are built.
+    """
+
+    def sleep(seconds: float) -> None:
+        servers.check()
+        time.sleep(seconds)
+
+    def build(plan_id: str) -> Progress:
+        who = getpass.getuser()
+        rebuild = prepare_rebuild(plan_id, workspace, dagster=servers.dagster, who=who, sleep=sleep)
+        return carry_out_and_show(console, rebuild, workspace)
+
+    for plan_id in Plans(workspace.lake.root).open():  # a demo that was killed leaves its plan open
+        build(plan_id)
+    request = RebuildRequest(
+        partitions=",".join(map(str, days)), canary=0, into="live", reason="backfill demo", yes=True
+    )
+    plan_id = ""
+    states = dict[Partition, WorkState]()
+    try:
+        plan_id = make_plan(request, workspace).plan.id
+        console.print(
+            f"Plan {plan_id}: {len(days)} day(s) of {len(workspace.tables)} tables, see"
+            f" {servers.dagster.url}/runs"
+        )
+        states.update(build(plan_id).remaining.states)
+    except NothingToBuild:
+        console.print("Everything was up to date: nothing had to be computed.")
+    accepted = latest_builds(workspace).accepted
+    requested = [(name, day) for name in workspace.names for day in days]
+    before = {
+        partition: WorkState.DONE if partition in accepted else WorkState.PENDING
+        for partition in requested
+    }
+    tables = outcomes(workspace.lake.ledger, before | states, plan_id)
+    console.print(outcome_table(tables))
+    show_next_steps(console, tables, workspace)
+    return all(table.done == table.days for table in tables)
+
+
+def carry_out_and_show(console: Console, rebuild: Rebuild, workspace: Workspace) -> Progress:
+    """Carry a plan out and draw its progress. Return the last progress."""
+    url = page_of(rebuild.plan.id, rebuild.launcher.dagster)
+    seconds = seconds_of(workspace)
+    return carry_out(rebuild, lambda progress: show_progress(console, progress, seconds, url))
+
+
+def show_next_steps(console: Console, tables: Sequence[TableOutcome], workspace: Workspace) -> None:
+    for table in (table for table in tables if table.done < table.days):
+        console.print(
+            f"{table.table}: {table.days - table.done} day(s) missing; `backfill status` names each"
+            " and why."
+        )
+    path = f"{workspace.lake.root}/features/region_daily"
+    query = f"from deltalake import DeltaTable; print(DeltaTable('{path}').to_pandas())"
+    console.print(
+        "\nQuery a table, with any Delta reader:\n"
+        f'  python -c "{query}"\n'
+        "Other commands on this home use the sample's calendar, which is kept in"
+        f" {workspace.settings.home / REMEMBERED}.\n"
+    )

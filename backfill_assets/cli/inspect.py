@@ -1,0 +1,185 @@
+"""The commands that only show something: status, late, log, list, show, diff, doctor."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.options import DaysOrCalendar, Json, PlanId, Target
+from backfill_assets.cli.terminal import Output, records
+
+app = typer.Typer()
+PANEL = "Inspect"
+
+
+@app.command(rich_help_panel=PANEL)
+def status(
+    partitions: DaysOrCalendar = "",
+    target: Target = "",
+    why: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="TABLE DAY", help="Explain one day of one table."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 unless every day that is due is up to date.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Show the status of every day of every table, and why a day is not up to date.
+
+    Reads the lake and the landing area. Changes nothing.
+    """
+    from backfill_assets.verbs.status import explain_day, read_status
+    from backfill_assets.workspace import open_workspace
+
+    workspace = open_workspace(only_reading=True)
+    if why:
+        Output(json_).print(explain_day(workspace, *why))
+        return
+    report = read_status(workspace, partitions, target)
+    Output(json_).print(report)
+    if check and not report.is_complete:
+        raise typer.Exit(exit_codes.PARTIAL)
+
+
+@app.command(rich_help_panel=PANEL)
+def late(
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page with a picture of when rows arrived.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """List the built days that late rows have made outdated, and what to type.
+
+    Changes nothing.
+    """
+    from backfill_assets.verbs.late import find_late, refuse_page
+    from backfill_assets.workspace import open_workspace
+
+    if html:
+        refuse_page(html, "Nothing was read.")
+    Output(json_).print(find_late(open_workspace(only_reading=True), html))
+
+
+@app.command(rich_help_panel=PANEL)
+def log(
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="A table, under its present or a former name. Default: all."
+        ),
+    ] = "",
+    day: Annotated[
+        str,
+        typer.Argument(
+            metavar="DAY", help="Days: A, A..B or `last 7`. Their builds are printed in full."
+        ),
+    ] = "",
+    target: Target = "",
+    plan: Annotated[str, typer.Option(help="Only builds of this plan.")] = "",
+    of_run: Annotated[
+        str, typer.Option("--run", help="Only builds of this run: its id, or the beginning of it.")
+    ] = "",
+    last: Annotated[
+        int, typer.Option(min=0, help="Only the latest runs, as many as this. 0 for all.")
+    ] = 0,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print JSON: every build with all its fields.")
+    ] = False,
+) -> None:
+    """Show who rebuilt what, when, why, from which code and inputs, and in which commit.
+
+    Reads only the lake.
+    """
+    from backfill_assets.verbs.log import BuildFilter, read_log, table_and_days
+    from backfill_assets.workspace import open_workspace
+
+    workspace = open_workspace(only_reading=True) if target else records()
+    table, day = table_and_days(table, day, target)
+    wanted = BuildFilter(plan=plan, run=of_run, last=last)
+    report = read_log(workspace, table, day, wanted, target=target, every_column=json_)
+    Output(json_).print(report)
+
+
+@app.command("list", rich_help_panel=PANEL)
+def list_(json_: Json = False) -> None:
+    """List the plans of this lake, and what was launched outside a plan."""
+    from backfill_assets.servers.home import dagster_of
+    from backfill_assets.settings import read_settings
+    from backfill_assets.verbs.plan import list_plans
+
+    settings = read_settings()
+    Output(json_).print(list_plans(settings.lake, dagster_of(settings)))
+
+
+@app.command(rich_help_panel=PANEL)
+def show(plan_id: PlanId = "", json_: Json = False) -> None:
+    """Show a plan: its contents, its events and its progress."""
+    from backfill_assets.plan.lifecycle import resolve_plan_id
+    from backfill_assets.plan.store import Plans
+    from backfill_assets.verbs.plan import show_plan
+    from backfill_assets.workspace import open_records
+
+    workspace, not_imported = open_records()
+    plan_id = resolve_plan_id(plan_id, Plans(workspace.lake.root))
+    Output(json_).print(show_plan(plan_id, workspace, not_imported))
+
+
+@app.command(rich_help_panel=PANEL)
+def diff(
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN|TABLE|RELEASE",
+            help=(
+                "A plan that was run, a table, or a release. Default: the only plan in a shadow."
+            ),
+        ),
+    ] = "",
+    second: Annotated[
+        str,
+        typer.Argument(
+            metavar="DAY|TABLE|RELEASE",
+            help="A day of the table, or the table or release to compare with the first.",
+        ),
+    ] = "",
+    table: Annotated[
+        str, typer.Option(help="Of a plan or releases only these tables, by names or patterns.")
+    ] = "",
+    days: Annotated[
+        str,
+        typer.Option(help="Of a plan or releases only these days: A, A..B, A,B..C or `last 7`."),
+    ] = "",
+    html: Annotated[
+        Path | None, typer.Option(help="Also write the diff to this .html file, as one page.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Exit 1 if anything differs.")] = False,
+    json_: Json = False,
+) -> None:
+    """Show which rows differ between two plans, builds, tables or releases.
+
+    Compares before and after a plan, before and after a day's last build, two tables, or two
+    releases.
+
+    Shows rows added, removed and changed by key, per day and column, with examples. Reads the lake
+    and saves the result there.
+    """
+    from backfill_assets.diff.sides import DiffRequest
+    from backfill_assets.verbs.diff import diff_tables, refuse_page
+    from backfill_assets.workspace import open_workspace
+
+    if html:
+        refuse_page(html, "Nothing was compared.")
+    report = diff_tables(DiffRequest(first, second, table, days), open_workspace(), html)
+    Output(json_).print(report)
+    if check and report.diff.differs:
+        raise typer.Exit(exit_codes.PARTIAL)
+
+
+@app.command(rich_help_panel=PANEL)
+def doctor(json_: Json = False) -> None:
+    """Check settings, machine, lake and servers, and name the remedy of each problem."""
+    from backfill_assets.cli.doctor import run
+
+    raise typer.Exit(run(as_json=json_))

@@ -1,0 +1,113 @@
+"""The commands that look after a lake: reconcile, maintain, reproduce."""
+
+import getpass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.options import Json
+from backfill_assets.cli.terminal import Output
+
+if TYPE_CHECKING:
+    from backfill_assets.verbs.reconcile import ReconcileReport
+
+app = typer.Typer()
+PANEL = "Maintain"
+
+
+@app.command(rich_help_panel=PANEL)
+def reconcile(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Complete the ledger, and Dagster's record.")
+    ] = False,
+    restore: Annotated[
+        bool,
+        typer.Option(
+            "--restore",
+            help="Restore days that somebody else wrote to, as they were accepted, from the log.",
+        ),
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Show where the ledger, the tables and Dagster's record differ, and what to do.
+
+    Only --restore changes rows.
+    """
+    from backfill_assets.servers.home import dagster_of
+    from backfill_assets.verbs.reconcile import reconcile as compare_records
+    from backfill_assets.workspace import open_workspace
+
+    workspace = open_workspace(only_reading=not (repair or restore))
+    dagster = dagster_of(workspace.settings)
+    who = getpass.getuser()
+    report = compare_records(workspace, dagster, repair=repair, restore=restore, who=who)
+    Output(json_).print(report)
+    raise typer.Exit(code_of(report))
+
+
+def code_of(report: "ReconcileReport") -> int:
+    """Return 0 if all records agree, 1 if they differ, 3 if Dagster's record is unknown."""
+    if not report.is_agreed:
+        return exit_codes.PARTIAL
+    return exit_codes.DONE if report.is_compared else exit_codes.UNAVAILABLE
+
+
+@app.command(rich_help_panel=PANEL)
+def maintain(
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it. Without it, nothing is changed.")
+    ] = False,
+    table: Annotated[
+        str, typer.Option(help="One table; then no release is retired. Default: all.")
+    ] = "",
+    json_: Json = False,
+) -> None:
+    """Compact small files, retire old releases, remove files that nothing needs.
+
+    Without --apply, this is a dry run.
+    """
+    from backfill_assets.rebuild.launch import utc_now
+    from backfill_assets.settings import read_settings
+    from backfill_assets.verbs.maintain import maintain_lake
+
+    settings = read_settings()
+    report = maintain_lake(
+        settings.lake,
+        settings.rollback_days,
+        table,
+        apply=apply,
+        who=getpass.getuser(),
+        now=utc_now(),
+    )
+    code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
+    Output(json_).print(report, code)
+    raise typer.Exit(code)
+
+
+@app.command(rich_help_panel=PANEL)
+def reproduce(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")],
+    day: Annotated[str, typer.Argument(metavar="DAY", help="One day.")],
+    release: Annotated[
+        int | None,
+        typer.Option(min=1, help="A release's number: the build whose rows its readers get."),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Build a day again from its recorded code and inputs, and compare the rows.
+
+    Nothing is written. The exit code is 0 if the day comes out the same, 1 if it differs, and 4 if
+    it was not rebuilt.
+    """
+    from backfill_assets.verbs.audit import reproduce_on_server
+    from backfill_assets.workspace import open_workspace
+
+    workspace = open_workspace(only_reading=True)
+    note = Output(as_json=True).note
+    report = reproduce_on_server(workspace, table, day, release, who=getpass.getuser(), note=note)
+    code = exit_codes.STOPPED
+    if report.is_rebuilt:
+        code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
+    Output(json_).print(report, code)
+    raise typer.Exit(code)

@@ -1,0 +1,74 @@
+"""The progress and the outcome of a rebuild on a terminal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from backfill_assets.plan.progress import Progress, TableOutcome, expected_end, lines
+from backfill_assets.plan.text import chunks_line
+from backfill_assets.rebuild.carry_out import log_changes
+from backfill_assets.verbs.report import table_of, uncut
+
+BAR = 24
+
+
+def show_progress(
+    console: Console,
+    progress: Iterable[Progress],
+    seconds: Mapping[str, list[float]],
+    url: str = "",
+) -> Progress:
+    """Draw each progress over the one before it, and return the last one.
+
+    Without a terminal, or on a dumb one (as in an editor), print a line when it changes. `url` is
+    Dagster's page of the plan's runs.
+    """
+    if not console.is_terminal or console.is_dumb_terminal:
+        return log_changes(progress, console.print)
+    first = None
+    last = None
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        for last in progress:
+            first = first or last
+            live.update(drawn(last, expected_end(first, last, seconds), url), refresh=True)
+    assert last is not None, "a rebuild yields its progress at least once"
+    return last
+
+
+def drawn(progress: Progress, end: datetime | None, url: str = "") -> Group:
+    table = Table(
+        "table",
+        "days",
+        "",
+        "failed",
+        "blocked",
+        "running",
+        "pending",
+        title=f"plan {progress.plan.id}",
+    )
+    uncut(table)
+    table.columns[1].no_wrap = True
+    table.columns[2].max_width = BAR
+    for row in progress.tables():
+        counts = [str(n or "") for n in (row.failed, row.blocked, row.running, row.pending)]
+        table.add_row(
+            row.table, f"{row.done}/{row.days}", ProgressBar(max(row.days, 1), row.done), *counts
+        )
+    ends = (
+        f"; expected end {end.astimezone():%H:%M}"
+        if end
+        else "; expected end unknown until the first days are built"
+    )
+    minutes, seconds = divmod(int((progress.at - progress.started).total_seconds()), 60)
+    times = f"{minutes}:{seconds:02} since the start" + ("" if progress.over else ends)
+    below = [line for line in (chunks_line(progress), times, url) if line]
+    return Group(table, *(Text(line, overflow="fold", no_wrap=False) for line in below))
+
+
+def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:
+    return table_of(*lines(outcomes), right=slice(1, None))

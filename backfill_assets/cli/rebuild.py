@@ -1,0 +1,258 @@
+"""The commands that build days: plan, run, resume, watch, cancel, archive, audit.
+
+After Ctrl-C, chunks that are running go on on the server, and no other is launched.
+"""
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.options import DaysOrCalendar, Json, PlanId, Target, with_request
+from backfill_assets.cli.terminal import Output
+
+if TYPE_CHECKING:
+    from backfill_assets.plan.request import RebuildRequest
+    from backfill_assets.workspace import Workspace
+
+app = typer.Typer()
+PANEL = "Rebuild"
+
+
+@app.command(rich_help_panel=PANEL)
+@with_request
+def plan(request: Any, json_: Json = False) -> None:
+    """Plan a rebuild: which days of which tables, why, and for how long. Starts nothing."""
+    from backfill_assets.verbs.plan import plan_rebuild
+    from backfill_assets.workspace import open_workspace
+
+    Output(json_).print(plan_rebuild(request, open_workspace(only_reading=True)))
+
+
+@app.command(rich_help_panel=PANEL)
+@with_request
+def run(
+    request: Any,
+    plan_id: Annotated[
+        str,
+        typer.Argument(metavar="PLAN", help="A plan's id. Default: the flags make a new plan."),
+    ] = "",
+    json_: Json = False,
+) -> None:
+    """Carry a plan out, canary first, and follow it to its end.
+
+    After Ctrl-C, chunks that are running go on, and no other is launched.
+    """
+    from backfill_assets.plan.request import flag
+    from backfill_assets.plan.store import Plans
+    from backfill_assets.workspace import open_workspace
+
+    if plan_id and request.given():
+        raise typer.BadParameter(
+            f"a plan is carried out as it was made; leave out {flag(request.given()[0])}"
+        )
+    output = Output(json_)
+    workspace = open_workspace()
+    if plan_id:
+        plan_id = Plans(workspace.lake.root).full_id(plan_id)
+    else:
+        plan_id = new_plan(request, workspace, output)
+    carry_out(plan_id, workspace, output)
+
+
+def new_plan(request: "RebuildRequest", workspace: "Workspace", output: Output) -> str:
+    """Make a plan, and ask whether to carry it out.
+
+    Exit if the answer is no, or if there is nothing to build.
+    """
+    from backfill_assets.rebuild.carry_out import after_nothing
+    from backfill_assets.servers.home import dagster_of
+    from backfill_assets.verbs.plan import plan_rebuild
+
+    report = plan_rebuild(request, workspace)
+    if report.contents is None:
+        after_nothing(request, workspace, dagster_of(workspace.settings), output.note)
+        output.print(NothingBuilt(report.nothing), exit_codes.DONE)
+        raise typer.Exit(exit_codes.DONE)
+    plan_id = report.contents.made.plan.id
+    output.preview(report.contents)
+    if not request.yes and not output.confirms("Carry this plan out?", default=True):
+        output.note(
+            f"Nothing was started. The plan is stored: `backfill run {plan_id}` carries it out."
+        )
+        raise typer.Exit(exit_codes.PARTIAL)
+    return plan_id
+
+
+class NothingBuilt:
+    """A request that needs no plan."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def lines(self) -> list[str]:
+        return [self.why]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"plan": None, "ending": "done"}
+
+
+def carry_out(plan_id: str, workspace: "Workspace", output: Output) -> None:
+    """Carry a plan out, print how it ended, and exit with the code of that."""
+    from functools import partial
+
+    from backfill_assets.cli.progress import show_progress
+    from backfill_assets.servers.home import dagster_of
+    from backfill_assets.verbs.run import page_of, run_plan, seconds_of
+
+    dagster = dagster_of(workspace.settings)
+    follow = partial(
+        show_progress, output.notes, seconds=seconds_of(workspace), url=page_of(plan_id, dagster)
+    )
+    who = getpass.getuser()
+    with detaching(output, plan_id):
+        report = run_plan(plan_id, workspace, dagster, follow, who=who, warn=output.note)
+    code = exit_codes.OF_ENDING[report.end.ending]
+    output.print(report, code)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def detaching(output: Output, plan_id: str) -> Iterator[None]:
+    """Let Ctrl-C end the command, not the rebuild."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.note(
+            f"Stopped following plan {plan_id}. Chunks that are running go on on the server; no"
+            f" other is launched.\n  continue:  backfill resume {plan_id}\n  follow:    backfill"
+            f" watch {plan_id}\n  cancel:    backfill cancel {plan_id}"
+        )
+        raise SystemExit(exit_codes.PARTIAL) from None
+
+
+@app.command(rich_help_panel=PANEL)
+def resume(plan_id: PlanId = "", json_: Json = False) -> None:
+    """Continue a plan: build the days that are left, and nothing twice."""
+    from backfill_assets.verbs.run import plan_to_resume
+    from backfill_assets.workspace import open_workspace
+
+    output = Output(json_)
+    workspace = open_workspace()
+    plan_id = plan_to_resume(plan_id, workspace)
+    output.note(f"Continuing plan {plan_id}.")
+    carry_out(plan_id, workspace, output)
+
+
+@app.command(rich_help_panel=PANEL)
+def watch(plan_id: PlanId = "", json_: Json = False) -> None:
+    """Follow a plan that another command or job carries out. Launches nothing."""
+    from functools import partial
+
+    from backfill_assets.cli.progress import show_progress
+    from backfill_assets.plan.lifecycle import resolve_plan_id
+    from backfill_assets.plan.store import Plans
+    from backfill_assets.servers.home import dagster_of
+    from backfill_assets.verbs.run import ClosedReport, page_of, seconds_of, watch_plan
+    from backfill_assets.workspace import open_workspace
+
+    output = Output(json_)
+    workspace = open_workspace(only_reading=True)
+    plan_id = resolve_plan_id(plan_id, Plans(workspace.lake.root))
+    dagster = dagster_of(workspace.settings)
+    follow = partial(
+        show_progress, output.notes, seconds=seconds_of(workspace), url=page_of(plan_id, dagster)
+    )
+    try:
+        report = watch_plan(plan_id, workspace, dagster, follow)
+    except KeyboardInterrupt:  # the command that carries it out goes on
+        return
+    code = exit_codes.DONE
+    if not isinstance(report, ClosedReport):
+        code = exit_codes.OF_ENDING[report.end.ending]
+    output.print(report, code)
+    raise typer.Exit(code)
+
+
+@app.command(rich_help_panel=PANEL)
+def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
+    """Cancel a plan: terminate its runs and launch no more. Days that are built stay."""
+    from backfill_assets.settings import read_settings
+    from backfill_assets.verbs.run import cancel_plan
+
+    Output(json_).print(cancel_plan(plan_id, read_settings(), who=getpass.getuser()))
+
+
+@app.command(rich_help_panel=PANEL)
+def archive(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The archives of one source. Default: all.")
+    ] = "",
+    files: Annotated[
+        str,
+        typer.Option(
+            help="Only archives of these names, separated by commas; * for any characters."
+        ),
+    ] = "",
+    full_refresh: Annotated[
+        bool,
+        typer.Option(
+            "--full-refresh",
+            help="Read all again, and remove rows of archives that no longer exist.",
+        ),
+    ] = False,
+    accept: Annotated[
+        str,
+        typer.Option(
+            help=(
+                "Import archives of these names although they have no rows, are cut off or lack"
+                " columns."
+            )
+        ),
+    ] = "",
+    reason: Annotated[str, typer.Option(help="Why they are accepted; recorded.")] = "",
+    json_: Json = False,
+) -> None:
+    """Import multi-day files that are new or have changed, split into days.
+
+    Each file is read once. No table is built.
+    """
+    from backfill_assets.verbs.maintain import import_archives
+    from backfill_assets.workspace import open_workspace
+
+    output = Output(json_)
+    report = import_archives(
+        open_workspace(),
+        name,
+        files,
+        full_refresh=full_refresh,
+        accept=accept,
+        reason=reason,
+        note=output.note,
+    )
+    code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
+    output.print(report, code)
+    raise typer.Exit(code)
+
+
+@app.command(rich_help_panel=PANEL)
+def audit(
+    partitions: DaysOrCalendar = "",
+    target: Target = "",
+    json_: Json = False,
+) -> None:
+    """Check built days by today's rules, as they stand. Computes and writes no rows."""
+    from backfill_assets.verbs.audit import audit_days
+    from backfill_assets.workspace import open_workspace
+
+    output = Output(json_)
+    who = getpass.getuser()
+    # The address of the run goes to stderr: the report alone is on stdout.
+    note = Output(as_json=True).note
+    report = audit_days(open_workspace(), partitions, target, who=who, note=note)
+    output.print(report)
+    if not report.is_complete:
+        raise typer.Exit(exit_codes.PARTIAL)

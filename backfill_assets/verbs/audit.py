@@ -1,0 +1,227 @@
+"""Audit the days of tables as they stand, or build a day again and compare.
+
+The server computes both, in runs that write no row. A reproduction that needs no computing (other
+code, inputs that are gone) is answered at once, without a server.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from tenacity import Retrying, retry_if_result, wait_fixed
+
+from backfill_assets.calendar import days_as_typed
+from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION, launch_job, observed
+from backfill_assets.lake.ledger import Build
+from backfill_assets.plan.status import latest_builds
+from backfill_assets.rebuild.carry_out import refuse_without_daemons
+from backfill_assets.rebuild.launch import refuse_other_servers
+from backfill_assets.reproduce import reproduction as text
+from backfill_assets.reproduce.inputs import RecordedBuild, inputs_or_refusal, recorded_build
+from backfill_assets.reproduce.reproduction import (
+    Reproduction,
+    ReproductionResult,
+    read_reproduction,
+)
+from backfill_assets.servers.home import dagster_of
+from backfill_assets.verbs.report import Line, table_of
+from backfill_assets.workspace import Workspace
+
+FAILURES_SHOWN = 10
+Sleep = Callable[[float], None]
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class AuditedTable:
+    """How many days of a table passed, why others failed, and how many were not audited."""
+
+    days: int
+    passed: int
+    failed: Mapping[str, str]
+    not_judged: int
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    tables: Mapping[str, AuditedTable]
+
+    @property
+    def is_complete(self) -> bool:
+        return all(table.passed == table.days for table in self.tables.values())
+
+    def lines(self) -> Iterator[Line]:
+        if not self.tables:
+            yield "None of these days is built. Nothing was audited."
+            return
+        rows = [
+            (name, table.days, table.passed, len(table.failed), table.not_judged)
+            for name, table in self.tables.items()
+        ]
+        yield table_of(("table", "days", "passed", "failed", "not judged"), rows)
+        failures = [
+            f"  failed: {name} {day}: {why}"
+            for name, table in self.tables.items()
+            for day, why in table.failed.items()
+        ]
+        yield from failures[:FAILURES_SHOWN]
+        if len(failures) > FAILURES_SHOWN:
+            yield f"  and {len(failures) - FAILURES_SHOWN} more: `backfill log`"
+        if any(table.not_judged for table in self.tables.values()):
+            yield (
+                "`backfill status` names the days that were not judged. If their runs ended early,"
+                " see the UI."
+            )
+        yield "No row was changed."
+        if failures:
+            yield "Change the rule, or correct the inputs of these days and build them again:"
+        for name, table in self.tables.items():
+            if table.failed:
+                days = days_as_typed(map(date.fromisoformat, table.failed))
+                yield f"  backfill run --partitions {days} --target {name} --force"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"tables": {name: vars(table) for name, table in self.tables.items()}}
+
+
+def audit_days(
+    workspace: Workspace, days: str, target: str, *, who: str, note: Note, sleep: Sleep = time.sleep
+) -> AuditReport:
+    """Audit the built days by today's rules. `note` gets the address of the run."""
+    accepted = accepted_days(workspace, days, target)
+    if not accepted:
+        return AuditReport({})
+    runs = _audited_by(dagster_of(workspace.settings), accepted, who, note, sleep)
+    builds = [build for build in workspace.lake.ledger.builds(accepted) if build.run in runs]
+    return AuditReport(
+        {
+            name: _counted(table_days, [build for build in builds if build.table == name])
+            for name, table_days in accepted.items()
+        }
+    )
+
+
+def accepted_days(workspace: Workspace, text: str, target: str) -> dict[str, list[date]]:
+    """Return the days named that have an accepted build, by table.
+
+    UsageError for unknown tables and days.
+    """
+    named = workspace.calendar.select(text) if text else workspace.calendar.days()
+    tables = workspace.named(target)
+    accepted = latest_builds(workspace).accepted
+    days = {table.name: [day for day in named if (table.name, day) in accepted] for table in tables}
+    return {name: built for name, built in days.items() if built}
+
+
+def _audited_by(
+    dagster: Dagster, days: Mapping[str, list[date]], who: str, note: Note, sleep: Sleep
+) -> set[str]:
+    """Launch an audit of these days and wait for its end. Return the ids of its runs."""
+    refuse_without_daemons(dagster)
+    launch_tag = {tags.LAUNCH: uuid.uuid4().hex}
+    audit = dagster.launch(
+        days,
+        options={"audit_only": True},
+        tags=_tags(who) | launch_tag,
+        title="audit of the days as they stand",
+    )
+    note(f"Audited by {audit}: {dagster.url}{audit.page}")
+
+    def is_running() -> bool:
+        return any(not launched.is_over for launched in dagster.launched(launch_tag))
+
+    Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)
+    return {run["runId"] for run in dagster.runs(audit)}
+
+
+def _tags(who: str) -> dict[str, str]:
+    # This command waits for one run, so Dagster must not retry it as another one.
+    return {tags.WHO: who, "dagster/max_retries": "0"}
+
+
+def _counted(days: list[date], builds: list[Build]) -> AuditedTable:
+    failed = {str(build.day): build.message for build in builds if build.outcome == "refused"}
+    passed = {build.day for build in builds if build.outcome == "audited"}
+    not_judged = len(set(days)) - len(passed) - len(failed)
+    return AuditedTable(len(days), len(passed), failed, not_judged)
+
+
+@dataclass(frozen=True)
+class ReproduceReport:
+    reproduction: Reproduction
+
+    @property
+    def is_complete(self) -> bool:
+        return self.reproduction.result == ReproductionResult.SAME
+
+    @property
+    def is_rebuilt(self) -> bool:
+        return self.reproduction.result in (ReproductionResult.SAME, ReproductionResult.DIFFERS)
+
+    @property
+    def details(self) -> list[str]:
+        return list(text.reproduction_lines(self.reproduction))
+
+    def lines(self) -> Iterator[Line]:
+        yield text.reproduction_heading(self.reproduction)
+        yield from (f"  {line}" for line in self.details)
+        yield "Nothing was written."
+
+    def as_json(self) -> dict[str, Any]:
+        return self.reproduction.contents()
+
+
+def reproduce_on_server(
+    workspace: Workspace, table: str, day: str, release: int | None, *, who: str, note: Note
+) -> ReproduceReport:
+    """Reproduce a day in a run of the server, if it has to be computed."""
+
+    def compute(recorded: RecordedBuild) -> Reproduction:
+        dagster = dagster_of(workspace.settings)
+        refuse_without_daemons(dagster)
+        names = [recorded.table.name]
+        refuse_other_servers(dagster.tables(), names, workspace.lake.root, dagster.url)
+        return reproduced_by(dagster, recorded, table, who=who, note=note)
+
+    return reproduce_day(workspace, table, day, release, compute)
+
+
+def reproduce_day(
+    workspace: Workspace,
+    table: str,
+    day: str,
+    release: int | None,
+    compute: Callable[[RecordedBuild], Reproduction],
+) -> ReproduceReport:
+    """Build a day again from its recorded code and inputs, and compare.
+
+    `compute` is called only if the recorded code and inputs are still there.
+    """
+    recorded = recorded_build(table, day, release, workspace)
+    basis = inputs_or_refusal(recorded, workspace)
+    return ReproduceReport(basis if isinstance(basis, Reproduction) else compute(recorded))
+
+
+def reproduced_by(
+    dagster: Dagster,
+    recorded: RecordedBuild,
+    name: str,
+    *,
+    who: str,
+    note: Note,
+    sleep: Sleep = time.sleep,
+) -> Reproduction:
+    """Let the server compute the day, and wait for the result.
+
+    `name` is the table as it was named: a release may have it under another name. `note` gets the
+    run's address.
+    """
+    config = {"table": name, "day": str(recorded.day), "release": recorded.release or 0}
+    launched = launch_job(dagster, REPRODUCE, "build_again", config, _tags(who))
+    note(f"Rebuilt by {launched}: {dagster.url}{launched.page}")
+    return read_reproduction(observed(dagster, launched, REPRODUCTION, sleep))

@@ -1,0 +1,289 @@
+"""The audit trail: who rebuilt what, when, why, from which code and inputs, and in which commit.
+
+It is read from the ledger and the tables' logs. No server is needed.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from rich.text import Text
+
+from backfill_assets.calendar import Calendar, ranges
+from backfill_assets.errors import UsageError, did_you_mean
+from backfill_assets.lake.history import BuildHistory, build_history, build_key, tables_in
+from backfill_assets.lake.ledger import COMMITTED, Build, short_fingerprint
+from backfill_assets.lake.shadow import ledgers_of_shadows
+from backfill_assets.plan.store import Plans
+from backfill_assets.verbs import report
+from backfill_assets.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """Builds of one table in one run that differ only in their days, in order of days.
+
+    `recorded` is whether the ledger has them.
+    """
+
+    builds: Sequence[Build]
+    recorded: bool
+
+    @property
+    def example(self) -> Build:
+        """Any of the builds: what a line shows of them is the same."""
+        return self.builds[0]
+
+    @property
+    def days(self) -> list[date]:
+        return [build.day for build in self.builds]
+
+    def messages(self) -> dict[str, date]:
+        """The builds' messages, each once, with the first day that has it."""
+        first: dict[str, date] = {}
+        for build in self.builds:
+            first.setdefault(build.message, build.day)
+        return {message: day for message, day in first.items() if message}
+
+
+@dataclass(frozen=True)
+class BuildFilter:
+    """Which builds are shown. None means any day, 0 means all runs.
+
+    `plan` and `run` are the beginnings of ids; `last` is a number of runs.
+    """
+
+    days: Collection[date] | None = None
+    plan: str = ""
+    run: str = ""
+    last: int = 0
+
+
+def select(builds: Sequence[Build], wanted: BuildFilter) -> list[Build]:
+    """Return the builds, oldest first, that fit the filter."""
+    days = None if wanted.days is None else set(wanted.days)
+    fitting = [
+        build
+        for build in builds
+        if (days is None or build.day in days)
+        and build.plan.startswith(wanted.plan)
+        and build.run.startswith(wanted.run)
+    ]
+    if not wanted.last:
+        return fitting
+    newest = list(dict.fromkeys(build.run for build in reversed(fitting)))[: wanted.last]
+    return [build for build in fitting if build.run in newest]
+
+
+def lines_by_run(
+    builds: Sequence[Build], trail: BuildHistory, *, fold: bool
+) -> dict[str, list[LogLine]]:
+    """Return builds, oldest first, as lines by run. The last run is at the end.
+
+    `fold` joins builds that differ only in their days.
+    """
+    unrecorded = {build_key(build) for build in trail.unrecorded}
+    by_run: dict[str, dict[object, list[Build]]] = {}
+    for build in builds:
+        by_run[build.run] = by_run.pop(build.run, {})  # to the end
+        group = _all_but_day(build, build_key(build) in unrecorded) if fold else build_key(build)
+        by_run[build.run].setdefault(group, []).append(build)
+    return {
+        run: [
+            LogLine(sorted(group, key=lambda b: b.day), build_key(group[0]) not in unrecorded)
+            for group in groups.values()
+        ]
+        for run, groups in by_run.items()
+    }
+
+
+def _all_but_day(build: Build, unrecorded: bool) -> object:
+    # A failed or unchanged day has no commit of its own: the table's version differs from day to
+    # day.
+    commit = build.delta_version if build.outcome in COMMITTED else None
+    read = tuple(sorted(build.input_versions.items()))
+    return (
+        build.table,
+        build.outcome,
+        commit,
+        build.code_version,
+        read,
+        build.who,
+        build.plan,
+        build.reason,
+        unrecorded,
+    )
+
+
+# Fingerprints, figures and verdicts are most of the ledger, and are read only when days are named.
+SHORT_COLUMNS = (
+    "table", "day", "outcome", "run", "code_version", "git_commit", "rows", "input_versions", "delta_version", "write_mode",
+    "plan", "who", "accept", "reason", "message", "at",
+)  # fmt: skip
+STYLES = {"accepted": "green", "unchanged": "dim", "failed": "bold red", "restored": "yellow"}
+ROWS_OF_OUTCOME = {"failed": ", not written", "unchanged": ", the same as before"}
+NOT_RECORDED = (
+    "not in the ledger; if the run has ended, it crashed before recording: type `backfill reconcile"
+    " --repair`"
+)
+LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
+
+
+@dataclass(frozen=True)
+class LogReport:
+    builds: Sequence[Build]
+    history: BuildHistory
+    # With days named, each build is shown in full.
+    in_full: bool
+
+    def as_json(self) -> dict[str, Any]:
+        unrecorded = {build_key(build) for build in self.history.unrecorded}
+        return {
+            "builds": [
+                build.to_json() | {"recorded": build_key(build) not in unrecorded}
+                for build in self.builds
+            ]
+        }
+
+    def lines(self) -> Iterator[report.Line]:
+        """Yield a paragraph per run; the latest comes last."""
+        by_run = lines_by_run(self.builds, self.history, fold=not self.in_full)
+        for name, lines in by_run.items():
+            yield from _run_lines(name, lines[0].example)
+            for line in lines:
+                yield from _lines_of(line, in_full=self.in_full)
+        if not by_run:
+            yield "No matching build is recorded."
+
+
+def read_log(
+    workspace: Workspace,
+    table: str,
+    day: str,
+    wanted: BuildFilter,
+    *,
+    target: str = "",
+    every_column: bool,
+) -> LogReport:
+    """Read the builds that fit. Without days, and without `every_column`, only short columns."""
+    ledger = workspace.lake.ledger
+    if target:
+        tables = [declared.name for declared in workspace.named(target)]
+    else:
+        tables = recorded_tables(table, workspace)
+    columns = None if day or every_column else SHORT_COLUMNS
+    history = build_history(ledger, tables, columns)
+    if wanted.plan:  # the ledger of its shadow has what was built there
+        in_shadows = _in_shadows(workspace.lake.root, wanted.plan, tables)
+        history = replace(history, recorded=[*history.recorded, *in_shadows])
+    builds = history.builds()
+    if wanted.plan and not any(build.plan.startswith(wanted.plan) for build in builds):
+        Plans(workspace.lake.root).full_id(wanted.plan)  # refused, if there is none
+    if day:
+        days = days_of(day, workspace.calendar, {build.day for build in builds})
+        wanted = replace(wanted, days=days)
+    return LogReport(select(builds, wanted), history, in_full=bool(day))
+
+
+def table_and_days(table: str, day: str, target: str) -> tuple[str, str]:
+    """Return the table and the days that two arguments name: the first may be days too."""
+    if LOOKS_LIKE_DAYS.match(table) and not day:
+        return "", table
+    if table and target:
+        raise UsageError(
+            "A table and --target exclude each other.",
+            unchanged="Nothing was read.",
+            next_step="Leave one out.",
+        )
+    return table, day
+
+
+def _in_shadows(root: str, plan: str, tables: Collection[str]) -> list[Build]:
+    ledgers = {
+        each: ledger for each, ledger in ledgers_of_shadows(root).items() if each.startswith(plan)
+    }
+    return [build for ledger in ledgers.values() for build in ledger.builds(dict.fromkeys(tables))]
+
+
+def recorded_tables(table: str, workspace: Workspace) -> list[str]:
+    """Return the table named, or all of the project and of the ledger.
+
+    The ledger may have tables under names that they no longer have.
+    """
+    names = list(dict.fromkeys([*workspace.names, *tables_in(workspace.lake.ledger)]))
+    if table and table not in names:
+        raise UsageError(
+            f"There is no table {table}, and no build of one is"
+            f" recorded.{did_you_mean(table, names)} The tables are {', '.join(names)}."
+        )
+    return [table] if table else names
+
+
+def days_of(text: str, calendar: Calendar, built: Collection[date]) -> list[date]:
+    """Return the days that `text` names. Any day that was ever built can be named."""
+    try:
+        return calendar.select(text)
+    except UsageError:
+        return Calendar(min([calendar.first, *built]), max([calendar.last, *built])).select(text)
+
+
+def _run_lines(name: str, first: Build) -> Iterator[Text]:
+    names = (("by", first.who), ("plan", first.plan))
+    request = "".join(f", {word} {value}" for word, value in names if value)
+    yield Text(f"run {name}", style="bold").append(request, style="not bold")
+    if first.reason:
+        yield Text(f"  reason: {first.reason}")
+    if first.accept:
+        yield Text(f"  accepted by name: {first.accept}")
+
+
+def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
+    """Yield the outcome of days of a table, and the first of their messages."""
+    one = line.example
+    days = len(set(line.days))
+    at = max(build.at for build in line.builds)
+    text = Text(f"  {at:%Y-%m-%d %H:%M:%S} {one.table}: ")
+    text.append(f"{days} day{'s' if days > 1 else ''} {one.outcome}", STYLES.get(one.outcome, ""))
+    tries = f", in {len(line.builds)} builds" if len(line.builds) > days else ""
+    yield text.append(f", {ranges(line.days)}{tries}")
+    yield Text(f"    {', '.join(_facts(line))}")
+    messages = line.messages()
+    for message, day in list(messages.items())[:1]:
+        shown = message.strip() if in_full else message.strip().partition("\n")[0]
+        example = f"for example {day}: " if len(messages) > 1 else ""
+        yield Text(f"    {example}{shown}")
+    if not line.recorded:
+        yield Text(f"    {NOT_RECORDED}", "yellow")
+    for build in line.builds if in_full else ():
+        yield from _input_lines(build)
+
+
+def _facts(line: LogLine) -> list[str]:
+    """Return rows, commit, code version and the versions of the inputs, as words."""
+    one = line.example
+    rows = sum(build.rows for build in line.builds)
+    facts = []
+    if rows or one.succeeded:
+        facts.append(f"{rows:,} rows" + ROWS_OF_OUTCOME.get(one.outcome, ""))
+    if one.outcome in COMMITTED:
+        facts.append(f"commit {one.delta_version}")
+    if one.write_mode != "overwrite":
+        facts.append(one.write_mode)
+    facts.append(f"code {one.code_version}")
+    if one.git_commit:
+        facts.append(f"git {one.git_commit}")
+    versions = one.input_versions.items()
+    read = [f"{name} at version {version}" for name, version in versions if version >= 0]
+    if read:
+        facts.append(f"read {' and '.join(read)}")
+    return facts
+
+
+def _input_lines(build: Build) -> Iterator[Text]:
+    if build.delivered:
+        yield Text(f"    from the delivery: {short_fingerprint(build.delivered)}")
+    for table, days in build.inputs.items():
+        for day, fingerprint in days.items():
+            yield Text(f"    from {table} {day}: {short_fingerprint(fingerprint)}")

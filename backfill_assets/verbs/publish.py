@@ -1,0 +1,184 @@
+"""Verify, publish, rebase or discard a plan that was built in its shadow. No server is needed."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.lake.releases import STABLE, Releases
+from backfill_assets.plan.lifecycle import resolve_shadow_id
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish import shadows, text
+from backfill_assets.publish.channels import plans_missing
+from backfill_assets.publish.conflicts import ShadowState
+from backfill_assets.publish.publish import Publication, Published
+from backfill_assets.publish.release_live import Runs
+from backfill_assets.rebuild.carry_out import after_publication
+from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.reconcile.dagster_record import wipe_shadows
+from backfill_assets.verbs.report import Line, TableContents, by_partition
+from backfill_assets.verify.checklist import PlanVerdict, verdict_json
+from backfill_assets.verify.text import ending_lines, terminal_table
+from backfill_assets.verify.verify import Verdicts, require_verified, verify
+from backfill_assets.workspace import Workspace
+
+
+def plan_in_shadow(plan_id: str, workspace: Workspace) -> Plan:
+    """Return the plan that is meant: without an id, the only one in a shadow."""
+    plans = Plans(workspace.lake.root)
+    return plans.read(resolve_shadow_id(plan_id, plans))
+
+
+def plan_to_publish(plan_id: str, channel: str, workspace: Workspace) -> Plan:
+    """Return the plan that is meant. A plan that only other channels have can be published too."""
+    root = workspace.lake.root
+    plans = Plans(root)
+    published = () if plan_id else plans_missing(root, Releases(root).newest(), channel)
+    return plans.read(resolve_shadow_id(plan_id, plans, published))
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    verdict: PlanVerdict
+    # Whoever accepts checks has seen those that passed.
+    with_passed: bool = True
+
+    @property
+    def is_complete(self) -> bool:
+        return self.verdict.passed
+
+    def lines(self) -> Iterator[Line]:
+        yield terminal_table(self.verdict, with_passed=self.with_passed)
+        yield from ending_lines(self.verdict)
+
+    def as_json(self) -> dict[str, Any]:
+        return dict(json.loads(verdict_json(self.verdict)))
+
+
+def verify_plan(
+    plan: Plan, workspace: Workspace, *, who: str, accept: Sequence[str], reason: str
+) -> VerifyReport:
+    """Run the checks of a plan, or accept checks of its newest verdict by name."""
+    if accept:
+        verdicts = Verdicts(workspace.lake.root)
+        accepted = verdicts.accept(plan.id, accept, who=who, reason=reason, at=utc_now())
+        return VerifyReport(accepted, with_passed=False)
+    if reason:
+        raise UsageError(
+            "A reason needs a check that it accepts.",
+            unchanged="Nothing was verified.",
+            next_step="Type --accept NAME too.",
+        )
+    return VerifyReport(verify(plan, workspace, who=who, now=utc_now))
+
+
+@dataclass(frozen=True)
+class PublishReport:
+    plan_id: str
+    channel: str
+    published: Published
+    readers: Readers
+    not_reported: str
+    ask_above_days: int
+    is_complete = True
+
+    @property
+    def table(self) -> TableContents:
+        return text.PUBLISHED, text.published_rows(self.published)
+
+    def lines(self) -> Iterator[Line]:
+        yield from text.published_lines(self.plan_id, self.published, self.channel)
+        if self.not_reported:
+            yield self.not_reported
+        yield from outdated_lines(self.readers.outdated, self.ask_above_days)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "plan": self.plan_id,
+            "release": self.published.release.number,
+            "channels": dict(self.published.release.channels),
+            "accepted": self.published.count("accepted"),
+            "unchanged": self.published.count("unchanged"),
+            "outdated_now": days_as_json(self.readers),
+            "not_reported": self.not_reported,
+        }
+
+
+def publish_plan(
+    plan: Plan,
+    workspace: Workspace,
+    dagster: Callable[[], Dagster],
+    runs: Runs,
+    *,
+    who: str,
+    channel: str = STABLE,
+    reason: str = "",
+    allow_breaking: bool = False,
+    with_plans: Sequence[str] = (),
+) -> PublishReport:
+    """Put the days of a plan's shadow into live and into one release.
+
+    `runs` names the runs of live that are not finished. Dagster's record follows if it answers.
+    """
+    plans = Plans(workspace.lake.root)
+    others = tuple(map(plans.full_id, with_plans))
+    publication = Publication(plan, workspace, who, reason, together_with=others)
+    approve = require_verified(plan, workspace)
+    published = publication.publish(
+        channel, utc_now, approve, runs=runs, allow_breaking=allow_breaking
+    )
+    readers = readers_left(plan, workspace)
+    not_reported = ""
+    try:
+        after_publication(plan, published.builds, readers, workspace, dagster())
+    except BackfillError as error:
+        not_reported = text.not_reported(error)
+    ask_above = workspace.settings.ask_above_days
+    return PublishReport(plan.id, channel, published, readers, not_reported, ask_above)
+
+
+def days_as_json(readers: Readers) -> dict[str, list[str]]:
+    return {name: [str(day) for day in days] for name, days in readers.outdated.items()}
+
+
+@dataclass(frozen=True)
+class RebaseReport:
+    plan: Plan
+    state: ShadowState
+
+    def lines(self) -> Iterator[Line]:
+        yield from shadows.rebased_lines(self.plan, self.state)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"plan": self.plan.id, "conflicts": by_partition(self.state.conflicts)}
+
+
+def rebase_plan(plan: Plan, workspace: Workspace, who: str) -> RebaseReport:
+    """Let a plan's shadow read live as it is now. A resumed plan builds what is not built then."""
+    return RebaseReport(plan, shadows.rebase(plan, workspace, who))
+
+
+@dataclass(frozen=True)
+class DiscardReport:
+    plan_id: str
+
+    def lines(self) -> Iterator[Line]:
+        yield f"Plan {self.plan_id} is discarded: its shadow is deleted. Live is unchanged."
+
+    def as_json(self) -> dict[str, Any]:
+        return {"plan": self.plan_id}
+
+
+def discard_plan(
+    plan: Plan, workspace: Workspace, dagster: Callable[[], Dagster], *, who: str, reason: str
+) -> DiscardReport:
+    """Delete the shadow of a plan."""
+    shadows.discard(plan, workspace, who=who, now=utc_now, reason=reason)
+    with suppress(BackfillError):  # the next shadow wipes what Dagster shows of this one
+        wipe_shadows(dagster(), workspace.lake.root, workspace.names)
+    return DiscardReport(plan.id)

@@ -1,0 +1,217 @@
+"""Compare the ledger, the tables and Dagster's record, and repair the records.
+
+Only `restore` changes rows: it puts back what was accepted.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.text import Text
+
+from backfill_assets.calendar import Partition, ranges
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.errors import ServiceUnavailable, TableUnreadable
+from backfill_assets.lake.history import build_key, recover, tables_in
+from backfill_assets.lake.integrity import TableState, read_state
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.reconcile.compare import Disagreement, Records, RecordsComparison, compare
+from backfill_assets.reconcile.dagster_record import (
+    DagsterRecord,
+    read_materialized,
+    report_builds,
+    running_runs,
+    with_stale,
+)
+from backfill_assets.reconcile.put_back import PutBack, put_back
+from backfill_assets.verbs.report import Line
+from backfill_assets.workspace import Workspace
+
+COMPARED_COLUMNS = (
+    "table", "day", "outcome", "run", "code_version", "fingerprint", "rows", "delta_version", "plan", "who", "reason", "at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReconcileReport:
+    comparison: RecordsComparison
+    records: Records
+    url: str
+    repaired: Mapping[str, int]
+    restored: Mapping[str, PutBack] = field(default_factory=dict)
+
+    @property
+    def is_agreed(self) -> bool:
+        return not self.comparison.disagreements
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether Dagster was asked about every table."""
+        return not self.comparison.not_in_dagster
+
+    def lines(self) -> Iterator[Line]:
+        comparison = self.comparison
+        for table, restored in self.restored.items():
+            yield from map(Text, restored_lines(table, restored))
+        if any(self.repaired.values()):
+            yield (
+                f"Repaired: {self.repaired['recorded']} build(s) recorded in the ledger,"
+                f" {self.repaired['reported']} reported to Dagster."
+            )
+        for disagreement in comparison.disagreements:
+            yield from _disagreement_lines(disagreement)
+        if comparison.in_progress:
+            yield (
+                f"Not compared: {comparison.in_progress} partition(s) that a run is building, or"
+                " has just built."
+            )
+        if self.records.dagster is None:
+            yield (
+                f"Dagster's record was not compared: {self.records.not_asked} Then type the same"
+                " command again."
+            )
+        elif comparison.not_in_dagster:
+            yield (
+                f"Dagster's record was not compared for {', '.join(comparison.not_in_dagster)}: the"
+                f" code location at {self.url} lacks them. Reload it, or see `backfill doctor`."
+            )
+        found = comparison.disagreements
+        differing = len({(each.table, day) for each in found for day in each.days})
+        compared = (
+            "The ledger, the tables and Dagster"
+            if self.is_compared
+            else "The ledger and the tables"
+        )
+        but = f" and differ on {differing}" if differing else ""
+        yield f"{compared} agree on {comparison.agreeing} partition(s){but}."
+
+    def as_json(self) -> dict[str, Any]:
+        comparison = self.comparison
+        missing = comparison.not_in_dagster
+        return {
+            "disagreements": [
+                {
+                    "kind": disagreement.kind,
+                    "table": disagreement.table,
+                    "days": {str(day): figures for day, figures in disagreement.days.items()},
+                    "repairable": disagreement.repairable,
+                    "remedy": disagreement.remedy(),
+                }
+                for disagreement in comparison.disagreements
+            ],
+            "agree": comparison.agreeing,
+            "not_compared": comparison.in_progress,
+            "compared_with_dagster": [n for n in self.records.tables if n not in missing],
+            "repaired": dict(self.repaired),
+            "restored": {
+                name: sorted(str(build.day) for build in put.builds)
+                for name, put in self.restored.items()
+                if put.builds
+            },
+        }
+
+
+def reconcile(
+    workspace: Workspace, dagster: Dagster, *, repair: bool, restore: bool, who: str
+) -> ReconcileReport:
+    """Compare all three records. First restore rows, then repair records, if asked to."""
+    restored = {}
+    if restore:
+        restored = {table.name: put_back(table, workspace.lake, who) for table in workspace.tables}
+    records = read(workspace, dagster)
+    comparison = compare(records)
+    repaired = {"recorded": 0, "reported": 0}
+    if repair and comparison.repairable():
+        repaired = repair_records(comparison, workspace.lake.ledger, dagster)
+        records = read(workspace, dagster)
+        comparison = compare(records)
+    return ReconcileReport(comparison, records, dagster.url, repaired, restored)
+
+
+def restored_lines(table: str, restored: PutBack) -> Iterator[str]:
+    """Yield what was restored, and what could not be."""
+    for build in restored.builds:
+        yield f"Restored: {table} {build.day}: {restored.happened[build.day]}."
+    for day, why in restored.left.items():
+        yield f"Not restored: {table} {day}: {why}."
+
+
+def read(workspace: Workspace, dagster: Dagster) -> Records:
+    """Read all three records. Partitions that are built meanwhile are not compared."""
+    ledger = workspace.lake.ledger
+    names = workspace.names
+    before = ledger.builds(columns=COMPARED_COLUMNS)
+    running, known, not_asked = ask_dagster(dagster, workspace)
+    tables = {
+        name: state_of(f"{ledger.root}/{name}")
+        for name in dict.fromkeys([*names, *tables_in(ledger)])
+    }
+    after = ledger.builds(columns=COMPARED_COLUMNS)
+    seen = {build_key(build) for build in before}
+    changed = frozenset((b.table, b.day) for b in after if build_key(b) not in seen)
+    return Records(
+        names,
+        after,
+        tables,
+        known,
+        up_to_date(workspace) if known else frozenset(),
+        running,
+        changed,
+        not_asked,
+    )
+
+
+def state_of(folder: str) -> TableState:
+    """Return the table's state, which may be that it cannot be read."""
+    try:
+        return read_state(folder)
+    except TableUnreadable as error:
+        return TableState(unreadable=str(error))
+
+
+def up_to_date(workspace: Workspace) -> frozenset[Partition]:
+    days = workspace.calendar.days()
+    builds = latest_builds(workspace)
+    partitions = status_of(workspace, workspace.tables, days, latest=builds).partitions
+    return (
+        frozenset(p for p, status in partitions.items() if status.state == State.UP_TO_DATE)
+        - builds.refused()
+    )
+
+
+def ask_dagster(
+    dagster: Dagster, workspace: Workspace
+) -> tuple[frozenset[str], dict[str, DagsterRecord | None] | None, str]:
+    """Return the ids of running runs, Dagster's record of each table (None if it does not answer),
+    and why it does not.
+    """
+    try:
+        running = running_runs(dagster)
+        known = {name: read_materialized(dagster, name) for name in workspace.names}
+        return running, with_stale(dagster, known, workspace.graph), ""
+    except ServiceUnavailable as gone:
+        return frozenset(), None, str(gone).replace(" Nothing was launched by this request.", "")
+
+
+def repair_records(
+    comparison: RecordsComparison, ledger: Ledger, dagster: Dagster
+) -> dict[str, int]:
+    """Record missing builds in the ledger, and report missing days to Dagster.
+
+    Return how many of each.
+    """
+    recorded = sum(len(recover(ledger, table)) for table in comparison.unrecorded())
+    return {"recorded": recorded, "reported": report_builds(dagster, comparison.to_report)}
+
+
+def _disagreement_lines(disagreement: Disagreement) -> Iterator[Text]:
+    """Yield the kind and the days, the figures of the first day, and what to do."""
+    days = disagreement.days
+    head = Text(f"{disagreement.table}: {disagreement.kind}: ", "bold")
+    yield head.append(ranges(days), "not bold")
+    day, figures = next(iter(days.items()))
+    if figures:
+        example = f"for example {day}: " if len(set(days.values())) > 1 else ""
+        yield Text(f"  {example}{figures}")
+    yield Text(f"  {disagreement.remedy()}")

@@ -1,0 +1,81 @@
+"""A report: what a verb did or found, as lines for people and as values for programs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.table import Table
+from rich.text import Text
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.storage import write_whole
+
+Line = str | Text | Table
+# The columns and the rows of a table that a job shows too.
+TableContents = tuple[Sequence[str], Sequence[Sequence[str]]]
+
+
+class HasLines(Protocol):
+    def lines(self) -> Iterable[Line]: ...
+
+
+class Report(HasLines, Protocol):
+    """The answer of a verb. The command line prints it, and a job logs it."""
+
+    def as_json(self) -> Mapping[str, Any]: ...
+
+
+def table_of(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
+    right: slice = slice(0),
+) -> Table:
+    """Return a table for a terminal. `right` names the columns of numbers."""
+    table = Table(*columns, title=title)
+    uncut(table)
+    for column in table.columns[right]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*map(str, row))
+    return table
+
+
+def uncut(table: Table) -> None:
+    """Let every column but the first take several lines where there is too little room."""
+    table.columns[0].no_wrap = True
+    for column in table.columns[1:]:
+        column.overflow = "fold"
+
+
+def sentences(report: HasLines) -> str:
+    """Return the lines of a report without its tables, as a run's log shows them."""
+    return "\n".join(str(line) for line in report.lines() if not isinstance(line, Table))
+
+
+def by_partition(values: Mapping[Partition, Any]) -> dict[str, Any]:
+    """Return the values under names such as `raw/a 2019-08-15`."""
+    return {f"{table} {day}": value for (table, day), value in values.items()}
+
+
+def refuse_page(file: Path, unchanged: str) -> None:
+    """Raise UsageError if a page cannot be written to this file."""
+    if file.suffix != ".html" or file.is_dir():
+        raise UsageError(
+            f"{file} is not a file that ends in .html.",
+            unchanged=unchanged,
+            next_step="Name such a file.",
+        )
+    if not file.parent.is_dir():
+        raise UsageError(
+            f"There is no folder {file.parent}.",
+            unchanged=unchanged,
+            next_step="Make it, or name another file.",
+        )
+
+
+def write_page(page: str, file: Path) -> None:
+    """Write the page. A page that is there is replaced when this one is complete."""
+    write_whole(file, page.encode(errors="backslashreplace"))

@@ -1,0 +1,246 @@
+"""Carry a plan out, follow it, or cancel it.
+
+Progress is drawn by `follow`, a function of the caller. Days that are built stay, however a plan
+ends.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import Dagster, Launched
+from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.plan import text
+from backfill_assets.plan.lifecycle import finishing, resolve_plan_id
+from backfill_assets.plan.progress import Progress, outcomes, seconds_by_table
+from backfill_assets.plan.progress import lines as outcome_columns_and_rows
+from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left, remaining_reader
+from backfill_assets.plan.shadow import workspace_of
+from backfill_assets.plan.status import latest_builds
+from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, Plans, in_words
+from backfill_assets.rebuild.carry_out import after_plan, carry_out, prepare_rebuild
+from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.rebuild.run import Canceller
+from backfill_assets.rebuild.watch import Watch
+from backfill_assets.servers.home import dagster_of
+from backfill_assets.settings import Settings
+from backfill_assets.verbs.report import Line, TableContents, by_partition, table_of
+from backfill_assets.workspace import Workspace
+
+# A step ends after its current Spark query, or is terminated (dagster.yaml); the daemon looks every
+# 5 to 30 s.
+TIMEOUT_S = 300
+Follow = Callable[[Iterable[Progress]], Progress]
+Sleep = Callable[[float], None]
+NO_READERS = Readers({})
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """How far a plan was carried out, and which days outside of it are outdated by that."""
+
+    end: Progress
+    workspace: Workspace
+    readers: Readers = NO_READERS
+
+    @property
+    def table(self) -> TableContents:
+        lake = workspace_of(self.end.plan, self.workspace).lake
+        remaining = self.end.remaining
+        tables = outcomes(lake.ledger, remaining.states, self.end.plan.id, remaining.at_work)
+        return outcome_columns_and_rows(tables)
+
+    def lines(self) -> Iterator[Line]:
+        yield from self.ending_lines()
+        yield from outdated_lines(self.readers.outdated, self.workspace.settings.ask_above_days)
+
+    def ending_lines(self) -> Iterator[Line]:
+        yield table_of(*self.table, right=slice(1, None))
+        is_shadow = workspace_of(self.end.plan, self.workspace) is not self.workspace
+        yield from text.ending_lines(self.end, in_shadow=is_shadow)
+
+    def as_json(self) -> dict[str, Any]:
+        outdated = self.readers.outdated.items()
+        days_now = {name: [str(day) for day in days] for name, days in outdated}
+        return {**self.progress_values(), "outdated_now": days_now}
+
+    def progress_values(self) -> dict[str, Any]:
+        end = self.end
+        return {
+            "plan": end.plan.id,
+            "ending": end.ending if end.over else OPEN,
+            "why": end.stopped.why if end.stopped else "",
+            "tables": {table.table: vars(table) for table in end.tables()},
+            "failed_or_blocked": by_partition(end.remaining.why),
+            "saved": len(end.remaining.saved),
+            "early_stops": list(map(str, end.remaining.early_stops)),
+            "chunks_over": len(end.chunks_over),
+            "running": {str(number): launched for number, launched in end.running.items()},
+            "seconds": round((end.at - end.started).total_seconds(), 1),
+        }
+
+
+def run_plan(
+    plan_id: str,
+    workspace: Workspace,
+    dagster: Dagster,
+    follow: Follow,
+    *,
+    who: str,
+    warn: Callable[[str], None],
+    sleep: Sleep = time.sleep,
+) -> RunReport:
+    """Carry a plan out to its end. `follow` consumes its progress, which is what drives it."""
+    rebuild = prepare_rebuild(plan_id, workspace, dagster=dagster, who=who, sleep=sleep)
+    end = carry_out(rebuild, follow)
+    return RunReport(end, workspace, after_plan(end, workspace, dagster, warn))
+
+
+def plan_to_resume(plan_id: str, workspace: Workspace) -> str:
+    """Return the id of the plan to continue. UsageError if it was never started."""
+    plans = Plans(workspace.lake.root)
+    plan_id = resolve_plan_id(plan_id, plans)
+    if plans.state(plan_id) == PLANNED:
+        raise UsageError(
+            f"Plan {plan_id} was never started.",
+            unchanged="Nothing was launched.",
+            next_step=f"Start it with `backfill run {plan_id}`.",
+        )
+    return plan_id
+
+
+@dataclass(frozen=True)
+class ClosedReport:
+    """A plan that is not carried out any more."""
+
+    plan_id: str
+    state: str
+
+    def lines(self) -> Iterator[Line]:
+        yield (
+            f"Plan {self.plan_id} was {in_words(self.state)}. `backfill show {self.plan_id}` shows"
+            " what it did."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {"plan": self.plan_id, "ending": self.state}
+
+
+def watch_plan(
+    plan_id: str, workspace: Workspace, dagster: Dagster, follow: Follow
+) -> RunReport | ClosedReport:
+    """Follow a plan that another command or job carries out. Nothing is launched."""
+    plans = Plans(workspace.lake.root)
+    plan = plans.read(plan_id)
+    state = plans.state(plan_id)
+    if state in CLOSED:
+        return ClosedReport(plan_id, state)
+    watch = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster)
+    end = follow(watch.follow(time.sleep))
+    is_live = end.over and not plan.is_shadow
+    return RunReport(end, workspace, readers_left(plan, workspace) if is_live else NO_READERS)
+
+
+def page_of(plan_id: str, dagster: Dagster) -> str:
+    """Return the address of Dagster's page of a plan's runs, or "" without a webserver."""
+    return f"{dagster.url}{tags.runs_of(plan_id)}" if dagster.url else ""
+
+
+def seconds_of(workspace: Workspace) -> dict[str, list[float]]:
+    """Return the recorded seconds of each table's days."""
+    return seconds_by_table(latest_builds(workspace).computed.values())
+
+
+@dataclass(frozen=True)
+class CancelReport:
+    plan_id: str
+    # Before it was cancelled.
+    state: str
+    cancelled: tuple[Launched, ...]
+
+    def lines(self) -> Iterator[Line]:
+        plan_id = self.plan_id
+        if _may_have_runs(self.state):
+            yield (
+                f"Plan {plan_id} is cancelled: {len(self.cancelled)} of its chunks were running and"
+                f" have ended. Days that are built stay; `backfill show {plan_id}` lists them,"
+                f" `backfill resume {plan_id}` builds the rest."
+            )
+        elif self.state == PLANNED:
+            yield f"Plan {plan_id} was never started, and is cancelled now."
+        else:
+            yield (
+                f"Plan {plan_id} was {self.state}, and is cancelled now. Days that are built stay;"
+                f" `backfill resume {plan_id}` builds the rest."
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        ids = [launched.id for launched in self.cancelled]
+        return {"plan": self.plan_id, "ending": "cancelled", "cancelled": ids}
+
+
+def _may_have_runs(state: str) -> bool:
+    # Runs of a cancelled plan may be left: its server may have been gone.
+    return state in (OPEN, "cancelled")
+
+
+def cancel_plan(
+    plan_id: str, settings: Settings, *, who: str, sleep: Sleep = time.sleep
+) -> CancelReport:
+    """Launch nothing more of a plan, and terminate its runs. A plan that cannot be read can be
+    cancelled too.
+    """
+    plans = Plans(settings.lake)
+    plan_id = resolve_plan_id(plan_id, plans)
+    state = plans.state(plan_id)
+    if state in (*CLOSED, "done"):
+        raise UsageError(
+            f"Plan {plan_id} is {in_words(state)}.",
+            unchanged="Nothing was cancelled: nothing of it is left to build.",
+        )
+    if plans.half_done(plan_id):
+        raise UsageError(
+            f"Plan {plan_id} is in live in part.",
+            unchanged="Nothing was cancelled.",
+            next_step=(
+                f"Finish it (`{finishing(plan_id, plans)}`), or roll it back: `backfill rollback"
+                f" {plan_id}`."
+            ),
+        )
+    plans.note(plan_id, "cancelled", utc_now(), who=who)
+    cancelled = []
+    if _may_have_runs(state):
+        cancelled = cancel_running(plan_id, dagster_of(settings), sleep)
+    return CancelReport(plan_id, state, tuple(cancelled))
+
+
+def cancel_running(plan_id: str, dagster: Dagster, sleep: Sleep) -> list[Launched]:
+    """Cancel every running chunk of the plan and wait for its end. Return what was running."""
+    canceller = Canceller(dagster)
+
+    def running() -> list[Launched]:
+        launched = [chunk for chunk in dagster.launched({tags.PLAN: plan_id}) if not chunk.is_over]
+        canceller.cancel(launched)
+        return launched
+
+    try:
+        still_running = retry_if_result(bool)
+        Retrying(
+            stop=stop_after_delay(TIMEOUT_S), wait=wait_fixed(1), retry=still_running, sleep=sleep
+        )(running)
+        return list(canceller.seen.values())
+    except RetryError:
+        raise ServiceUnavailable(
+            f"Runs of plan {plan_id} have not ended within {TIMEOUT_S} s.",
+            unchanged="Nothing more of it is launched.",
+            next_step="Does the daemon run? See `backfill doctor`.",
+        ) from None
+    except ServiceUnavailable as error:
+        raise ServiceUnavailable(
+            f"Nothing more of plan {plan_id} is launched, but runs that were started go on: {error}",
+            next_step="Then cancel again.",
+        ) from None
