@@ -116,7 +116,7 @@ def _plan(plans: Plans, plan_id: str) -> dict[str, Any]:
     try:
         plan = plans.read(plan_id)
     except BackfillError as error:  # a plan that cannot be read must not hide the others
-        return row | {"days": "", "tables": [], "reason": str(error).split(". ")[0]}
+        return row | {"days": "", "tables": [], "reason": error.what.rstrip(".")}
     return row | {
         "days": _span(plan),
         "tables": list(plan.reasons),
