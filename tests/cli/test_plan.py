@@ -139,7 +139,7 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
     assert (
         str(done.exception)
         == f"--accept {unknown} is no column, no rule, and no file that these days have or were"
-        " last built from. Nothing was planned. Did you mean outage_events/2019-09-03.jsonl?"
+        " last built from. Did you mean outage_events/2019-09-03.jsonl? Nothing was planned."
         " Files are named from the landing area on: orders/2024-06-01.jsonl."
     )
     assert not (tmp_path / "lake").exists()
