@@ -48,7 +48,7 @@ def diff_tables(
     """Compare two versions of tables. With `html`, write the page of the diff there."""
     if html:
         refuse_page(html, "Nothing was compared.")
-    diff = comparison.made(workspace)
+    diff = comparison.run(workspace)
     if html:
         write_page(text.html_page(diff), html)
     return DiffReport(diff, str(html) if html else "")
