@@ -69,7 +69,7 @@ def project_at(start: Path) -> tuple[Path, str]:
             raise SettingsError(
                 f"[tool.backfill] in {file} has {others[0]}.",
                 unchanged="Nothing was done.",
-                next_step=('It has one key, the module of the project: project = "my_module".'),
+                next_step='It has one key, the module of the project: project = "my_module".',
             )
         if project:
             return folder, str(project)
@@ -146,7 +146,7 @@ def _names_in(file: Path) -> list[str]:
             raise SettingsError(
                 f"Line {each.original.line} of {file} sets nothing.",
                 unchanged="Nothing was done.",
-                next_step=("Write NAME=value; a quote that begins a value also ends it."),
+                next_step="Write NAME=value; a quote that begins a value also ends it.",
             )
     return [each.key for each in bindings if each.key]
 
@@ -238,7 +238,7 @@ def without_password(address: str) -> str:
 
 
 def of_known_store(place: str) -> str:
-    """A path or an address itself; ValueError for one of a store that is neither read nor written."""
+    """The path or address. Raises ValueError for a store that is not supported."""
     if "://" in place and not STORE.match(place):
         raise ValueError(
             "it is a folder's path, or begins with s3://, gs:// or abfs:// and names a bucket"
@@ -247,7 +247,7 @@ def of_known_store(place: str) -> str:
 
 
 def host_of(remote: str) -> str:
-    """A Spark Connect address as it is shown: without its parameters, whose values may be secret."""
+    """A Spark Connect address without its parameters, which may hold secrets."""
     return remote.partition(";")[0]
 
 

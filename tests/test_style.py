@@ -1,4 +1,4 @@
-"""The codebase's own rules: which package may import which, what a command loads, where files lie."""
+"""The codebase's rules: imports between packages, what a command loads, where files lie."""
 
 import ast
 import re
@@ -130,26 +130,34 @@ def test_every_package_has_its_arrows_and_they_make_no_circle():
     ("modules", "absent"),
     [
         pytest.param(
-            ["backfill_assets"], {"dagster", "pyspark", "deltalake", "pydantic", "backfill_assets.tables"},
+            ["backfill_assets"],
+            {"dagster", "pyspark", "deltalake", "pydantic", "backfill_assets.tables"},
             id="the root loads nothing until a name of it is used",
         ),
         pytest.param(
-            ["backfill_assets.cli.app"], {"dagster", "pyspark", "pandas", "deltalake", "httpx"},
+            ["backfill_assets.cli.app"],
+            {"dagster", "pyspark", "pandas", "deltalake", "httpx"},
             id="the command line loads nothing heavy before a command is called",
         ),
         pytest.param(
-            [f"backfill_assets.{path.parent.name}.{path.stem}" for name in SPARKLESS
-             for path in sorted((PACKAGE / name).glob("*.py"))],
+            [
+                f"backfill_assets.{path.parent.name}.{path.stem}"
+                for name in SPARKLESS
+                for path in sorted((PACKAGE / name).glob("*.py"))
+            ],
             {"dagster", "pyspark", "backfill_assets.datasets"},
             id="plans and rebuilds load neither Dagster nor Spark nor a dataset",
         ),
         pytest.param(
-            [f"backfill_assets.{name}" for name in ("lake.ledger", "lake.lake", "reading", "settings")],
+            [
+                f"backfill_assets.{name}"
+                for name in ("lake.ledger", "lake.lake", "reading", "settings")
+            ],
             {"dagster", "pyspark", "backfill_assets.tables"},
             id="the lake's small records and releases are read without Spark",
         ),
     ],
-)  # fmt: skip
+)
 def test_importing_loads_nothing_heavy(modules, absent):
     program = f"import sys, {', '.join(modules)}\nprint(*sorted({absent!r} & set(sys.modules)))"
     done = subprocess.run(

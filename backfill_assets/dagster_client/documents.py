@@ -20,7 +20,8 @@ SET_POOL = (
 TABLES = """{
   assetNodes(loadMaterializations: false) {
     assetKey { path } isPartitioned opVersion partitionKeys backfillPolicy { maxPartitionsPerRun }
-    repository { name location { name } } metadataEntries { label ... on TextMetadataEntry { text } }
+    repository { name location { name } }
+    metadataEntries { label ... on TextMetadataEntry { text } }
   }
 }"""
 
@@ -114,7 +115,12 @@ OBSERVED = """query ($run: ID!) {
   logsForRun(runId: $run, limit: 5000) {
     __typename
     ... on EventConnection {
-      events { __typename ... on ObservationEvent { metadataEntries { label ... on JsonMetadataEntry { jsonString } } } }
+      events {
+        __typename
+        ... on ObservationEvent {
+          metadataEntries { label ... on JsonMetadataEntry { jsonString } }
+        }
+      }
     }
     ... on RunNotFoundError { message }
     ... on PythonError { message }
@@ -159,7 +165,12 @@ RELOAD = """mutation ($location: String!) {
   reloadRepositoryLocation(repositoryLocationName: $location) {
     __typename
     ... on WorkspaceLocationEntry {
-      loadStatus locationOrLoadError { __typename ... on RepositoryLocation { name } ... on PythonError { message } }
+      loadStatus
+      locationOrLoadError {
+        __typename
+        ... on RepositoryLocation { name }
+        ... on PythonError { message }
+      }
     }
     ... on ReloadNotSupported { message }
     ... on RepositoryLocationNotFound { message }

@@ -37,7 +37,8 @@ def reload(dagster: Dagster, location: str) -> None:
         f"The code location {location} was not loaded again: {message}.",
         unchanged="Nothing was launched, and no table was changed.",
         next_step=(
-            f"See {dagster.url}/locations, correct what is named there, then type the same command again."
+            f"See {dagster.url}/locations, correct what is named there, then type the same command"
+            " again."
         ),
     )
 

@@ -34,7 +34,8 @@ MAX_TEXT = 32
 def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
     """Write `rows` as one file per day in the folder of a table.
 
-    Readers do not see the files before the commit. Rows without a day are written with the day `NO_DAY`.
+    Readers do not see the files before the commit. Rows without a day are written with the day
+    `NO_DAY`.
     """
     name = uuid.uuid4().hex
     store = files_in(folder)

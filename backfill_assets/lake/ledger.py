@@ -75,8 +75,8 @@ class Build:
     older versions of this package; `spark_conf` are Spark settings that were this request's only,
     `accept` the files that it accepted by name; `git_commit` is that of the table's code, with
     `-dirty` where files had changed since, "" where no repository has it. `act` recorded the build,
-    and `undone_plan` is the plan that a rollback took back. `finding`: what an audit found about the
-    files.
+    and `undone_plan` is the plan that a rollback took back. `finding`: what an audit found about
+    the files.
     """
 
     table: str

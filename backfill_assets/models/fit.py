@@ -1,12 +1,33 @@
 """A table of models: a row a day, with the model that was fitted to the days before, and how it
 does on the day itself.
 
-    @table("models/price", partition_by="day", key=["day"], columns=f"day DATE, {models.COLUMNS}", measures=models.MEASURES,
-           reads={"days": SliceDays(), "examples": window(examples, first=-28, last=0)}, shows=models.shown,
-           rules=[rules.unique_key(), models.trained_on_at_least(7), models.better_than_median(by=0.05)])
+    @table(
+        "models/price",
+        partition_by="day",
+        key=["day"],
+        columns=f"day DATE, {models.COLUMNS}",
+        measures=models.MEASURES,
+        reads={"days": SliceDays(), "examples": window(examples, first=-28, last=0)},
+        shows=models.shown,
+        rules=[
+            rules.unique_key(),
+            models.trained_on_at_least(7),
+            models.better_than_median(by=0.05),
+        ],
+    )
     def price(days, examples):
-        return models.by_day(days, examples, pipeline(), day="day", key=["day", "number"], label="cents",
-                                    prediction="predicted_cents", known_at="paid_at", features=FEATURES, least_days=7)
+        return models.by_day(
+            days,
+            examples,
+            pipeline(),
+            day="day",
+            key=["day", "number"],
+            label="cents",
+            prediction="predicted_cents",
+            known_at="paid_at",
+            features=FEATURES,
+            least_days=7,
+        )
 
 As it is a table, its days are audited, committed, released, compared, rolled back and reproduced as
 those of any other.

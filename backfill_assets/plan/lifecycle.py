@@ -42,7 +42,7 @@ def finishing(plan_id: str, plans: Plans) -> str:
 
 
 def what_is_half_done(plan_id: str, plans: Plans, which: str = "") -> str:
-    """What it is, in words, and the command that finishes it; `which`: the days that it concerns."""
+    """The act in words, and the command that finishes it. `which` names its days."""
     act = "taken back" if plans.half_done(plan_id) == ROLLING_BACK else "published"
     days = f" ({which})" if which else ""
     return f"plan {plan_id} is {act} in part{days}: `{finishing(plan_id, plans)}` finishes it"
@@ -150,7 +150,7 @@ def resolve_shadow_id(plan_id: str, plans: Plans, published: Sequence[str] = ())
 
 
 def is_in_shadow(plan_id: str, plans: Plans) -> bool:
-    """Whether a plan was started in a shadow, and has neither been published nor discarded since."""
+    """Whether a plan was started in a shadow and is neither published nor discarded."""
     try:
         started = plans.state(plan_id) not in NOT_IN_SHADOW and plans.events(plan_id, "started")
         return bool(started) and plans.read(plan_id).is_shadow

@@ -98,7 +98,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
 def _unusable(
     plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest
 ) -> dict[Partition, str]:
-    """The planned partitions whose delivery is damaged or incomplete, and not accepted so, and why."""
+    """The planned partitions whose delivery cannot be used and is not accepted, and why."""
     accept = plan.options.accept
     return {
         (table.name, day): str(each)
@@ -179,7 +179,7 @@ def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
         raise UsageError(
             f"{'; '.join(refused)}.",
             unchanged="Nothing was planned.",
-            next_step=("Leave such tables out (--target), or plan with --write-mode overwrite."),
+            next_step="Leave such tables out (--target), or plan with --write-mode overwrite.",
         )
 
 

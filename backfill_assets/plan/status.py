@@ -100,8 +100,9 @@ def input_changed(changed: Change, day: date, calendar: Calendar) -> str:
     if read in calendar:
         return f"{changed.table} {changed.day} has changed since {day} was built"
     return (
-        f"{changed.table} {changed.day} is outside the calendar now, which {'begins' if first else 'ends'} "
-        f"{calendar.first if first else calendar.last}: built again, {day} has nothing of it"
+        f"{changed.table} {changed.day} is outside the calendar now, which"
+        f" {'begins' if first else 'ends'} {calendar.first if first else calendar.last}: built"
+        f" again, {day} has nothing of it"
     )
 
 

@@ -104,7 +104,7 @@ class ShadowState:
 
 
 def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
-    """The state of a plan's shadow now. Nothing is changed. UsageError if the shadow is not there."""
+    """The state of a plan's shadow now. Raises UsageError if the shadow is missing."""
     if read_base(workspace.lake.root, plan.id) is None:
         raise UsageError(
             f"The shadow of plan {plan.id} is not there any more"

@@ -74,7 +74,7 @@ class IntoLive:
         return days_in(self.state.builds, self.table.name)
 
     def refuse_unfit(self) -> None:
-        """UsageError if live's table, as it is now, would not take these days. Nothing is written."""
+        """Raise UsageError if live's table would reject these days. Nothing is written."""
         if self.days:
             self._commit.refuse_unfit(sorted(self.days))
 

@@ -84,8 +84,8 @@ def decide(
     plan did not change it.
 
     Before it were the last rows that neither this plan nor one of the `undone`, which were rolled
-    back, has written; if there are none, those of the last other plan. `damage`: why the day does not
-    hold the rows of its last build.
+    back, has written; if there are none, those of the last other plan. `damage`: why the day does
+    not hold the rows of its last build.
     """
     changed = [
         n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"

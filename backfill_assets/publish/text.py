@@ -161,7 +161,7 @@ def is_complete(decisions: Iterable[Decision]) -> bool:
 
 
 def days_by_kind(decisions: Decisions) -> dict[str, dict[str, dict[str, str]]]:
-    """By kind (restore, restored, conflict, first_built, lost) and table, the days with the reason."""
+    """The days with their reason, by table and kind (restore, conflict, lost, ...)."""
     values: dict[str, dict[str, dict[str, str]]] = {kind.name.lower(): {} for kind in Kind}
     for (table, day), decision in decisions.items():
         values[decision.kind.name.lower()].setdefault(table, {})[str(day)] = decision.why

@@ -23,8 +23,9 @@ Spark.
 
 The population stability index has as bins
 
-- of numbers and times, the ten between the deciles of the reference (fewer where deciles coincide), the outer ones open; of at
-  most ten different values in the reference, each of these, and one bin for all others;
+- of numbers and times, the ten between the deciles of the reference, the outer ones open. There are
+  fewer where deciles coincide. If the reference has at most ten different values, each of them is a
+  bin, and there is one for all others;
 - of text, booleans and days, each value;
 - in either case one for nulls, and one for NaN.
 

@@ -38,10 +38,8 @@ def refuse_other_servers(
     )
     if other:
         raise UsageError(
-            (
-                f"The servers at {url} work on another lake: there, a table is at {other}, and "
-                f"the lake of this command is {root}."
-            ),
+            f"The servers at {url} work on another lake: there, a table is at {other}, and "
+            f"the lake of this command is {root}.",
             unchanged="Nothing was launched.",
             next_step=(
                 "Set BACKFILL_HOME and BACKFILL_LAKE alike for both, or BACKFILL_DAGSTER_URL "
@@ -138,8 +136,8 @@ class Launcher:
         running = running_chunks(self.dagster, self.plan).get(chunk)
         if (
             running
-            # launched by a command that was killed before it had the answer, or before the server was
-            # gone
+            # launched by a command that was killed before it had the answer, or before the server
+            # was gone
         ):
             return running
         name = f"{chunk}-{secrets.token_hex(4)}"

@@ -2,9 +2,9 @@
 
 Each input is read at one fixed version, and only for the days that are needed.
 
-A merge by key keeps the rows of a day whose keys are not computed, and writes the whole day. Spark's
-MERGE would take a later snapshot, and keep rows that another writer committed meanwhile. If the
-kept rows have older code, files or inputs, the day is `mixed` and stays outdated.
+A merge by key keeps the rows of a day whose keys are not computed, and writes the whole day.
+Spark's MERGE would take a later snapshot, and keep rows that another writer committed meanwhile. If
+the kept rows have older code, files or inputs, the day is `mixed` and stays outdated.
 
 Files that were changed in place, with the same names and sizes, are found only by reading them.
 `backfill audit` does that, and so does a forced build of a day whose rows do not change.
@@ -197,7 +197,7 @@ def _day_by_day(table: Table) -> bool:
 
 
 def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame:
-    """Repartition so that each day is in one task: one file per day, and no shuffle in the audit."""
+    """Put each day into one task: one file per day, and no shuffle in the audit."""
     tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     # Days differ in size. Several tasks per partition even that out.
     return rows.repartition(min(len(days), 4 * tasks), column)

@@ -375,7 +375,9 @@ def lost_partitions(
 def _relevant_partitions(
     table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace
 ) -> DaysByTable:
-    """The partitions whose builds matter for `days`, so that one day does not read the whole ledger."""
+    """The partitions whose builds matter for `days`, so that one day does not read the whole
+    ledger.
+    """
     relevant: dict[str, set[date]] = (
         {each.name: set() for each in table.ancestors()} if request.plan else {}
     )

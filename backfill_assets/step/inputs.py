@@ -135,7 +135,8 @@ class InputReader:
     """Fingerprints of the inputs of many days of one table. Each build is looked up once."""
 
     def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
-        # Whole days come last: if a day is read in both ways, the fingerprint of all its rows counts.
+        # Whole days come last: if a day is read in both ways, the fingerprint of all its rows
+        # counts.
         windows = sorted(table.windows(), key=lambda read: not table.reads_by_day(*read))
         self._reads = [
             (

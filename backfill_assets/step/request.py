@@ -104,7 +104,7 @@ def write_mode_problem(table: Table, write_mode: WriteMode) -> str:
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step: each requested day is built, up to date or blocked (with the reason)."""
+    """The result of a step: each day is built, up to date, or blocked with a reason."""
 
     table: Table
     built: Sequence[Build] = ()

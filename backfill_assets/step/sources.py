@@ -110,8 +110,8 @@ def load_sentence(result: LoadResult) -> str:
     of_days = f"{rows}{f' ({ranges(result.days)})' if result.days else ''}"
     if result.problem:
         accept = (
-            f" Fix the file, or accept it as is: `backfill archive --accept {quote(result.name)} --reason"
-            " 'why'`."
+            f" Fix the file, or accept it as is: `backfill archive --accept {quote(result.name)}"
+            " --reason 'why'`."
         )
         return (
             f"{result.problem}. What was taken in of it before"
@@ -172,7 +172,7 @@ def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:
 def _unread(source: Source, area: LandingArea) -> list[str]:
     questions = {
         "files that match no day and are not read": source.unmatched,
-        "archives that are not loaded yet (run `backfill archive`)": (source.not_taken_in),
+        "archives that are not loaded yet (run `backfill archive`)": source.not_taken_in,
         "archives modified after `modified_before`; rows loaded from them before stay": (
             source.left_out
         ),

@@ -30,8 +30,10 @@ from backfill_assets.workspace import Workspace
 
 PAGE_WIDTH = 132
 PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Late rows</title></head>
-<body style="font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem">
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width"><title>Late rows</title></head>
+<body style="font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 75rem;
+ padding: 0 1rem">
 <h1>Late rows</h1>
 {images}
 <pre style="overflow-x: auto">{code}</pre>

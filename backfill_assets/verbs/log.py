@@ -119,9 +119,23 @@ def _all_but_day(build: Build, unrecorded: bool) -> object:
 
 # Fingerprints, figures and verdicts are most of the ledger, and are read only when days are named.
 SHORT_COLUMNS = (
-    "table", "day", "outcome", "run", "code_version", "git_commit", "rows", "input_versions", "delta_version", "write_mode",
-    "plan", "who", "accept", "reason", "message", "at",
-)  # fmt: skip
+    "table",
+    "day",
+    "outcome",
+    "run",
+    "code_version",
+    "git_commit",
+    "rows",
+    "input_versions",
+    "delta_version",
+    "write_mode",
+    "plan",
+    "who",
+    "accept",
+    "reason",
+    "message",
+    "at",
+)
 STYLES = {"accepted": "green", "unchanged": "dim", "failed": "bold red", "restored": "yellow"}
 ROWS_OF_OUTCOME = {"failed": ", not written", "unchanged": ", the same as before"}
 NOT_RECORDED = (

@@ -307,7 +307,8 @@ def show_plan(plan_id: str, workspace: Workspace, not_imported: str) -> PlanDeta
     changed = by_partition(changed_files(plan, workspace.lake))
     if state in CLOSED or half:
         return PlanDetails(plan, events, state, half, changed, None, how_ended(events), "")
-    progress, why_not = None, not_imported
+    progress = None
+    why_not = not_imported
     if not not_imported:
         progress, why_not = _progress(plan, workspace)
     return PlanDetails(plan, events, state, half, changed, progress, None, why_not)

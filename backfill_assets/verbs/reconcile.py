@@ -29,8 +29,19 @@ from backfill_assets.verbs.report import Line
 from backfill_assets.workspace import Workspace
 
 COMPARED_COLUMNS = (
-    "table", "day", "outcome", "run", "code_version", "fingerprint", "rows", "delta_version", "plan", "who", "reason", "at",
-)  # fmt: skip
+    "table",
+    "day",
+    "outcome",
+    "run",
+    "code_version",
+    "fingerprint",
+    "rows",
+    "delta_version",
+    "plan",
+    "who",
+    "reason",
+    "at",
+)
 
 
 @dataclass(frozen=True)

@@ -241,6 +241,7 @@ def cancel_running(plan_id: str, dagster: Dagster, sleep: Sleep) -> list[Launche
         ) from None
     except ServiceUnavailable as error:
         raise ServiceUnavailable(
-            f"Nothing more of plan {plan_id} is launched, but runs that were started go on: {error}",
+            f"Nothing more of plan {plan_id} is launched, but runs that were started go on:"
+            f" {error}",
             next_step="Then cancel again.",
         ) from None

@@ -24,7 +24,9 @@ from backfill_assets.servers.stack import Servers, servers_on
 
 DAYS = "2019-08-15..2019-08-26"
 TIMES = 3
-STEPS = """query ($run: ID!) { runOrError(runId: $run) { ... on Run { stepStats { startTime endTime } } } }"""
+STEPS = """query ($run: ID!) {
+  runOrError(runId: $run) { ... on Run { stepStats { startTime endTime } } }
+}"""
 
 
 def backfill(*arguments: str, env: dict[str, str]) -> None:

@@ -57,8 +57,8 @@ def test_a_plan_names_days_that_will_fail_because_of_their_source(tmp_path):
         fails
         == "raw/rejected_lines 2019-09-04 will fail: the source for 2019-09-04 cannot be used:"
         " outage_events/2019-09-04.jsonl is cut off. Nothing was changed. Fix the file, or"
-        " accept it as is: `backfill run --partitions 2019-09-04 --accept outage_events/2019-09-04.jsonl"
-        " --reason 'why'`"
+        " accept it as is: `backfill run --partitions 2019-09-04 --accept"
+        " outage_events/2019-09-04.jsonl --reason 'why'`"
     )
     assert last.startswith("Nothing was started.")
     values = json.loads(

@@ -260,8 +260,12 @@ def test_a_day_whose_accepted_files_are_gone_is_left_and_the_others_are_put_back
     file.unlink()
     code, lines = place.reconcile(restore=True)
     assert (code, lines[0]) == (
-        1, f"Restored: {RECONCILED_TABLE} {day(1)}: it was rewritten by commit 1 (DELETE), not by this project.",
-    )  # fmt: skip
+        1,
+        (
+            f"Restored: {RECONCILED_TABLE} {day(1)}: it was rewritten by commit 1 (DELETE), not by"
+            " this project."
+        ),
+    )
     assert (
         lines[1] == f"Not restored: {RECONCILED_TABLE} {day(0)}: its file"
         f" {file.relative_to(place.lake / RECONCILED_TABLE)} is missing."

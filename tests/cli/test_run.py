@@ -199,8 +199,12 @@ def test_a_verb_without_a_plan_refuses_to_guess(tmp_path, plans, verb):
         started(plans, reason)
     code, said = refused(verb, home=tmp_path)
     assert (code, said) == (
-        2, f"Which plan? Open are {', '.join(plans.ids())}. Nothing was done. Name one; see `backfill list`.",
-    )  # fmt: skip
+        2,
+        (
+            f"Which plan? Open are {', '.join(plans.ids())}. Nothing was done. Name one; see"
+            " `backfill list`."
+        ),
+    )
 
 
 def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_left(plans):
@@ -220,8 +224,12 @@ def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_lef
 def test_what_was_never_started_is_not_resumed(tmp_path):
     plan = planned(tmp_path)
     assert refused("resume", plan, home=tmp_path) == (
-        2, f"Plan {plan} was never started. Nothing was launched. Start it with `backfill run {plan}`.",
-    )  # fmt: skip
+        2,
+        (
+            f"Plan {plan} was never started. Nothing was launched. Start it with `backfill run"
+            f" {plan}`."
+        ),
+    )
 
 
 @pytest.mark.parametrize("state", ["planned", "stopped", "refused", "partial"])

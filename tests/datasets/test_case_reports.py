@@ -64,7 +64,7 @@ PAST = Archive("history", files="%m-%d-%Y.csv.gz", format=Csv())
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory, spark):
-    """Each version delivered in the order of publication, in batches, and what each step came to."""
+    """Each version, delivered in the order of publication, and the result of its step."""
     replay = Replay(
         Reports(tmp_path_factory.mktemp("reports"), Calendar(FIRST_DAY, LAST_DAY), lambda: spark)
     )

@@ -275,8 +275,8 @@ def test_a_run_without_days_computes_nothing_and_says_to_choose_some(location):
 def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(location):
     message = location.failures(location.run(write_mode="merge"))[REJECTED]
     assert (
-        "raw/rejected_lines has no key to merge on. Nothing was committed. Use write_mode overwrite."
-        in message
+        "raw/rejected_lines has no key to merge on. Nothing was committed. Use write_mode"
+        " overwrite." in message
     )
 
 

@@ -364,8 +364,9 @@ def test_of_a_chunk_that_a_failed_canary_kept_from_being_launched_nothing_is_don
     options = PlanOptions(canary=1, days_per_run=100, force=True)
     plan = server.planned(options, [A.name], days(2, 5), force=True, downstream=True)
     assert [chunk.partitions() for chunk in plan.chunks] == [
-        {(A.name, day(2)), (B.name, day(0))}, {(A.name, day(5)), *((B.name, day(n)) for n in range(1, 6))},
-    ]  # fmt: skip
+        {(A.name, day(2)), (B.name, day(0))},
+        {(A.name, day(5)), *((B.name, day(n)) for n in range(1, 6))},
+    ]
     end = ended(server.rebuild(plan))
     assert (end.ending, end.remaining.saved) == (Ending.STOPPED, {(B.name, day(0))})
     assert [end.remaining.states[B.name, day(n)].value for n in range(6)] == [

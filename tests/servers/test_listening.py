@@ -23,7 +23,9 @@ if os.fork():
 os.umask(0)
 ports, kept = [], []
 for family, address in [
-    (socket.AF_INET, ("127.0.0.1", 0)), (socket.AF_INET, ("0.0.0.0", 0)), (socket.AF_INET6, ("::ffff:127.0.0.1", 0)),
+    (socket.AF_INET, ("127.0.0.1", 0)),
+    (socket.AF_INET, ("0.0.0.0", 0)),
+    (socket.AF_INET6, ("::ffff:127.0.0.1", 0)),
     *((socket.AF_UNIX, path) for path in sys.argv[1:]),
 ]:
     listening = socket.socket(family)

@@ -1,5 +1,5 @@
-"""RateLimitedClient a service that limits, delays and breaks, on a port of this machine: what is asked, what
-is kept, and what waits.
+"""RateLimitedClient a service that limits, delays and breaks, on a port of this machine: what is
+asked, what is kept, and what waits.
 """
 
 import sqlite3

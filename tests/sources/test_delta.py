@@ -77,7 +77,10 @@ def test_a_missing_table_or_one_with_other_partitions_fails_its_days(tmp_path):
     other = DeltaSource("orders", "cents").delivered(area, [day(0)])[day(0)]
     assert (type(other), str(other)) == (
         SourceError,
-        f"no source for {day(0)}: the Delta table {tmp_path}/orders is partitioned by ordered_on, not by cents",
+        (
+            f"no source for {day(0)}: the Delta table {tmp_path}/orders is partitioned by"
+            " ordered_on, not by cents"
+        ),
     )
 
 
@@ -170,8 +173,8 @@ def test_a_day_that_is_neither_a_date_nor_a_text_fails_its_days_and_says_so(tmp_
     refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
     assert type(refused) is SourceError
     assert str(refused).endswith(
-        f"ordered_on of the Delta table {tmp_path}/orders has the type long. A day must be a DATE or a"
-        " text"
+        f"ordered_on of the Delta table {tmp_path}/orders has the type long. A day must be a DATE"
+        " or a text"
     )
 
 

@@ -165,7 +165,8 @@ def test_a_day_of_timestamps_begins_at_midnight_in_the_declared_time_zone(postgr
         "DROP TABLE IF EXISTS seen",
         f"CREATE TABLE seen (at {kind})",
         "SET TimeZone = 'UTC'",
-        f"INSERT INTO seen VALUES {', '.join(f'''('{each:%Y-%m-%d %H:%M}')''' for each in at)}, (NULL), ('infinity')",
+        f"INSERT INTO seen VALUES {', '.join(f'''('{each:%Y-%m-%d %H:%M}')''' for each in at)},"
+        " (NULL), ('infinity')",
     )
     asked = [first + timedelta(days=n) for n in range((last - first).days + 1) if n != 4]
     counted = Counter(
@@ -367,7 +368,8 @@ def test_values_come_as_spark_s_own_or_as_the_text_that_postgresql_writes(postgr
     postgres.execute(
         "DROP TABLE IF EXISTS kinds",
         f"CREATE TABLE kinds (on_day date, {', '.join(columns)})",
-        f"INSERT INTO kinds VALUES ('{day(0)}', {', '.join(value for value, _ in columns.values())}), ('{day(1)}', {nothing})",
+        f"INSERT INTO kinds VALUES ('{day(0)}',"
+        f" {', '.join(value for value, _ in columns.values())}), ('{day(1)}', {nothing})",
     )
     read = (
         postgres_table(postgres, "kinds", "on_day", time_zone="Europe/Berlin")

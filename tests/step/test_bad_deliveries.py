@@ -21,8 +21,8 @@ UNREADABLE = (
     " decompressing data: incorrect {what} check)"
 )
 INCOMPLETE = (
-    "the source for {day} may be incomplete: NAME WHY. Nothing was changed. Deliver the"
-    " missing rows, or accept it as is: `backfill run --partitions {day} --accept NAME --reason 'why'`"
+    "the source for {day} may be incomplete: NAME WHY. Nothing was changed. Deliver the missing"
+    " rows, or accept it as is: `backfill run --partitions {day} --accept NAME --reason 'why'`"
 )
 
 

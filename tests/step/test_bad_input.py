@@ -45,9 +45,10 @@ def test_lines_that_are_no_changes_are_rejected_with_file_and_reason(small):
         '{"outageNumber": "1", "_op": "I", "_captured_at": "12:30:00"}': (
             "_captured_at is not a time"
         ),
-        '{"outageNumber": "1", "_op": "I", "_captured_at": "2019-08-16T00:00:00Z"} {"outageNumber": "2"}': (
-            "not JSON"
-        ),
+        (
+            '{"outageNumber": "1", "_op": "I", "_captured_at": "2019-08-16T00:00:00Z"}'
+            ' {"outageNumber": "2"}'
+        ): "not JSON",
     }
     small.write(day(1), [*(change(str(n)) for n in range(200)), *bad], "more.jsonl")
     result = small.run(days(1), LANDED)

@@ -72,7 +72,7 @@ def overwritten_in_place(world: World, name: str, at: date) -> None:
 
 @pytest.mark.parametrize("change", [change_in_place, overwritten_in_place])
 def test_a_forced_day_is_right_afterwards_whatever_was_done_to_its_file(built, change):
-    """Name, size and time of the file are as they were: no record shows that its rows are others."""
+    """Name, size and time of the file stay the same: no record shows that rows changed."""
     rows = built.rows(DAILY)
     file = file_of(built, DAILY, day(1))
     state = file.stat()

@@ -191,8 +191,8 @@ def test_a_file_that_should_not_be_used_is_refused_until_it_is_accepted_as_it_is
     if is_refused:
         assert (
             str(judgement)
-            == f"the source for {day(0)} cannot be used: a is cut off. Nothing was changed."
-            f" Fix the file, or accept it as is: `backfill run --partitions {day(0)} --accept a --reason"
+            == f"the source for {day(0)} cannot be used: a is cut off. Nothing was changed. Fix the"
+            f" file, or accept it as is: `backfill run --partitions {day(0)} --accept a --reason"
             " 'why'`"
         )
 
@@ -363,7 +363,7 @@ class Answering(Lines):
         (
             None,
             SourceError,
-            ("the source lines (Answering) failed: TypeError: 'NoneType' object is not iterable."),
+            "the source lines (Answering) failed: TypeError: 'NoneType' object is not iterable.",
         ),
         ({}, SourceError, "the source lines did not answer for 2019-08-15"),
     ],

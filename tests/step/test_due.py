@@ -1,4 +1,4 @@
-"""Which days are computed, why, and what is waited for. No Spark, no lake: values in, values out."""
+"""Which days are computed, why, and what they wait for. Without Spark or a lake."""
 
 from dataclasses import replace
 

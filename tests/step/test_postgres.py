@@ -31,10 +31,12 @@ FOUR = days(0, 1, 2, 3)
 READS = ") AS r  WHERE ((("
 # What the sample's files hold, by DuckDB.
 EXPECTED = """
-    SELECT make_date(y, m, d) AS arrival_day, outageNumber::BIGINT AS outage, _captured_at::TIMESTAMP AS seen_at, cause,
+    SELECT make_date(y, m, d) AS arrival_day, outageNumber::BIGINT AS outage,
+        _captured_at::TIMESTAMP AS seen_at, cause,
         estCustAffected::INT AS customers
     FROM (SELECT *, {} FROM read_json({}, format='newline_delimited', filename=true,
-        columns={{outageNumber: 'VARCHAR', _captured_at: 'VARCHAR', cause: 'VARCHAR', estCustAffected: 'VARCHAR'}}))
+        columns={{outageNumber: 'VARCHAR', _captured_at: 'VARCHAR', cause: 'VARCHAR',
+            estCustAffected: 'VARCHAR'}}))
 """
 
 

@@ -72,7 +72,9 @@ def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(bui
     rules = [types_as_declared(), unique_key()]
     with pytest.raises(
         Conflict,
-        match=r"it was rewritten by commit \d+ \(UPDATE\), not by this project.*Nothing was committed",
+        match=(
+            r"it was rewritten by commit \d+ \(UPDATE\), not by this project.*Nothing was committed"
+        ),
     ):
         built.run(
             days(1),
@@ -138,7 +140,7 @@ def test_a_merge_is_one_commit_of_whole_days_as_any_other(built):
 
 
 def during_the_first(table, act, calls: list[int]):
-    """The table, during whose first computation `act` happens; `calls` grows with each computation."""
+    """A table that calls `act` during its first computation. `calls` counts computations."""
 
     def compute(**inputs):
         calls.append(1)

@@ -258,7 +258,9 @@ def test_comments_and_layout_of_a_judge_do_not_count(tmp_path, monkeypatch):
     """Otherwise a formatter makes every day count as accepted under earlier rules."""
     rules = {
         "plain_rules": "def judge(day):\n    return day.rows > 1, '', {}\n",
-        "laid_out_rules": "def judge(\n    day,\n):\n    # Two at least.\n    return (day.rows > 1, '', {})\n",
+        "laid_out_rules": (
+            "def judge(\n    day,\n):\n    # Two at least.\n    return (day.rows > 1, '', {})\n"
+        ),
         "other_rules": "def judge(day):\n    return day.rows > 2, '', {}\n",
     }
     monkeypatch.syspath_prepend(tmp_path)

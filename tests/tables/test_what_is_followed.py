@@ -212,7 +212,8 @@ RAW = """
 from backfill_assets import SliceDays, table
 RULES = []
 @table(
-    "raw/lines", partition_by="day", columns="day DATE, a STRING", reads={"days": SliceDays()}, rules=RULES, measures={"n": "1"}
+    "raw/lines", partition_by="day", columns="day DATE, a STRING",
+    reads={"days": SliceDays()}, rules=RULES, measures={"n": "1"}
 )
 def raw(days):
     return days

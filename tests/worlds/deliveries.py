@@ -26,7 +26,7 @@ def days(*numbers: int) -> list[date]:
 
 
 def change(outage: str = "1", **fields: Any) -> dict[str, Any]:
-    """A delivered change of an outage, as the source spells it. A field that is None is left out."""
+    """A delivered change of an outage. A field that is None is left out."""
     known = {
         "outageNumber": outage,
         "outageStartTime": "1565870400",

@@ -33,19 +33,25 @@ from datetime import date
 from backfill_assets import Landing, rules, same_day, table
 
 @table(
-    "raw/files", partition_by="arrival_day", columns="arrival_day DATE, source_file STRING, line STRING",
+    "raw/files", partition_by="arrival_day",
+    columns="arrival_day DATE, source_file STRING, line STRING",
     reads={"lines": Landing("marks")}, rules=[rules.has_rows()],
 )
 def files(lines):
     """As delivered."""
     return lines.select("arrival_day", "source_file", "line")
 
-@table("staging/marks", partition_by="arrival_day", columns="arrival_day DATE, line STRING", reads={"files": same_day(files)})
+@table(
+    "staging/marks", partition_by="arrival_day", columns="arrival_day DATE, line STRING",
+    reads={"files": same_day(files)},
+)
 def marks(files):
     """One row per mark."""
     return files.select("arrival_day", "line")
 
-defs = backfill_assets.definitions(tables=[files, marks], first_day=date(2019, 6, 1), last_day=date(2019, 6, 2))
+defs = backfill_assets.definitions(
+    tables=[files, marks], first_day=date(2019, 6, 1), last_day=date(2019, 6, 2)
+)
 '''
 
 
@@ -184,19 +190,22 @@ def hidden():
     return three()
 
 @table(
-    "features/a", partition_by="day", columns="day DATE, n INT", reads={"rows": SliceDays(), "helper": SliceDays()},
+    "features/a", partition_by="day", columns="day DATE, n INT",
+    reads={"rows": SliceDays(), "helper": SliceDays()},
     version="1", pool="spark",
 )
 def a(rows: int, helper=None) -> int:
     """A promise."""
     # A reason.
-    return helper(F.lit(WEEK)) + whole(rows) + words.shout("a") + {project}.words.whisper("a") + Kept().value() + more()
+    loud = helper(F.lit(WEEK)) + whole(rows) + words.shout("a")
+    return loud + {project}.words.whisper("a") + Kept().value() + more()
 
 def more():
     from .late import imported
     from .registry import LATER, Base, wrapped
     two = wrapped() + len(Base.known) + LATER() + first() + second() + hidden()
-    return two + STEPS["x"](LIMITS.high) + conditional() + fallback() + WITHIN[0]([]) + imported() + vars(entire)["f"]()
+    found = two + STEPS["x"](LIMITS.high) + conditional() + fallback()
+    return found + WITHIN[0]([]) + imported() + vars(entire)["f"]()
 
 def helper(rows):
     return OTHER

@@ -77,7 +77,7 @@ class Station:
         return json.loads(self.backfill(*arguments, "--json").splitlines()[-1])
 
     def ask(self, document: str, **variables: Any) -> Any:
-        """The one field a document asks for; an error it answers with fails the test in its words."""
+        """The one field a document asks for. An error in the answer fails the test."""
         answer = next(iter(self.dagster.ask(document, variables).values()))
         return payload(answer) if isinstance(answer, Mapping) else answer
 
