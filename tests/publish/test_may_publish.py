@@ -74,7 +74,7 @@ def test_a_verdict_that_passed_on_these_versions_lets_it_be_published(lake):
         ((), "was not verified. Nothing was published. Type `backfill verify"),
         (
             (CheckOutcome.PASSED, CheckOutcome.FAILED),
-            r"failed: check 1 \(1 of 2 rows\). Nothing was published",
+            r"failed its checks: check 1 \(1 of 2 rows\). Nothing was published",
         ),
         (
             (CheckOutcome.DECISION, CheckOutcome.PASSED),
