@@ -283,7 +283,7 @@ BROKEN = {
         lambda lines: "\n".join(lines.splitlines()[:40]) + "\n",
         (
             f"the source for {DAY} may be incomplete: {FILE} has 39 lines, and all files of the day"
-            " had 125. The day stays"
+            " had 125. Nothing was changed"
         ),
     ),
     "a file cut short within a line": (

@@ -28,6 +28,7 @@ from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.project import in_order, load
 from backfill_assets.step.inputs import input_fingerprints
@@ -226,7 +227,7 @@ def test_examples_of_another_feature_table_are_outdated_by_their_code(tmp_path):
     of_v2 = replace(workspace, tables=(*tables[:-1], switched))
     planned = make_plan(RebuildRequest(partitions="last 5", only="outdated"), of_v2)
     assert planned.plan.reasons == {
-        name: {str(at): "outdated: code changed" for at in calendar.days()[-5:]}
+        name: dict.fromkeys(calendar.days()[-5:], Reason(ReasonKind.CODE_CHANGED))
     }
     assert list(planned.columns) == [f"{name} {said}: 5 planned day(s) were built before."]
     assert known_by(TODAY, switched).version == f"{switched.version}, known by {TODAY}"

@@ -128,6 +128,6 @@ def test_a_source_of_the_same_name_and_shorter_limits_forgets_nothing_of_a_day(b
 def test_a_request_that_never_fits_is_refused_and_says_so(budget):
     with pytest.raises(
         ValueError,
-        match=r"a request of 5 units never fits into a limit of 4 in 60 s: ask for less at a time",
+        match=r"a request of 5 units never fits into a limit of 4 in 60 s: request less at a time",
     ):
         budget.take(5)

@@ -85,7 +85,7 @@ def test_what_is_not_what_was_judged_or_not_fetched_to_its_end_is_not_kept(tmp_p
         raise OSError("no more")
 
     copies = LocalCopies(tmp_path)
-    with pytest.raises(OSError, match="another than it was when it was looked at"):
+    with pytest.raises(OSError, match="it changed after it was first read"):
         kept(copies, store, "a", b"other")
     with pytest.raises(OSError, match="no more"):
         copies.cached("b", cut_off, "")
