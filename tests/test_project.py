@@ -90,10 +90,10 @@ def test_paths_and_dotenv_are_the_projects_wherever_the_command_is_typed(tmp_pat
             "[files, marks]",
             "[marks]",
             "made from raw/files, which is not among the tables",
-            18,
+            22,
             id="a table left out",
         ),
-        pytest.param("[files, marks]", "[files", "SyntaxError: ", 18, id="no Python at all"),
+        pytest.param("[files, marks]", "[files", "SyntaxError: ", 24, id="no Python at all"),
     ],
 )
 def test_an_error_in_the_module_is_shown_with_its_file_and_line_and_none_of_ours(
@@ -124,7 +124,7 @@ def test_the_doctor_says_to_correct_the_file_that_does_not_load_and_no_setting(
     assert (found.level, found.what, found.remedy) == (
         "FAIL",
         "project",
-        f"correct {folder}/lessons.py, line 18",
+        f"correct {folder}/lessons.py, line 24",
     )
 
 
