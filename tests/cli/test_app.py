@@ -304,6 +304,7 @@ def test_the_doctor_looks_at_the_disk_of_a_lake_that_is_on_another_one(tmp_path)
     assert same.message.endswith(f" free at {tmp_path}")
     # Never on the disk of anything, and without room.
     home, lake = disks(read_settings(home=tmp_path, lake="/proc/lake"))
+    assert (home.level, home.what, home.remedy) == (same.level, same.what, same.remedy)
     assert home.message.endswith(f" free at {tmp_path}")
     assert (lake.level, lake.message) == ("FAIL", "0.0 GiB free at /proc")
     assert lake.remedy == "make room, or set BACKFILL_LAKE to a larger disk"
