@@ -19,7 +19,7 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.releases import Releases, TableVersion
 from backfill_assets.orchestration.definitions import definitions_of
-from backfill_assets.orchestration.jobs import plan_named, request_of
+from backfill_assets.orchestration.plan_jobs import plan_named, request_of
 from backfill_assets.orchestration.run import RebuildOptions
 from backfill_assets.plan.request import RebuildRequest, flag
 from backfill_assets.settings import Settings

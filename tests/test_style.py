@@ -224,21 +224,6 @@ def test_no_test_module_imports_another():
     assert wrong == {}
 
 
-def test_every_job_is_executed_by_a_test_of_its_own():
-    verb_jobs = ast.parse((PACKAGE / "orchestration" / "verb_jobs.py").read_text()).body
-    jobs = {
-        f"{node.name}.py"
-        for node in verb_jobs
-        if isinstance(node, ast.FunctionDef) and node.name.endswith("_job")
-    } - {"verb_job.py"}
-    tested = {
-        path.name.removeprefix("test_")
-        for path in (PROJECT / "tests" / "orchestration").glob("test_*_job.py")
-    }
-    assert jobs
-    assert jobs <= tested
-
-
 def test_the_top_level_holds_nothing_else():
     names = {path.relative_to(PROJECT).parts[0] for path in tracked()}
     assert {name for name in names if not name.startswith(".")} <= TOP

@@ -10,11 +10,12 @@ from backfill_assets.orchestration.assets import (
     executor,
     live_tables,
 )
-from backfill_assets.orchestration.jobs import plan_jobs
+from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.other_assets import (
     archive_assets,
     late_reports,
 )
+from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
 from backfill_assets.orchestration.rebuild_sensors import (
     late_rows_sensor,
     source_changes_sensor,
@@ -33,17 +34,9 @@ from backfill_assets.orchestration.run import (
 from backfill_assets.orchestration.schedules import (
     nightly_schedule,
     own_schedules,
-)
-from backfill_assets.orchestration.verb_jobs import (
-    diff_job,
-    maintain_job,
-    publish_job,
-    reproduce_job,
-    rollback_job,
-    switch_job,
-    verify_job,
     weekly_maintenance,
 )
+from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.workspace import Workspace
 
 # Otherwise Dagster writes each event in its own transaction (orchestration/local/event_log.py).
@@ -65,7 +58,6 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
 
     `spark` replaces the session that the settings describe.
     """
-    maintenance = maintain_job(workspace)
     spark = spark or spark_resource(workspace.settings, workspace.packages)
     return Definitions(
         assets=[
@@ -81,19 +73,12 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
         asset_checks=[release_check(workspace)],
         jobs=[
             define_asset_job("rebuild", live_tables(workspace), description=REBUILD),
-            *plan_jobs(workspace),
-            verify_job(workspace),
-            publish_job(workspace),
-            switch_job(workspace),
-            rollback_job(workspace),
-            diff_job(workspace),
-            reproduce_job(workspace),
-            maintenance,
+            *jobs_of((*PLAN_JOBS, *VERB_JOBS), workspace),
         ],
         schedules=[
             nightly_schedule(workspace),
             *own_schedules(workspace),
-            weekly_maintenance(maintenance),
+            weekly_maintenance(),
         ],
         sensors=[
             release_sensor(workspace),

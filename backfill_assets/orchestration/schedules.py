@@ -153,3 +153,21 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         )
 
     return nightly
+
+
+def weekly_maintenance() -> ScheduleDefinition:
+    """Return the schedule of the job `maintain`, with `apply`.
+
+    The job removes files, so the schedule is stopped until someone starts it.
+    """
+    return ScheduleDefinition(
+        name="weekly_maintenance",
+        job_name="maintain",
+        cron_schedule="0 4 * * 0",
+        execution_timezone="UTC",
+        run_config={"ops": {"upkeep": {"config": {"apply": True}}}},
+        description=(
+            "Runs the job maintain with `apply` every Sunday at 04:00 UTC. It deletes files for"
+            " good, so it is stopped until someone starts it. Look at `backfill maintain` first."
+        ),
+    )

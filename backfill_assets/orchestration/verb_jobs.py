@@ -1,118 +1,38 @@
 """The jobs that do in the UI, or over GraphQL, what a command of the same name does in a terminal.
 
-Each runs one verb in one small process and shows its report. A job fails, without a retry, if its
-verb refuses or its report is not complete. Only `reproduce` uses the engine.
+Only `reproduce` uses the engine.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from dagster import (
-    AssetKey,
-    AssetObservation,
-    Config,
-    Failure,
-    JobDefinition,
-    MetadataValue,
-    OpExecutionContext,
-    ScheduleDefinition,
-    in_process_executor,
-    job,
-    op,
-)
+from dagster import AssetKey, AssetObservation, Config, MetadataValue
 from pydantic import Field
 
-from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.diff.diff import Diffs
 from backfill_assets.diff.sides import DiffRequest
 from backfill_assets.diff.text import diff_heading, html_page
 from backfill_assets.lake.releases import STABLE
-from backfill_assets.orchestration.jobs import as_table, failing_without_retry
+from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_code, as_table
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
-from backfill_assets.orchestration.run import SparkResource
-from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import Plans
 from backfill_assets.publish.switch import Switch
-from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reproduce.inputs import RecordedBuild
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction
-from backfill_assets.servers.home import dagster_of
-from backfill_assets.settings import Settings
 from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
 from backfill_assets.verbs.diff import DiffReport, diff_tables
 from backfill_assets.verbs.maintain import maintain_lake
 from backfill_assets.verbs.publish import publish_plan, verify_plan
 from backfill_assets.verbs.releases import rollback_plan, switch_table
-from backfill_assets.verbs.report import Report, sentences
+from backfill_assets.verbs.report import sentences
 from backfill_assets.verify.text import markdown
-from backfill_assets.workspace import Workspace
-
-SUNDAY_MORNING = "0 4 * * 0"
 
 
-class VerbReport(Report, Protocol):
-    """A report that says whether everything was done."""
-
-    @property
-    def is_complete(self) -> bool: ...
-
-
-Done = tuple[VerbReport, Mapping[str, Any]]
-
-
-def verb_job(
-    name: str,
-    step: str,
-    config: type[Config],
-    verb: Callable[[OpExecutionContext, Any], Done],
-    description: str,
-    **of_step: Any,
-) -> JobDefinition:
-    """Return a job of one step, which runs `verb` and shows its report with the metadata."""
-
-    @op(
-        name=step,
-        config_schema=config.to_config_schema().config_type,
-        description=description,
-        **of_step,
-    )
-    def run(context: OpExecutionContext) -> None:
-        with failing_without_retry():
-            report, metadata = verb(context, config(**context.op_config))
-        message = sentences(report)
-        if not report.is_complete:
-            raise Failure(message, metadata=metadata, allow_retries=False)
-        context.log.info(message)
-        context.add_output_metadata(metadata)
-
-    @job(name=name, executor_def=in_process_executor, description=description)
-    def verb_of_workspace() -> None:
-        run()
-
-    return verb_of_workspace
-
-
-def tagged_plan(context: OpExecutionContext, workspace: Workspace, plan_id: str) -> Plan:
-    """Return the plan with this id, or a unique beginning of it, and tag the run with it."""
-    plans = Plans(workspace.lake.root)
-    plan = plans.read(plans.full_id(plan_id))
-    context.instance.add_run_tags(context.run_id, {tags.PLAN: plan.id})
-    return plan
-
-
-def launched_by(context: OpExecutionContext) -> str:
-    return tags.launched_by(context.run.tags)
-
-
-def as_code(lines: Sequence[str]) -> MetadataValue:
-    """Return lines for the UI as they are: values of rows may hold any text of a source."""
-    text = "\n".join(lines).replace("```", "'''")
-    return MetadataValue.md(f"```\n{text}\n```")
+def _options(config: Config) -> dict[str, Any]:
+    """Return the fields besides the plan: they have the names of the verb's arguments."""
+    return config.model_dump(exclude={"plan"})
 
 
 class VerifyConfig(Config):
@@ -124,22 +44,15 @@ class VerifyConfig(Config):
     reason: str = Field(default="", description="Why they are accepted.")
 
 
-def verify_job(workspace: Workspace) -> JobDefinition:
-    def verb(context: OpExecutionContext, config: VerifyConfig) -> Done:
-        plan = tagged_plan(context, workspace, config.plan)
-        report = verify_plan(
-            plan, workspace, who=launched_by(context), accept=config.accept, reason=config.reason
-        )
-        return report, {
-            "plan": plan.id,
-            "verdict": report.verdict.result.value,
-            "checklist": MetadataValue.md(markdown(report.verdict)),
-        }
-
-    description = (
-        "Run the pre-publish checks of a plan that was built in its shadow. Nothing is published."
-    )
-    return verb_job("verify", "fill_checklist", VerifyConfig, verb, description)
+def _verify(run: VerbRun, config: VerifyConfig) -> None:
+    plan = run.plan(config.plan)
+    report = verify_plan(plan, run.workspace, who=run.who, **_options(config))
+    metadata = {
+        "plan": plan.id,
+        "verdict": report.verdict.result.value,
+        "checklist": MetadataValue.md(markdown(report.verdict)),
+    }
+    run.show(sentences(report), metadata, is_complete=report.is_complete)
 
 
 class PublishConfig(Config):
@@ -156,31 +69,14 @@ class PublishConfig(Config):
     )
 
 
-def publish_job(
-    workspace: Workspace, dagster: Callable[[Settings], Dagster] = dagster_of
-) -> JobDefinition:
-    def verb(context: OpExecutionContext, config: PublishConfig) -> Done:
-        plan = tagged_plan(context, workspace, config.plan)
-        runs = partial(unfinished_runs, context.instance, workspace.names, but=context.run_id)
-        report = publish_plan(
-            plan,
-            workspace,
-            partial(dagster, workspace.settings),
-            runs,
-            who=launched_by(context),
-            channel=config.channel,
-            reason=config.reason,
-            allow_breaking=config.allow_breaking,
-            with_plans=config.with_plans,
-        )
-        number = report.published.release.number
-        return report, {"plan": plan.id, "release": number, "days": as_table(report.table)}
-
-    description = (
-        "Publish a plan that was verified in its shadow: its days go live, one commit per table,"
-        " and into one release."
-    )
-    return verb_job("publish", "put_into_live", PublishConfig, verb, description)
+def _publish(run: VerbRun, config: PublishConfig) -> None:
+    plan = run.plan(config.plan)
+    instance = run.context.instance
+    runs = partial(unfinished_runs, instance, run.workspace.names, but=run.context.run_id)
+    report = publish_plan(plan, run.workspace, run.dagster, runs, who=run.who, **_options(config))
+    release = report.published.release.number
+    metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
+    run.show(sentences(report), metadata)
 
 
 class RollbackConfig(Config):
@@ -192,23 +88,11 @@ class RollbackConfig(Config):
     )
 
 
-def rollback_job(
-    workspace: Workspace, dagster: Callable[[Settings], Dagster] = dagster_of
-) -> JobDefinition:
-    def verb(context: OpExecutionContext, config: RollbackConfig) -> Done:
-        plan = tagged_plan(context, workspace, config.plan)
-        report = rollback_plan(
-            plan,
-            workspace,
-            partial(dagster, workspace.settings),
-            who=launched_by(context),
-            reason=config.reason,
-            force=config.force,
-        )
-        return report, {"plan": plan.id, "days": as_table(report.table)}
-
-    description = "Roll a plan back: restore the days that it changed."
-    return verb_job("rollback", "restore", RollbackConfig, verb, description)
+def _rollback(run: VerbRun, config: RollbackConfig) -> None:
+    plan = run.plan(config.plan)
+    report = rollback_plan(plan, run.workspace, run.dagster, who=run.who, **_options(config))
+    metadata = {"plan": plan.id, "days": as_table(report.table)}
+    run.show(sentences(report), metadata, is_complete=report.is_complete)
 
 
 class SwitchConfig(Config):
@@ -221,22 +105,16 @@ class SwitchConfig(Config):
     )
 
 
-def switch_job(workspace: Workspace) -> JobDefinition:
-    def verb(context: OpExecutionContext, config: SwitchConfig) -> Done:
-        report = switch_table(
-            Switch(config.table, config.to, config.channel),
-            workspace,
-            who=launched_by(context),
-            reason=config.reason,
-            allow_breaking=config.allow_breaking,
-        )
-        number = report.release.number if report.release else None
-        return report, {"release": number, "readers get": config.to}
-
-    description = (
-        "Give readers of a table's name another table, such as a new version of it, in one release."
+def _switch(run: VerbRun, config: SwitchConfig) -> None:
+    report = switch_table(
+        Switch(config.table, config.to, config.channel),
+        run.workspace,
+        who=run.who,
+        reason=config.reason,
+        allow_breaking=config.allow_breaking,
     )
-    return verb_job("switch", "switch_readers", SwitchConfig, verb, description)
+    number = report.release.number if report.release else None
+    run.show(sentences(report), {"release": number, "readers get": config.to})
 
 
 class DiffConfig(Config):
@@ -254,38 +132,25 @@ class DiffConfig(Config):
     )
 
 
-def diff_job(workspace: Workspace) -> JobDefinition:
-    def verb(context: OpExecutionContext, config: DiffConfig) -> Done:
-        first, _, second = config.compare.strip().partition(" ")
-        report = diff_tables(
-            DiffRequest(first, second.strip(), config.table, config.days), workspace
-        )
-        diff = report.diff
-        address = Diffs(workspace.lake.root).keep_page(diff.id, html_page(diff))
-        return DiffReport(diff, address), diff_metadata(report, address)
-
-    description = (
-        "Show which rows differ: before and after a plan, a day's last build, or in two releases."
-        " Changes nothing."
-    )
-    return verb_job("diff", "compare", DiffConfig, verb, description)
-
-
-def diff_metadata(report: DiffReport, address: str) -> dict[str, Any]:
-    """Return the diff as its run shows it. `address` is where its page is kept."""
-    diff = report.diff
+def _diff(run: VerbRun, config: DiffConfig) -> None:
+    first, _, second = config.compare.strip().partition(" ")
+    request = DiffRequest(first, second.strip(), config.table, config.days)
+    diff = diff_tables(request, run.workspace).diff
+    page = Diffs(run.workspace.lake.root).keep_page(diff.id, html_page(diff))
+    report = DiffReport(diff, page)
     totals = {
         name: sum(table.total(name) for table in diff.tables)
         for name in ("added", "removed", "changed", "unchanged")
     }
-    return {
+    metadata = {
         "diff": diff.id,
         "compared": diff_heading(diff),
         "tables": as_table(report.table) if diff.differs else MetadataValue.md("Nothing differs."),
-        "page": MetadataValue.path(address),
+        "page": MetadataValue.path(page),
         **totals,
         **({"details": as_code(report.details)} if report.details else {}),
     }
+    run.show(sentences(report), metadata)
 
 
 class ReproduceConfig(Config):
@@ -297,52 +162,29 @@ class ReproduceConfig(Config):
     )
 
 
-def reproduce_job(workspace: Workspace) -> JobDefinition:
-    def verb(context: OpExecutionContext, config: ReproduceConfig) -> Done:
-        def compute(recorded: RecordedBuild) -> Reproduction:
-            spark: SparkResource = context.resources.spark
-            return reproduce(recorded, workspace, spark.session(recorded.build.spark_conf))
+def _reproduce(run: VerbRun, config: ReproduceConfig) -> None:
+    def compute(recorded: RecordedBuild) -> Reproduction:
+        spark = run.context.resources.spark
+        return reproduce(recorded, run.workspace, spark.session(recorded.build.spark_conf))
 
-        release = config.release or None
-        report = reproduce_day(workspace, config.table, config.day, release, compute)
-        metadata = reproduction_metadata(report)
-        observe(context, report, metadata)
-        return report, metadata
-
-    description = (
-        "Build a day again from its recorded code and inputs, outside the lake, and compare."
-        " Changes nothing."
-    )
-    return verb_job(
-        REPRODUCE,
-        "build_again",
-        ReproduceConfig,
-        verb,
-        description,
-        pool="spark",
-        required_resource_keys={"spark"},
-    )
-
-
-def reproduction_metadata(report: ReproduceReport) -> dict[str, Any]:
-    """Return the reproduction as its run shows it, and all of it as JSON."""
-    return {
+    release = config.release or None
+    report = reproduce_day(run.workspace, config.table, config.day, release, compute)
+    metadata = {
         "reproduced": report.reproduction.result.value,
         "reproduced from": as_code(report.details),
         REPRODUCTION: MetadataValue.json(report.as_json()),
     }
+    run.context.log_event(_observation(report, metadata))
+    run.show(sentences(report), metadata, is_complete=report.is_complete)
 
 
-def observe(context: OpExecutionContext, report: ReproduceReport, metadata: dict[str, Any]) -> None:
-    """Log an observation of the day's asset, which changes no status. The command reads it."""
-    key = AssetKey(report.reproduction.table.split("/"))
-    context.log_event(
-        AssetObservation(
-            key,
-            partition=report.reproduction.day,
-            description=sentences(report),
-            metadata=metadata,
-        )
+def _observation(report: ReproduceReport, metadata: Mapping[str, Any]) -> AssetObservation:
+    """Return an observation of the day's asset, which changes no status. The command reads it."""
+    return AssetObservation(
+        AssetKey(report.reproduction.table.split("/")),
+        partition=report.reproduction.day,
+        description=sentences(report),
+        metadata=metadata,
     )
 
 
@@ -355,47 +197,82 @@ class MaintainConfig(Config):
     )
 
 
-def maintain_job(workspace: Workspace, now: Callable[[], datetime] = utc_now) -> JobDefinition:
-    def verb(context: OpExecutionContext, config: MaintainConfig) -> Done:
-        who = launched_by(context)
-        report = maintain_lake(
-            workspace.lake.root,
-            workspace.settings.rollback_days,
-            config.table,
-            apply=config.apply,
-            who=who,
-            now=now(),
-        )
-        result = report.result
-        return report, {
-            "applied": config.apply,
-            "retired_releases": len(result.retired),
-            "compacted_days": sum(len(upkeep.days) for upkeep in result.tables),
-            "removed_files": sum(len(upkeep.removed) for upkeep in result.tables),
-            "removed_bytes": sum(upkeep.removed_bytes for upkeep in result.tables),
-            "tables": as_table(report.table),
-        }
+def _maintain(run: VerbRun, config: MaintainConfig) -> None:
+    report = maintain_lake(
+        run.workspace.lake.root,
+        run.workspace.settings.rollback_days,
+        config.table,
+        apply=config.apply,
+        who=run.who,
+        now=run.now(),
+    )
+    result = report.result
+    metadata = {
+        "applied": config.apply,
+        "retired_releases": len(result.retired),
+        "compacted_days": sum(len(upkeep.days) for upkeep in result.tables),
+        "removed_files": sum(len(upkeep.removed) for upkeep in result.tables),
+        "removed_bytes": sum(upkeep.removed_bytes for upkeep in result.tables),
+        "tables": as_table(report.table),
+    }
+    run.show(sentences(report), metadata, is_complete=report.is_complete)
 
-    description = (
+
+VERB_JOBS = (
+    VerbJob(
+        "verify",
+        "fill_checklist",
+        VerifyConfig,
+        _verify,
+        "Run the pre-publish checks of a plan that was built in its shadow. Nothing is published.",
+    ),
+    VerbJob(
+        "publish",
+        "put_into_live",
+        PublishConfig,
+        _publish,
+        "Publish a plan that was verified in its shadow: its days go live, one commit per table,"
+        " and into one release.",
+    ),
+    VerbJob(
+        "switch",
+        "switch_readers",
+        SwitchConfig,
+        _switch,
+        "Give readers of a table's name another table, such as a new version of it, in one"
+        " release.",
+    ),
+    VerbJob(
+        "rollback",
+        "restore",
+        RollbackConfig,
+        _rollback,
+        "Roll a plan back: restore the days that it changed.",
+    ),
+    VerbJob(
+        "diff",
+        "compare",
+        DiffConfig,
+        _diff,
+        "Show which rows differ: before and after a plan, a day's last build, or in two releases."
+        " Changes nothing.",
+    ),
+    VerbJob(
+        REPRODUCE,
+        "build_again",
+        ReproduceConfig,
+        _reproduce,
+        "Build a day again from its recorded code and inputs, outside the lake, and compare."
+        " Changes nothing.",
+        needs_engine=True,
+    ),
+    VerbJob(
+        "maintain",
+        "upkeep",
+        MaintainConfig,
+        _maintain,
         "Compact days of many small files, and remove files that no release, open shadow or"
         " rollback needs. First retire releases older than BACKFILL_ROLLBACK_DAYS. Changes nothing"
-        " unless `apply` is set."
-    )
-    return verb_job("maintain", "upkeep", MaintainConfig, verb, description)
-
-
-def weekly_maintenance(job: JobDefinition) -> ScheduleDefinition:
-    """Return the schedule of the job `maintain`, with `apply`. It removes files, so it is stopped
-    until someone starts it.
-    """
-    return ScheduleDefinition(
-        name="weekly_maintenance",
-        job=job,
-        cron_schedule=SUNDAY_MORNING,
-        execution_timezone="UTC",
-        run_config={"ops": {"upkeep": {"config": {"apply": True}}}},
-        description=(
-            "Runs the job maintain with `apply` every Sunday at 04:00 UTC. It deletes files for"
-            " good, so it is stopped until someone starts it. Look at `backfill maintain` first."
-        ),
-    )
+        " unless `apply` is set.",
+    ),
+)

@@ -17,10 +17,9 @@ from dagster._daemon.monitoring import run_monitoring
 from dagster_shared.record import copy
 from dagster_shared.yaml_utils import load_run_config_yaml
 
-from backfill_assets.orchestration.jobs import plan_jobs
 from backfill_assets.orchestration.local.daemon import find_dead_runs
+from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
 from backfill_assets.servers.home import DAGSTER_YAML
-from backfill_assets.workspace import open_workspace
 from tests.worlds.forked_runs import Launches, launches_in
 
 pytestmark = pytest.mark.servers
@@ -30,7 +29,7 @@ STARTED = DagsterRunStatus.STARTED
 CANCELING = DagsterRunStatus.CANCELING
 FAILURE = DagsterRunStatus.FAILURE
 NO_SUCH_PROCESS = 2**22 + 1
-(RUN_PLAN,) = [job.run_tags for job in plan_jobs(open_workspace()) if job.name == "run_plan"]
+(RUN_PLAN,) = [job.tags for job in PLAN_JOBS if job.name == "run_plan"]
 
 
 @pytest.fixture

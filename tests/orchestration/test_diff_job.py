@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from backfill_assets.orchestration.verb_jobs import diff_job
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, A, SmallLake
 
@@ -22,7 +21,7 @@ def lake(tmp_path) -> SmallLake:
 
 
 def launched(lake: SmallLake, **config: Any) -> Any:
-    return executed(diff_job(lake.workspace), config)[0]
+    return executed("diff", lake.workspace, config)[0]
 
 
 def test_a_run_shows_what_a_plan_changed_and_where_the_page_is(lake):

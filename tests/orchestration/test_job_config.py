@@ -2,6 +2,7 @@
 and all that there is.
 """
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,14 @@ from typer.main import get_command
 
 from backfill_assets.cli.rebuild import app
 from backfill_assets.orchestration.definitions import definitions_of
-from backfill_assets.orchestration.jobs import PlanConfig, RunPlanConfig, plan_jobs, request_of
+from backfill_assets.orchestration.jobs import jobs_of
+from backfill_assets.orchestration.plan_jobs import (
+    PLAN_JOBS,
+    PlanConfig,
+    RunPlanConfig,
+    request_of,
+)
+from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.workspace import open_workspace
 
@@ -68,7 +76,7 @@ def test_the_launchpad_shows_each_field_with_its_description(office, job):
     """The schema snapshot is what the webserver gets, and what the launchpad explains and completes
     fields from.
     """
-    definition = Definitions(jobs=plan_jobs(office.workspace)).resolve_job_def(job)
+    definition = Definitions(jobs=jobs_of(PLAN_JOBS, office.workspace)).resolve_job_def(job)
     snapshots = definition.get_config_schema_snapshot().all_config_snaps_by_key.values()
     (descriptions,) = [
         {field.name: field.description for field in each.fields}
@@ -85,3 +93,8 @@ def test_a_server_loads_all_jobs_and_assets_together():
     does not show that.
     """
     definitions_of(open_workspace(only_reading=True)).get_repository_def().load_all_definitions()
+
+
+def test_every_verb_job_is_executed_by_a_test_of_its_own():
+    modules = {path.name for path in Path(__file__).parent.glob("test_*_job.py")}
+    assert {f"test_{job.name}_job.py" for job in VERB_JOBS} <= modules

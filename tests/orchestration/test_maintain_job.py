@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from dagster import DefaultScheduleStatus, Definitions, build_schedule_context
 
-from backfill_assets.orchestration.verb_jobs import maintain_job, weekly_maintenance
+from backfill_assets.orchestration.jobs import jobs_of
+from backfill_assets.orchestration.schedules import weekly_maintenance
+from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, NOW, A, SmallLake, contents, files_on_disk
 
@@ -21,9 +23,8 @@ def lake(tmp_path) -> SmallLake:
 
 def launched(lake: SmallLake, config: dict[str, Any]) -> Any:
     """A run forty days from now."""
-    return executed(
-        maintain_job(lake.workspace, lambda: datetime.now(UTC) + timedelta(days=40)), config
-    )[0]
+    later = datetime.now(UTC) + timedelta(days=40)
+    return executed("maintain", lake.workspace, config, now=lambda: later)[0]
 
 
 def test_unless_it_is_told_to_apply_it_only_shows_what_would_be_done(lake):
@@ -65,8 +66,7 @@ def test_a_table_that_cannot_be_read_fails_the_run_and_keeps_its_files(lake):
 
 
 def test_the_weekly_schedule_applies_and_is_stopped_until_somebody_starts_it(lake):
-    job = maintain_job(lake.workspace)
-    schedule = weekly_maintenance(job)
+    schedule = weekly_maintenance()
     at = datetime(2026, 1, 4, 4, tzinfo=UTC)
     (request,) = (
         schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=at)).run_requests
@@ -75,7 +75,10 @@ def test_the_weekly_schedule_applies_and_is_stopped_until_somebody_starts_it(lak
     assert request.run_config == {"ops": {"upkeep": {"config": {"apply": True}}}}
     assert (schedule.default_status, at.isoweekday()) == (DefaultScheduleStatus.STOPPED, 7)
     assert (
-        Definitions(jobs=[job], schedules=[schedule])
+        Definitions(
+            jobs=jobs_of([job for job in VERB_JOBS if job.name == "maintain"], lake.workspace),
+            schedules=[schedule],
+        )
         .resolve_job_def("maintain")
         .execute_in_process(request.run_config)
         .success

@@ -10,7 +10,6 @@ from dagster import DagsterInstance
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.releases import Releases
-from backfill_assets.orchestration.verb_jobs import publish_job
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.verify.verify import Verdicts, verify
@@ -45,7 +44,7 @@ def launched(
     lake: SmallLake, webserver: ReportingWebserver, **config: Any
 ) -> tuple[Any, DagsterInstance]:
     dagster = Dagster("http://dagster", transport=webserver.transport)
-    return executed(publish_job(lake.workspace, lambda _: dagster), config)
+    return executed("publish", lake.workspace, config, dagster)
 
 
 def test_a_plan_that_was_verified_goes_live_is_released_and_its_days_are_reported(lake):

@@ -7,15 +7,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from dagster import AssetKey, DagsterInstance, Definitions
+from dagster import AssetKey, DagsterInstance
 from pyspark.sql import SparkSession
 
 from backfill_assets.dagster_client.requests import REPRODUCTION
 from backfill_assets.orchestration.run import SparkResource
-from backfill_assets.orchestration.verb_jobs import reproduce_job
 from backfill_assets.reproduce.reproduction import ReproductionResult, read_reproduction
 from backfill_assets.workspace import Workspace
-from tests.worlds.code_location import metadata
+from tests.worlds.code_location import executed, metadata
 from tests.worlds.deliveries import day
 from tests.worlds.outages import RAW, World
 
@@ -37,16 +36,11 @@ class Given(SparkResource):
         return SparkSession.active()
 
 
-def executed(
-    workspace: Workspace, spark: type[SparkResource], **config: Any
+def launched(
+    workspace: Workspace, spark: type[SparkResource], table: str
 ) -> tuple[Any, DagsterInstance]:
-    resources = {"spark": spark(spark_config={})}
-    job = Definitions(jobs=[reproduce_job(workspace)], resources=resources).resolve_job_def(
-        "reproduce"
-    )
-    instance = DagsterInstance.ephemeral()
-    of_op = {"ops": {"build_again": {"config": {"day": str(day(1)), **config}}}}
-    return job.execute_in_process(of_op, instance=instance, raise_on_error=False), instance
+    config = {"table": table, "day": str(day(1))}
+    return executed("reproduce", workspace, config, spark=spark(spark_config={}))
 
 
 def observed(instance: DagsterInstance, name: str) -> Any:
@@ -59,7 +53,7 @@ def observed(instance: DagsterInstance, name: str) -> Any:
 
 
 def test_a_day_that_comes_out_the_same_is_observed_and_is_no_new_materialization(once):
-    result, instance = executed(once.workspace, Given, table=RAW)
+    result, instance = launched(once.workspace, Given, RAW)
     assert result.success
     assert metadata(result)["reproduced"] == "same"
     partition, reproduction = observed(instance, RAW)
@@ -74,7 +68,7 @@ def test_a_day_that_comes_out_the_same_is_observed_and_is_no_new_materialization
 
 def test_a_day_of_other_code_fails_the_run_without_an_engine_and_is_observed_too(once):
     others = tuple(replace(table, version="2") for table in once.tables)
-    result, instance = executed(replace(once.workspace, tables=others), Asked, table=RAW)
+    result, instance = launched(replace(once.workspace, tables=others), Asked, RAW)
     assert (result.success, ASKED) == (False, [])
     assert metadata(result)["reproduced"] == "other code"
     assert observed(instance, RAW)[1].result == ReproductionResult.OTHER_CODE
@@ -83,5 +77,5 @@ def test_a_day_of_other_code_fails_the_run_without_an_engine_and_is_observed_too
 def test_a_day_is_computed_with_the_spark_settings_of_its_build(built: World):
     settings = {"spark.sql.shuffle.partitions": "3"}
     built.run([day(1)], [RAW], run="second", force=True, spark_conf=settings)
-    result, _ = executed(built.workspace, Asked, table=RAW)
+    result, _ = launched(built.workspace, Asked, RAW)
     assert (result.success, ASKED.pop()) == (False, settings)

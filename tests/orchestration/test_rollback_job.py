@@ -9,7 +9,6 @@ from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.orchestration.verb_jobs import rollback_job
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, A, SmallLake
 from tests.worlds.webservers import ReportingWebserver
@@ -28,7 +27,7 @@ def launched(
     lake: SmallLake, webserver: ReportingWebserver, **config: Any
 ) -> tuple[Any, DagsterInstance]:
     dagster = Dagster("http://dagster", transport=webserver.transport)
-    return executed(rollback_job(lake.workspace, lambda _: dagster), config)
+    return executed("rollback", lake.workspace, config, dagster)
 
 
 def test_a_plan_is_taken_back_and_its_days_are_reported(lake):

@@ -11,13 +11,12 @@ from dagster._utils.tags import TagConcurrencyLimitsCounter
 from dagster_shared.yaml_utils import load_run_config_yaml
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.orchestration.jobs import plan_jobs
+from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
 from backfill_assets.servers.home import DAGSTER_YAML
-from backfill_assets.workspace import open_workspace
 
 SETTINGS: Any = load_run_config_yaml(DAGSTER_YAML.read_text())
 RUNS = SETTINGS["concurrency"]["runs"]
-(LAUNCHER,) = [job.run_tags for job in plan_jobs(open_workspace()) if job.name == "run_plan"]
+(LAUNCHER,) = [job.tags for job in PLAN_JOBS if job.name == "run_plan"]
 NIGHTLY = {"dagster/schedule_name": "nightly"}
 
 

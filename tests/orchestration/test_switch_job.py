@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from backfill_assets.lake.releases import Releases
-from backfill_assets.orchestration.verb_jobs import switch_job
 from backfill_assets.publish.release_live import release_live
 from tests.worlds.code_location import executed, failure, metadata
 from tests.worlds.small_lake import DAYS, A, B, SmallLake
@@ -21,7 +20,7 @@ def lake(tmp_path) -> SmallLake:
 
 
 def launched(lake: SmallLake, **config: Any) -> Any:
-    return executed(switch_job(lake.workspace), config)[0]
+    return executed("switch", lake.workspace, config)[0]
 
 
 def test_a_run_switches_the_readers_of_a_channel_in_the_name_of_who_launched_it(lake):

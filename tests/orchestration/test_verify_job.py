@@ -8,7 +8,6 @@ import pytest
 from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.orchestration.verb_jobs import verify_job
 from backfill_assets.verify.checklist import VerdictResult
 from backfill_assets.verify.verify import Verdicts
 from tests.worlds.code_location import executed, failure, metadata
@@ -25,7 +24,7 @@ def lake(tmp_path) -> SmallLake:
 
 
 def launched(lake: SmallLake, **config: Any) -> tuple[Any, DagsterInstance]:
-    return executed(verify_job(lake.workspace), config)
+    return executed("verify", lake.workspace, config)
 
 
 def test_a_verdict_that_passes_is_a_run_that_succeeds_and_shows_the_checklist(lake):

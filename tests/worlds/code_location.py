@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,6 @@ from dagster import (
     DagsterInstance,
     DagsterRunStatus,
     Definitions,
-    JobDefinition,
     RunRequest,
     SensorDefinition,
     SensorResult,
@@ -33,10 +32,13 @@ from pyspark.sql import SparkSession
 from backfill_assets.calendar import Calendar
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.orchestration.definitions import definitions_of
-from backfill_assets.orchestration.jobs import plan_jobs
+from backfill_assets.orchestration.jobs import jobs_of
+from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
 from backfill_assets.orchestration.release_sensor import release_sensor
 from backfill_assets.orchestration.run import SparkResource
+from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import EVENT_BATCH_SIZE
 from backfill_assets.settings import Settings
 from backfill_assets.tables.declaration import Table
@@ -210,7 +212,7 @@ class Office:
         configuration and tags.
         """
         definition = Definitions(
-            jobs=plan_jobs(self.workspace, self._dagster, lambda s: self.sleep(s))
+            jobs=jobs_of(PLAN_JOBS, self.workspace, self._dagster, sleep=lambda s: self.sleep(s))
         ).resolve_job_def(job)
         (step,) = definition.nodes
         parent = self.instance.get_run_by_id(again.run_id) if again else None
@@ -271,12 +273,20 @@ def failure(result: Any) -> str:
     return str(event.event_specific_data.user_failure_data.description)
 
 
-def executed(job: JobDefinition, config: dict[str, Any]) -> tuple[Any, DagsterInstance]:
-    """A run of a job of one op with this configuration, launched by ada, in this process; and the
-    instance that has it.
-    """
+def executed(
+    job: str,
+    workspace: Workspace,
+    config: dict[str, Any],
+    dagster: Dagster | None = None,
+    *,
+    now: Callable[[], datetime] = utc_now,
+    spark: SparkResource | None = None,
+) -> tuple[Any, DagsterInstance]:
+    """A run of a verb's job, launched by ada, in this process; and the instance that has it."""
     instance = DagsterInstance.ephemeral()
-    definition = Definitions(jobs=[job]).resolve_job_def(job.name)
+    jobs = jobs_of(VERB_JOBS, workspace, lambda _: dagster or Dagster(""), now)
+    resources = {"spark": spark or SparkResource(spark_config={})}
+    definition = Definitions(jobs=jobs, resources=resources).resolve_job_def(job)
     (step,) = definition.nodes
     run_config = {"ops": {step.name: {"config": config}}}
     run = definition.execute_in_process(

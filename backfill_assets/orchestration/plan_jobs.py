@@ -1,0 +1,218 @@
+"""The jobs `make_plan` and `run_plan`, which plan and carry out a rebuild from the UI or GraphQL.
+
+Their configuration has the fields of `RebuildRequest`, under the same names. Dagster refuses
+unknown fields, wrong types and values outside an enumeration before a run begins. The run's step
+refuses small numbers, and tables and days that do not exist, before anything is stored.
+
+`run_plan` does on the server what `backfill run` does in a terminal: it launches the chunks of a
+plan at the webserver and follows them, and builds nothing. Its run ends with the plan, and fails
+unless every day of it is built. If it is terminated in the UI, the plan stays open, as after
+Ctrl-C: chunks that are running go on, and no other is launched. Re-executed, or retried by Dagster
+after its process died, it continues the same plan.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, get_type_hints
+
+from dagster import (
+    MAX_RUNTIME_SECONDS_TAG,
+    Config,
+    DagsterExecutionInterruptedError,
+    MetadataValue,
+)
+from pydantic import Field, create_model
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.errors import UsageError
+from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_list, as_table
+from backfill_assets.plan import text
+from backfill_assets.plan.progress import Ending, Progress
+from backfill_assets.plan.request import RebuildRequest, default_of
+from backfill_assets.rebuild.carry_out import after_nothing, log_changes
+from backfill_assets.verbs.plan import PlanContents, plan_rebuild
+from backfill_assets.verbs.report import sentences
+from backfill_assets.verbs.run import RunReport, run_plan
+
+PLAN = "plan"
+
+
+def _fields() -> dict[str, Any]:
+    """Return a pydantic field for each field of a request, with its type, default and help."""
+    types = get_type_hints(RebuildRequest)
+    return {
+        option.name: (
+            dict[str, str] if option.default is MISSING else types[option.name],
+            Field(default=default_of(option), description=option.metadata["help"]),
+        )
+        for option in fields(RebuildRequest)
+    }
+
+
+_FIELDS = _fields()
+# `make_plan` always needs days; `run_plan` does not if a plan is named.
+_DAYS = (str, Field(description=_FIELDS["partitions"][1].description))
+_PLAN = (
+    str,
+    Field(
+        default="",
+        description="The id of a plan, in quotes. Without one, the other fields make a new plan.",
+    ),
+)
+
+PlanConfig: type[Config] = create_model(
+    "PlanConfig", __base__=Config, **_FIELDS | {"partitions": _DAYS}
+)
+RunPlanConfig: type[Config] = create_model(
+    "RunPlanConfig", __base__=Config, **_FIELDS | {PLAN: _PLAN}
+)
+
+
+def request_of(config: Mapping[str, Any]) -> RebuildRequest:
+    """Return the same request as from the command line. UsageError for a value not allowed."""
+    return RebuildRequest(**{name: value for name, value in config.items() if name != PLAN})
+
+
+def plan_named(config: Mapping[str, Any]) -> str:
+    """Return the id of the plan named, or "". UsageError if other fields are given as well."""
+    plan_id = str(config.get(PLAN, ""))
+    given = request_of(config).given()
+    if plan_id and given:
+        raise UsageError(
+            "A plan is carried out as it was made.",
+            unchanged="Nothing was started.",
+            next_step=f"Leave out {', '.join(given)}, or leave out plan.",
+        )
+    return plan_id
+
+
+def _make_plan(run: VerbRun, config: Config) -> None:
+    report = plan_rebuild(request_of(dict(config)), run.workspace)
+    if report.contents is None:
+        run.show(report.nothing, {})
+        return
+    plan_id = log_plan(run, report.contents)
+    how = f'launch the job run_plan with `plan: "{plan_id}"`, or type `backfill run {plan_id}`'
+    metadata = {**metadata_of_plan(report.contents), "to carry it out": how}
+    run.show(f"Nothing was started. To carry it out, {how}.", metadata)
+
+
+def _run_plan(run: VerbRun, config: Config) -> None:
+    plan_id = plan_named(dict(config)) or plan_of_parent(run)
+    if not plan_id:
+        request = request_of(dict(config))
+        planned = plan_rebuild(request, run.workspace)
+        if planned.contents is None:
+            after_nothing(request, run.workspace, run.dagster(), run.context.log.warning)
+            built = "nothing: every day is up to date"
+            run.show(planned.nothing, {"ending": Ending.DONE.value, "built": built})
+            return
+        plan_id = log_plan(run, planned.contents)
+    report = carry_out(run, run.plan(plan_id).id)
+    is_complete = report.end.ending == Ending.DONE
+    message = sentences(report) if is_complete else f"{sentences(report)}\nOr re-execute this run."
+    run.show(message, metadata_of_ending(report), is_complete=is_complete)
+
+
+LEFT_OPEN = """This run was terminated; plan {0} stays open.
+Chunks that are running go on; no other is launched.
+  continue:  re-execute this run, or `backfill resume {0}`
+  follow:    `backfill watch {0}`
+  cancel:    `backfill cancel {0}`"""
+
+
+def carry_out(run: VerbRun, plan_id: str) -> RunReport:
+    """Carry the plan out, and follow it to its end. It stays open if the run is terminated."""
+    log = run.context.log
+
+    def follow(updates: Iterable[Progress]) -> Progress:
+        return log_changes(updates, log.info)
+
+    try:
+        return run_plan(
+            plan_id,
+            run.workspace,
+            run.dagster(),
+            follow,
+            who=run.who,
+            warn=log.warning,
+            sleep=run.sleep,
+        )
+    except DagsterExecutionInterruptedError:
+        log.warning(LEFT_OPEN.format(plan_id))
+        raise
+
+
+def plan_of_parent(run: VerbRun) -> str:
+    """Return the plan of the run that this one re-executes, or "".
+
+    That plan is open, so a new plan of the same days would be refused.
+    """
+    dagster_run = run.context.run
+    return dagster_run.tags.get(tags.PLAN, "") if dagster_run.parent_run_id else ""
+
+
+def log_plan(run: VerbRun, contents: PlanContents) -> str:
+    """Write the plan to the run's log, tag the run with it, and return its id."""
+    plan_id = contents.made.plan.id
+    _, rows = contents.table
+    days = [f"  {table}: {count} day(s), {which}: {why}" for table, count, which, why in rows]
+    run.context.log.info("\n".join([f"Plan {plan_id}", *days, sentences(contents)]))
+    return run.plan(plan_id).id
+
+
+# Inputs are often missing for months in a row; the first rows show why.
+BLOCKED_SHOWN = 100
+
+
+def metadata_of_plan(contents: PlanContents) -> Mapping[str, Any]:
+    made = contents.made
+    expected = made.expected
+    expected_line = text.expected_line(expected, contents.price_per_hour)
+    cost = expected.cost(contents.price_per_hour)
+    metadata: dict[str, Any] = {
+        "plan": made.plan.id,
+        "days": as_table(contents.table),
+        "partitions": len(made.plan.partitions()),
+        "chunks": as_list(text.chunk_lines(made.plan)),
+        "expected": expected_line.removeprefix("Expected: "),
+        "expected minutes": round(expected.minutes, 2),
+        "blocked": len(made.selection.blocked),
+        "runs of the plan": MetadataValue.url(tags.runs_of(made.plan.id)),
+    }
+    if made.columns:
+        metadata["columns"] = as_list(made.columns)
+    if cost is not None:
+        metadata["cost"] = cost
+    blocked = [(table, str(day), why) for (table, day), why in made.selection.blocked.items()]
+    if blocked:
+        shown = (("table", "day", "why"), blocked[:BLOCKED_SHOWN])
+        metadata["blocked, and not in the plan"] = as_table(shown)
+    return metadata
+
+
+def metadata_of_ending(report: RunReport) -> Mapping[str, Any]:
+    end = report.end
+    metadata: dict[str, Any] = {
+        "plan": end.plan.id,
+        "ending": end.ending.value,
+        "outcome": as_table(report.table),
+        "runs of the plan": MetadataValue.url(tags.runs_of(end.plan.id)),
+    }
+    unbuilt = [line.strip() for line in text.not_built_lines(end)]
+    return metadata | ({"not built": as_list(unbuilt)} if unbuilt else {})
+
+
+PLAN_JOBS = (
+    VerbJob("make_plan", "plan", PlanConfig, _make_plan, "Preview a rebuild; nothing runs."),
+    # dagster.yaml limits the number of runs with the first tag: they must leave room for the runs
+    # that they wait for. The second tag, 0, lifts the limit of time: those may take long.
+    VerbJob(
+        "run_plan",
+        "run",
+        RunPlanConfig,
+        _run_plan,
+        "Carry out the plan that is named. Without one, make a plan from the fields.",
+        tags={tags.LAUNCHER: "run_plan", MAX_RUNTIME_SECONDS_TAG: "0"},
+    ),
+)
