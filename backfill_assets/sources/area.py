@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from backfill_assets.sources.files.filesystem import DISK, EVERYTHING, FileSystem, Part, Tree
+from backfill_assets.sources.filesystem import DISK, EVERYTHING, FileSystem, Part, Tree
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class LandingArea:
         """Return the area in a folder of a disk, or below the address of an object store."""
         if "://" not in place:
             return cls(Path(place), cache, max_line_bytes, lake)
-        from backfill_assets.sources.files.copies import local_copies
-        from backfill_assets.sources.files.object_store import ObjectStore
+        from backfill_assets.sources.copies import local_copies
+        from backfill_assets.sources.object_store import ObjectStore
 
         store = ObjectStore(place.rstrip("/"), local_copies(cache))
         return cls(Path(), cache, max_line_bytes, lake, files=store)

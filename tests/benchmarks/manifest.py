@@ -14,10 +14,10 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.filesystem import Entry
 from backfill_assets.sources.files.formats import FileContents
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.manifest import Manifest, manifest_at
+from backfill_assets.sources.filesystem import Entry
 from backfill_assets.sources.protocol import Delivery
 
 LINE = b'{"n": 1}\n'

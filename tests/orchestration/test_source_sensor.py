@@ -33,7 +33,7 @@ from backfill_assets.orchestration.rebuild_sensors import (
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.source_changes import source_changes
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.filesystem import Entry, LocalDisk
+from backfill_assets.sources.filesystem import Entry, LocalDisk
 from backfill_assets.step.inputs import NO_DELIVERY, deliveries, input_fingerprints
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import Ticks

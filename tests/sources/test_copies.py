@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.sources.files.copies import _UNUSED_S, LocalCopies
+from backfill_assets.sources.copies import _UNUSED_S, LocalCopies
 
 
 class Store:
@@ -94,7 +94,7 @@ def test_what_is_not_what_was_judged_or_not_fetched_to_its_end_is_not_kept(tmp_p
 
 def test_copies_of_an_ended_process_are_removed_and_those_of_a_running_one_stay(tmp_path, store):
     code = (
-        "import sys; from backfill_assets.sources.files.copies import LocalCopies; from pathlib"
+        "import sys; from backfill_assets.sources.copies import LocalCopies; from pathlib"
         " import Path; import os\n"
     )
     code += (

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.sources.files import listing
-from backfill_assets.sources.files.filesystem import DISK, EVERYTHING
 from backfill_assets.sources.files.landing import _DAILY
 from backfill_assets.sources.files.listing import Pattern
+from backfill_assets.sources.filesystem import DISK, EVERYTHING
 from tests.worlds.deliveries import day, days, put
 
 BELONGS = {

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.filesystem import LocalDisk
 from backfill_assets.sources.files.formats import Csv, FileContents
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.manifest import _FORM_VERSION, Manifest, manifest_at
+from backfill_assets.sources.filesystem import LocalDisk
 from tests.worlds.deliveries import LINE, day, put
 
 

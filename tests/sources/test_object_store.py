@@ -24,7 +24,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.formats import Parquet
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.manifest import manifest_at
-from backfill_assets.sources.files.object_store import _NO_CREDENTIALS
+from backfill_assets.sources.object_store import _NO_CREDENTIALS
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.verbs.status import read_status
 from backfill_assets.workspace import Workspace, open_workspace

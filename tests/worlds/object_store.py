@@ -17,8 +17,8 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.servers.child import free_port, is_taken
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.copies import LocalCopies
-from backfill_assets.sources.files.object_store import ObjectStore
+from backfill_assets.sources.copies import LocalCopies
+from backfill_assets.sources.object_store import ObjectStore
 
 REQUEST = re.compile(r'"(?:\x1b\[[\d;]*m)*(?P<verb>[A-Z]+) (?P<path>\S*)')
 # Whom the library that reads takes for its user; nothing is asked of the one that writes here.

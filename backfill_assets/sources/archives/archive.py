@@ -17,9 +17,9 @@ from typing import Any
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.delivery import name_of_file
 from backfill_assets.sources.files.fields import Field, header_of, missing_columns
-from backfill_assets.sources.files.filesystem import Entry
 from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat
 from backfill_assets.sources.files.listing import Pattern, glob_entries
+from backfill_assets.sources.filesystem import Entry
 from backfill_assets.sources.protocol import refuse_mistyped
 
 _ANY = "**/*"

@@ -29,7 +29,7 @@ from backfill_assets.sources.archives.loads import (
 )
 from backfill_assets.sources.archives.reading import ArchiveReader
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.filesystem import Entry
+from backfill_assets.sources.filesystem import Entry
 
 # Small archives are committed together: each commit says of all archives how far they are in.
 _MAX_BATCH_FILES = 1000

@@ -15,9 +15,9 @@ from backfill_assets.sources.files.fields import (
     missing_columns,
     repeated_columns,
 )
-from backfill_assets.sources.files.filesystem import Entry
 from backfill_assets.sources.files.formats import PACKED, FileContents, Format
 from backfill_assets.sources.files.listing import Pattern, with_day
+from backfill_assets.sources.filesystem import Entry
 from backfill_assets.sources.protocol import Delivery
 
 # Of the hash of a file: enough to see that it is another than it was.

@@ -24,7 +24,6 @@ from backfill_assets.sources.files.delivery import (
     unread_text,
 )
 from backfill_assets.sources.files.fields import Field, eras, refuse_unusable_fields
-from backfill_assets.sources.files.filesystem import Entry
 from backfill_assets.sources.files.formats import (
     JSON_LINES,
     AnyFormat,
@@ -40,6 +39,7 @@ from backfill_assets.sources.files.listing import (
 )
 from backfill_assets.sources.files.manifest import manifest_at
 from backfill_assets.sources.files.rows import local_files, read_json, read_lines, read_rows
+from backfill_assets.sources.filesystem import Entry
 from backfill_assets.sources.protocol import (
     HORIZON,
     Delivery,

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from itertools import groupby
 
 from backfill_assets.errors import NOTHING_CHANGED, SourceError
-from backfill_assets.sources.files.filesystem import CANNOT_BE_LISTED, Entry, Part, Tree
+from backfill_assets.sources.filesystem import CANNOT_BE_LISTED, Entry, Part, Tree
 
 _TOKEN = re.compile(r"\{year\}|\{month\}|\{day\}|%Y|%m|%d|\*\*|\*|[^*{%]+|.")
 _PART_OF_TOKEN = {

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from backfill_assets.lake.storage import make_cache, write_whole
-from backfill_assets.sources.files.filesystem import DISK, Entry, FileSystem
 from backfill_assets.sources.files.formats import JSON_LINES, FileContents, Format
+from backfill_assets.sources.filesystem import DISK, Entry, FileSystem
 
 # A file that changed this recently may change again without another time stamp: file systems have
 # coarse clocks.

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.copies import local_copies
+from backfill_assets.sources.copies import local_copies
 from backfill_assets.sources.files.delivery import name_of_file
 from backfill_assets.sources.files.fields import (
     MALFORMED,
@@ -38,7 +38,6 @@ from backfill_assets.sources.files.fields import (
     Field,
     header_of,
 )
-from backfill_assets.sources.files.filesystem import Entry
 from backfill_assets.sources.files.formats import (
     PACKED,
     PIECE,
@@ -48,6 +47,7 @@ from backfill_assets.sources.files.formats import (
     Parquet,
     unpacked,
 )
+from backfill_assets.sources.filesystem import Entry
 
 _UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
 _REPLACEMENT = "\ufffd"

@@ -35,8 +35,8 @@ import obstore
 from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import from_url
 
-from backfill_assets.sources.files.copies import LocalCopies
-from backfill_assets.sources.files.filesystem import (
+from backfill_assets.sources.copies import LocalCopies
+from backfill_assets.sources.filesystem import (
     CANNOT_BE_LISTED,
     Entry,
     FileState,
