@@ -22,8 +22,8 @@ from backfill_assets.datasets.case_reports.tables import TABLES as WHOLE_DAYS
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.orchestration.definitions import definitions_of
-from backfill_assets.orchestration.jobs import request_of
 from backfill_assets.orchestration.other_assets import REPORT, late_reports
+from backfill_assets.orchestration.plan_jobs import request_of
 from backfill_assets.orchestration.rebuild_sensors import LONGEST, QUIET, late_rows_sensor
 from backfill_assets.plan.lifecycle import start
 from backfill_assets.plan.make import make_plan

@@ -21,7 +21,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.orchestration.definitions import definitions_of
-from backfill_assets.orchestration.jobs import request_of
+from backfill_assets.orchestration.plan_jobs import request_of
 from backfill_assets.orchestration.rebuild_sensors import (
     LONGEST,
     QUIET,
