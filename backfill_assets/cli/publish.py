@@ -155,6 +155,7 @@ def rollback(
 
     With --release, readers get an earlier release at once, and no row changes.
     """
+    from backfill_assets.lake.lake import Lake
     from backfill_assets.plan.store import Plans
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.settings import read_settings
@@ -168,7 +169,7 @@ def rollback(
             raise typer.BadParameter(
                 "a plan or a release is rolled back: leave out PLAN and --force, or --release"
             )
-        lake = read_settings().lake
+        lake = Lake(read_settings().lake)
         output.print(point_channel(lake, release, channel, who=who, reason=reason))
         return
     workspace = open_workspace()
@@ -204,10 +205,11 @@ def releases(
     json_: Json = False,
 ) -> None:
     """List the releases of this lake, or show one with its tables and channels."""
+    from backfill_assets.lake.lake import Lake
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import list_releases, show_release
 
-    lake = read_settings().lake
+    lake = Lake(read_settings().lake)
     Output(json_).print(list_releases(lake) if number is None else show_release(lake, number))
 
 

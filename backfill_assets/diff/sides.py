@@ -14,9 +14,9 @@ from backfill_assets.diff.diff import Diff, Diffs
 from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tables, stored_column
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.history import lacking_builds
-from backfill_assets.lake.ledger import COMMITTED, Build, Ledger, from_arrow
+from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import COMMITTED, Build, from_arrow
 from backfill_assets.lake.releases import TableVersion
-from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import shadow_of, workspace_of
@@ -129,7 +129,7 @@ def _pairs(
         )
     for name in (name for name in declared if name in days):
         table = declared[name]
-        builds = successful_builds(name, days[name], workspace.lake.root)
+        builds = successful_builds(name, days[name], workspace.lake)
         by_day: dict[date, list[Build]] = {}
         for build in builds:
             by_day.setdefault(build.day, []).append(build)
@@ -165,14 +165,13 @@ def key_columns(table: Table | None) -> Sequence[str] | None:
 
 
 def successful_builds(
-    name: str, days: Collection[date], root: str, columns: Sequence[str] = BUILD_COLUMNS
+    name: str, days: Collection[date], lake: Lake, columns: Sequence[str] = BUILD_COLUMNS
 ) -> list[Build]:
     """The builds of these days that succeeded, oldest first, whether a crash left them out of the
     ledger or not.
     """
-    ledger = Ledger(root)
-    builds = from_arrow(ledger.rows(columns, {name: days}))
-    lacking = lacking_builds(Paths(root).table(name), ledger.newest([name])[name])
+    builds = from_arrow(lake.ledger.rows(columns, {name: days}))
+    lacking = lacking_builds(lake.path(name), lake.ledger.newest([name])[name])
     builds += [build for build in lacking if build.day in days]
     return sorted((build for build in builds if build.succeeded), key=lambda build: build.at)
 
@@ -206,14 +205,12 @@ def tables_of_shadow(
         name = table.name
         column = table.partition_by
         wanted = plan.days_of(name) if days is None else plan.days_of(name) & set(days)
-        of_shadow = successful_builds(name, wanted, shadow.root)
+        of_shadow = successful_builds(name, wanted, shadow)
         built = sorted({build.day for build in of_shadow})
         if built:
             live = Side(workspace.lake.path(name), column, shadow.base.versions.get(name, -1))
             sides = (live, Side(shadow.path(name), column, shadow.version(name)))
-            known = recorded_rows(
-                [*successful_builds(name, wanted, workspace.lake.root), *of_shadow]
-            )
+            known = recorded_rows([*successful_builds(name, wanted, workspace.lake), *of_shadow])
             before, after = (
                 f"version {side.version}" if side.exists else "no table" for side in sides
             )
@@ -247,7 +244,7 @@ def tables_of_releases(
         name: _pair(
             name,
             [release.version(name) for release in releases],
-            workspace.lake.root,
+            workspace.lake,
             declared.get(name),
             days,
         )
@@ -273,18 +270,18 @@ def tables_of_live(
                 unchanged=NOTHING_CHANGED,
                 next_step=f"Build it: `backfill plan --target {version.path}`.",
             )
-    pair = _pair(after.name, versions, workspace.lake.root, after, days)
+    pair = _pair(after.name, versions, workspace.lake, after, days)
     return ComparedTables(before.name, after.name, {after.name: pair})
 
 
 def _pair(
     name: str,
     versions: Sequence[TableVersion | None],
-    root: str,
+    lake: Lake,
     table: Table | None,
     days: Collection[date] | None,
 ) -> TablePair:
-    sides = [_side(root, version, table) for version in versions]
+    sides = [_side(lake, version, table) for version in versions]
     both = sides[0].all_days | sides[1].all_days
     of_days = dict.fromkeys(
         sorted(both if days is None else both & set(days)), (sides[0], sides[1])
@@ -292,7 +289,7 @@ def _pair(
     before, after = (_version_words(name, version) for version in versions)
     known: dict[tuple[date, str], RecordedRows] = {}
     for path in {version.path for version in versions if version}:
-        known |= recorded_rows(successful_builds(path, of_days, root))
+        known |= recorded_rows(successful_builds(path, of_days, lake))
     return TablePair(of_days, key_columns(table), before, after, known)
 
 
@@ -306,10 +303,10 @@ def _version_words(name: str, version: TableVersion | None) -> str:
     )
 
 
-def _side(root: str, version: TableVersion | None, table: Table | None) -> Side:
+def _side(lake: Lake, version: TableVersion | None, table: Table | None) -> Side:
     if version is None:
         return Side("", "", -1)
-    folder = Paths(root).table(version.path)
+    folder = lake.path(version.path)
     return Side(
         folder,
         table.partition_by if table else stored_column(folder, version.version),

@@ -202,8 +202,8 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
 
 def _lagging_channels(workspace: Workspace) -> list[str]:
     """The channels that will not get the next release of live, and why."""
-    root = workspace.lake.root
-    return list(map(str, behind(root, Releases(root).newest())))
+    lake = workspace.lake
+    return list(map(str, behind(lake.root, lake.releases.newest())))
 
 
 def _to_report(releases: Releases, cursor: Cursor) -> list[Release]:

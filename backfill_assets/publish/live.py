@@ -73,15 +73,15 @@ def live_state(workspace: Workspace) -> LiveState:
     """The state now. Raises TableUnreadable for a table whose log cannot be read."""
     root = workspace.lake.root
     ledger = workspace.lake.ledger
-    newest = Releases(root).newest()
+    releases = workspace.lake.releases
+    newest = releases.newest()
     plans = Plans(root)
     # Before the versions: what is recorded in between is looked at again the next time.
     recorded = {name: newest_of.at for name, newest_of in ledger.newest(workspace.names).items()}
     live = live_tables(workspace, newest)
     half = tuple(plans.half_published())
-    return LiveState(
-        newest, _last_released(newest, Releases(root)), live, tuple(plans.open()), half, recorded
-    )
+    released = _last_released(newest, releases)
+    return LiveState(newest, released, live, tuple(plans.open()), half, recorded)
 
 
 def changed_days(workspace: Workspace, state: LiveState) -> dict[str, frozenset[date] | None]:

@@ -24,7 +24,7 @@ from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.ledger import SCHEMA, Act, Build
 from backfill_assets.lake.moves import PromoteCommit
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import PLAN_PUBLISHED, STABLE, Release, Releases
+from backfill_assets.lake.releases import PLAN_PUBLISHED, STABLE, Release
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.lake.storage import writing
@@ -497,8 +497,9 @@ class Publication:
         )
 
     def _refuse_others(self, channel: str) -> None:
-        root = self.workspace.lake.root
-        refuse_others(root, self.plan.id, channel, Releases(root).newest(), self.together_with)
+        lake = self.workspace.lake
+        newest = lake.releases.newest()
+        refuse_others(lake.root, self.plan.id, channel, newest, self.together_with)
 
     def _release_before(self, live: LiveState, runs: Runs) -> None:
         """Release what live has without the plan: readers of other channels get it, and not the

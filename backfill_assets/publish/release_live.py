@@ -48,9 +48,8 @@ def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator
     """
     plans = Plans(workspace.lake.root)
     root = workspace.lake.root
-    recorded = (
-        Ledger(root).files().plans_after({name: state.since(name) for name in workspace.names})
-    )
+    since = {name: state.since(name) for name in workspace.names}
+    recorded = workspace.lake.ledger.files().plans_after(since)
     for plan_id in sorted(
         {*recorded, *(build.plan for build in builds.accepted.values())} - {"", *state.plans}
     ):
@@ -63,7 +62,7 @@ def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator
             continue
         if not any(build.at > state.since(build.table) for build in written_by(root, plan)):
             continue
-        if unbuilt := _unbuilt(plan, Ledger(root)):
+        if unbuilt := _unbuilt(plan, workspace.lake.ledger):
             yield (
                 f"plan {plan_id} {WORDS.get(ended, 'ended')} with {len(unbuilt)} of its"
                 f" {len(plan.partitions())} partition(s) not built, as {unbuilt[0][0]}"

@@ -178,7 +178,7 @@ class _History:
         self._folder = workspace.lake.path(table.name)
         self._read_at = recorded.build.input_versions.get(table.name, -1)
         columns = (*BUILD_COLUMNS, "day_fingerprints")
-        self._builds = successful_builds(table.name, self._days, workspace.lake.root, columns)
+        self._builds = successful_builds(table.name, self._days, workspace.lake, columns)
         self._held: dict[int, tuple[dict[date, str], dict[date, str]]] = {}
 
     def version_with(self, day: date, fingerprint: str) -> tuple[int | None, str]:

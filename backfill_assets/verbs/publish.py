@@ -8,7 +8,7 @@ from typing import Any
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, UsageError
-from backfill_assets.lake.releases import STABLE, Releases
+from backfill_assets.lake.releases import STABLE
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
@@ -38,7 +38,7 @@ def plan_to_publish(plan_id: str, channel: str, workspace: Workspace) -> Plan:
     """Return the plan that is meant. A plan that only other channels have can be published too."""
     root = workspace.lake.root
     plans = Plans(root)
-    published = () if plan_id else plans_missing(root, Releases(root).newest(), channel)
+    published = () if plan_id else plans_missing(root, workspace.lake.releases.newest(), channel)
     return plans.read(resolve_shadow_id(plan_id, plans, published))
 
 

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, RefusedByGuard, ServiceUnavailable, UsageError
+from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import STABLE, Release, Releases
+from backfill_assets.lake.releases import STABLE, Release
 from backfill_assets.lake.storage import replacing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
@@ -153,13 +154,13 @@ class ReleaseDetails:
         yield table_of(("table", "version", "changed", "path"), rows)
 
 
-def list_releases(root: str) -> ReleasesReport:
-    return ReleasesReport(Releases(root).all())
+def list_releases(lake: Lake) -> ReleasesReport:
+    return ReleasesReport(lake.releases.all())
 
 
-def show_release(root: str, number: int) -> ReleaseDetails:
+def show_release(lake: Lake, number: int) -> ReleaseDetails:
     """Return one release. UsageError if there is none with this number."""
-    releases = Releases(root)
+    releases = lake.releases
     release = releases.get(number)
     before = releases.get(number - 1) if number > 1 else None
     return ReleaseDetails(release, before, releases.newest())
@@ -222,7 +223,7 @@ def release_now(workspace: Workspace, *, who: str, reason: str) -> ReleaseReport
         )
     release = decision.release
     before = release.number - 1 if release else 0
-    return ReleaseReport(decision, Releases(workspace.lake.root).get(before) if before else None)
+    return ReleaseReport(decision, workspace.lake.releases.get(before) if before else None)
 
 
 # Rolling back
@@ -315,7 +316,7 @@ def rollback_plan(
         after_publication(plan, restored, readers, workspace, dagster())
     except BackfillError as error:
         not_reported = text.not_reported(error)
-    newest = Releases(root).newest()
+    newest = workspace.lake.releases.newest()
     lagging = "; ".join(f"The channel {channel}" for channel in behind(root, newest))
     return RollbackReport(
         plan.id,
@@ -355,12 +356,12 @@ class PointReport:
         return {"release": self.pointed.number, "channels": dict(self.pointed.channels)}
 
 
-def point_channel(root: str, number: int, channel: str, *, who: str, reason: str) -> PointReport:
+def point_channel(lake: Lake, number: int, channel: str, *, who: str, reason: str) -> PointReport:
     """Point a channel at an earlier release.
 
     UsageError for an unknown channel or number. Conflict if something was released meanwhile.
     """
-    releases = Releases(root)
+    releases = lake.releases
     releases.refuse_unknown(channel)
     target = releases.get(number)
     newest = releases.newest()
@@ -369,7 +370,7 @@ def point_channel(root: str, number: int, channel: str, *, who: str, reason: str
         return PointReport(channel, target, newest, moved=False)
     why = reason or f"back to release {number}"
     pointed = releases.point(newest, channel, number, who=who, reason=why)
-    lagging = [each for each in behind(root, releases.newest()) if each.channel == channel]
+    lagging = [each for each in behind(lake.root, releases.newest()) if each.channel == channel]
     follows = (
         f"Releases of live do not change that{lagging[0].way_out}."
         if lagging
@@ -464,7 +465,7 @@ def export_table(
     overwrite: bool,
 ) -> ExportReport:
     """Write the rows of a released table to a file."""
-    releases = Releases(workspace.lake.root)
+    releases = workspace.lake.releases
     release = releases.of_channel(channel) if number is None else releases.readable(number)
     released = ReleasedTable(workspace.lake.root, release, table)
     key = next((declared.key for declared in workspace.tables if declared.name == table), ())

@@ -17,7 +17,6 @@ from backfill_assets.calendar import ranges
 from backfill_assets.errors import SourceError, UsageError
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.ledger import Build, short_fingerprint
-from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running import RunningStep, running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.plan.columns import column_lines
@@ -280,7 +279,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
         column_lines(workspace, tables),
         unread_lines(tables, workspace.area),
         why_not_released(workspace),
-        behind(lake.root, Releases(lake.root).newest()),
+        behind(lake.root, lake.releases.newest()),
         "" if is_built else no_lake_line(workspace.settings),
     )
 
