@@ -98,7 +98,7 @@ def git_commit(table: "Table") -> str:
     for example because the code is installed. Like the code, it is read once in each process.
     """
     file = file_of(getattr(table.compute, "__module__", ""))
-    return _commit_of(file) if file else ""
+    return _commit_of(Path(file)) if file else ""
 
 
 @cache

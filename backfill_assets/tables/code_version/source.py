@@ -16,15 +16,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import lru_cache
-from importlib.machinery import ModuleSpec, PathFinder
+from functools import cached_property, lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-Definition = tuple[str, str]  # a module, and a name at the top of it
+Place = tuple[str, str]  # a module, and a name at the top of it
 
 PACKAGE = __name__.partition(".")[0]
-STANDARD_LIBRARY = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+STANDARD_LIBRARY = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
 VALUE = "*"  # behind a name that is used otherwise than by calling it
@@ -72,23 +72,48 @@ SPARK_READERS = {
 
 
 @dataclass(frozen=True)
+class Definition:
+    """The statements of a top-level name. `own_names` are all names that its module binds."""
+
+    statements: Sequence[ast.AST]
+    own_names: Collection[str]
+
+    @cached_property
+    def text(self) -> str:
+        """The value of a constant that is written out, or the source text."""
+        return _literal(self.statements) or self._source
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """The names from outside that the statements use."""
+        return frozenset(_names_used(self._source, self._nodes, self.own_names))
+
+    @cached_property
+    def reading_methods(self) -> frozenset[str]:
+        """The methods by which the statements read files, of whatever object."""
+        return frozenset(_methods_that_read(self._nodes))
+
+    @cached_property
+    def _source(self) -> str:
+        return "\n".join(map(ast.unparse, self.statements))
+
+    @cached_property
+    def _nodes(self) -> list[ast.AST]:
+        return [node for statement in self.statements for node in ast.walk(statement)]
+
+
+@dataclass(frozen=True)
 class ModuleSource:
-    """What counts of a module, by top-level name.
+    """The definitions of a module by top-level name, and the full names of what it imports."""
 
-    `texts` are the source texts, `used` the names that each uses, and `methods` the methods by
-    which it reads files. `imports` has what each imported name stands for.
-    """
-
-    texts: dict[str, str]
-    used: dict[str, frozenset[str]]
-    methods: dict[str, frozenset[str]]
-    imports: dict[str, list[list[str]]]
+    definitions: Mapping[str, Definition]
+    imports: Mapping[str, Sequence[list[str]]]
 
 
 def source_of(module: str) -> ModuleSource:
     """Read a module's file. Raises ValueError if it has none."""
     path = file_of(module)
-    if path is None:
+    if not path:
         raise ValueError(
             f"the source of {module} cannot be read; give its tables a version by hand: version=..."
         )
@@ -97,25 +122,18 @@ def source_of(module: str) -> ModuleSource:
 
 # By the path too: modules of two projects may have the same name.
 @lru_cache(maxsize=256)
-def parsed(module: str, path: Path) -> ModuleSource:
-    file = ast.parse(path.read_bytes())
-    stripped = _Stripped(_declarers(file))
-    tree = stripped.visit(file)
-    statements = _statements_by_name(tree)
+def parsed(module: str, path: str) -> ModuleSource:
+    tree = ast.parse(Path(path).read_bytes())
     imports: dict[str, list[list[str]]] = {}
-    for name, full in _imported_names(tree, module, package=path.name == "__init__.py"):
+    for name, full in _imported_names(tree, module, package=path.endswith("/__init__.py")):
         imports.setdefault(name, []).append(full)
+    stripped = _Stripped(imports)
+    stripped.visit(tree)
+    statements = _statements_by_name(tree)
+    own_names = {*statements, *imports}
     parts: dict[str, Sequence[ast.AST]] = {**statements, **_declarations(stripped.declared)}
-    unparsed = {name: "\n".join(map(ast.unparse, nodes)) for name, nodes in parts.items()}
-    literals = {name: text for name, nodes in statements.items() if (text := _literal(nodes))}
-    own_names = statements.keys() | imports.keys()
-    used = {}
-    methods = {}
-    for name, text in unparsed.items():
-        nodes = list(ast.walk(ast.parse(text)))
-        used[name] = frozenset(_names_used(text, nodes, own_names))
-        methods[name] = frozenset(_methods_that_read(nodes))
-    return ModuleSource(unparsed | literals, used, methods, imports)
+    definitions = {name: Definition(nodes, own_names) for name, nodes in parts.items()}
+    return ModuleSource(definitions, imports)
 
 
 def declaration_of(name: str, argument: str = "") -> str:
@@ -168,22 +186,14 @@ def plain(value: Any) -> str:
 # folder of its top-level module or package; in a folder of installed packages, that one alone.
 
 
-def file_of(module: str) -> Path | None:
-    """The source file of a module."""
+def file_of(module: str) -> str:
+    """The path of a module's source file; "" if it has none."""
     package, *within = module.split(".")
-    spec = _spec_of(package)
-    if spec is None:
-        return None
-    folders = spec.submodule_search_locations
-    if not folders:
-        is_source = spec.origin and spec.origin.endswith(".py") and not within
-        return Path(spec.origin) if is_source and spec.origin else None
-    # As text: each import of this package asks for thousands.
-    path = "/".join((folders[0], *within))
-    for file in (f"{path}.py", f"{path}/__init__.py"):
-        if os.path.isfile(file):  # noqa: PTH113
-            return Path(file)
-    return None
+    location = _location(package)
+    # As text: each import of this package looks up thousands.
+    path = "/".join((location, *within))
+    files = (f"{path}/__init__.py", f"{path}.py") if location else ()
+    return next((file for file in files if os.path.isfile(file)), "")  # noqa: PTH113
 
 
 def in_project(module: str, other: str) -> bool:
@@ -196,38 +206,38 @@ def in_project(module: str, other: str) -> bool:
     if other_top == PACKAGE:
         return False
     folder = _folder_of(top)
-    return folder is not None and folder == _folder_of(other_top) and not _is_installed(folder)
+    return folder != "" and folder == _folder_of(other_top) and not _is_installed(folder)
 
 
 def is_there(module: str, name: str) -> bool:
     """Whether the package `module` holds a module `name`, compiled or not."""
-    file = file_of(module)
-    if file is None or file.name != "__init__.py":
-        return False
-    return PathFinder.find_spec(f"{module}.{name}", [str(file.parent)]) is not None
+    folder = file_of(module).removesuffix("/__init__.py")
+    return PathFinder.find_spec(f"{module}.{name}", [folder]) is not None
 
 
-def _spec_of(package: str) -> ModuleSpec | None:
+def _folder_of(package: str) -> str:
+    return _location(package).rpartition("/")[0]
+
+
+def _location(package: str) -> str:
+    """The path of a top-level package or module, without `.py`; "" if it has no source."""
     try:
-        return importlib.util.find_spec(package)
+        spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
-        return None
+        return ""
+    if spec and spec.submodule_search_locations:
+        return spec.submodule_search_locations[0]
+    path, _, suffix = ((spec and spec.origin) or "").rpartition(".")
+    return path if suffix == "py" else ""
 
 
-def _folder_of(package: str) -> Path | None:
-    """The folder of a top-level module or package."""
-    spec = _spec_of(package)
-    if spec is None:
-        return None
-    if spec.submodule_search_locations:
-        return Path(spec.submodule_search_locations[0]).parent
-    return Path(spec.origin).parent if spec.origin and spec.origin.endswith(".py") else None
-
-
-def _is_installed(folder: Path) -> bool:
-    if folder.name in ("site-packages", "dist-packages") or folder in STANDARD_LIBRARY:
-        return True
-    return any(folder.glob("*.dist-info"))
+def _is_installed(folder: str) -> bool:
+    path = Path(folder)
+    return (
+        path.name in ("site-packages", "dist-packages")
+        or folder in STANDARD_LIBRARY
+        or any(path.glob("*.dist-info"))
+    )
 
 
 # What the statements at the top of a file define, and what they may change.
@@ -274,15 +284,14 @@ def _closure(names: Iterable[str], uses: Mapping[str, set[str]]) -> set[str]:
 
 def _bound(node: ast.stmt) -> set[str]:
     """The names that a statement defines, or of which it sets an item or an attribute."""
-    if isinstance(node, ast.ClassDef):
-        return {node.name}
-    names = {root for part in _at_import(node) if _is_stored(part) and (root := _root(part))}
-    for part in _at_import(node):
-        if isinstance(part, (*FUNCTIONS, ast.ClassDef)) or (
-            isinstance(part, ast.ExceptHandler) and part.name
-        ):
-            names.add(str(part.name))
-    return names
+    parts = [node] if isinstance(node, ast.ClassDef) else _at_import(node)
+    return {_bound_name(part) for part in parts} - {""}
+
+
+def _bound_name(node: ast.AST) -> str:
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.ExceptHandler)):
+        return node.name or ""
+    return _root(node) if _is_stored(node) else ""
 
 
 def _running(node: ast.stmt) -> Iterator[ast.AST]:
@@ -343,8 +352,8 @@ class _Stripped(ast.NodeTransformer):
     them.
     """
 
-    def __init__(self, declarers: Collection[str]) -> None:
-        self.declarers = declarers
+    def __init__(self, imports: Mapping[str, Sequence[list[str]]]) -> None:
+        self.imports = imports
         self.in_function = False
         self.declared: dict[str, list[ast.expr]] = {}
 
@@ -368,8 +377,11 @@ class _Stripped(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _declares(self, decorator: ast.expr) -> bool:
+        """Whether a decorator is this package's `table`."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        return ".".join(_chain(called)) in self.declarers
+        first, *rest = _chain(called) or [""]
+        names = [[*full, *rest] for full in self.imports.get(first, ())]
+        return any(full[0] == PACKAGE and full[-1] == "table" for full in names)
 
     def _without_docstring(
         self, node: ast.FunctionDef | ast.ClassDef, *, in_function: bool
@@ -383,18 +395,6 @@ class _Stripped(ast.NodeTransformer):
         return stripped
 
 
-def _declarers(tree: ast.Module) -> set[str]:
-    """The names by which a file calls this package's `table`."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE:
-            names |= {alias.asname or alias.name for alias in node.names if alias.name == "table"}
-        elif isinstance(node, ast.Import):
-            ours = [alias for alias in node.names if alias.name.partition(".")[0] == PACKAGE]
-            names |= {f"{alias.asname or alias.name}.table" for alias in ours}
-    return names
-
-
 def _names_used(text: str, nodes: Collection[ast.AST], own_names: Collection[str]) -> Iterator[str]:
     """The names from outside that statements use, with their attributes: `name`, `module.name`.
 
@@ -404,18 +404,18 @@ def _names_used(text: str, nodes: Collection[ast.AST], own_names: Collection[str
     outside = set(_globals(symtable.symtable(text, "", "exec"), own_names))
     within = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    ends = [
-        (node, () if id(node) in called else (VALUE,)) for node in nodes if id(node) not in within
-    ]
-    chains = [_chain(node, end) for node, end in ends]
-    yield from {".".join(chain) for chain in chains if chain and chain[0] in outside}
+    for node in nodes:
+        chain = [] if id(node) in within else _chain(node)
+        if chain and chain[0] in outside:
+            yield ".".join(chain if id(node) in called else [*chain, VALUE])
 
 
-def _chain(node: ast.AST, end: Sequence[str] = ()) -> list[str]:
-    """`a.b.c` as its names, with those of `end` after them; nothing for anything else."""
+def _chain(node: ast.AST) -> list[str]:
+    """`a.b.c` as its names; nothing for anything else."""
     if isinstance(node, ast.Name):
-        return [node.id, *end]
-    return _chain(node.value, (node.attr, *end)) if isinstance(node, ast.Attribute) else []
+        return [node.id]
+    chain = _chain(node.value) if isinstance(node, ast.Attribute) else []
+    return [*chain, node.attr] if chain else []
 
 
 def _globals(scope: symtable.SymbolTable, own_names: Collection[str]) -> Iterator[str]:
@@ -476,7 +476,7 @@ def readers_among(used: Iterable[str], source: ModuleSource) -> Iterator[str]:
     """The names, of those that are `used` in a module, that stand for something that reads."""
     for name in used:
         first, *rest = name.split(".")
-        for full in source.imports.get(first, () if first in source.texts else ([first],)):
+        for full in source.imports.get(first, () if first in source.definitions else ([first],)):
             names = [*full, *rest]
             yield from filter(_reads, (".".join(names[: n + 1]) for n in range(len(names))))
             if full[-1] in READING_METHODS:

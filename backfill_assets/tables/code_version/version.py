@@ -28,8 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from backfill_assets.tables.code_version.source import (
     NUMBERS,
     VALUE,
-    Definition,
-    ModuleSource,
+    Place,
     declaration_of,
     file_of,
     in_project,
@@ -65,39 +64,35 @@ def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[
     pending = [(module, name)]
     while pending:
         origin, name = pending.pop()
-        definition = f"{origin}:{name}"
-        if definition in texts:
+        place = f"{origin}:{name}"
+        if place in texts:
             continue
         source = source_of(origin)
         if name == WHOLE_MODULE:
-            pending += [(origin, top_level) for top_level in source.texts]
+            pending += [(origin, top_level) for top_level in source.definitions]
             continue
-        if name not in source.texts:
-            raise ValueError(f"{definition} is not defined at the top of its file; {BY_HAND}")
+        if name not in source.definitions:
+            raise ValueError(f"{place} is not defined at the top of its file; {BY_HAND}")
         loaded = getattr(sys.modules.get(origin), name, None)
         # Only numbers count by value: computed texts and collections may differ from place to
         # place, or in their order.
-        value = plain(loaded) if type(loaded) in NUMBERS else ""
-        texts[definition] = value or source.texts[name]
-        if value:
+        if type(loaded) in NUMBERS:
+            texts[place] = plain(loaded)
             continue
-        if not may_read:
-            _refuse_readers(source, name, definition)
-        for used in source.used[name]:
-            pending += definitions_of(project, origin, used, definition)
+        definition = source.definitions[name]
+        texts[place] = definition.text
+        readers = {*readers_among(definition.used, source), *definition.reading_methods}
+        if readers and not may_read:
+            raise ValueError(
+                f"{place} uses {min(readers)}, and what that returns is not part of the code "
+                f"version: write it in the code, or {BY_HAND}"
+            )
+        for used in definition.used:
+            pending += definitions_of(project, origin, used, place)
     return texts
 
 
-def _refuse_readers(source: ModuleSource, name: str, definition: str) -> None:
-    readers = sorted({*readers_among(source.used[name], source), *source.methods[name]})
-    if readers:
-        raise ValueError(
-            f"{definition} uses {readers[0]}, and what that returns is not part of the code "
-            f"version: write it in the code, or {BY_HAND}"
-        )
-
-
-def definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[Definition]:
+def definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[Place]:
     """Where a name that `definition` uses is defined in the project.
 
     The name may be dotted: `package.module.name`. There are several places if functions import
@@ -105,7 +100,7 @@ def definitions_of(project: str, module: str, used: str, definition: str) -> Ite
     """
     source = source_of(module)
     first, *rest = used.split(".")
-    if first in source.texts:
+    if first in source.definitions:
         yield module, first
         yield from _declared(module, first, rest)
     elif not (first in source.imports or hasattr(builtins, first) or first in MODULE_NAMES):
@@ -115,7 +110,7 @@ def definitions_of(project: str, module: str, used: str, definition: str) -> Ite
     imported = source.imports.get(first, [])
     # Of `try: from .fast import f`, `except ImportError: from .slow import f`, the one that exists.
     present = [full for full in imported if not _is_missing(project, full)]
-    for full in present if present or first in source.texts else imported:
+    for full in present if present or first in source.definitions else imported:
         if in_project(project, full[0]):
             yield from _defined_as(project, [*full, *rest], definition)
 
@@ -128,11 +123,11 @@ def _is_missing(project: str, full: list[str]) -> bool:
     if not name:
         return False
     package = source_of(origin)
-    is_defined = not {name, "*"}.isdisjoint({*package.texts, *package.imports})
+    is_defined = not {name, "*"}.isdisjoint({*package.definitions, *package.imports})
     return not is_defined and not is_there(origin, name)
 
 
-def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Definition]:
+def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Place]:
     module = ".".join(full).removesuffix(f".{VALUE}")
     if file_of(module):
         yield module, WHOLE_MODULE
@@ -140,8 +135,8 @@ def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Defi
     origin, name = _split(full)
     if not name:
         return
-    places: Iterable[Definition] = [(origin, name)]
-    if name not in source_of(origin).texts:
+    places: Iterable[Place] = [(origin, name)]
+    if name not in source_of(origin).definitions:
         places = definitions_of(project, origin, name, definition)
     attributes = full[origin.count(".") + 2 :]
     for defined_in, defined in places:
@@ -149,12 +144,12 @@ def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Defi
         yield from _declared(defined_in, defined, attributes)
 
 
-def _declared(module: str, name: str, attributes: Sequence[str]) -> Iterator[Definition]:
+def _declared(module: str, name: str, attributes: Sequence[str]) -> Iterator[Place]:
     """What `@table` declares of a name of which an attribute is used, such as `orders.columns`."""
-    texts = source_of(module).texts
-    if attributes and declaration_of(name) in texts:
+    definitions = source_of(module).definitions
+    if attributes and declaration_of(name) in definitions:
         argument = declaration_of(name, attributes[0])
-        yield module, argument if argument in texts else declaration_of(name)
+        yield module, argument if argument in definitions else declaration_of(name)
 
 
 def _split(full: list[str]) -> tuple[str, str]:
