@@ -13,7 +13,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
-from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, approved, killed_at
+from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, approved, killed_after
 
 READERS = 3
 OBSERVATIONS = 1000
@@ -59,7 +59,7 @@ def act(lake: SmallLake, dice: random.Random, published: list[Plan]) -> None:
         for table in (A.name, B.name):
             lake.write(values, table=table, into=plan)
         publication = Publication(plan, lake.workspace, "ada")
-        with killed_at(dice.randrange(20)):
+        with killed_after(dice.randint(1, 11)):
             publication.publish("stable", lambda: NOW, approved)
         release_live(lake.workspace, who="sensor")
         Publication(plan, lake.workspace, "ada").publish("stable", lambda: NOW, approved)

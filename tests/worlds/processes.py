@@ -14,7 +14,6 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -220,12 +219,11 @@ def all_at_once(kind: str, root: Path) -> None:
     assert [writer.returncode for writer in writers] == [0] * WRITERS, errors
 
 
-# Where a build is killed: "commit", when the files of a table are written and not committed;
-# "record", when they are, and the ledger knows nothing of it. Found by what the interpreter calls;
-# the process ends by SIGKILL, so that nothing is tidied up.
-POINTS: dict[str, CodeType] = {
-    "commit": FileCommit.__call__.__code__,
-    "record": Ledger.append.__code__,
+# Where a build is killed: before the files of a table are committed, or once they are and before
+# the ledger has them. By SIGKILL, so that nothing is tidied up.
+POINTS: dict[str, tuple[type, str]] = {
+    "commit": (FileCommit, "__call__"),
+    "record": (Ledger, "append"),
 }
 
 
@@ -241,18 +239,18 @@ def killed_at_point(reports: Reports, table: str, point: str) -> None:
 
 def killed_build(root: str, first: str, last: str, table: str, point: str) -> None:
     """Build what is due, and be killed at a point of a table's step."""
+    owner, name = POINTS[point]
+    write = getattr(owner, name)
 
-    def kill_there(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code is POINTS[point]:
-            held = frame.f_locals
-            if point == "commit" and held["self"].folder.endswith(table):
-                os.kill(os.getpid(), signal.SIGKILL)
-            if point == "record" and held["builds"] and held["builds"][0].table == table:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def killed(self: Any, *arguments: Any) -> Any:
+        written = [self.folder] if point == "commit" else [b.table for b in arguments[0]]
+        if any(place.endswith(table) for place in written):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return write(self, *arguments)
 
+    setattr(owner, name, killed)
     spark = start(read_settings(spark_remote=connect()))
     calendar = Calendar(date.fromisoformat(first), date.fromisoformat(last))
-    sys.setprofile(kill_there)
     Reports(Path(root), calendar, lambda: spark).run(run="killed")
 
 

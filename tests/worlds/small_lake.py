@@ -8,7 +8,6 @@ written.
 import hashlib
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -16,14 +15,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from types import FrameType
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.lake import record_table
 from backfill_assets.lake.commit import FileCommit, commit_and_record
 from backfill_assets.lake.data_files import write_table
 from backfill_assets.lake.delta import open_table
@@ -249,8 +249,13 @@ class SmallLake:
         return decisions
 
 
-# What a publication writes with: before and after each of these, it may be killed.
-WRITING = ("put_files", "_append", "append", "note", "delete_shadow")
+# A lake changes on disk by these calls of libraries alone: a file gets its name, a table a commit.
+WRITES: list[tuple[Any, str]] = [
+    (os, "link"),
+    (os, "replace"),
+    (DeltaTable, "create_write_transaction"),
+    (record_table, "write_deltalake"),
+]
 
 
 class Killed(BaseException):
@@ -259,39 +264,33 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_when(reached: Callable[[], object]) -> Iterator[list[str]]:
-    """Kill what runs in the block at the first call or return of a function that writes, at which
-    this holds.
+    """Kill the block after the first write at which `reached` holds.
 
-    The name of the function is in the list that is yielded, which stays empty if it never holds.
+    The list that is yielded gets the name of the write; it stays empty if `reached` never holds.
     """
     killed: list[str] = []
 
-    def at(frame: FrameType, event: str, _: object) -> None:
-        if (
-            event in ("call", "return")
-            and frame.f_code.co_name in WRITING
-            and "backfill_assets" in frame.f_code.co_filename
-        ):
-            sys.setprofile(None)
-            if reached():
-                killed.append(frame.f_code.co_name)
+    def stopping(name: str, write: Callable[..., Any]) -> Callable[..., Any]:
+        def stopped(*arguments: Any, **options: Any) -> Any:
+            written = write(*arguments, **options)
+            if not killed and reached():
+                killed.append(name)
                 raise Killed
-            sys.setprofile(at)
+            return written
 
-    sys.setprofile(at)
-    try:
+        return stopped
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in WRITES:
+            patch.setattr(owner, name, stopping(name, getattr(owner, name)))
         with suppress(Killed):
             yield killed
-    finally:
-        sys.setprofile(None)
 
 
-def killed_at(number: int) -> AbstractContextManager[list[str]]:
-    """Kill what runs in the block at the call or the return of that number, of the functions that
-    write.
-    """
-    numbers = count()
-    return killed_when(lambda: next(numbers) == number)
+def killed_after(writes: int) -> AbstractContextManager[list[str]]:
+    """Kill the block after so many writes."""
+    numbers = count(1)
+    return killed_when(lambda: next(numbers) == writes)
 
 
 RELEASED = dict(zip(DAYS, [1, 2, 3, 4], strict=True))
