@@ -21,8 +21,8 @@ from backfill_assets.lake.spark.session import start
 from backfill_assets.settings import read_settings
 from tests.worlds.deliveries import arriving, day
 from tests.worlds.outages import EIGHT, FOUR, World
-from tests.worlds.postgres import PostgresServer, postgres_server
 from tests.worlds.servers import demo_once
+from tests.worlds.services import PostgresServer, postgres_server
 from tests.worlds.suite import FIRST_PROCESS, SUITE, connect, end_engine, made_once
 
 NOBODY = 65534

@@ -8,8 +8,8 @@ from backfill_assets.calendar import Calendar, consecutive, days_around, days_ar
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.slices import condition
 from backfill_assets.tables.declaration import window
-from tests.worlds.chain import outages
 from tests.worlds.deliveries import day, days
+from tests.worlds.tables import outages
 
 CALENDAR = Calendar(date(2019, 8, 15), date(2019, 10, 13))
 

@@ -11,7 +11,7 @@ from typer.exceptions import TyperException
 
 import backfill_assets
 from backfill_assets.settings import Settings
-from tests.worlds.documents import (
+from tests.worlds.command_line import (
     COMMANDS,
     DOCUMENTS,
     GUIDES,

@@ -24,7 +24,7 @@ from backfill_assets.orchestration.run import RebuildOptions
 from backfill_assets.plan.request import RebuildRequest, flag
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import open_workspace
-from tests.worlds.documents import COMMANDS, GUIDES, PROJECT, guide, options_of
+from tests.worlds.command_line import COMMANDS, GUIDES, PROJECT, guide, options_of
 from tests.worlds.recorded import THREE_DAYS, write_rows
 
 OF_PLAN = "the options of a plan"

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.dagster_client.client import Dagster
-from tests.worlds.documents import README
+from tests.worlds.command_line import README
 from tests.worlds.servers import Up, environment_alone
 from tests.worlds.station import Station
 

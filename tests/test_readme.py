@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from tests.worlds.documents import PROJECT, README
+from tests.worlds.command_line import PROJECT, README
 
 WORDS = 1_600
 

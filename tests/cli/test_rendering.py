@@ -19,8 +19,8 @@ from backfill_assets.plan.progress import Progress, TableOutcome
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
+from tests.worlds.command_line import GUIDES
 from tests.worlds.deliveries import day
-from tests.worlds.documents import GUIDES
 
 NAME = "features/restoration_examples"
 URL = "http://dagster.example.com:3000/runs?q[]=tag:backfill/plan=c030e8dd2a50"

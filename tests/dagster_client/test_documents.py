@@ -9,12 +9,11 @@ from graphql.language import Visitor, visit
 from graphql.utilities import TypeInfo, TypeInfoVisitor
 
 from backfill_assets.dagster_client import documents
-from tests.worlds import questions
+from tests.worlds.station import QUESTIONS
 
-DOCUMENTS = {
-    f"{module.__name__.rsplit('.', 1)[-1]}.{name}": text
-    for module in (documents, questions)
-    for name, text in vars(module).items()
+DOCUMENTS = QUESTIONS | {
+    name: text
+    for name, text in vars(documents).items()
     if name.isupper() and not name.startswith("_")
 }
 

@@ -26,7 +26,7 @@ from backfill_assets.datasets.outages.restoration_time import (
 from backfill_assets.datasets.outages.sample import FIRST_DAY
 from backfill_assets.lake.releases import Releases, TableVersion
 from backfill_assets.models.saved import content_hash, unpack_model
-from tests.worlds.documents import guide
+from tests.worlds.command_line import guide
 from tests.worlds.outages import oracle_of
 from tests.worlds.suite import SAMPLE, connect
 

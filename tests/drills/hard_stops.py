@@ -34,9 +34,8 @@ from backfill_assets.servers.child import process_tree, wait_or_kill
 from backfill_assets.servers.home import servers_record
 from backfill_assets.servers.stack import MAX_RESTARTS
 from tests.drills import project
-from tests.worlds import questions
 from tests.worlds.servers import Up, environment, with_databases
-from tests.worlds.station import FIRST, Station, eventually
+from tests.worlds.station import FIRST, QUESTIONS, Station, eventually
 
 TABLES = ("raw/marks", "staging/marks")
 # How many of the three runs of a plan come to a point: two may be at work, and one of them has the
@@ -147,7 +146,7 @@ class Drill:
         """The places of pools that are taken or waited for, and the runs that are not over, as
         texts.
         """
-        pools = self.station.ask(questions.PLACES)["concurrencyLimits"]
+        pools = self.station.ask(QUESTIONS["places"])["concurrencyLimits"]
         taken = [
             f"{pool['concurrencyKey']}: {place['runId'][:8]}"
             for pool in pools
@@ -158,7 +157,7 @@ class Drill:
             for pool in pools
             for step in pool["pendingSteps"]
         ]
-        runs = self.station.ask(questions.UNFINISHED)["results"]
+        runs = self.station.ask(QUESTIONS["unfinished"])["results"]
         return taken + waiting + [f"run {run['runId'][:8]} is {run['status']}" for run in runs]
 
 

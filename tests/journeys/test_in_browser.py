@@ -11,9 +11,16 @@ import pytest
 from backfill_assets.calendar import between
 from backfill_assets.dagster_client.client import Launched
 from backfill_assets.settings import BUNDLED
-from tests.worlds import questions
 from tests.worlds.servers import station_on
-from tests.worlds.station import CHROMIUM, FIRST, Browser, Station, browser_on, eventually
+from tests.worlds.station import (
+    CHROMIUM,
+    FIRST,
+    QUESTIONS,
+    Browser,
+    Station,
+    browser_on,
+    eventually,
+)
 
 pytestmark = [
     pytest.mark.servers,
@@ -162,7 +169,7 @@ def test_a_plan_that_is_terminated_stays_open_and_builds_nothing_more(
     run = re.findall("/runs/([0-9a-f-]{36})", browser.page.url)[0]
     assert station.ended(run)["status"] == "CANCELED"
     eventually(
-        lambda: not station.ask(questions.UNFINISHED)["results"],
+        lambda: not station.ask(QUESTIONS["unfinished"])["results"],
         what="the chunk that was running has ended",
     )
     (plan,) = [each for each in station.asked_json("list")["plans"] if each["state"] != "done"]

@@ -16,7 +16,6 @@ from backfill_assets.calendar import as_day, between
 from backfill_assets.datasets.outages.staging import HORIZON
 from backfill_assets.errors import UsageError
 from backfill_assets.settings import BUNDLED
-from tests.worlds import questions
 from tests.worlds.outages import differing_days
 from tests.worlds.servers import (
     BY_ARRIVAL,
@@ -34,7 +33,7 @@ from tests.worlds.servers import (
     station_on,
     token_of,
 )
-from tests.worlds.station import FIRST, Station, eventually, spans
+from tests.worlds.station import FIRST, QUESTIONS, Station, eventually, spans
 
 pytestmark = pytest.mark.servers
 
@@ -271,16 +270,16 @@ def test_the_days_as_they_stand_are_audited_and_no_row_is_written(station: Stati
 
 
 def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station, mended: str):
-    state = station.ask(questions.START_SCHEDULE, schedule=SCHEDULE)["scheduleState"]
+    state = station.ask(QUESTIONS["start_schedule"], schedule=SCHEDULE)["scheduleState"]
 
     def ticked() -> list[str]:
-        ticks = station.ask(questions.SCHEDULE, schedule=SCHEDULE)["scheduleState"]["ticks"]
+        ticks = station.ask(QUESTIONS["schedule"], schedule=SCHEDULE)["scheduleState"]["ticks"]
         return [run for tick in ticks if tick["status"] == "SUCCESS" for run in tick["runIds"]]
 
     try:
         run = eventually(ticked, what="a tick with a run", patience=150)[0]
     finally:
-        station.ask(questions.STOP_SCHEDULE, id=state["id"])
+        station.ask(QUESTIONS["stop_schedule"], id=state["id"])
     found = station.ended(run)
     tags = {tag["key"]: tag["value"] for tag in found["tags"]}
     first = tags["dagster/asset_partition_range_start"]
@@ -303,7 +302,7 @@ def test_the_webserver_refuses_pages_of_other_sites_and_other_host_names(station
     for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
         refused = httpx.post(
             f"{station.dagster.url}/graphql",
-            json={"query": questions.DAYS},
+            json={"query": QUESTIONS["days"]},
             headers=headers,
             trust_env=False,
         )

@@ -11,7 +11,7 @@ import pytest
 
 from backfill_assets.lake.releases import CANDIDATE, STABLE, Releases
 from backfill_assets.publish.channels import is_in_live
-from tests.worlds.documents import README
+from tests.worlds.command_line import README
 from tests.worlds.servers import demo_once, environment_alone, servers_of
 from tests.worlds.station import TIMEOUT_S, Station
 

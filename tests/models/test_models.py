@@ -34,7 +34,7 @@ from backfill_assets.publish.rollback import roll_back
 from backfill_assets.reproduce.inputs import recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import ReproductionResult
-from tests.worlds.prices import DAYS, OTHER, Prices, price
+from tests.worlds.projects import DAYS, OTHER, Prices, price
 from tests.worlds.small_lake import publish_verified, verdict_of
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -85,7 +85,7 @@ def test_a_run_killed_while_it_trains_changes_nothing_and_the_next_builds_the_da
     project.run(THIRD)
     before = project.models()
     root = str(project.root)
-    command = [sys.executable, "-m", "tests.worlds.prices", root, str(FOURTH)]
+    command = [sys.executable, "-m", "tests.worlds.projects", root, str(FOURTH)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert project.models() == before

@@ -16,7 +16,7 @@ from backfill_assets.dagster_client.tags import PROCESS
 from backfill_assets.orchestration.local.run_launcher import arguments_of, process_of
 from backfill_assets.orchestration.local.run_starter import start_run
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
-from tests.worlds.forked_runs import WRITES, Launches, launches_in, run_starter_in
+from tests.worlds.code_location import WRITES, Launches, launches_in, run_starter_in
 
 pytestmark = pytest.mark.servers
 

@@ -12,7 +12,7 @@ from backfill_assets.orchestration.local import run_starter
 from backfill_assets.orchestration.local.run_starter import start_run
 from backfill_assets.servers.child import Child
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
-from tests.worlds.forked_runs import STUBBORN, launches_in, run_starter_in
+from tests.worlds.code_location import STUBBORN, launches_in, run_starter_in
 
 pytestmark = pytest.mark.servers
 

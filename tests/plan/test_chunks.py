@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from backfill_assets.plan.plan import Chunk, cut
 from backfill_assets.tables.graph import Graph
-from tests.worlds.chain import history, outages, raw, updates
 from tests.worlds.deliveries import day, days
-from tests.worlds.tables import CALENDAR, existing, graphs, reads
+from tests.worlds.tables import CALENDAR, existing, graphs, history, outages, raw, reads, updates
 
 CHAIN = Graph((raw, updates, outages, history), CALENDAR)
 

@@ -11,9 +11,8 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.history import Latest
 from backfill_assets.plan.arrivals_picture import picture
 from backfill_assets.plan.late import Arrivals, Unplaced, arrivals_of, late_of, rebuild_commands
-from tests.worlds.chain import built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day
-from tests.worlds.tables import workspace_of
+from tests.worlds.tables import built, history, outages, raw, up_to_date, updates, workspace_of
 
 CHAIN = (raw, updates, outages, history)
 EARLY = datetime(2019, 9, 1, 6, tzinfo=UTC)

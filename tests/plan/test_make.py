@@ -13,9 +13,17 @@ from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
-from tests.worlds.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day
-from tests.worlds.tables import workspace_of
+from tests.worlds.tables import (
+    TEN_DAYS,
+    built,
+    history,
+    outages,
+    raw,
+    up_to_date,
+    updates,
+    workspace_of,
+)
 
 
 def request(**fields) -> RebuildRequest:
@@ -23,7 +31,7 @@ def request(**fields) -> RebuildRequest:
 
 
 def test_a_plan_to_merge_into_tables_that_take_no_merge_is_not_made(tmp_path):
-    workspace = workspace_of([raw, updates, outages, history], CALENDAR, str(tmp_path))
+    workspace = workspace_of([raw, updates, outages, history], TEN_DAYS, str(tmp_path))
     with pytest.raises(UsageError) as refused:
         make_plan(request(target="raw/a,features/h", write_mode="merge", upstream=True), workspace)
     assert "raw/a has no key to merge on" in str(refused.value)
@@ -35,7 +43,7 @@ def test_a_plan_to_merge_into_tables_that_take_no_merge_is_not_made(tmp_path):
 
 
 def test_what_a_day_that_was_put_back_took_when_it_was_computed_is_expected_again(tmp_path):
-    workspace = workspace_of([raw, updates, outages, history], CALENDAR, str(tmp_path))
+    workspace = workspace_of([raw, updates, outages, history], TEN_DAYS, str(tmp_path))
     built = Build(raw.name, day(0), "accepted", "r", raw.version, fingerprint="f", seconds=60.0)
     put_back = replace(
         built, outcome="restored", seconds=0.0, run="rollback", at=built.at + timedelta(minutes=1)
@@ -48,7 +56,7 @@ def test_what_a_day_that_was_put_back_took_when_it_was_computed_is_expected_agai
 
 def test_a_table_that_reads_itself_takes_no_merge_although_it_has_a_key(tmp_path):
     keyed = [replace(each, key=["outage_day"]) for each in (raw, updates, outages, history)]
-    workspace = workspace_of(keyed, CALENDAR, str(tmp_path))
+    workspace = workspace_of(keyed, TEN_DAYS, str(tmp_path))
     with pytest.raises(UsageError, match="features/h"):
         make_plan(request(write_mode="merge", upstream=True), workspace)
     assert (
@@ -70,7 +78,7 @@ def test_a_plan_after_the_calendar_became_shorter_says_which_rows_are_lost(tmp_p
         " outside the calendar now, which ends 2019-08-19: built again, 2019-08-18 has nothing of"
         " it. To keep them, set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY as they were"
     ]
-    as_before = workspace_of([raw, updates, outages], CALENDAR, str(tmp_path))
+    as_before = workspace_of([raw, updates, outages], TEN_DAYS, str(tmp_path))
     with pytest.raises(NothingToBuild):
         make_plan(asked, as_before)
 
@@ -82,7 +90,7 @@ def test_a_plan_that_forced_days_and_has_ended_is_another_when_it_is_asked_for_a
     """What it has built it does not force again, whatever changed since: going on with it is for
     `resume`.
     """
-    workspace = workspace_of([raw], CALENDAR, str(tmp_path))
+    workspace = workspace_of([raw], TEN_DAYS, str(tmp_path))
     first = make_plan(request(into="live"), workspace).plan
     assert make_plan(request(into="live"), workspace).plan == first
     Plans(str(tmp_path)).note(first.id, "ended", utc_now(), ending=ending)
@@ -95,7 +103,7 @@ def test_a_plan_that_forced_days_and_has_ended_is_another_when_it_is_asked_for_a
 
 @pytest.mark.parametrize("force", [False, True])
 def test_days_that_a_run_is_computing_are_named_and_not_taken_for_built(tmp_path, force):
-    workspace = workspace_of([raw], CALENDAR, str(tmp_path))
+    workspace = workspace_of([raw], TEN_DAYS, str(tmp_path))
     asked = RebuildRequest(partitions=f"{day(0)}..{day(2)}", force=force)
     with mark_running(str(tmp_path), RunningStep(raw.name, [day(0), day(1)], "the night")):
         made = make_plan(asked, workspace)
@@ -109,7 +117,7 @@ def test_days_that_a_run_is_computing_are_named_and_not_taken_for_built(tmp_path
 
 
 def test_a_running_day_cannot_be_requested_as_failed(tmp_path):
-    workspace = workspace_of([raw], CALENDAR, str(tmp_path))
+    workspace = workspace_of([raw], TEN_DAYS, str(tmp_path))
     with (
         mark_running(str(tmp_path), RunningStep(raw.name, [day(0)], "the night")),
         pytest.raises(NothingToBuild),

@@ -13,10 +13,10 @@ from backfill_assets.plan.progress import Estimate, estimate
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.tables.graph import Graph
-from tests.worlds.chain import CALENDAR, built, history, outages, raw, updates
 from tests.worlds.deliveries import day, days
+from tests.worlds.tables import TEN_DAYS, built, history, outages, raw, updates
 
-GRAPH = Graph((raw, updates, outages, history), CALENDAR)
+GRAPH = Graph((raw, updates, outages, history), TEN_DAYS)
 MISSING = Reason(ReasonKind.MISSING)
 PARTITIONS = {(raw.name, at): MISSING for at in days(0, 1, 2, 3)} | {
     (updates.name, day(0)): Reason(ReasonKind.FAILED)
@@ -40,7 +40,7 @@ OTHERS = {
     "other files accepted": plan(accept="a.jsonl"),
     "other Spark settings": plan(spark_conf={"spark.executor.instances": "4"}),
     "other code": plan(
-        graph=Graph((replace(raw, version="2"), updates, outages, history), CALENDAR)
+        graph=Graph((replace(raw, version="2"), updates, outages, history), TEN_DAYS)
     ),
 }
 

@@ -23,15 +23,25 @@ from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import days_due
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import itself, same_day, window
-from tests.worlds.chain import CALENDAR, Lines, built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day, days
-from tests.worlds.tables import table, workspace_of
+from tests.worlds.tables import (
+    TEN_DAYS,
+    Lines,
+    built,
+    history,
+    outages,
+    raw,
+    table,
+    up_to_date,
+    updates,
+    workspace_of,
+)
 
 CHAIN = (raw, updates, outages, history)
 
 
 def status_at(
-    table, number, accepted, *, calendar=CALENDAR, failed=(), running=None
+    table, number, accepted, *, calendar=TEN_DAYS, failed=(), running=None
 ) -> PartitionStatus:
     latest = Latest(accepted | {(b.table, b.day): b for b in failed}, accepted)
     return status_of(
@@ -90,7 +100,7 @@ def test_a_day_that_waits_for_days_on_demand_is_not_missing():
         == "never built"
     )
     accepted = read | built(reader, 2)
-    workspace = workspace_of([reader], CALENDAR)
+    workspace = workspace_of([reader], TEN_DAYS)
     due = days_due(reader, days(3), workspace, builds=Latest(accepted, accepted))
     assert (due.not_due, due.blocked) == (
         {day(3): f"waits for {needs}, which is built on request only"},
@@ -134,7 +144,7 @@ def test_a_changed_day_without_its_delivery_names_the_command_that_restores_it()
     commits = ForeignCommits(1, 1, ["UPDATE"], frozenset(days(3, 9)))
     damage = Damage(DamageKind.REWRITTEN, commits=commits)
     latest = Latest(accepted, accepted, dict.fromkeys(accepted, damage))
-    known = status_of(workspace_of([raw], CALENDAR), [raw], days(3, 9), latest=latest).partitions
+    known = status_of(workspace_of([raw], TEN_DAYS), [raw], days(3, 9), latest=latest).partitions
     assert known[raw.name, day(3)] == PartitionStatus(State.REWRITTEN, happened)
     assert known[raw.name, day(9)] == PartitionStatus(
         State.REWRITTEN,
@@ -280,7 +290,7 @@ def test_on_a_calendar_that_has_ended_every_day_is_due():
 def test_days_are_gathered_by_state_in_order():
     accepted = delivered(1, delivered(2, delivered(5, files="other")))
     status = status_of(
-        workspace_of([raw], CALENDAR), [raw], days(1, 2, 3, 5), latest=Latest(accepted, accepted)
+        workspace_of([raw], TEN_DAYS), [raw], days(1, 2, 3, 5), latest=Latest(accepted, accepted)
     )
     expected = {State.UP_TO_DATE: days(1, 2), State.MISSING: days(3), State.SOURCE_CHANGED: days(5)}
     assert status.of(raw.name) == expected
@@ -289,7 +299,7 @@ def test_days_are_gathered_by_state_in_order():
 
 def test_a_table_has_no_days_before_its_first():
     late = replace(raw, first_day=day(5))
-    status = status_of(workspace_of([late], CALENDAR), [late], days(4, 5), latest=Latest())
+    status = status_of(workspace_of([late], TEN_DAYS), [late], days(4, 5), latest=Latest())
     assert [(s.state, s.why) for s in status.partitions.values()] == [
         (State.BEFORE, "its first day is 2019-08-20"), (State.MISSING, "never built"),
     ]  # fmt: skip
@@ -321,10 +331,10 @@ def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
             accepted[CHAIN[t].name, day(n)] = replace(
                 accepted[CHAIN[t].name, day(n)], inputs=now.inputs, delivered=files
             )
-    workspace = workspace_of(CHAIN, CALENDAR)
-    status = status_of(workspace, CHAIN, CALENDAR.days(), latest=Latest(accepted, accepted))
+    workspace = workspace_of(CHAIN, TEN_DAYS)
+    status = status_of(workspace, CHAIN, TEN_DAYS.days(), latest=Latest(accepted, accepted))
     for declared in CHAIN:
-        for at in CALENDAR.days():
+        for at in TEN_DAYS.days():
             due = days_due(declared, [at], workspace, builds=Latest(accepted, accepted))
             known = status.partitions[declared.name, at].state == State.UP_TO_DATE
             blocked = at in due.blocked and (declared.name, at) in accepted

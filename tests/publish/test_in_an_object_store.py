@@ -13,7 +13,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import Kind
-from tests.worlds.object_store import CREDENTIALS, Bucket, moto_server
+from tests.worlds.services import CREDENTIALS, Bucket, moto_server
 from tests.worlds.small_lake import (
     DAYS,
     RELEASED,

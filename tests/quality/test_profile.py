@@ -30,7 +30,7 @@ from backfill_assets.quality.profile import (
     shortened,
 )
 from backfill_assets.quality.rule import EMPTY_DAY
-from tests.worlds.rows import ROWS, Row, frame, hashed_day, value
+from tests.worlds.tables import ROWS, Row, frame, hashed_day, value
 
 # Some queries an example, of many days each. A failing example is shown as it was found: making it
 # smaller takes hundreds.

@@ -8,7 +8,7 @@ import pytest
 
 from backfill_assets.quality.profile import profiles, repeated_keys
 from backfill_assets.quality.small_profile import _HASH, small_profiles, with_figures
-from tests.worlds.rows import ROWS, frame
+from tests.worlds.tables import ROWS, frame
 
 
 def test_it_is_what_spark_computes_for_rows_of_any_kind(spark):

@@ -9,9 +9,17 @@ from backfill_assets.sources.http.client import RetryPolicy
 from backfill_assets.sources.postgres.source import PostgresTable
 from tests.worlds import weather as weather_service
 from tests.worlds.deliveries import day
-from tests.worlds.kafka import NAMES, Broker, Topic, broker
-from tests.worlds.object_store import CREDENTIALS, Bucket, moto_server
-from tests.worlds.postgres import PostgresServer, postgres_table
+from tests.worlds.services import (
+    CREDENTIALS,
+    NAMES,
+    Broker,
+    Bucket,
+    PostgresServer,
+    Topic,
+    broker,
+    moto_server,
+    postgres_table,
+)
 from tests.worlds.weather import Clock
 
 

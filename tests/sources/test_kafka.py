@@ -27,7 +27,7 @@ from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day, days
-from tests.worlds.kafka import (
+from tests.worlds.services import (
     PASSWORD,
     USER,
     at,

@@ -29,8 +29,8 @@ from backfill_assets.sources.protocol import Delivery
 from backfill_assets.verbs.status import read_status
 from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.deliveries import LINE, day, days, put
-from tests.worlds.object_store import Bucket, area_at
 from tests.worlds.outages import RAW, REJECTED, World
+from tests.worlds.services import Bucket, area_at
 
 EVENTS = Landing("events")
 NAMES = (

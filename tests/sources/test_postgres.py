@@ -16,7 +16,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.postgres.source import PostgresTable
 from backfill_assets.sources.protocol import Delivery
 from tests.worlds.deliveries import day, days
-from tests.worlds.postgres import AREA, postgres_table
+from tests.worlds.services import AREA, postgres_table
 
 pytestmark = pytest.mark.usefixtures("reader_password")
 

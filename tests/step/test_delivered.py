@@ -22,9 +22,9 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import delivered_for, files_changed
 from backfill_assets.step.sources import era_lines, unread_lines
-from tests.worlds.chain import Lines, raw
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import FOUR, RAW, REJECTED, World
+from tests.worlds.tables import Lines, raw
 
 AREA = LandingArea(Path("/no/landing"))
 

@@ -13,13 +13,21 @@ from backfill_assets.step.inputs import changed_inputs
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import window
-from tests.worlds.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import write_days
-from tests.worlds.tables import workspace_of
+from tests.worlds.tables import (
+    TEN_DAYS,
+    built,
+    history,
+    outages,
+    raw,
+    up_to_date,
+    updates,
+    workspace_of,
+)
 
 
-def sorted_out(what, numbers, accepted, *, calendar=CALENDAR, rewritten=None, **options) -> Due:
+def sorted_out(what, numbers, accepted, *, calendar=TEN_DAYS, rewritten=None, **options) -> Due:
     builds = Latest(accepted, accepted, rewritten or {})
     return days_due(
         what,
@@ -252,7 +260,7 @@ def test_an_input_that_came_in_went_or_is_another_has_changed():
     assert changed_inputs(before, before) == []
 
 
-WORKSPACE = workspace_of([raw, updates, outages, history], CALENDAR)
+WORKSPACE = workspace_of([raw, updates, outages, history], TEN_DAYS)
 PLANNED = {(table.name, day(n)) for table in (raw, updates, outages, history) for n in range(10)}
 
 
@@ -303,7 +311,7 @@ def test_an_ancestor_that_is_up_to_date_again_blocks_nothing(tmp_path):
     """Its own inputs are not inputs of the step: without their builds it would look as if they had
     changed, for ever.
     """
-    workspace = workspace_of([raw, updates, outages, history], CALENDAR, str(tmp_path))
+    workspace = workspace_of([raw, updates, outages, history], TEN_DAYS, str(tmp_path))
     accepted = up_to_date(
         outages, [3], built(updates, 3, 4, 5, 6, 7, day_fingerprints={str(day(3)): "p"})
     )
@@ -325,7 +333,7 @@ def test_rows_that_no_build_has_accepted_are_not_kept(tmp_path, write_mode, foun
     ours, theirs = (Build(outages.name, day(n), "accepted", "r", "1", rows=2) for n in (3, 4))
     write_days(tmp_path, ours)
     write_days(tmp_path, theirs, ours=False)
-    workspace = workspace_of([raw, updates, outages], CALENDAR, str(tmp_path))
+    workspace = workspace_of([raw, updates, outages], TEN_DAYS, str(tmp_path))
     start = snapshot(outages, days(3, 4, 5), StepRequest("r", write_mode=write_mode), workspace)
     assert start.version == 1
     assert start.builds.damaged == {

@@ -18,7 +18,6 @@ from backfill_assets.plan.status import State, status_of
 from backfill_assets.quality.rule import Rule
 from backfill_assets.step.request import StepRequest, early_stops
 from backfill_assets.step.step import Step
-from tests.worlds.chain import built, history, outages
 from tests.worlds.deliveries import day, days
 from tests.worlds.outages import (
     HISTORY,
@@ -29,6 +28,7 @@ from tests.worlds.outages import (
     random_counts,
     shadow_plan_of,
 )
+from tests.worlds.tables import built, history, outages
 
 TWENTY = days(*range(20))
 MANY = 7_000_000

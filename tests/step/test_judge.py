@@ -14,8 +14,8 @@ from backfill_assets.step.commit import Judgement, judge_days, record
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.request import StepRequest
-from tests.worlds.chain import built, history, outages
 from tests.worlds.deliveries import day, days
+from tests.worlds.tables import built, history, outages
 
 REFUSED = RuleVerdict("has_rows", False, "no rows")
 

@@ -21,9 +21,9 @@ from backfill_assets.plan.status import latest_builds
 from backfill_assets.quality.rule import Rule
 from backfill_assets.step.errors import may_be_of_days
 from backfill_assets.step.step import FAILED_FIRST, BadDayIsolator
-from tests.worlds.chain import history, outages
 from tests.worlds.deliveries import day, days
 from tests.worlds.outages import DAILY, FOUR, HISTORY, OUTAGES, World, assert_same
+from tests.worlds.tables import history, outages
 
 LOST_FILE = "PATH_NOT_FOUND"
 

@@ -22,7 +22,7 @@ from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdic
 from backfill_assets.verify.checks import RebuiltTable, checklist
 from backfill_assets.verify.text import ending_lines, markdown, terminal_table
 from tests.worlds.deliveries import day, days
-from tests.worlds.rows import TABLE, accepted_build, accepted_builds, reader, rows_of_days
+from tests.worlds.tables import TABLE, accepted_build, accepted_builds, reader, rows_of_days
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LIVE = rows_of_days([0, 0, 1, 1], id=["a", "b", "a", "b"], n=[1, 2, 3, 4])

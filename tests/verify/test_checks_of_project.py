@@ -10,7 +10,7 @@ from backfill_assets.tables.agreements import refuse_unusable
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 from backfill_assets.verify.checks import SideReader, consumers, reconciliations
 from tests.worlds.deliveries import day, days
-from tests.worlds.rows import TABLE, accepted_build, reader, rows_of_days
+from tests.worlds.tables import TABLE, accepted_build, reader, rows_of_days
 
 READ = reader(o=rows_of_days([0, 1, 2], n=[1, 2, 3]), p=rows_of_days([0], n=[1]))
 

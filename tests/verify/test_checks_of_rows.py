@@ -7,7 +7,7 @@ from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.verify.checklist import CheckOutcome
 from backfill_assets.verify.rows import drift_of_columns, unique_keys
 from tests.worlds.deliveries import day, days
-from tests.worlds.rows import TABLE, reader, rows_of_days
+from tests.worlds.tables import TABLE, reader, rows_of_days
 
 
 def test_a_key_that_stands_twice_in_a_day_is_named_and_on_two_days_it_is_two():

