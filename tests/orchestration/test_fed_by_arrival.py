@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from backfill_assets.calendar import Calendar, between
-from backfill_assets.orchestration.jobs import request_of
+from backfill_assets.orchestration.plan_jobs import request_of
 from backfill_assets.orchestration.rebuild_sensors import late_batches
 from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.make import make_plan
