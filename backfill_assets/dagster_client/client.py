@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import httpx
 
-from backfill_assets.calendar import as_day, between, consecutive, one_range
+from backfill_assets.calendar import as_day, consecutive, one_range
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.tags import TITLE
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
@@ -33,33 +33,6 @@ class LoadedTable(NamedTuple):
         return cls(str(node["opVersion"]), *(uris or [""]))
 
 
-def refuse_unknown_days(
-    nodes: Mapping[str, Mapping[str, Any]], by_table: Mapping[str, Sequence[date]]
-) -> None:
-    """Raise UsageError for the first table or day that the code location does not have."""
-    for name, days in by_table.items():
-        if name not in nodes:
-            raise UsageError(
-                f"There is no table {name}.",
-                unchanged="Nothing was launched.",
-                next_step=f"The tables are {', '.join(sorted(nodes))}.",
-            )
-        known = nodes[name]["partitionKeys"]
-        outside = [
-            str(day) for day in sorted(days) if not known or not known[0] <= str(day) <= known[-1]
-        ]
-        if outside:
-            calendar = f"runs from {known[0]} to {known[-1]}" if known else "has no day yet"
-            raise UsageError(
-                f"{outside[0]} is outside the calendar of {name}, which {calendar}.",
-                unchanged="Nothing was launched.",
-            )
-
-
-def _table_name(key: Mapping[str, Any]) -> str:
-    return "/".join(key["path"])
-
-
 # The assets of shadows are named after those of the tables.
 SHADOW = "shadow"
 
@@ -74,11 +47,6 @@ def step_of(table: str) -> str:
     return table.replace("/", "__")
 
 
-def built_by(step: str) -> str:
-    """The table that the step of this key builds."""
-    return step.replace("__", "/")
-
-
 RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _BACKFILL_FINISHED = frozenset(
     {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
@@ -89,6 +57,8 @@ WRITING = ("nightly", "rebuild", "rollback", "publish")
 _DAY_TAG = "dagster/partition"
 FIRST_DAY_TAG = "dagster/asset_partition_range_start"
 LAST_DAY_TAG = "dagster/asset_partition_range_end"
+# Dagster's name for the job of a run that selects assets and belongs to no job.
+ASSET_JOB = "__ASSET_JOB"
 
 
 @dataclass(frozen=True)
@@ -107,24 +77,17 @@ class Launched:
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
         """An entry of Dagster's feed of runs and backfills."""
-        tagged = {tag["key"]: tag["value"] for tag in entry["tags"]}
+        run_tags = {tag["key"]: tag["value"] for tag in entry["tags"]}
         is_run = entry["__typename"] == "Run"
-        partitions = (
-            _days_of(tagged) * len(entry["assetSelection"] or ())
-            if is_run
-            else entry["numPartitions"]
-        )
-        title = tagged.get(tags.TITLE, "") if is_run else entry["title"]
-        status = entry["runStatus" if is_run else "status"]
-        assets = frozenset("/".join(key["path"]) for key in entry.get("assetSelection") or ())
+        assets = _tables_of(entry.get("assetSelection"))
         return cls(
             str(entry["id"]),
             is_run,
-            str(status),
+            str(entry["runStatus" if is_run else "status"]),
             entry["creationTime"],
-            title or "",
-            partitions or 0,
-            tagged,
+            (run_tags.get(tags.TITLE) if is_run else entry["title"]) or "",
+            (_day_count(run_tags) * len(assets) if is_run else entry["numPartitions"]) or 0,
+            run_tags,
             assets,
         )
 
@@ -145,15 +108,21 @@ class Launched:
         return f"/runs/{self.id}" if self.is_run else f"/runs/b/{self.id}"
 
 
-def _days_of(tagged: Mapping[str, str]) -> int:
-    """How many days a run has, by its tags."""
-    first = tagged.get(FIRST_DAY_TAG)
-    last = tagged.get(LAST_DAY_TAG)
-    return (
-        len(list(between(as_day(first), as_day(last))))
-        if first and last
-        else int(_DAY_TAG in tagged)
-    )
+def _table_of(key: Mapping[str, Any]) -> str:
+    return "/".join(key["path"])
+
+
+def _tables_of(keys: Iterable[Mapping[str, Any]] | None) -> frozenset[str]:
+    return frozenset(map(_table_of, keys or ()))
+
+
+def _day_count(run_tags: Mapping[str, str]) -> int:
+    """The number of days of a run, by its tags."""
+    first = run_tags.get(FIRST_DAY_TAG)
+    last = run_tags.get(LAST_DAY_TAG)
+    if first and last:
+        return (as_day(last) - as_day(first)).days + 1
+    return int(_DAY_TAG in run_tags)
 
 
 def own_job(table: str) -> str:
@@ -162,113 +131,13 @@ def own_job(table: str) -> str:
 
 
 def writes_to(job: str, tables: Iterable[str]) -> bool:
-    """Whether the runs of a job, which select no assets by name, write to one of these tables in
-    live.
-    """
+    """Whether runs of a job that select no assets write to one of these tables in live."""
     return job in WRITING or job in map(own_job, tables)
-
-
-def _unfinished(
-    runs: Iterable[Mapping[str, Any]], launched: Iterable[Launched], tables: Collection[str]
-) -> list[str]:
-    """Of `runs` that are not finished, those that write to `tables`, as `run 1b9d6bcd`; and the
-    backfills among `launched`.
-    """
-    of_tables = set(tables)
-    named = list[str]()
-    for run in runs:
-        selected = run["assetSelection"]
-        assets = {"/".join(key["path"]) for key in selected or ()}
-        if writes_to(run["jobName"], tables) if selected is None else bool(assets & of_tables):
-            named.append(f"run {run['runId'][:8]}")
-    return named + [
-        str(each)
-        for each in launched
-        if not each.is_run and not each.is_over and each.assets & of_tables
-    ]
-
-
-_DaysByTable = Mapping[str, Sequence[date]]
-# Dagster's name for the job of everything that is launched as a selection of assets, and not by a
-# job of its own.
-ASSET_JOB = "__ASSET_JOB"
-
-
-def one_run(days: _DaysByTable, nodes: Mapping[str, Mapping[str, Any]]) -> tuple[date, date] | None:
-    """The first and last day of one run that builds all of `days`, or None.
-
-    One run is possible if all tables have the same days, without a gap, and not more than the code
-    location allows in a run. `nodes` has its assets by table.
-    """
-    return one_range(
-        days.values(),
-        min(
-            (nodes[table]["backfillPolicy"] or {}).get("maxPartitionsPerRun") or 1 for table in days
-        ),
-    )
-
-
-def _run_params(
-    tables: Sequence[str], ends: tuple[date, date], node: Mapping[str, Any], tags: Mapping[str, str]
-) -> dict[str, Any]:
-    """GraphQL's ExecutionParams for a run of these tables on all days between the two `ends`.
-
-    `node` is one of the assets.
-    """
-    repository, (first, last) = node["repository"], map(str, ends)
-    selector = {
-        "jobName": ASSET_JOB,
-        "repositoryName": repository["name"],
-        "repositoryLocationName": repository["location"]["name"],
-        "assetSelection": [_asset_key(table) for table in tables],
-    }
-    of_days = {_DAY_TAG: first} if first == last else {FIRST_DAY_TAG: first, LAST_DAY_TAG: last}
-    return {"selector": selector, "executionMetadata": {"tags": tag_list({**tags, **of_days})}}
-
-
-def job_params(
-    job: str, config: Mapping[str, Any], node: Mapping[str, Any], tags: Mapping[str, str]
-) -> dict[str, Any]:
-    """GraphQL's ExecutionParams for a run of a job with this configuration.
-
-    `node` is any asset of the code location.
-    """
-    selector = {
-        "jobName": job,
-        "repositoryName": node["repository"]["name"],
-        "repositoryLocationName": node["repository"]["location"]["name"],
-    }
-    return {
-        "selector": selector,
-        "runConfigData": dict(config),
-        "executionMetadata": {"tags": tag_list(tags)},
-    }
-
-
-def _backfill_params(days: _DaysByTable, tags: Mapping[str, str], title: str) -> dict[str, Any]:
-    """GraphQL's LaunchBackfillParams for exactly these days of exactly these tables."""
-    by_asset = [
-        {"assetKey": _asset_key(table), "partitions": {"ranges": _ranges(of)}}
-        for table, of in days.items()
-    ]
-    return {"partitionsByAssets": by_asset, "tags": tag_list(tags), "title": title}
-
-
-def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"key": key, "value": value} for key, value in tags.items()]
-
-
-def _asset_key(table: str) -> dict[str, list[str]]:
-    return {"path": table.split("/")}
-
-
-def _ranges(days: Sequence[date]) -> list[dict[str, str]]:
-    return [{"start": str(island[0]), "end": str(island[-1])} for island in consecutive(days)]
 
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
 TIMEOUT_S = 60.0
-FAILURE = "dagster._core.definitions.events.Failure: "
+_FAILURE = "dagster._core.definitions.events.Failure: "
 
 
 @dataclass(frozen=True)
@@ -383,7 +252,7 @@ class Dagster:
                     f"at {self.url}/locations, or type `backfill reload`."
                 ),
             )
-        return {_table_name(node["assetKey"]): node for node in tables}
+        return {_table_of(node["assetKey"]): node for node in tables}
 
     def tables(self) -> dict[str, LoadedTable]:
         """Every daily table, as the webserver has it loaded."""
@@ -403,20 +272,62 @@ class Dagster:
         does not have. Raises AnswerLost if it may have been launched.
         """
         nodes = self.nodes()
-        refuse_unknown_days(nodes, days)
-        config = {"runConfigData": {"resources": {"options": {"config": dict(options)}}}}
-        ends = one_run(days, nodes)
-        if ends:
-            run = _run_params(list(days), ends, nodes[next(iter(days))], {**tags, TITLE: title})
-            answer = payload(self.ask(documents.LAUNCH_RUN, {"params": run | config})["launchRun"])
-            return Launched(str(answer["run"]["runId"]), is_run=True)
-        backfill = _backfill_params(days, tags, title)
-        answer = payload(
-            self.ask(documents.LAUNCH_BACKFILL, {"params": backfill | config})[
-                "launchPartitionBackfill"
-            ]
+        _refuse_unknown_days(nodes, days)
+        config = {"resources": {"options": {"config": dict(options)}}}
+        most_days = min(
+            (nodes[table]["backfillPolicy"] or {}).get("maxPartitionsPerRun") or 1 for table in days
         )
-        return Launched(str(answer["backfillId"]), is_run=False)
+        if ends := one_range(days.values(), most_days):
+            run_tags = {**tags, TITLE: title, **_range_tags(*ends)}
+            return self.launch_run(ASSET_JOB, config, run_tags, nodes[next(iter(days))], days)
+        by_asset = [
+            {
+                "assetKey": _asset_key(table),
+                "partitions": {
+                    "ranges": [
+                        {"start": str(span[0]), "end": str(span[-1])}
+                        for span in consecutive(table_days)
+                    ]
+                },
+            }
+            for table, table_days in days.items()
+        ]
+        params = {
+            "partitionsByAssets": by_asset,
+            "tags": tag_list(tags),
+            "title": title,
+            "runConfigData": config,
+        }
+        answer = self.ask(documents.LAUNCH_BACKFILL, {"params": params})["launchPartitionBackfill"]
+        return Launched(str(payload(answer)["backfillId"]), is_run=False)
+
+    def launch_run(
+        self,
+        job: str,
+        config: Mapping[str, Any],
+        tags: Mapping[str, str],
+        node: Mapping[str, Any],
+        tables: Iterable[str] = (),
+    ) -> Launched:
+        """Launch one run of a job, or of a selection of tables.
+
+        `node` is any asset of the code location. Raises as `launch`.
+        """
+        repository = node["repository"]
+        selector: dict[str, Any] = {
+            "jobName": job,
+            "repositoryName": repository["name"],
+            "repositoryLocationName": repository["location"]["name"],
+        }
+        if tables:
+            selector["assetSelection"] = list(map(_asset_key, tables))
+        params = {
+            "selector": selector,
+            "runConfigData": config,
+            "executionMetadata": {"tags": tag_list(tags)},
+        }
+        answer = self.ask(documents.LAUNCH_RUN, {"params": params})["launchRun"]
+        return Launched(str(payload(answer)["run"]["runId"]), is_run=True)
 
     def launched(self, tags: Mapping[str, str] | None = None, limit: int = 1000) -> list[Launched]:
         """The backfills, and the runs of assets outside backfills, with these tags, newest first.
@@ -433,36 +344,44 @@ class Dagster:
 
     def runs(self, launched: Launched) -> list[dict[str, Any]]:
         """The runs of a backfill, or the one run that was launched."""
-        of_it = (
+        runs_filter = (
             {"runIds": [launched.id]}
             if launched.is_run
             else {"tags": tag_list({"dagster/backfill": launched.id})}
         )
-        return list(payload(self.ask(documents.RUNS, {"filter": of_it})["runsOrError"])["results"])
+        answer = self.ask(documents.RUNS, {"filter": runs_filter})["runsOrError"]
+        return list(payload(answer)["results"])
 
     def cancel(self, launched: Launched) -> bool:
         """Cancel a backfill with its runs, or terminate a run.
 
         False if Dagster cannot terminate it now: it is starting, ending, or has ended.
         """
+        variables = {"id": launched.id}
         if not launched.is_run:
-            payload(
-                self.ask(documents.CANCEL_BACKFILL, {"id": launched.id})["cancelPartitionBackfill"]
-            )
+            payload(self.ask(documents.CANCEL_BACKFILL, variables)["cancelPartitionBackfill"])
             return True
-        answer = self.ask(documents.CANCEL_RUN, {"id": launched.id})["terminateRun"]
-        is_not_now = (
-            answer["__typename"] == "TerminateRunFailure" and "permission" not in answer["message"]
-        )
-        return not is_not_now and bool(payload(answer))
+        answer = self.ask(documents.CANCEL_RUN, variables)["terminateRun"]
+        if answer["__typename"] == "TerminateRunFailure" and "permission" not in answer["message"]:
+            return False
+        return bool(payload(answer))
 
     def unfinished(self, tables: Collection[str]) -> list[str]:
         """The runs and backfills of these tables that are not finished, each as `run 1b9d6bcd`."""
-        return _unfinished(
-            payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"],
-            self.launched(),
-            tables,
-        )
+        runs = payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"]
+        names = []
+        for run in runs:
+            selected = run["assetSelection"]
+            if (
+                writes_to(run["jobName"], tables)
+                if selected is None
+                else _tables_of(selected) & set(tables)
+            ):
+                names.append(f"run {run['runId'][:8]}")
+        for launched in self.launched():
+            if not launched.is_run and not launched.is_over and launched.assets & set(tables):
+                names.append(str(launched))
+        return names
 
     def failures(self, run_id: str) -> dict[str, StepFailure]:
         """The failed steps of a run, by table."""
@@ -473,11 +392,48 @@ class Dagster:
             if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]
         ]
         return {
-            built_by(event["stepKey"]): StepFailure(
-                event["error"]["message"].removeprefix(FAILURE).strip(), _failed_days(event)
+            event["stepKey"].replace("__", "/"): StepFailure(
+                event["error"]["message"].removeprefix(_FAILURE).strip(), _failed_days(event)
             )
             for event in failed
         }
+
+
+def _refuse_unknown_days(
+    nodes: Mapping[str, Mapping[str, Any]], days: Mapping[str, Sequence[date]]
+) -> None:
+    """Raise UsageError for the first table or day that the code location does not have."""
+    for table, table_days in days.items():
+        if table not in nodes:
+            raise UsageError(
+                f"There is no table {table}.",
+                unchanged="Nothing was launched.",
+                next_step=f"The tables are {', '.join(sorted(nodes))}.",
+            )
+        keys = nodes[table]["partitionKeys"]
+        outside = [
+            day for day in sorted(table_days) if not keys or not keys[0] <= str(day) <= keys[-1]
+        ]
+        if outside:
+            calendar = f"runs from {keys[0]} to {keys[-1]}" if keys else "has no day yet"
+            raise UsageError(
+                f"{outside[0]} is outside the calendar of {table}, which {calendar}.",
+                unchanged="Nothing was launched.",
+            )
+
+
+def _asset_key(table: str) -> dict[str, list[str]]:
+    return {"path": table.split("/")}
+
+
+def _range_tags(first: date, last: date) -> dict[str, str]:
+    if first == last:
+        return {_DAY_TAG: str(first)}
+    return {FIRST_DAY_TAG: str(first), LAST_DAY_TAG: str(last)}
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in tags.items()]
 
 
 def _failed_days(event: Mapping[str, Any]) -> dict[date, str]:

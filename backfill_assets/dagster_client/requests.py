@@ -12,24 +12,21 @@ from backfill_assets.dagster_client.client import (
     RUN_FINISHED,
     Dagster,
     Launched,
-    job_params,
     payload,
 )
 from backfill_assets.errors import NOTHING_CHANGED, BackfillError, UsageError
-
-LOADED = "WorkspaceLocationEntry"
 
 
 def reload(dagster: Dagster, location: str) -> None:
     """Reload the code of `location` from its files. Runs in progress keep the code they have.
 
     Raises UsageError if the webserver has no such location, or if its code does not load. It has no
-    tables until the code loads. Raises also as `Dagster.ask`.
+    tables until the code loads. Also raises as `Dagster.ask`.
     """
-    answer = payload(
-        dagster.ask(documents.RELOAD, {"location": location})["reloadRepositoryLocation"]
-    )
-    entry = (answer.get("locationOrLoadError") or {}) if answer["__typename"] == LOADED else answer
+    answer = dagster.ask(documents.RELOAD, {"location": location})["reloadRepositoryLocation"]
+    entry = payload(answer)
+    if entry["__typename"] == "WorkspaceLocationEntry":
+        entry = entry.get("locationOrLoadError") or {}
     if entry.get("__typename") == "RepositoryLocation":
         return
     message = str(entry.get("message") or "it is still being loaded").strip().rstrip(".")
@@ -44,7 +41,7 @@ def reload(dagster: Dagster, location: str) -> None:
 
 
 REPRODUCE = "reproduce"
-# The label of the metadata that has all of what was found.
+# The label of the metadata with the whole reproduction.
 REPRODUCTION = "reproduction"
 
 
@@ -52,11 +49,8 @@ def launch_job(
     dagster: Dagster, job: str, op: str, config: Mapping[str, Any], tags: Mapping[str, str]
 ) -> Launched:
     """Launch a run of a job of one op. Raises as `Dagster.launch`."""
-    params = job_params(
-        job, {"ops": {op: {"config": dict(config)}}}, next(iter(dagster.nodes().values())), tags
-    )
-    answer = payload(dagster.ask(documents.LAUNCH_RUN, {"params": params})["launchRun"])
-    return Launched(str(answer["run"]["runId"]), is_run=True)
+    node = next(iter(dagster.nodes().values()))
+    return dagster.launch_run(job, {"ops": {op: {"config": dict(config)}}}, tags, node)
 
 
 def observed(
@@ -68,7 +62,7 @@ def observed(
     """
 
     def is_running() -> bool:
-        return any(each["status"] not in RUN_FINISHED for each in dagster.runs(run))
+        return any(started["status"] not in RUN_FINISHED for started in dagster.runs(run))
 
     Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)
     events = payload(dagster.ask(documents.OBSERVED, {"run": run.id})["logsForRun"])["events"]
@@ -80,12 +74,10 @@ def observed(
     ]
     if entries:
         return dict(json.loads(entries[-1]["jsonString"]))
-    messages = [
-        *(failure.message for failure in dagster.failures(run.id).values()),
-        "it was cancelled, or its process ended",
-    ]
+    messages = [failure.message for failure in dagster.failures(run.id).values()]
+    why = messages[0] if messages else "it was cancelled, or its process ended"
     raise BackfillError(
-        f"Run {run.id} ended without a result: {messages[0]}",
+        f"Run {run.id} ended without a result: {why}",
         unchanged=NOTHING_CHANGED,
         next_step=f"See {dagster.url}{run.page}.",
     )

@@ -1,41 +1,38 @@
-"""The tags of a rebuild's backfills and runs: which plan and chunk they belong to, who launched
-them, and why.
-"""
+"""The tags of backfills and runs: their plan and chunk, who launched them, and why."""
 
 import getpass
 from collections.abc import Mapping
 
-PLAN = "backfill/plan"  # also on the runs that made the plan and carried it out
-CHUNK = (  # the chunk's number in its plan, from 1; dagster.yaml counts the runs that have it
-    "backfill/chunk"
-)
-LAUNCH = (  # one launch request; a backfill whose answer was lost is looked up by it
-    "backfill/launch"
-)
-# on a run that carries a plan out and builds nothing itself; dagster.yaml counts these too
+# Also on the runs that made the plan and carried it out.
+PLAN = "backfill/plan"
+# The chunk's number in its plan, from 1. dagster.yaml counts the runs that have it.
+CHUNK = "backfill/chunk"
+# One launch request. A backfill is looked up by it if the answer was lost.
+LAUNCH = "backfill/launch"
+# On a run that carries a plan out and builds nothing. dagster.yaml counts these too.
 LAUNCHER = "backfill/launcher"
-TITLE = "backfill/title"  # on a run, which has none in Dagster
+# On a run, which has no title in Dagster.
+TITLE = "backfill/title"
 WHO = "backfill/who"
-# on the runs of run_plan that a sensor requests; a batch that was requested is looked up by it
+# On the runs of run_plan that a sensor requests. The sensor looks up its batches by it.
 BATCH = "backfill/batch"
 REASON = "backfill/reason"
+# The process of a run that the run starter started.
+PROCESS = "backfill/process"
 # The label of a failed step's metadata: the reason of each day that it could not build.
 FAILED_DAYS = "failed days"
-PROCESS = "backfill/process"  # the process of a run that the run starter started
 
 
-def launched_by(tagged: Mapping[str, str]) -> str:
-    """Who launched a run, by its tags: the plan's user, a schedule or sensor, the webserver's user;
-    else this process's.
+def launched_by(run_tags: Mapping[str, str]) -> str:
+    """Who launched a run, by its tags, or the user of this process.
+
+    It is the plan's user, a schedule, a sensor, or the webserver's user.
     """
-    named = (
-        tagged.get(key) for key in (WHO, "dagster/schedule_name", "dagster/sensor_name", "user")
-    )
-    return next(filter(None, named), "") or getpass.getuser()
+    names = ("dagster/schedule_name", "dagster/sensor_name", "user")
+    found = (run_tags.get(key) for key in (WHO, *names))
+    return next(filter(None, found), "") or getpass.getuser()
 
 
 def runs_of(plan_id: str) -> str:
-    """The UI's page with the runs and backfills of a plan. Without a host: the link is shown by the
-    UI itself.
-    """
+    """The UI's page with the runs and backfills of a plan, without a host, for links in the UI."""
     return f"/runs?q[]=tag:{PLAN}={plan_id}"

@@ -7,7 +7,7 @@ of raw fails the run, but does not keep the other days from staging and features
 
 import inspect
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, timedelta
 from typing import Any
 
@@ -145,10 +145,9 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
             else:
                 days = days or built_days(table, target)
                 result = audit_built(table, days, request, target, session)
-        except ServiceUnavailable as error:
-            _request_retry(context, error)
-            raise Failure(str(error), allow_retries=False) from error
         except BackfillError as error:
+            if isinstance(error, ServiceUnavailable):
+                _request_retry(context, error)
             raise Failure(str(error), allow_retries=False) from error
         except Exception as error:
             spark.forget()
@@ -230,9 +229,9 @@ def asset_key(table: Table, *, shadow: bool = False) -> AssetKey:
     return AssetKey((shadow_asset(table.name) if shadow else table.name).split("/"))
 
 
-def live_tables(workspace: Workspace) -> AssetSelection:
-    """The assets of all tables in live."""
-    return AssetSelection.assets(*map(asset_key, workspace.tables))
+def live_assets(tables: Iterable[Table]) -> AssetSelection:
+    """The assets of these tables in live."""
+    return AssetSelection.assets(*map(asset_key, tables))
 
 
 def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
@@ -260,10 +259,10 @@ def schema_of(table: Table) -> TableSchema:
     The day is required, and so are columns whose nulls a rule refuses. The column of a key of one
     column is unique.
     """
-    refusing = [
-        rule for rule in table.rules if rule.name == "no_nulls" and rule.severity == "error"
-    ]
-    required = {table.partition_by, *(name for rule in refusing for name in rule.columns)}
+    required = {table.partition_by}
+    for rule in table.rules:
+        if rule.name == "no_nulls" and rule.severity == "error":
+            required.update(rule.columns)
     return TableSchema(
         [
             TableColumn(
@@ -302,18 +301,15 @@ def failure_of(result: StepResult) -> Failure | None:
     reasons |= {str(day): f"blocked: {why}" for day, why in sorted(result.blocked.items())}
     if not reasons:
         return None
-    failed = len(result.failed())
-    blocked = len(result.blocked)
-    accepted = len(result.accepted())
+    count = "{} day(s) failed, {} blocked, {} built"
+    remedy = _DAYS_FAILED
     if any(build.outcome in AUDITS for build in result.built):
-        count = f"{failed} day(s) refused, {blocked} not judged, {accepted} passed"
+        count = "{} day(s) refused, {} not judged, {} passed"
         remedy = _AUDIT_FAILED
-    else:
-        count = f"{failed} day(s) failed, {blocked} blocked, {accepted} built"
-        remedy = _DAYS_FAILED
+    counts = map(len, (result.failed(), result.blocked, result.accepted()))
     lines = [f"  {day}: {reason}" for day, reason in reasons.items()]
     return Failure(
-        "\n".join([f"{result.table.name}: {count}.", *lines, remedy]),
+        "\n".join([f"{result.table.name}: {count.format(*counts)}.", *lines, remedy]),
         metadata={tags.FAILED_DAYS: reasons},
         allow_retries=False,
     )

@@ -8,7 +8,7 @@ from dagster import BetaWarning, Definitions, PreviewWarning, define_asset_job
 from backfill_assets.orchestration.assets import (
     asset_of,
     executor,
-    live_tables,
+    live_assets,
 )
 from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.other_assets import (
@@ -72,7 +72,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
         ],
         asset_checks=[release_check(workspace)],
         jobs=[
-            define_asset_job("rebuild", live_tables(workspace), description=REBUILD),
+            define_asset_job("rebuild", live_assets(workspace.tables), description=REBUILD),
             *jobs_of((*PLAN_JOBS, *VERB_JOBS), workspace),
         ],
         schedules=[

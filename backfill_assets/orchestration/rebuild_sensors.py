@@ -13,6 +13,7 @@ requested again, each time after twice the wait. Both sensors are stopped until 
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,13 +71,6 @@ class Batch:
     request: Mapping[str, Any]
     first: datetime
     last: datetime
-
-
-@dataclass(frozen=True)
-class Deferred:
-    """The reason why no batch is requested now."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -145,10 +139,10 @@ def source_changes_sensor(
 
 def late_batches(late: Late, protected: Collection[date] = ()) -> list[Batch]:
     """One batch for each table with late days within the horizon. Protected days are left out."""
-    by_table: dict[str, list[LateDay]] = {}
+    by_table = defaultdict[str, list[LateDay]](list)
     for late_day in late.within():
         if late_day.day not in protected:
-            by_table.setdefault(late_day.table, []).append(late_day)
+            by_table[late_day.table].append(late_day)
     return [_late_batch(table, days) for table, days in by_table.items()]
 
 
@@ -219,9 +213,11 @@ def _source_request(changed: Sequence[ChangedDay], since: date) -> dict[str, Any
     tables = dict.fromkeys(change.table for change in changed)
     why = next((change.why for change in changed if change.why), "other contents")
     request = _request(days, tables, f"source changed on {len(days)} day(s): {why}")
-    if any(change.has_failed for change in changed):
-        request["only"] = "outdated,failed"
-    return request | {"downstream_since": str(since)}
+    has_failed = any(change.has_failed for change in changed)
+    return request | {
+        "only": "outdated,failed" if has_failed else "outdated",
+        "downstream_since": str(since),
+    }
 
 
 def _key(parts: Iterable[str]) -> str:
@@ -265,7 +261,7 @@ def _rebuild_sensor(
 
         try:
             tick = find(context.cursor, now())
-            decision = decide(tick.batches, now(), runs_of, active) if tick.batches else None
+            decision = decide(tick.batches, now(), runs_of, active) if tick.batches else ""
         except BackfillError as error:
             return SkipReason(str(error))
         if tick.cursor is not None:
@@ -273,7 +269,7 @@ def _rebuild_sensor(
         if isinstance(decision, RunRequest):
             return SensorResult([decision])
         if decision:
-            return SkipReason(f"{subject} are waiting: {decision.reason}.")
+            return SkipReason(f"{subject} are waiting: {decision}.")
         return SkipReason(tick.skip_reason)
 
     return SensorDefinition(
@@ -290,8 +286,8 @@ def decide(
     now: datetime,
     runs_of: Callable[[Batch], Sequence[RunRecord]],
     active: Callable[[], Iterator[str]],
-) -> RunRequest | Deferred:
-    """Request the first batch that is ready, unless other work is active.
+) -> RunRequest | str:
+    """Request the first batch that is ready, or return why none is requested now.
 
     `runs_of` returns the earlier runs of a batch, the latest first. `active` is called only if a
     batch is ready, since it reads all plans.
@@ -303,12 +299,12 @@ def decide(
             reasons.append(reason)
             continue
         if work := next(active(), ""):
-            return Deferred(work)
+            return work
         # Dagster ignores a run key that it has seen.
         run_key = f"{batch.key}-{len(runs) + 1}" if runs else batch.key
         run_config = {"ops": {"run": {"config": dict(batch.request)}}}
         return RunRequest(run_key, run_config, {tags.BATCH: batch.key})
-    return Deferred(reasons[0])
+    return reasons[0]
 
 
 def _not_ready(batch: Batch, runs: Sequence[RunRecord], now: datetime) -> str:

@@ -91,7 +91,7 @@ def for_each_run(spark: SparkResource) -> ResourceDefinition:
 _GIT_TIMEOUT_S = 30
 
 
-def git_commit(table: "Table") -> str:
+def git_commit(table: Table) -> str:
     """The full hash of the commit that has the table's code.
 
     It ends in `-dirty` if tracked files have changed since. It is "" if no repository has the file,
@@ -177,6 +177,9 @@ def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None
     return plan
 
 
+_NOTHING_READ = "Nothing was read or written."
+
+
 def workspace_of_run(
     plan: Plan | None, workspace: Workspace, table: Table, days: Collection[date], *, shadow: bool
 ) -> Workspace:
@@ -188,29 +191,36 @@ def workspace_of_run(
         return workspace
     if plan is None or (shadow and not plan.is_shadow):
         given = f"plan {plan.id}, which is built in live" if plan else "no plan"
+        partitions = days_as_typed(days) or "..."
         raise UsageError(
             f"shadow/{table.name} builds only days of a plan with a shadow, and this run has"
-            f" {given}. Nothing was read or written. Make such a plan and start it: `backfill"
-            f" run --into shadow --partitions {days_as_typed(days) or '...'} --target"
-            f" {table.name}`."
+            f" {given}.",
+            unchanged=_NOTHING_READ,
+            next_step=(
+                "Make such a plan and start it: `backfill run --into shadow --partitions"
+                f" {partitions} --target {table.name}`."
+            ),
         )
+    start = f"`backfill run {plan.id}`."
     if plan.is_shadow and not shadow:
         raise UsageError(
-            f"Plan {plan.id} is built in its shadow, and this run builds {table.name} in live."
-            " Nothing was read or written. To build the rest of the plan: `backfill run"
-            f" {plan.id}`."
+            f"Plan {plan.id} is built in its shadow, and this run builds {table.name} in live.",
+            unchanged=_NOTHING_READ,
+            next_step=f"To build the rest of the plan: {start}",
         )
     if not shadow:
         return workspace
     if outside := sorted(set(days) - plan.days_of(table.name)):
         raise UsageError(
-            f"{table.name} {ranges(outside)} is not in plan {plan.id}. Nothing was read or"
-            " written. Leave these days out, or make a plan that has them."
+            f"{table.name} {ranges(outside)} is not in plan {plan.id}.",
+            unchanged=_NOTHING_READ,
+            next_step="Leave these days out, or make a plan that has them.",
         )
     if read_base(workspace.lake.root, plan.id) is None:
         raise UsageError(
-            f"The shadow of plan {plan.id} is not open. Nothing was read or written. Open it:"
-            f" `backfill run {plan.id}`."
+            f"The shadow of plan {plan.id} is not open.",
+            unchanged=_NOTHING_READ,
+            next_step=f"Open it: {start}",
         )
     return workspace_of(plan, workspace)
 

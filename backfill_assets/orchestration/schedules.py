@@ -7,11 +7,11 @@ built on demand. All schedules are stopped until someone starts them.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
+from typing import Any
 
 from dagster import (
-    AssetSelection,
     RunRequest,
     ScheduleDefinition,
     ScheduleEvaluationContext,
@@ -23,7 +23,7 @@ from dagster import (
 from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG, own_job, step_of
-from backfill_assets.orchestration.assets import asset_key
+from backfill_assets.orchestration.assets import asset_key, live_assets
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.step.due import waiting_for_calendar
 from backfill_assets.tables.declaration import Table
@@ -63,15 +63,7 @@ def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
         )
         if day is None:
             return SkipReason(f"No day of {table.name} is complete yet.")
-        scheduled = context.scheduled_execution_time
-        range_of_one = {
-            FIRST_DAY_TAG: str(day),
-            LAST_DAY_TAG: str(day),
-        }
-        return RunRequest(
-            scheduled.isoformat(),
-            tags=range_of_one | {tags.REASON: f"schedule of {scheduled.date()}"},
-        )
+        return _run_request(context, "schedule", day, day)
 
     return newest
 
@@ -104,7 +96,7 @@ def days_of_the_night(
     first = max(
         min([newest, *missed]) - timedelta(days=days_back), calendar.first, min(begun, newest)
     )
-    return list(between(first, newest)) if first <= newest else []
+    return list(between(first, newest))
 
 
 def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
@@ -121,9 +113,7 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         f"Builds missing and outdated days of the {newest}, all tables in one run. Catches up on as"
         f" many as {CATCH_UP_DAYS} missed nights. Days that are up to date are not computed again."
     )
-    job = define_asset_job(
-        "nightly", AssetSelection.assets(*map(asset_key, tables)), description=description
-    )
+    job = define_asset_job("nightly", live_assets(tables), description=description)
 
     @schedule(
         name="nightly",
@@ -140,19 +130,25 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         days = days_of_the_night(calendar, days_back, accepted)
         if not days:
             return SkipReason(f"The calendar from {calendar.first} has no day before today.")
-        scheduled = context.scheduled_execution_time
-        return RunRequest(
-            run_key=f"{scheduled.isoformat()}",
-            # Days that still wait for later days are left to later nights.
-            run_config={"resources": {"options": {"config": {"skip_not_due": True}}}},
-            tags={
-                FIRST_DAY_TAG: str(days[0]),
-                LAST_DAY_TAG: str(days[-1]),
-                tags.REASON: f"nightly of {scheduled.date()}",
-            },
-        )
+        # Days that still wait for later days are left to later nights.
+        config = {"resources": {"options": {"config": {"skip_not_due": True}}}}
+        return _run_request(context, "nightly", days[0], days[-1], config)
 
     return nightly
+
+
+def _run_request(
+    context: ScheduleEvaluationContext,
+    name: str,
+    first: date,
+    last: date,
+    config: Mapping[str, Any] | None = None,
+) -> RunRequest:
+    """The request of a run on a range of days, once for each time of the schedule."""
+    scheduled = context.scheduled_execution_time
+    reason = f"{name} of {scheduled.date()}"
+    range_tags = {FIRST_DAY_TAG: str(first), LAST_DAY_TAG: str(last)}
+    return RunRequest(scheduled.isoformat(), config, range_tags | {tags.REASON: reason})
 
 
 def weekly_maintenance() -> ScheduleDefinition:

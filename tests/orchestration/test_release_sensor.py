@@ -23,9 +23,9 @@ from backfill_assets.dagster_client.client import own_job
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.release_sensor import (
-    LOOKED_AT_AGAIN,
     RELEASES,
     REPORTED_AT_FIRST,
+    TICKS_TO_RETRY,
     release_check,
     releases_spec,
 )
@@ -47,8 +47,8 @@ def test_what_is_mended_without_a_commit_is_released_although_nothing_was_writte
     lake.fail(B, 2, code_version="2")
     assert shown(lake.tick()) == [False]
     lake.code = "1"
-    ticks = [lake.tick() for _ in range(LOOKED_AT_AGAIN)]
-    assert [shown(tick) for tick in ticks[:-1]] == [[]] * (LOOKED_AT_AGAIN - 1)
+    ticks = [lake.tick() for _ in range(TICKS_TO_RETRY)]
+    assert [shown(tick) for tick in ticks[:-1]] == [[]] * (TICKS_TO_RETRY - 1)
     assert shown(ticks[-1]) == [2, True]
 
 
