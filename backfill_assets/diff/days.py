@@ -8,7 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -25,93 +25,184 @@ from backfill_assets.diff.diff import (
     NumberChanges,
     ValueChange,
 )
-from backfill_assets.diff.rows import (
-    Codes,
-    Column,
-    DayRows,
-    RowMatches,
-    changed_positions,
-    row_codes,
-)
+from backfill_assets.diff.rows import Codes, Column, DayRows, changed_positions, take
 
-# So many differences of a day are remembered when the days of a table are put together.
+# Differences of one day that are kept to compute the median of several days.
 _POINTS_OF_DAY = 1001
+# Frequent changes of one day that are kept to find those of several days.
+_FREQUENT_OF_DAY = 100
+_FREQUENT_SHOWN = 5
+_EXAMPLES_SHOWN = 3
+_LONGEST_VALUE = 200  # characters of one value
 # Integers below this have exact differences in 64 bits.
 _EXACT_BELOW = 2.0**62
 _Floats = npt.NDArray[np.float64]
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+@dataclass
+class ColumnChanges:
+    """The changes of one column on one or more days.
+
+    `numbers` has the distribution of each day, and its differences in order or an even sample.
+    """
+
+    name: str
+    rows: int = 0
+    numbers: list[tuple[NumberChanges, _Floats]] = field(default_factory=list)
+    frequent: Counter[str] = field(default_factory=Counter)
+    examples: list[Example] = field(default_factory=list)
+
+    def add(self, other: "ColumnChanges") -> None:
+        """Add the changes of a later day."""
+        self.rows += other.rows
+        self.numbers += other.numbers
+        self.frequent.update(other.frequent)
+        self.examples += other.examples[: _EXAMPLES_SHOWN - len(self.examples)]
+
+    def column(self) -> ColumnDiff:
+        frequent = sorted(self.frequent.items(), key=lambda change: (-change[1], change[0]))
+        return ColumnDiff(
+            self.name,
+            self.rows,
+            _combined(self.numbers) if self.numbers else None,
+            tuple(ValueChange(*json.loads(pair), n) for pair, n in frequent[:_FREQUENT_SHOWN]),
+            tuple(self.examples),
+        )
+
+
+@dataclass
+class TableTotals:
+    """The changes of the compared days together, with examples from the earliest days."""
+
+    columns: dict[str, ColumnChanges] = field(default_factory=dict)
+    added_rows: list[ExampleRow] = field(default_factory=list)
+    removed_rows: list[ExampleRow] = field(default_factory=list)
+
+
+def compare_day(
+    day: str, before: pa.Table, after: pa.Table, key: Sequence[str] | None, totals: TableTotals
+) -> DayDiff:
+    """Compare the rows of a day, and add the result to `totals`.
+
+    Neither the sides nor the key have the day column. An empty key means that the day has one row;
+    None, that the table has no key.
+    """
+    sides = DayRows(before, after, key)
+    matches = sides.match()
+    changed = np.zeros(len(matches.before), bool)
+    columns = list[ColumnDiff]()
+    for name, column in sides.columns.items():
+        if name in (key or ()) or not len(changed):
+            continue
+        old = take(column.before, matches.before)
+        new = take(column.after, matches.after)
+        rows = changed_positions(old, new) if column.comparable else np.arange(len(old))
+        if not len(rows):
+            continue
+        changed[rows] = True
+        old = take(old, rows)
+        new = take(new, rows)
+        changes = _column_changes(name, old, new)
+        columns.append(changes.column())
+        total = totals.columns.setdefault(name, ColumnChanges(name))
+        if len(total.examples) < _EXAMPLES_SHOWN:
+            key_values = [sides.columns[name] for name in key or ()]
+            changes.examples = _examples(day, key_values, matches.before[rows], old, new)
+        total.add(changes)
+    _add_rows(totals.removed_rows, sides, day, "before", matches.removed)
+    _add_rows(totals.added_rows, sides, day, "after", matches.added)
+    pairs_changed = int(changed.sum())
+    return DayDiff(
+        day=day,
+        rows_before=before.num_rows,
+        rows_after=after.num_rows,
+        added=len(matches.added),
+        removed=len(matches.removed),
+        changed=pairs_changed,
+        unchanged=len(changed) - pairs_changed + matches.same,
+        repeated_keys_before=matches.repeated_before,
+        repeated_keys_after=matches.repeated_after,
+        columns=tuple(columns),
     )
+
+
+def _column_changes(name: str, before: pa.Array, after: pa.Array) -> ColumnChanges:
+    """The changes from `before` to `after`, which differ at each position."""
+    if _is_number(before.type) and _is_number(after.type):
+        return ColumnChanges(name, len(before), [_number_changes(before, after)])
+    return ColumnChanges(name, len(before), frequent=_frequent_changes(before, after))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
 def _number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, _Floats]:
-    """The distribution, and the differences in order."""
-    numbers = [
-        each.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        for each in (before, after)
-    ]
-    finite = np.isfinite(numbers[0]) & np.isfinite(numbers[1])
-    first, second = (each[finite] for each in numbers)
+    """The distribution of after - before, and the differences in order or an even sample."""
+    old, new = (
+        side.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        for side in (before, after)
+    )
+    finite = np.isfinite(old) & np.isfinite(new)
+    if not finite.any():
+        return NumberChanges(other=len(old)), np.empty(0)
     with np.errstate(over="ignore", invalid="ignore"):
-        differences = second - first
+        differences = (new - old)[finite]
         if pa.types.is_integer(before.type) and pa.types.is_integer(after.type):
-            whole = [
-                pc.fill_null(each, 0).to_numpy(zero_copy_only=False).astype(np.int64)[finite]
-                for each in (before, after)
-            ]
-            differences = np.where(
-                np.abs(differences) < _EXACT_BELOW, whole[1] - whole[0], differences
-            )
+            exact = pc.subtract(after.cast(pa.int64()), before.cast(pa.int64())).drop_null()
+            differences = np.where(np.abs(differences) < _EXACT_BELOW, exact, differences)
         differences = np.sort(np.nan_to_num(differences))
-        sums = [float(np.nan_to_num(each.sum())) for each in (first, second)]
-        mean = float(np.nan_to_num(differences.mean())) if len(differences) else 0.0
-    other = int((~finite).sum())
-    if not len(differences):
-        return NumberChanges(other=other), differences
+        median, mean, sum_before, sum_after = (
+            float(np.nan_to_num(figure))
+            for figure in (
+                np.median(differences),
+                differences.mean(),
+                old[finite].sum(),
+                new[finite].sum(),
+            )
+        )
     up = int((differences > 0).sum())
     down = int((differences < 0).sum())
-    median = float(np.nan_to_num(np.median(differences)))
-    # Numbers that differ by less than a float shows are neither.
-    other += len(differences) - up - down
-    return (
-        NumberChanges(
-            up, down, other, float(differences[0]), median, mean, float(differences[-1]), *sums
-        ),
-        differences,
+    numbers = NumberChanges(
+        up=up,
+        down=down,
+        # Numbers that differ by less than a double shows count as others.
+        other=len(old) - up - down,
+        least=float(differences[0]),
+        median=median,
+        mean=mean,
+        most=float(differences[-1]),
+        sum_before=sum_before,
+        sum_after=sum_after,
     )
+    if len(differences) > _POINTS_OF_DAY:
+        positions = np.linspace(0, len(differences) - 1, _POINTS_OF_DAY).round().astype(np.int64)
+        differences = differences[positions]
+    return numbers, differences
 
 
-def _sample(differences: _Floats) -> tuple[_Floats, float]:
-    """Differences in order, or as many of them at equal distances as are remembered; and how many
-    each stands for.
-    """
-    if len(differences) <= _POINTS_OF_DAY:
-        return differences, 1.0
-    at = np.linspace(0, len(differences) - 1, _POINTS_OF_DAY).round().astype(np.int64)
-    return differences[at], len(differences) / _POINTS_OF_DAY
-
-
-def _combined(
-    one: NumberChanges, other: NumberChanges, points: Sequence[_Floats], weights: Sequence[_Floats]
-) -> NumberChanges:
-    if not one.up + one.down or not other.up + other.down:
-        some = one if one.up + one.down else other
-        return NumberChanges(**vars(some) | {"other": one.other + other.other})
-    counts = [one.up + one.down, other.up + other.down]
-    mean = (one.mean * counts[0] + other.mean * counts[1]) / sum(counts)
+def _combined(days: Sequence[tuple[NumberChanges, _Floats]]) -> NumberChanges:
+    """The distribution over several days. Its median is close, and exact for one day."""
+    numbers = [of_day for of_day, _ in days]
+    other = sum(of_day.other for of_day in numbers)
+    counted = [(of_day, points) for of_day, points in days if of_day.up + of_day.down]
+    if len(counted) < 2:
+        return replace((counted or days)[0][0], other=other)
+    rows = np.array([of_day.up + of_day.down for of_day, _ in counted])
+    sizes = [len(points) for _, points in counted]
     return NumberChanges(
-        one.up + other.up,
-        one.down + other.down,
-        one.other + other.other,
-        min(one.least, other.least),
-        _weighted_median(np.concatenate(points), np.concatenate(weights)),
-        mean,
-        max(one.most, other.most),
-        one.sum_before + other.sum_before,
-        one.sum_after + other.sum_after,
+        up=sum(of_day.up for of_day in numbers),
+        down=sum(of_day.down for of_day in numbers),
+        other=other,
+        least=min(of_day.least for of_day, _ in counted),
+        median=_weighted_median(
+            np.concatenate([points for _, points in counted]), np.repeat(rows / sizes, sizes)
+        ),
+        mean=float(np.average([of_day.mean for of_day, _ in counted], weights=rows)),
+        most=max(of_day.most for of_day, _ in counted),
+        sum_before=sum(of_day.sum_before for of_day in numbers),
+        sum_after=sum(of_day.sum_after for of_day in numbers),
     )
 
 
@@ -125,25 +216,88 @@ def _weighted_median(points: _Floats, weights: _Floats) -> float:
     return float((points[at] + points[at + 1]) / 2 if halfway else points[at])
 
 
-_LONGEST_VALUE = 200  # characters of one value
+def _frequent_changes(before: pa.Array, after: pa.Array) -> Counter[str]:
+    """The most frequent changes, as JSON pairs of the values before and after, with their rows."""
+    names = ["before", "after"]
+    # Arrow does not group by nested values.
+    values = [
+        pa.array(_json_values(side)) if pa.types.is_nested(side.type) else side
+        for side in (before, after)
+    ]
+    changes = pa.table(values, names).group_by(names).aggregate([([], "count_all")])
+    order = [("count_all", "descending"), *((name, "ascending") for name in names)]
+    most = changes.sort_by(order).slice(0, _FREQUENT_OF_DAY).combine_chunks()
+    old, new = (_json_values(most[name]) for name in names)
+    frequent = Counter[str]()
+    for value, changed, rows in zip(old, new, most["count_all"].to_pylist(), strict=True):
+        frequent[json.dumps(_shortened_pair(value, changed), ensure_ascii=False)] += rows
+    return frequent
+
+
+def _examples(
+    day: str, key: Sequence[Column], key_rows: Codes, before: pa.Array, after: pa.Array
+) -> list[Example]:
+    """The changes of the rows with the smallest keys. `before` and `after` have changed rows."""
+    key_values = {column.name: take(column.before, key_rows) for column in key}
+    chosen = _smallest(key_values, len(before))
+    keys = _json_rows({name: values.take(chosen) for name, values in key_values.items()})
+    old, new = (_json_values(side.take(chosen)) for side in (before, after))
+    return [
+        Example(day, keys[n] if keys else {}, *_shortened_pair(old[n], new[n]))
+        for n in range(len(chosen))
+    ]
+
+
+def _add_rows(examples: list[ExampleRow], sides: DayRows, day: str, side: str, rows: Codes) -> None:
+    """Add a few of these rows: their keys, or whole rows of a table without a key."""
+    missing = _EXAMPLES_SHOWN - len(examples)
+    if not missing or not len(rows):
+        return
+    names = sides.columns if sides.key is None else sides.key
+    columns = {name: take(getattr(sides.columns[name], side), rows) for name in names}
+    chosen = _smallest(columns, len(rows))[:missing]
+    values = _json_rows({name: column.take(chosen) for name, column in columns.items()})
+    examples += [
+        ExampleRow(
+            day, {name: _shortened(value) for name, value in (values[n] if values else {}).items()}
+        )
+        for n in range(len(chosen))
+    ]
+
+
+def _smallest(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    """The first few rows in the order of these columns. Nested columns have no order."""
+    ordered = {
+        f"c{n}": column
+        for n, column in enumerate(columns.values())
+        if not pa.types.is_nested(column.type)
+    }
+    if not ordered:
+        return pa.array(range(min(_EXAMPLES_SHOWN, rows)), pa.int64())
+    order = pc.sort_indices(pa.table(ordered), [(name, "ascending") for name in ordered])
+    return order[:_EXAMPLES_SHOWN]
+
+
+def _json_rows(columns: Mapping[str, pa.Array]) -> list[dict[str, Any]]:
+    values = [_json_values(column) for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def _json_values(values: pa.Array) -> list[Any]:
-    """Values as JSON has them: dates and decimals as text, bytes in hexadecimal, nested ones as the
-    text of their JSON.
-    """
+    """Values for JSON: dates and decimals as text, bytes in hexadecimal, nested values as JSON."""
     try:
         listed = values.to_pylist()
     except (ValueError, OverflowError):
-        # Text that is not UTF-8, a year that Python has no date for.
+        # Python has no such date, or the text is not UTF-8.
         if pa.types.is_nested(values.type):
             return ["(holds a value that Python does not)"] * len(values)
-        listed = values.cast(
-            pa.large_binary() if pa.types.is_large_string(values.type) else pa.string()
-        ).to_pylist()
+        is_text = pa.types.is_large_string(values.type)
+        listed = values.cast(pa.large_binary() if is_text else pa.string()).to_pylist()
     return [
-        json.dumps(_plain(v), ensure_ascii=False) if isinstance(v, list | dict) else _plain(v)
-        for v in listed
+        json.dumps(_plain(value), ensure_ascii=False)
+        if isinstance(value, list | dict)
+        else _plain(value)
+        for value in listed
     ]
 
 
@@ -153,251 +307,29 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
     return value.isoformat() if isinstance(value, date | datetime) else str(value)
 
 
 def _shortened_pair(before: Any, after: Any) -> tuple[Any, Any]:
-    """Both values; of long texts the part from a little before where they begin to differ."""
-    if (
-        not isinstance(before, str)
-        or not isinstance(after, str)
-        or max(len(before), len(after)) <= _LONGEST_VALUE
-    ):
+    """Both values. Long texts are cut to a part around their first difference."""
+    if not isinstance(before, str) or not isinstance(after, str):
         return _shortened(before), _shortened(after)
-    same = next(
-        (n for n, (one, other) in enumerate(zip(before, after, strict=False)) if one != other),
-        10**9,
-    )
-    start = max(0, min(same, len(before), len(after)) - _LONGEST_VALUE // 4)
-    return tuple(_shortened(f"…{each[start:]}" if start else each) for each in (before, after))
+    start = 0
+    if max(len(before), len(after)) > _LONGEST_VALUE:
+        pairs = enumerate(zip(before, after, strict=False))
+        shorter = min(len(before), len(after))
+        first_difference = next((n for n, (old, new) in pairs if old != new), shorter)
+        start = max(0, first_difference - _LONGEST_VALUE // 4)
+    cut = [f"…{text[start:]}" if start else text for text in (before, after)]
+    return _shortened(cut[0]), _shortened(cut[1])
 
 
 def _shortened(value: Any) -> Any:
-    return (
-        f"{value[:_LONGEST_VALUE]}…"
-        if isinstance(value, str) and len(value) > _LONGEST_VALUE
-        else value
-    )
-
-
-_FREQUENT_SHOWN = 5
-_EXAMPLES_SHOWN = 3
-# So many changes of a day are remembered when the days of a table are put together.
-_FREQUENT_OF_DAY = 100
-
-
-@dataclass
-class ColumnChanges:
-    """The changes of one column on a day, or on several: `points` stand for the differences, each
-    as often as its weight.
-    """
-
-    name: str
-    rows: int = 0
-    numbers: NumberChanges | None = None
-    points: list[_Floats] = field(default_factory=list)
-    weights: list[_Floats] = field(default_factory=list)
-    frequent: Counter[str] = field(default_factory=Counter)
-    examples: list[Example] = field(default_factory=list)
-
-    def add(self, other: "ColumnChanges") -> None:
-        """Take in the changes of a later day."""
-        self.rows += other.rows
-        self.frequent.update(other.frequent)
-        self.points += other.points
-        self.weights += other.weights
-        self.examples = [*self.examples, *other.examples][:_EXAMPLES_SHOWN]
-        if other.numbers:
-            self.numbers = (
-                _combined(self.numbers, other.numbers, self.points, self.weights)
-                if self.numbers
-                else other.numbers
-            )
-
-    def column(self, *, with_examples: bool = True) -> ColumnDiff:
-        frequent = sorted(self.frequent.items(), key=lambda each: (-each[1], each[0]))[
-            :_FREQUENT_SHOWN
-        ]
-        pairs = [(*json.loads(pair), rows) for pair, rows in frequent]
-        values = tuple(ValueChange(before, after, rows) for before, after, rows in pairs)
-        return ColumnDiff(
-            self.name,
-            self.rows,
-            self.numbers,
-            values,
-            tuple(self.examples) if with_examples else (),
-        )
-
-
-def _column_changes(name: str, before: pa.Array, after: pa.Array) -> ColumnChanges:
-    """The changes from `before` to `after`. All values differ, position by position."""
-    if _is_number(before.type) and _is_number(after.type):
-        numbers, differences = _number_changes(before, after)
-        points, weight = _sample(differences)
-        return ColumnChanges(name, len(before), numbers, [points], [np.full(len(points), weight)])
-    return ColumnChanges(name, len(before), frequent=_frequent_changes(before, after))
-
-
-def _frequent_changes(before: pa.Array, after: pa.Array) -> Counter[str]:
-    """How many rows changed from which value to which, as JSON pairs: the most frequent ones."""
-    same_type = before.type == after.type
-    both = [pa.concat_arrays([before, after])] if same_type else [before, after]
-    codes, count = row_codes(both, len(both[0]))
-    if same_type:
-        split = [pa.array(codes[: len(before)]), pa.array(codes[len(before) :])]
-        codes, count = row_codes(split, len(before))
-    rows = np.bincount(codes, minlength=count)
-    one = np.zeros(count, np.int64)
-    one[codes] = np.arange(len(codes))
-    kept = np.arange(count)
-    if count > _FREQUENT_OF_DAY:
-        columns = {
-            "rows": -rows,
-            "before": before.take(pa.array(one)),
-            "after": after.take(pa.array(one)),
-        }
-        kept = _smallest(columns, _FREQUENT_OF_DAY)
-    values = [_json_values(each.take(pa.array(one[kept]))) for each in (before, after)]
-    frequent: Counter[str] = Counter()
-    for old, new, of_pair in zip(*values, rows[kept].tolist(), strict=True):
-        frequent[json.dumps(_shortened_pair(old, new), ensure_ascii=False)] += of_pair
-    return frequent
-
-
-def _examples(
-    day: str, keys: Mapping[str, pa.Array], before: pa.Array, after: pa.Array, most: int
-) -> list[Example]:
-    """The changes of the rows with the smallest keys. All arrays have only changed rows."""
-    chosen = pa.array(_smallest(keys, most) if keys else np.arange(min(most, len(before))))
-    of_keys = {name: _json_values(column.take(chosen)) for name, column in keys.items()}
-    pairs = zip(*(_json_values(each.take(chosen)) for each in (before, after)), strict=True)
-    return [
-        Example(day, {name: of_keys[name][n] for name in of_keys}, *_shortened_pair(old, new))
-        for n, (old, new) in enumerate(pairs)
-    ]
-
-
-def _smallest(columns: Mapping[str, Any], most: int) -> Codes:
-    """The first rows in the order of these columns, whatever the order in which they are stored.
-    Nested ones have no order.
-    """
-    arrays = {f"c{n}": _ordered(column) for n, column in enumerate(columns.values())}
-    flat = {name: column for name, column in arrays.items() if not pa.types.is_nested(column.type)}
-    if not flat:
-        return np.arange(min(most, len(next(iter(arrays.values())))))
-    order = pc.select_k_unstable(pa.table(flat), most, [(name, "ascending") for name in flat])
-    return order.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _ordered(column: Any) -> pa.Array:
-    values = column if isinstance(column, pa.Array) else pa.array(column)
-    kind = values.type
-    return values.cast(pa.int8()) if pa.types.is_boolean(kind) or pa.types.is_null(kind) else values
-
-
-@dataclass
-class TableTotals:
-    """What the days of a table that were compared come to, with a few examples, those of the
-    earliest days.
-    """
-
-    columns: dict[str, ColumnChanges] = field(default_factory=dict)
-    added_rows: list[ExampleRow] = field(default_factory=list)
-    removed_rows: list[ExampleRow] = field(default_factory=list)
-
-
-def compare_day(
-    day: str,
-    before: pa.Table,
-    after: pa.Table,
-    key: Sequence[str],
-    keyed: bool,
-    totals: TableTotals,
-) -> DayDiff:
-    """The rows of a day, neither side with its day column; `totals` takes them in.
-
-    `key` is without the day column too: an empty one, where `keyed`, says that the day has one row.
-    """
-    sides = DayRows(before, after, key, keyed)
-    matched = sides.match()
-    changed = np.zeros(len(matched.before), bool)
-    columns = list[ColumnDiff]()
-    for name, column in sides.columns.items():
-        if name in key or not len(matched.before):
-            continue
-        if changes := _changes_in(column, matched, changed, sides, day, _wanted(totals, name)):
-            columns.append(changes.column(with_examples=False))
-            totals.columns.setdefault(name, ColumnChanges(name)).add(changes)
-    totals.removed_rows += _rows(
-        sides, day, "before", matched.removed, _EXAMPLES_SHOWN - len(totals.removed_rows)
-    )
-    totals.added_rows += _rows(
-        sides, day, "after", matched.added, _EXAMPLES_SHOWN - len(totals.added_rows)
-    )
-    return _figures(day, sides, matched, int(changed.sum()), columns)
-
-
-def _figures(
-    day: str, sides: DayRows, matched: RowMatches, pairs_changed: int, columns: Sequence[ColumnDiff]
-) -> DayDiff:
-    return DayDiff(
-        day=day,
-        rows_before=sides.before.num_rows,
-        rows_after=sides.after.num_rows,
-        added=len(matched.added),
-        removed=len(matched.removed),
-        changed=pairs_changed,
-        unchanged=len(matched.before) - pairs_changed + matched.same,
-        repeated_keys_before=matched.repeated_before,
-        repeated_keys_after=matched.repeated_after,
-        columns=tuple(columns),
-    )
-
-
-def _changes_in(
-    column: Column, matched: RowMatches, changed: Any, sides: DayRows, day: str, wanted: int
-) -> ColumnChanges | None:
-    """The changes of one column, or None. Marks the changed pairs in `changed`."""
-    before = _take(column.before, matched.before)
-    after = _take(column.after, matched.after)
-    differ = changed_positions(before, after) if column.comparable else np.arange(len(before))
-    if not len(differ):
-        return None
-    changed[differ] = True
-    before = _take(before, differ)
-    after = _take(after, differ)
-    changes = _column_changes(column.name, before, after)
-    if wanted > 0:
-        keys = {
-            name: _take(sides.columns[name].before, matched.before[differ]) for name in sides.key
-        }
-        changes.examples = _examples(day, keys, before, after, wanted)
-    return changes
-
-
-def _wanted(totals: TableTotals, name: str) -> int:
-    return _EXAMPLES_SHOWN - (len(totals.columns[name].examples) if name in totals.columns else 0)
-
-
-def _rows(sides: DayRows, day: str, side: str, rows: Codes, most: int) -> list[ExampleRow]:
-    """A few of these rows: their keys, or all of them where there is no key."""
-    if most <= 0 or not len(rows):
-        return []
-    names = sides.key if sides.keyed else list(sides.columns)
-    columns = {name: _take(getattr(sides.columns[name], side), rows) for name in names}
-    chosen = pa.array(_smallest(columns, most) if columns else np.arange(min(most, len(rows))))
-    values = {name: _json_values(column.take(chosen)) for name, column in columns.items()}
-    return [
-        ExampleRow(day, {name: _shortened(values[name][n]) for name in names})
-        for n in range(len(chosen))
-    ]
-
-
-def _take(values: pa.Array, rows: Codes) -> pa.Array:
-    everything = len(rows) == len(values) and bool((rows == np.arange(len(rows))).all())
-    return values if everything else values.take(pa.array(rows))
+    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+        return f"{value[:_LONGEST_VALUE]}…"
+    return value

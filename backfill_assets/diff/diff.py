@@ -1,7 +1,7 @@
-"""What differs between two versions of tables, as values and as JSON, stored in the lake.
+"""The differences between two versions of tables, as values and as JSON, stored in the lake.
 
 For every day, rows before = removed + changed + unchanged, and rows after = added + changed +
-unchanged. Diffs are stored as `_diffs/<id>.json`. One that cannot be read is made again. Nothing
+unchanged. Diffs are stored as `_diffs/<id>.json`. A diff that cannot be read is made again. Nothing
 here reads a table.
 """
 
@@ -10,19 +10,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from backfill_assets.lake.storage import Documents, Paths
 
 
 @dataclass(frozen=True)
 class NumberChanges:
-    """The distribution of after - before over the changed rows that have a finite number on both
-    sides; `other`: the others.
+    """The distribution of after - before over changed rows with a finite number on both sides.
 
-    The sums are of the numbers before and after in these rows. All of it is 0 where there are only
-    others.
+    `up` and `down` count these rows, `other` counts all other changed rows. The sums are over the
+    counted rows. All figures are 0 where there are only other rows.
     """
 
     up: int = 0
@@ -38,7 +39,7 @@ class NumberChanges:
 
 @dataclass(frozen=True)
 class ValueChange:
-    """How many rows changed from one value to another; each as JSON has it, long ones cut off."""
+    """The number of rows that changed from one value to another. Long values are cut."""
 
     before: Any
     after: Any
@@ -47,7 +48,7 @@ class ValueChange:
 
 @dataclass(frozen=True)
 class Example:
-    """One changed value. `key` has the key's columns, but for the day."""
+    """One changed value. `key` has the key columns except the day."""
 
     day: str
     key: Mapping[str, Any]
@@ -57,9 +58,7 @@ class Example:
 
 @dataclass(frozen=True)
 class ExampleRow:
-    """A row that was added or removed: its key, or all of it where there is no key; without the day
-    column.
-    """
+    """A row that was added or removed: its key, or all values without a key; without the day."""
 
     day: str
     values: Mapping[str, Any]
@@ -67,24 +66,25 @@ class ExampleRow:
 
 @dataclass(frozen=True)
 class ColumnDiff:
-    """A column that differs in some of the rows that both sides have. `numbers` of a column of
-    numbers, `frequent` of others.
+    """A column that differs in `changed` of the rows that both sides have.
 
-    `examples` are only given of a whole table.
+    A column of numbers has `numbers`, any other column has `frequent`. Only the columns of a whole
+    table have `examples`.
     """
 
     name: str
     changed: int
     numbers: NumberChanges | None = None
-    frequent: Sequence[ValueChange] = ()
-    examples: Sequence[Example] = ()
+    frequent: tuple[ValueChange, ...] = ()
+    examples: tuple[Example, ...] = ()
 
 
 @dataclass(frozen=True)
 class DayDiff:
-    """One day that was read. Rows of a key that stands more than once on a side are never
-    `changed`: those that have an equal on the other side are unchanged, the others were removed or
-    added. `repeated_keys_*` counts such keys.
+    """The differences of one day that was read.
+
+    Rows with a repeated key are never `changed`. They are unchanged if the other side has an equal
+    row, otherwise removed or added. `repeated_keys_*` counts such keys.
     """
 
     day: str
@@ -96,7 +96,7 @@ class DayDiff:
     unchanged: int
     repeated_keys_before: int = 0
     repeated_keys_after: int = 0
-    columns: Sequence[ColumnDiff] = ()
+    columns: tuple[ColumnDiff, ...] = ()
 
     @property
     def differs(self) -> bool:
@@ -105,33 +105,31 @@ class DayDiff:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """One table. `days` were read; those of `same_days` were not, because their files or
-    fingerprints are the same.
+    """The differences of one table.
 
-    `key` without the day column; of a table without a key (`keyed` is false) rows are only added
-    and removed. `columns` are those of all days together: the median and the frequent changes of
-    many days are close, and not exact. `added_rows`, `removed_rows`: a few of them.
+    `days` were read. `same_days` were not: their files or fingerprints are the same. `key` is
+    without the day column. Rows of a table without a key (`keyed` is false) are only added and
+    removed. `columns` are over all days: the median and the frequent changes of many days are close
+    but not exact. `added_rows` and `removed_rows` are examples.
     """
 
     name: str
     before: str
     after: str
-    key: Sequence[str] = ()
+    key: tuple[str, ...] = ()
     keyed: bool = True
-    columns_added: Sequence[str] = ()
-    columns_removed: Sequence[str] = ()
+    columns_added: tuple[str, ...] = ()
+    columns_removed: tuple[str, ...] = ()
     columns_retyped: Mapping[str, str] = field(default_factory=dict)
-    days: Sequence[DayDiff] = ()
-    same_days: Sequence[str] = ()
+    days: tuple[DayDiff, ...] = ()
+    same_days: tuple[str, ...] = ()
     same_rows: int = 0
-    columns: Sequence[ColumnDiff] = ()
-    added_rows: Sequence[ExampleRow] = ()
-    removed_rows: Sequence[ExampleRow] = ()
+    columns: tuple[ColumnDiff, ...] = ()
+    added_rows: tuple[ExampleRow, ...] = ()
+    removed_rows: tuple[ExampleRow, ...] = ()
 
     def total(self, figure: str) -> int:
-        """The sum of a figure of all days, such as `added`; rows of days that were not read are
-        unchanged.
-        """
+        """The sum of a figure such as `added` over all days. Days not read are unchanged."""
         same = self.same_rows if figure in ("rows_before", "rows_after", "unchanged") else 0
         return same + sum(getattr(day, figure) for day in self.days)
 
@@ -141,7 +139,7 @@ class TableDiff:
 
     @property
     def differs(self) -> bool:
-        """Whether rows or columns do."""
+        """Whether rows or columns differ."""
         return bool(
             self.days_that_differ
             or self.columns_added
@@ -149,87 +147,80 @@ class TableDiff:
             or self.columns_retyped
         )
 
+    @property
+    def most_changed(self) -> Sequence[ColumnDiff]:
+        """The columns, those with the most changed rows first."""
+        return by_changes(self.columns)
+
+
+def by_changes(columns: Sequence[ColumnDiff]) -> Sequence[ColumnDiff]:
+    """Sort columns by changed rows, most first."""
+    return sorted(columns, key=lambda column: (-column.changed, column.name))
+
 
 @dataclass(frozen=True)
 class Diff:
-    """`id` is a hash of what was compared; `before` and `after` say it in words; `at` is when, in
-    UTC.
+    """The differences between two sets of tables.
+
+    `id` is a hash of what was compared. `before` and `after` are texts for the two sides. `at` is
+    the time of the comparison in UTC.
     """
 
     id: str
     before: str
     after: str
     at: str
-    tables: Sequence[TableDiff] = ()
+    tables: tuple[TableDiff, ...] = ()
 
     @property
     def differs(self) -> bool:
         return any(table.differs for table in self.tables)
 
     def contents(self) -> str:
-        """The diff as JSON, as it is kept."""
+        """The diff as JSON, as it is stored."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def diff_id(compared: Mapping[str, Any]) -> str:
-    """A hash of what is compared, which is given as JSON values."""
+    """A hash of the compared sides, given as JSON values."""
     return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def read_diff(contents: str | bytes) -> Diff:
-    """The diff that `Diff.contents` wrote; ValueError, KeyError or TypeError for anything else."""
-    values = json.loads(contents)
-    return Diff(**{**values, "tables": tuple(map(_table, values["tables"]))})
+    """Read the JSON of `Diff.contents`. Raises ValueError for any other text."""
+    return _adapter().validate_python(json.loads(contents))
 
 
-def _table(values: Mapping[str, Any]) -> TableDiff:
-    days = tuple(
-        DayDiff(**{**day, "columns": tuple(map(_column, day["columns"]))}) for day in values["days"]
-    )
-    rows = {
-        name: tuple(ExampleRow(**row) for row in values[name])
-        for name in ("added_rows", "removed_rows")
-    }
-    known: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-    }
-    return TableDiff(
-        **known | rows | {"days": days, "columns": tuple(map(_column, values["columns"]))}
-    )
-
-
-def _column(values: Mapping[str, Any]) -> ColumnDiff:
-    numbers = NumberChanges(**values["numbers"]) if values["numbers"] else None
-    frequent = tuple(ValueChange(**each) for each in values["frequent"])
-    examples = tuple(Example(**each) for each in values["examples"])
-    return ColumnDiff(values["name"], values["changed"], numbers, frequent, examples)
+@cache
+def _adapter() -> TypeAdapter[Diff]:
+    return TypeAdapter(Diff)
 
 
 @dataclass(frozen=True)
 class Diffs:
-    """The diffs of the lake at `root`, a directory or an object-store prefix."""
+    """The stored diffs of the lake at `root`, a directory or an object-store prefix."""
 
     root: str
 
     def read(self, diff_id: str) -> Diff | None:
-        """The diff of that id; None if there is none, or it is not what was kept any more."""
+        """The diff with this id; None if there is none, or if it cannot be read."""
         try:
             diff = read_diff(self._documents.read(f"{diff_id}.json"))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError):
             return None
         return diff if diff.id == diff_id else None
 
     def keep(self, diff: Diff) -> None:
-        """Write a diff, in place of one of the same id."""
+        """Store a diff. It replaces one with the same id."""
         self._write(f"{diff.id}.json", diff.contents())
 
     def keep_page(self, diff_id: str, page: str) -> str:
-        """Write the page of a diff beside it; where it is."""
+        """Store the HTML page of a diff, and return its address."""
         self._write(f"{diff_id}.html", page)
         return f"{self._documents.folder}/{diff_id}.html"
 
     def _write(self, name: str, text: str) -> None:
-        # Text of a table may hold half a surrogate pair, which no file takes.
+        # A text in a table may have half a surrogate pair, which no file can store.
         self._documents.write(name, text.encode(errors="backslashreplace").decode())
 
     @property

@@ -8,6 +8,8 @@ records of the lake are read, and nothing is changed.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache, partial
+from typing import NamedTuple
 
 from backfill_assets.calendar import ranges
 from backfill_assets.diff.diff import Diff, Diffs
@@ -15,7 +17,7 @@ from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tabl
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.ledger import COMMITTED, Build, from_arrow
+from backfill_assets.lake.ledger import COMMITTED, Build
 from backfill_assets.lake.releases import TableVersion
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
@@ -24,304 +26,27 @@ from backfill_assets.plan.store import DISCARDED, PLANNED, Plans
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-BUILD_COLUMNS = (
-    "table",
-    "day",
-    "outcome",
-    "run",
-    "fingerprint",
-    "delta_version",
-    "data_files",
-    "rows",
-    "plan",
-    "at",
-)
-# Of one day the build before, None for none, and the build after.
-_BuildPair = tuple[Build | None, Build]
+# Days of one table; None for all of them.
+_Days = Collection[date] | None
+# The versions of a table before and after; -1 where there is no table.
+_Versions = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class ComparedTables:
-    """The tables to compare, and both sides in words."""
+class ComparedTables(NamedTuple):
+    """The tables to compare by name, and a text for each side."""
 
+    pairs: Mapping[str, TablePair]
     before: str
     after: str
-    pairs: Mapping[str, TablePair]
-
-
-def tables_of_plan(
-    plan: Plan,
-    workspace: Workspace,
-    names: Collection[str] = (),
-    days: Collection[date] | None = None,
-) -> ComparedTables:
-    """Each partition that a plan built in live, as it was before its first build and after its last
-    one.
-
-    UsageError for a plan that has built nothing.
-    """
-    if Plans(workspace.lake.root).state(plan.id) == PLANNED:
-        raise UsageError(
-            f"Plan {plan.id} was never started.",
-            unchanged=NOTHING_CHANGED,
-            next_step=f"Start it with `backfill run {plan.id}`.",
-        )
-
-    def of_day(builds: Sequence[Build]) -> _BuildPair | None:
-        of_plan = [n for n, build in enumerate(builds) if build.plan == plan.id]
-        changed = [n for n in of_plan if builds[n].outcome == "accepted"]
-        if not changed:  # as it was: compared with itself
-            return (builds[of_plan[0]], builds[of_plan[0]]) if of_plan else None
-        return builds[changed[0] - 1] if changed[0] else None, builds[changed[-1]]
-
-    wanted = {name: plan.days_of(name) for name in plan.reasons if not names or name in names}
-    in_days = {name: of if days is None else of & set(days) for name, of in wanted.items()}
-    pairs = _pairs(in_days, workspace, of_day)
-    if not pairs and not names and days is None:
-        raise UsageError(
-            f"Plan {plan.id} has built nothing yet.",
-            unchanged=NOTHING_CHANGED,
-            next_step=f"See `backfill show {plan.id}`.",
-        )
-    return ComparedTables(f"before plan {plan.id}", f"after plan {plan.id}", pairs)
-
-
-def tables_of_builds(table: Table, days: Collection[date], workspace: Workspace) -> ComparedTables:
-    """Days of one table: the last build that wrote rows against the one before it. UsageError where
-    none was built.
-    """
-
-    built_once: list[date] = []
-
-    def of_day(builds: Sequence[Build]) -> _BuildPair | None:
-        written = [build for build in builds if build.outcome in COMMITTED]
-        if len(written) == 1:
-            built_once.append(written[0].day)
-        return (written[-2] if len(written) > 1 else None, written[-1]) if written else None
-
-    pairs = _pairs({table.name: set(days)}, workspace, of_day)
-    if not pairs:
-        raise UsageError(
-            f"No build of {table.name} was accepted on these days.",
-            unchanged=NOTHING_CHANGED,
-            next_step="See `backfill status`.",
-        )
-    none = f" ({ranges(built_once)}: none)" if built_once else ""
-    return ComparedTables(f"the build before{none}", "the last build", pairs)
-
-
-def _pairs(
-    days: Mapping[str, Collection[date]],
-    workspace: Workspace,
-    of_day: Callable[[Sequence[Build]], _BuildPair | None],
-) -> dict[str, TablePair]:
-    """The tables with the sides that `of_day` chooses from the builds of each day that succeeded,
-    oldest first.
-    """
-    declared = {table.name: table for table in workspace.tables}
-    pairs = dict[str, TablePair]()
-    gone = [name for name in days if name not in declared]
-    if gone:
-        raise UsageError(
-            f"The project has no table {gone[0]} any more.",
-            unchanged=NOTHING_CHANGED,
-            next_step=f"Name others: --table {next(iter(declared))}.",
-        )
-    for name in (name for name in declared if name in days):
-        table = declared[name]
-        builds = successful_builds(name, days[name], workspace.lake)
-        by_day: dict[date, list[Build]] = {}
-        for build in builds:
-            by_day.setdefault(build.day, []).append(build)
-        chosen = {day: both for day in sorted(by_day) if (both := of_day(by_day[day]))}
-        sides: dict[int, Side] = {}
-        for version in {
-            build.delta_version if build else -1 for both in chosen.values() for build in both
-        }:
-            sides[version] = Side(workspace.lake.path(name), table.partition_by, version)
-        of_sides = {
-            day: (sides[before.delta_version if before else -1], sides[after.delta_version])
-            for day, (before, after) in chosen.items()
-        }
-        if of_sides:
-            before, after = (
-                _words(build for build in of if build) for of in zip(*chosen.values(), strict=True)
-            )
-            pairs[name] = TablePair(
-                of_sides, key_columns(table), before, after, recorded_rows(builds)
-            )
-    return pairs
-
-
-def _words(builds: Iterable[Build]) -> str:
-    versions = sorted({build.delta_version for build in builds})
-    if len(versions) > 1:
-        return f"versions {versions[0]} to {versions[-1]}"
-    return f"version {versions[0]}" if versions else "not built"
-
-
-def key_columns(table: Table | None) -> Sequence[str] | None:
-    return list(table.key) if table and table.key else None
-
-
-def successful_builds(
-    name: str, days: Collection[date], lake: Lake, columns: Sequence[str] = BUILD_COLUMNS
-) -> list[Build]:
-    """The builds of these days that succeeded, oldest first, whether a crash left them out of the
-    ledger or not.
-    """
-    builds = from_arrow(lake.ledger.rows(columns, {name: days}))
-    lacking = lacking_builds(lake.path(name), lake.ledger.newest([name])[name])
-    builds += [build for build in lacking if build.day in days]
-    return sorted((build for build in builds if build.succeeded), key=lambda build: build.at)
-
-
-def recorded_rows(builds: Iterable[Build]) -> dict[tuple[date, str], RecordedRows]:
-    """What builds recorded of the rows in their data files."""
-    known = [build for build in builds if build.data_files and build.fingerprint]
-    return {
-        (build.day, build.data_files): RecordedRows(build.fingerprint, build.rows)
-        for build in known
-    }
-
-
-def tables_of_shadow(
-    plan: Plan,
-    workspace: Workspace,
-    names: Collection[str] = (),
-    days: Collection[date] | None = None,
-) -> ComparedTables:
-    """Each partition that a plan has built in its shadow: as live has it, and as the shadow does.
-
-    UsageError for a plan that has built nothing.
-    """
-    shadow = shadow_of(plan, workspace)
-    pairs = dict[str, TablePair]()
-    for table in (
-        table
-        for table in workspace.tables
-        if table.name in plan.reasons and (not names or table.name in names)
-    ):
-        name = table.name
-        column = table.partition_by
-        wanted = plan.days_of(name) if days is None else plan.days_of(name) & set(days)
-        of_shadow = successful_builds(name, wanted, shadow)
-        built = sorted({build.day for build in of_shadow})
-        if built:
-            live = Side(workspace.lake.path(name), column, shadow.base.versions.get(name, -1))
-            sides = (live, Side(shadow.path(name), column, shadow.version(name)))
-            known = recorded_rows([*successful_builds(name, wanted, workspace.lake), *of_shadow])
-            before, after = (
-                f"version {side.version}" if side.exists else "no table" for side in sides
-            )
-            key = list(table.key) or None
-            pairs[name] = TablePair(
-                dict.fromkeys(built, sides), key, f"live, {before}", f"the shadow, {after}", known
-            )
-    if not pairs and not names and days is None:
-        raise UsageError(
-            f"Plan {plan.id} has built nothing yet.",
-            unchanged=NOTHING_CHANGED,
-            next_step=f"See `backfill show {plan.id}`.",
-        )
-    return ComparedTables("live", f"the shadow of plan {plan.id}", pairs)
-
-
-def tables_of_releases(
-    numbers: tuple[int, int],
-    workspace: Workspace,
-    names: Collection[str] = (),
-    days: Collection[date] | None = None,
-) -> ComparedTables:
-    """Two releases: all tables of either, or those in `names`. UsageError for a release that is not
-    there, or not readable.
-    """
-    releases = [workspace.lake.releases.readable(number) for number in numbers]
-    declared = {table.name: table for table in workspace.tables}
-    tables = dict.fromkeys([*declared, *releases[0].tables, *releases[1].tables])
-    of_either = [name for name in tables if any(name in release.tables for release in releases)]
-    pairs = {
-        name: _pair(
-            name,
-            [release.version(name) for release in releases],
-            workspace.lake,
-            declared.get(name),
-            days,
-        )
-        for name in of_either
-        if not names or name in names
-    }
-    return ComparedTables(f"release {numbers[0]}", f"release {numbers[1]}", pairs)
-
-
-def tables_of_live(
-    before: Table, after: Table, workspace: Workspace, days: Collection[date] | None = None
-) -> ComparedTables:
-    """Two tables of live as they are, by the key of the second. UsageError for one that was never
-    built.
-    """
-    versions = [
-        TableVersion(table.name, workspace.lake.version(table.name)) for table in (before, after)
-    ]
-    for version in versions:
-        if version.version < 0:
-            raise UsageError(
-                f"{version.path} was never built.",
-                unchanged=NOTHING_CHANGED,
-                next_step=f"Build it: `backfill plan --target {version.path}`.",
-            )
-    pair = _pair(after.name, versions, workspace.lake, after, days)
-    return ComparedTables(before.name, after.name, {after.name: pair})
-
-
-def _pair(
-    name: str,
-    versions: Sequence[TableVersion | None],
-    lake: Lake,
-    table: Table | None,
-    days: Collection[date] | None,
-) -> TablePair:
-    sides = [_side(lake, version, table) for version in versions]
-    both = sides[0].all_days | sides[1].all_days
-    of_days = dict.fromkeys(
-        sorted(both if days is None else both & set(days)), (sides[0], sides[1])
-    )
-    before, after = (_version_words(name, version) for version in versions)
-    known: dict[tuple[date, str], RecordedRows] = {}
-    for path in {version.path for version in versions if version}:
-        known |= recorded_rows(successful_builds(path, of_days, lake))
-    return TablePair(of_days, key_columns(table), before, after, known)
-
-
-def _version_words(name: str, version: TableVersion | None) -> str:
-    if version is None:
-        return "no table"
-    return (
-        f"version {version.version}"
-        if version.path == name
-        else f"version {version.version} of {version.path}"
-    )
-
-
-def _side(lake: Lake, version: TableVersion | None, table: Table | None) -> Side:
-    if version is None:
-        return Side("", "", -1)
-    folder = lake.path(version.path)
-    return Side(
-        folder,
-        table.partition_by if table else stored_column(folder, version.version),
-        version.version,
-        version.id,
-    )
 
 
 @dataclass(frozen=True)
 class DiffRequest:
-    """`first` and `second` as they are typed: a plan's id or its beginning ("": the only one that
-    is in a shadow); a table and days; two tables; two numbers of releases.
+    """The two sides as a person types them.
 
-    `target` limits a plan or releases to some tables, `partitions` these or two tables to some
-    days, both as everywhere.
+    `first` and `second` are: the id of a plan or its beginning ("": the only plan with a shadow);
+    a table and days; two tables; the numbers of two releases. `target` limits a plan or releases to
+    some tables. `partitions` limits these, or two tables, to some days.
     """
 
     first: str = ""
@@ -331,61 +56,307 @@ class DiffRequest:
 
     def run(self, workspace: Workspace) -> Diff:
         """Compare, or read the stored result. Raises UsageError for a side that does not exist."""
-        compared = self._sides(workspace)
-        return diff_tables(
-            compared.pairs, compared.before, compared.after, Diffs(workspace.lake.root)
-        )
+        return diff_tables(*self._compared_tables(workspace), Diffs(workspace.lake.root))
 
-    def _sides(self, workspace: Workspace) -> ComparedTables:
+    def _compared_tables(self, workspace: Workspace) -> ComparedTables:
+        names = [table.name for table in workspace.named(self.target)] if self.target else []
+        days = workspace.calendar.select(self.partitions) if self.partitions else None
         if self.first.isdigit() and self.second.isdigit():
-            return tables_of_releases(
-                (int(self.first), int(self.second)), workspace, *self._limits(workspace)
-            )
+            return tables_of_releases((int(self.first), int(self.second)), workspace, names, days)
         if not self.second:
-            plans = Plans(workspace.lake.root)
-            if "/" in self.first:
-                raise UsageError(
-                    f"Which day of {self.first}?",
-                    unchanged=NOTHING_CHANGED,
-                    next_step="Type it after the table: YYYY-MM-DD.",
-                )
-            plan = plans.read(resolve_shadow_id(self.first, plans))
-            if plans.state(plan.id) == DISCARDED:
-                raise UsageError(
-                    f"Plan {plan.id} was discarded: what it had built is deleted.",
-                    unchanged=NOTHING_CHANGED,
-                )
-            compared = (
-                tables_of_shadow
-                if workspace_of(plan, workspace) is not workspace
-                else tables_of_plan
-            )
-            return compared(plan, workspace, *self._limits(workspace))
+            return self._tables_of_plan(workspace, names, days)
         if self.target or (self.partitions and "/" not in self.second):
             raise UsageError(
                 "The table and its days are already named.",
                 unchanged=NOTHING_CHANGED,
                 next_step="Leave out --table and --days.",
             )
-        table = _one(self.first, workspace)
+        table = _only_table(self.first, workspace)
         if "/" in self.second:
-            return tables_of_live(
-                table, _one(self.second, workspace), workspace, self._limits(workspace)[1]
+            return _tables_of_live(table, _only_table(self.second, workspace), workspace, days)
+        return _tables_of_builds(table, workspace.calendar.select(self.second), workspace)
+
+    def _tables_of_plan(
+        self, workspace: Workspace, names: Collection[str], days: _Days
+    ) -> ComparedTables:
+        if "/" in self.first:
+            raise UsageError(
+                f"Which day of {self.first}?",
+                unchanged=NOTHING_CHANGED,
+                next_step="Type it after the table: YYYY-MM-DD.",
             )
-        return tables_of_builds(table, workspace.calendar.select(self.second), workspace)
+        plans = Plans(workspace.lake.root)
+        plan = plans.read(resolve_shadow_id(self.first, plans))
+        if plans.state(plan.id) == DISCARDED:
+            raise UsageError(
+                f"Plan {plan.id} was discarded. Its rows are deleted.", unchanged=NOTHING_CHANGED
+            )
+        in_shadow = workspace_of(plan, workspace) is not workspace
+        tables = tables_of_shadow if in_shadow else _tables_of_live_plan
+        compared = tables(plan, workspace, names, days)
+        if not compared.pairs and not names and days is None:
+            raise UsageError(
+                f"Plan {plan.id} has built nothing yet.",
+                unchanged=NOTHING_CHANGED,
+                next_step=f"See `backfill show {plan.id}`.",
+            )
+        return compared
 
-    def _limits(self, workspace: Workspace) -> tuple[list[str], list[date] | None]:
-        names = [table.name for table in workspace.named(self.target)] if self.target else []
-        return names, workspace.calendar.select(self.partitions) if self.partitions else None
 
-
-def _one(name: str, workspace: Workspace) -> Table:
+def _only_table(name: str, workspace: Workspace) -> Table:
     tables = workspace.named(name)
     if len(tables) != 1:
-        names = ", ".join(table.name for table in tables)
         raise UsageError(
-            f"{name} names {len(tables)} tables: {names}.",
+            f"{name} names {len(tables)} tables: {', '.join(table.name for table in tables)}.",
             unchanged=NOTHING_CHANGED,
             next_step="Name one of them.",
         )
     return tables[0]
+
+
+def tables_of_shadow(
+    plan: Plan, workspace: Workspace, names: Collection[str] = (), days: _Days = None
+) -> ComparedTables:
+    """Compare live with the shadow of a plan, on each partition that was built there.
+
+    Live is read at the version that the shadow reads. Raises UsageError for a plan without a
+    shadow.
+    """
+    shadow = shadow_of(plan, workspace)
+    planned = _planned_days(plan, names, days)
+    pairs = dict[str, TablePair]()
+    for table in workspace.tables:
+        name = table.name
+        builds = successful_builds(name, planned.get(name, ()), shadow)
+        if not builds:
+            continue
+        sides = (
+            Side(workspace.lake.path(name), table.partition_by, shadow.base.versions.get(name, -1)),
+            Side(shadow.path(name), table.partition_by, shadow.version(name)),
+        )
+        before, after = (
+            f"version {side.version}" if side.version >= 0 else "no table" for side in sides
+        )
+        live_builds = successful_builds(name, planned[name], workspace.lake)
+        pairs[name] = TablePair(
+            dict.fromkeys(sorted({build.day for build in builds}), sides),
+            key_columns(table),
+            f"live, {before}",
+            f"the shadow, {after}",
+            _recorded_rows([*live_builds, *builds]),
+        )
+    return ComparedTables(pairs, "live", f"the shadow of plan {plan.id}")
+
+
+def _planned_days(plan: Plan, names: Collection[str], days: _Days) -> dict[str, Collection[date]]:
+    return {
+        name: plan.days_of(name) if days is None else plan.days_of(name) & set(days)
+        for name in plan.reasons
+        if not names or name in names
+    }
+
+
+def _tables_of_live_plan(
+    plan: Plan, workspace: Workspace, names: Collection[str], days: _Days
+) -> ComparedTables:
+    """Compare each partition before the first and after the last build of a plan in live.
+
+    Raises UsageError for a plan that was never started.
+    """
+    if Plans(workspace.lake.root).state(plan.id) == PLANNED:
+        raise UsageError(
+            f"Plan {plan.id} was never started.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Start it with `backfill run {plan.id}`.",
+        )
+
+    def versions(builds: Sequence[Build]) -> _Versions | None:
+        by_plan = [n for n, build in enumerate(builds) if build.plan == plan.id]
+        accepted = [n for n in by_plan if builds[n].outcome == "accepted"]
+        if not by_plan:
+            return None
+        if not accepted:  # The plan changed no rows: the day is compared with itself.
+            version = builds[by_plan[0]].delta_version
+            return version, version
+        before = builds[accepted[0] - 1].delta_version if accepted[0] else -1
+        return before, builds[accepted[-1]].delta_version
+
+    pairs = _pairs_of_builds(_planned_days(plan, names, days), workspace, versions)
+    return ComparedTables(pairs, f"before plan {plan.id}", f"after plan {plan.id}")
+
+
+def _tables_of_builds(table: Table, days: Collection[date], workspace: Workspace) -> ComparedTables:
+    """Compare the last build of each day that wrote rows with the one before it.
+
+    Raises UsageError if no day was built.
+    """
+
+    def versions(builds: Sequence[Build]) -> _Versions | None:
+        written = [build.delta_version for build in builds if build.outcome in COMMITTED]
+        return ([-1, *written][-2], written[-1]) if written else None
+
+    pairs = _pairs_of_builds({table.name: days}, workspace, versions)
+    if not pairs:
+        raise UsageError(
+            f"No build of {table.name} was accepted on these days.",
+            unchanged=NOTHING_CHANGED,
+            next_step="See `backfill status`.",
+        )
+    sides = pairs[table.name].days
+    built_once = [day for day, (before, _) in sides.items() if before.version < 0]
+    none = f" ({ranges(built_once)}: none)" if built_once else ""
+    return ComparedTables(pairs, f"the build before{none}", "the last build")
+
+
+def _pairs_of_builds(
+    days: Mapping[str, Collection[date]],
+    workspace: Workspace,
+    versions: Callable[[Sequence[Build]], _Versions | None],
+) -> dict[str, TablePair]:
+    """Make a pair for each table with the `versions` chosen from the builds of each day.
+
+    `versions` gets the successful builds of one day, oldest first. Raises UsageError for a table
+    that the project does not declare.
+    """
+    declared = {table.name: table for table in workspace.tables}
+    missing = [name for name in days if name not in declared]
+    if missing:
+        raise UsageError(
+            f"The project no longer has a table {missing[0]}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Name others: --table {next(iter(declared))}.",
+        )
+    pairs = dict[str, TablePair]()
+    for name, table in declared.items():
+        builds = successful_builds(name, days.get(name, ()), workspace.lake)
+        by_day: dict[date, list[Build]] = {}
+        for build in builds:
+            by_day.setdefault(build.day, []).append(build)
+        chosen = {day: pair for day in sorted(by_day) if (pair := versions(by_day[day]))}
+        if not chosen:
+            continue
+        side = cache(partial(Side, workspace.lake.path(name), table.partition_by))
+        before, after = map(_versions_text, zip(*chosen.values(), strict=True))
+        pairs[name] = TablePair(
+            {day: (side(old), side(new)) for day, (old, new) in chosen.items()},
+            key_columns(table),
+            before,
+            after,
+            _recorded_rows(builds),
+        )
+    return pairs
+
+
+def _versions_text(versions: Iterable[int]) -> str:
+    existing = [version for version in versions if version >= 0]
+    if not existing:
+        return "not built"
+    first = min(existing)
+    last = max(existing)
+    return f"version {first}" if first == last else f"versions {first} to {last}"
+
+
+def key_columns(table: Table | None) -> Sequence[str] | None:
+    """The key of a table; None for a table without a key."""
+    return list(table.key) or None if table else None
+
+
+def successful_builds(name: str, days: Collection[date], lake: Lake) -> list[Build]:
+    """The builds of these days that succeeded, oldest first, with those the ledger lacks."""
+    if not days:
+        return []
+    builds = lake.ledger.builds({name: days})
+    lacking = lacking_builds(lake.path(name), lake.ledger.newest([name])[name])
+    builds += [build for build in lacking if build.day in days]
+    return sorted((build for build in builds if build.succeeded), key=lambda build: build.at)
+
+
+def _recorded_rows(builds: Iterable[Build]) -> dict[tuple[date, str], RecordedRows]:
+    """The facts that builds recorded about the rows in their data files."""
+    return {
+        (build.day, build.data_files): RecordedRows(build.fingerprint, build.rows)
+        for build in builds
+        if build.data_files and build.fingerprint
+    }
+
+
+def tables_of_releases(
+    numbers: tuple[int, int],
+    workspace: Workspace,
+    names: Collection[str] = (),
+    days: _Days = None,
+) -> ComparedTables:
+    """Compare two releases: all their tables, or those in `names`.
+
+    Raises UsageError for a release that does not exist or is not readable.
+    """
+    before, after = (workspace.lake.releases.readable(number) for number in numbers)
+    declared = {table.name: table for table in workspace.tables}
+    tables = dict.fromkeys([*declared, *before.tables, *after.tables])
+    pairs = {
+        name: _pair_of_versions(
+            name,
+            (before.version(name), after.version(name)),
+            workspace.lake,
+            declared.get(name),
+            days,
+        )
+        for name in tables
+        if (name in before.tables or name in after.tables) and (not names or name in names)
+    }
+    return ComparedTables(pairs, f"release {numbers[0]}", f"release {numbers[1]}")
+
+
+def _tables_of_live(
+    before: Table, after: Table, workspace: Workspace, days: _Days
+) -> ComparedTables:
+    """Compare two tables of live by the key of the second.
+
+    Raises UsageError for a table that was never built.
+    """
+    lake = workspace.lake
+    versions = [TableVersion(table.name, lake.version(table.name)) for table in (before, after)]
+    for version in versions:
+        if version.version < 0:
+            raise UsageError(
+                f"{version.path} was never built.",
+                unchanged=NOTHING_CHANGED,
+                next_step=f"Build it: `backfill plan --target {version.path}`.",
+            )
+    pair = _pair_of_versions(after.name, versions, lake, after, days)
+    return ComparedTables({after.name: pair}, before.name, after.name)
+
+
+def _pair_of_versions(
+    name: str,
+    versions: Sequence[TableVersion | None],
+    lake: Lake,
+    table: Table | None,
+    days: _Days,
+) -> TablePair:
+    before, after = (_side(lake, version, table) for version in versions)
+    all_days = before.all_days | after.all_days
+    compared = sorted(all_days if days is None else all_days & set(days))
+    paths = {version.path for version in versions if version}
+    builds = [build for path in paths for build in successful_builds(path, compared, lake)]
+    return TablePair(
+        dict.fromkeys(compared, (before, after)),
+        key_columns(table),
+        *(_version_text(name, version) for version in versions),
+        _recorded_rows(builds),
+    )
+
+
+def _side(lake: Lake, version: TableVersion | None, table: Table | None) -> Side:
+    if version is None:
+        return Side("", "", -1)
+    folder = lake.path(version.path)
+    column = table.partition_by if table else stored_column(folder, version.version)
+    return Side(folder, column, version.version, version.id)
+
+
+def _version_text(name: str, version: TableVersion | None) -> str:
+    if version is None:
+        return "no table"
+    other_path = "" if version.path == name else f" of {version.path}"
+    return f"version {version.version}{other_path}"

@@ -6,10 +6,19 @@ The page needs no other file. Every value is escaped, because rows come from sou
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import islice, zip_longest
 from typing import Any
 
 from backfill_assets.calendar import ranges
-from backfill_assets.diff.diff import ColumnDiff, DayDiff, Diff, NumberChanges, TableDiff
+from backfill_assets.diff.diff import (
+    ColumnDiff,
+    DayDiff,
+    Diff,
+    Example,
+    NumberChanges,
+    TableDiff,
+    by_changes,
+)
 
 SUMMARY_COLUMNS = (
     "table",
@@ -31,7 +40,7 @@ def diff_heading(diff: Diff) -> str:
 
 
 def summary_rows(diff: Diff) -> list[tuple[str, ...]]:
-    """A row a table that differs."""
+    """One row per table that differs."""
     return [_row(table) for table in diff.tables if table.differs]
 
 
@@ -40,21 +49,14 @@ def _row(table: TableDiff) -> tuple[str, ...]:
     counts = [
         f"{table.total(f):,}" for f in ("rows_before", "rows_after", "added", "removed", "changed")
     ]
-    most = sorted(table.columns, key=lambda column: (-column.changed, column.name))
-    columns = [f"{column.name} ({column.changed:,})" for column in most[:_COLUMNS_SHOWN]]
-    more = [f"{len(most) - _COLUMNS_SHOWN} more"] if len(most) > _COLUMNS_SHOWN else []
-    return (
-        table.name,
-        f"{len(days)}: {ranges(days)}" if days else "0",
-        *counts,
-        ", ".join([*columns, *more]),
-    )
+    columns = [f"{column.name} ({column.changed:,})" for column in table.most_changed]
+    more = len(columns) - _COLUMNS_SHOWN
+    shown = columns[:_COLUMNS_SHOWN] + ([f"{more} more"] if more > 0 else [])
+    return (table.name, f"{len(days)}: {ranges(days)}" if days else "0", *counts, ", ".join(shown))
 
 
 def detail_lines(diff: Diff) -> Iterator[str]:
-    """What the table of `rows` does not tell: columns that came or went, numbers, keys that repeat,
-    examples; what is the same.
-    """
+    """The facts that are not in `summary_rows`: columns, numbers, repeated keys, examples."""
     for table in diff.tables:
         if table.differs:
             yield from _lines_of(table)
@@ -64,99 +66,87 @@ def detail_lines(diff: Diff) -> Iterator[str]:
         yield f"The same: {', '.join(table.name for table in same)} ({total:,} rows)."
     unread = sum(len(table.same_days) for table in diff.tables)
     if unread:
-        yield (
-            f"{unread} partition(s) with the same files or fingerprints on both sides were not"
-            " read."
-        )
+        yield f"Not read, because files or fingerprints are the same: {unread} partition(s)."
     if not diff.tables:
         yield "There is nothing to compare: no table has any of these days."
 
 
 def _lines_of(table: TableDiff) -> Iterator[str]:
-    for words, names in (("added", table.columns_added), ("removed", table.columns_removed)):
-        if names:
-            yield f"{table.name}: columns that were {words}: {', '.join(names)}"
-    for name, words in table.columns_retyped.items():
-        yield f"{table.name}: {name} has another type: {words}"
-    repeated = [table.total(f"repeated_keys_{side}") for side in ("before", "after")]
-    if any(repeated):
+    for line in _schema_lines(table):
+        yield f"{table.name}: {line}"
+    before = table.total("repeated_keys_before")
+    after = table.total("repeated_keys_after")
+    if before or after:
         yield (
-            f"{table.name}: keys that stand more than once: {repeated[0]:,} before, {repeated[1]:,}"
-            " after. Of their rows those that have no equal on the other side count as added and"
-            " removed."
+            f"{table.name}: repeated keys: {before:,} before, {after:,} after. Their rows count as"
+            " added and removed, except those with an equal row on the other side."
         )
     if not table.keyed:
-        yield (
-            f"{table.name}: it has no key; rows are compared as a whole, and are only added and"
-            " removed."
-        )
-    for column in _most_changed(table):
+        yield f"{table.name}: no key, so whole rows are compared, and are only added or removed."
+    for column in table.most_changed[:_COLUMNS_SHOWN]:
         if column.numbers:
             yield f"{table.name}: {column.name}: {_distribution(column.numbers)}"
-    yield from [f"  {table.name} {example}" for example in _examples(table)][:_EXAMPLES_SHOWN]
+    for example in islice(_examples(table), _EXAMPLES_SHOWN):
+        yield f"  {table.name} {example}"
 
 
-def _most_changed(table: TableDiff) -> Sequence[ColumnDiff]:
-    return sorted(table.columns, key=lambda column: (-column.changed, column.name))[:_COLUMNS_SHOWN]
+def _schema_lines(table: TableDiff) -> Iterator[str]:
+    if table.columns_added:
+        yield f"columns added: {', '.join(table.columns_added)}"
+    if table.columns_removed:
+        yield f"columns removed: {', '.join(table.columns_removed)}"
+    for name, types in table.columns_retyped.items():
+        yield f"{name} has another type: {types}"
 
 
 def _examples(table: TableDiff) -> Iterator[str]:
-    """A changed value of each column in turn, those that changed most first; then rows added and
-    removed.
+    """One changed value per column, most changed first; then a row added and a row removed.
+
+    More changed values of each column follow.
     """
-    most = sorted(table.columns, key=lambda column: (-column.changed, column.name))
-    deepest = max((len(column.examples) for column in most), default=0)
-    for n in range(deepest):
-        for column in most:
-            for example in column.examples[n : n + 1]:
-                where = " ".join([example.day, *_keys(example.key)])
-                yield f"{where}: {column.name} {_value(example.before)} → {_value(example.after)}"
-        if n == 0:
-            yield from _rows_in_words(table)
-    if not deepest:
-        yield from _rows_in_words(table)
+    values = [
+        [(column.name, example) for example in column.examples] for column in table.most_changed
+    ]
+    rounds = [_changed(*example) for group in zip_longest(*values) for example in group if example]
+    first = sum(1 for examples in values if examples)
+    yield from rounds[:first]
+    for verb, rows in (("added", table.added_rows), ("removed", table.removed_rows)):
+        for row in rows[:1]:
+            yield f"{' '.join([row.day, *_keys(row.values)])}: {verb}"
+    yield from rounds[first:]
 
 
-def _rows_in_words(table: TableDiff) -> Iterator[str]:
-    for words, of_rows in (("added", table.added_rows), ("removed", table.removed_rows)):
-        for row in of_rows[:1]:
-            yield f"{' '.join([row.day, *_keys(row.values)])}: {words}"
+def _changed(name: str, example: Example) -> str:
+    row = " ".join([example.day, *_keys(example.key)])
+    return f"{row}: {name} {_value(example.before)} → {_value(example.after)}"
 
 
 def _keys(key: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={_value(of)}" for name, of in key.items()]
+    return [f"{name}={_value(value)}" for name, value in key.items()]
 
 
-def _value(of: Any) -> str:
-    """A value as JSON has it: a text, a number and null differ; a long one is cut off."""
-    text = json.dumps(of, ensure_ascii=False)
+def _value(value: Any) -> str:
+    """The JSON of a value, in which text, numbers and null differ. A long one is cut."""
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _distribution(numbers: NumberChanges) -> str:
-    """How much numbers changed, in one line."""
-    changed = numbers.up + numbers.down
+    """The distribution of changes in one line."""
     others = f"{numbers.other:,} from or to null, NaN or infinity" if numbers.other else ""
-    if not changed:
+    if not numbers.up + numbers.down:
         return others
     spread = ", ".join(
-        f"{name} {_number(of)}"
-        for name, of in (
-            ("least", numbers.least),
-            ("median", numbers.median),
-            ("mean", numbers.mean),
-            ("most", numbers.most),
-        )
+        f"{name} {_number(getattr(numbers, name))}" for name in ("least", "median", "mean", "most")
     )
-    sums = f"their sum {_number(numbers.sum_before)} → {_number(numbers.sum_after)}"
-    return "; ".join(
-        filter(None, [f"{numbers.up:,} up, {numbers.down:,} down: {spread}", sums, others])
-    )
+    counts = f"{numbers.up:,} up, {numbers.down:,} down: {spread}"
+    sums = f"sum {_number(numbers.sum_before)} → {_number(numbers.sum_after)}"
+    return "; ".join(filter(None, [counts, sums, others]))
 
 
-def _number(of: float) -> str:
-    """As many digits as tell it apart: whole numbers in full."""
-    return f"{of:,.0f}" if of == round(of) and abs(of) < 1e15 else f"{of:,.4g}"
+def _number(value: float) -> str:
+    """A number with four digits; a whole number in full."""
+    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:,.4g}"
 
 
 _STYLE = """
@@ -170,20 +160,23 @@ th { background: #f1f4f8; } td.n { text-align: right; font-variant-numeric: tabu
 .bar { display: inline-block; height: .7rem; }
 .bar.down { background: #d9777f; } .bar.up { background: #6fb98b; }
 """
-_BAR_PIXELS = 160  # pixels
+_BAR_PIXELS = 160
 _DAY_FIGURES = ("rows_before", "rows_after", "added", "removed", "changed", "unchanged")
 
 
 def html_page(diff: Diff) -> str:
     """The whole page. The same diff gives the same page."""
     title = escape(diff_heading(diff))
-    differing = [table for table in diff.tables if table.differs]
+    summary = summary_rows(diff)
+    same = [
+        (table.name, f"{table.total('unchanged'):,}") for table in diff.tables if not table.differs
+    ]
     parts = [
         f"<h1>{title}</h1>",
         f'<p class="note">Diff {escape(diff.id)}, made at {escape(diff.at)}.</p>',
-        _table(SUMMARY_COLUMNS, summary_rows(diff)) if differing else "<p>Nothing differs.</p>",
-        *(part for table in differing for part in _of_table(table)),
-        *_same(diff),
+        _table(SUMMARY_COLUMNS, summary) if summary else "<p>Nothing differs.</p>",
+        *(part for table in diff.tables if table.differs for part in _table_parts(table)),
+        f"<h2>The same</h2>{_table(('table', 'rows'), same)}" if same else "",
     ]
     head = (
         '<meta charset="utf-8"><meta name="viewport"'
@@ -196,96 +189,72 @@ def html_page(diff: Diff) -> str:
     )
 
 
-def _same(diff: Diff) -> Iterator[str]:
-    same = [table for table in diff.tables if not table.differs]
-    if same:
-        names = ((table.name, f"{table.total('unchanged'):,}") for table in same)
-        yield f"<h2>The same</h2>{_table(('table', 'rows'), names)}"
-
-
-def _of_table(table: TableDiff) -> Iterator[str]:
+def _table_parts(table: TableDiff) -> Iterator[str]:
     yield f"<h2>{escape(table.name)}</h2>"
-    key = (
-        f"key: {', '.join(table.key) or 'the day'}"
-        if table.keyed
-        else "no key: rows are compared as a whole"
-    )
+    key = f"key: {', '.join(table.key) or 'the day'}" if table.keyed else "no key: whole rows"
     not_read = (
         f"; {len(table.same_days)} day(s) with the same files or fingerprints were not read"
         if table.same_days
         else ""
     )
     yield f'<p class="note">{escape(f"{table.before} → {table.after}; {key}{not_read}")}</p>'
-    for words, names in (("added", table.columns_added), ("removed", table.columns_removed)):
-        if names:
-            yield f"<p>Columns that were {words}: {escape(', '.join(names))}</p>"
-    for name, words in table.columns_retyped.items():
-        yield f"<p>{escape(name)} has another type: {escape(words)}</p>"
+    for line in _schema_lines(table):
+        yield f"<p>{escape(line)}</p>"
     if table.columns:
-        yield _table(
-            ("column", "rows changed", "down and up", "how"),
-            map(_column, _by_changes(table.columns)),
+        head = ("column", "rows changed", "down and up", "how")
+        yield _table(head, map(_column, table.most_changed))
+    examples = [
+        (
+            example.day,
+            ", ".join(_keys(example.key)),
+            column.name,
+            *map(_value, (example.before, example.after)),
         )
-    examples = [(e.day, ", ".join(_keys(e.key)), c.name, _value(e.before), _value(e.after))
-                for c in _by_changes(table.columns) for e in c.examples]  # fmt: skip
+        for column in table.most_changed
+        for example in column.examples
+    ]
     if examples:
         yield f"<h3>Examples</h3>{_table(('day', 'key', 'column', 'before', 'after'), examples)}"
-    for words, rows in (("added", table.added_rows), ("removed", table.removed_rows)):
+    for verb, rows in (("added", table.added_rows), ("removed", table.removed_rows)):
         if rows:
             listed = "".join(
                 f"<li>{escape(', '.join([row.day, *_keys(row.values)]))}</li>" for row in rows
             )
-            yield f'<h3 class="{words}">Rows {words}: examples</h3><ul>{listed}</ul>'
-    yield "<h3>By day</h3>" + _table(
-        ("day", *map(_spaced, _DAY_FIGURES), "columns"), map(_day, table.days)
-    )
-
-
-def _by_changes(columns: Iterable[ColumnDiff]) -> list[ColumnDiff]:
-    return sorted(columns, key=lambda column: (-column.changed, column.name))
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")
+            yield f'<h3 class="{verb}">Rows {verb}: examples</h3><ul>{listed}</ul>'
+    figures = [figure.replace("_", " ") for figure in _DAY_FIGURES]
+    yield "<h3>By day</h3>" + _table(("day", *figures, "columns"), map(_day, table.days))
 
 
 def _day(day: DayDiff) -> tuple[Any, ...]:
-    columns = ", ".join(
-        f"{column.name} ({column.changed:,})" for column in _by_changes(day.columns)
-    )
+    notes = [f"{column.name} ({column.changed:,})" for column in by_changes(day.columns)]
     repeated = day.repeated_keys_before + day.repeated_keys_after
-    notes = [columns, f"{repeated:,} repeated key(s)" if repeated else ""]
-    return (
-        day.day,
-        *(getattr(day, figure) for figure in _DAY_FIGURES),
-        "; ".join(filter(None, notes)),
-    )
+    if repeated:
+        notes.append(f"{repeated:,} repeated key(s)")
+    return (day.day, *(getattr(day, figure) for figure in _DAY_FIGURES), ", ".join(notes))
 
 
 class _Markup(str):
-    """HTML that is escaped already."""
+    """Escaped HTML."""
 
 
 def _column(column: ColumnDiff) -> tuple[Any, ...]:
-    if column.numbers:
-        return column.name, column.changed, _bar(column), _distribution(column.numbers)
+    numbers = column.numbers
+    if numbers:
+        return column.name, column.changed, _bar(numbers), _distribution(numbers)
     changes = (f"{_value(c.before)} → {_value(c.after)} ({c.rows:,})" for c in column.frequent)
     return column.name, column.changed, "", _Markup("<br>".join(map(escape, changes)))
 
 
-def _bar(column: ColumnDiff) -> _Markup:
-    """How many went down and how many up, as the two parts of a bar."""
-    numbers = column.numbers
-    total = (numbers.down + numbers.up) if numbers else 0
-    if not numbers or not total:
-        return _Markup()
-    down = round(_BAR_PIXELS * numbers.down / total)
+def _bar(numbers: NumberChanges) -> _Markup:
+    """A bar with one part for the rows that went down and one for those that went up."""
+    total = numbers.down + numbers.up
+    down = round(_BAR_PIXELS * numbers.down / total) if total else 0
     parts = (("down", down, numbers.down), ("up", _BAR_PIXELS - down, numbers.up))
     return _Markup(
         "".join(
-            f'<span class="bar {n}" style="width:{w}px" title="{c:,} {n}"></span>'
-            for n, w, c in parts
-            if w
+            f'<span class="bar {name}" style="width:{width}px" title="{count:,} {name}"></span>'
+            for name, width, count in parts
+            if width and total
         )
     )
 

@@ -347,10 +347,8 @@ def _of(name: str, by_partition: Mapping[Partition, _Value]) -> dict[date, _Valu
 
 def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[CheckLine]:
     """One check per table that counts the rows that publishing would change. It always passes."""
-    compared = tables_of_shadow(plan, workspace, list(plan.reasons))
-    for table in diff_tables(
-        compared.pairs, compared.before, compared.after, Diffs(workspace.lake.root)
-    ).tables:
+    compared = tables_of_shadow(plan, workspace)
+    for table in diff_tables(*compared, Diffs(workspace.lake.root)).tables:
         counts = (
             f"{table.total(figure):,} {figure}"
             for figure in ("added", "removed", "changed", "unchanged")

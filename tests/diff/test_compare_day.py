@@ -122,7 +122,7 @@ def in_python(
 @given(st.integers(0, 2**32), st.sampled_from([["k1", "k2"], ["k1"], [], None]))
 def test_any_two_days_are_compared_as_plain_python_compares_them(seed, key):
     before, after = days(Random(seed))
-    diff = compare_day(DAY, before, after, key or [], key is not None, TableTotals())
+    diff = compare_day(DAY, before, after, key, TableTotals())
     figures, columns = in_python(before, after, key)
     ours = Counter({name: value for name, value in vars(diff).items() if isinstance(value, int)})
     assert +ours == figures
@@ -135,7 +135,7 @@ def test_the_distribution_of_a_number_is_of_its_differences():
     before = pa.table({"k": range(6), "n": [1, 2, 3, 4, None, 6]})
     after = pa.table({"k": range(6), "n": [1, 12, 2, 104, 5, None]})
     totals = TableTotals()
-    (column,) = compare_day(DAY, before, after, ["k"], True, totals).columns
+    (column,) = compare_day(DAY, before, after, ["k"], totals).columns
     assert column.changed == 5
     assert column.numbers == NumberChanges(
         up=2,
@@ -157,7 +157,7 @@ def test_the_distribution_of_a_number_is_of_its_differences():
 def test_large_integers_are_subtracted_exactly():
     before = pa.table({"k": [1, 2], "n": [2**60, -(2**63)]})
     after = pa.table({"k": [1, 2], "n": [2**60 + 1, 2**63 - 1]})
-    (column,) = compare_day(DAY, before, after, ["k"], True, TableTotals()).columns
+    (column,) = compare_day(DAY, before, after, ["k"], TableTotals()).columns
     assert column.numbers
     assert (column.numbers.up, column.numbers.least, column.numbers.most) == (2, 1, 2.0**64)
 
@@ -166,7 +166,7 @@ def test_the_most_frequent_changes_of_what_is_no_number_come_first():
     old = ["x", "x", "x", None, "y", "z", "a", "b"]
     new = ["y", "y", "q", "y", "x", "x", "c", "d"]
     before, after = (pa.table({"k": range(8), "s": values}) for values in (old, new))
-    (column,) = compare_day(DAY, before, after, ["k"], True, TableTotals()).columns
+    (column,) = compare_day(DAY, before, after, ["k"], TableTotals()).columns
     assert column.numbers is None
     assert column.frequent[0] == ValueChange("x", "y", 2)
     assert len(column.frequent) == 5
@@ -210,7 +210,7 @@ def test_the_most_frequent_changes_of_what_is_no_number_come_first():
 )
 def test_a_column_of_another_type_is_compared_by_value_in_a_common_type(before, after, changed):
     old, new = (pa.table({"k": ["a", "b"], "v": values}) for values in (before, after))
-    diff = compare_day(DAY, old, new, ["k"], True, TableTotals())
+    diff = compare_day(DAY, old, new, ["k"], TableTotals())
     assert (diff.changed, diff.unchanged, diff.added, diff.removed) == (changed, 2 - changed, 0, 0)
 
 
@@ -228,13 +228,12 @@ def test_examples_are_the_same_whatever_the_order_of_the_rows():
     one = TableTotals()
     other = TableTotals()
     shuffled = [n * 7 % 300 for n in range(300)]
-    compare_day(DAY, before, after, ["k"], True, one)
+    compare_day(DAY, before, after, ["k"], one)
     compare_day(
         DAY,
         before.take(shuffled),
         after.take([n for n in shuffled[::-1] if n < 290]),
         ["k"],
-        True,
         other,
     )
     for totals in (one, other):
@@ -252,7 +251,7 @@ def test_examples_are_the_same_whatever_the_order_of_the_rows():
 def test_keys_that_repeat_on_both_sides_multiply_nothing():
     before = pa.table({"k": ["a"] * 1000, "n": range(1000)})
     after = pa.table({"k": ["a"] * 1000, "n": range(1, 1001)})
-    diff = compare_day(DAY, before, after, ["k"], True, TableTotals())
+    diff = compare_day(DAY, before, after, ["k"], TableTotals())
     assert (diff.unchanged, diff.added, diff.removed, diff.changed) == (999, 1, 1, 0)
     assert (diff.repeated_keys_before, diff.repeated_keys_after) == (1, 1)
 
@@ -263,7 +262,6 @@ def test_a_key_column_that_one_side_lacks_is_null_there():
         pa.table({"n": [1, 2]}),
         pa.table({"k": ["a", None], "n": [1, 2]}),
         ["k"],
-        True,
         TableTotals(),
     )
     # The rows of the key null: one equal, one left.
@@ -274,7 +272,7 @@ def test_of_long_texts_the_part_that_differs_is_shown():
     before = "x" * 500 + "old" + "y" * 500
     after = "x" * 500 + "new" + "y" * 500
     (column,) = compare_day(
-        DAY, pa.table({"s": [before]}), pa.table({"s": [after]}), [], True, TableTotals()
+        DAY, pa.table({"s": [before]}), pa.table({"s": [after]}), [], TableTotals()
     ).columns
     (change,) = column.frequent
     assert "xold" in change.before

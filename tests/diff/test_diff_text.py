@@ -62,14 +62,14 @@ def test_the_figures_count_the_days_that_were_not_read():
 def test_columns_keys_that_repeat_examples_and_what_is_the_same_are_said():
     lines = [line.replace(HOSTILE, "T") for line in text.detail_lines(DIFF)]
     assert lines[:3] == [
-        "T: columns that were added: new",
-        "T: columns that were removed: old",
+        "T: columns added: new",
+        "T: columns removed: old",
         "T: n has another type: integer, now long",
     ]
-    assert lines[3].startswith("T: keys that stand more than once: 1 before, 2 after. ")
+    assert lines[3].startswith("T: repeated keys: 1 before, 2 after. ")
     assert (
         lines[4]
-        == "T: many: 1 up, 1 down: least -1.5, median 0.25, mean 0.25, most 2; their sum 10 → 10.5"
+        == "T: many: 1 up, 1 down: least -1.5, median 0.25, mean 0.25, most 2; sum 10 → 10.5"
     )
     assert [line for line in lines if line.startswith("  T")][:3] == [
         "  T 2019-09-01 k=2: many 1 → 3",
@@ -78,7 +78,7 @@ def test_columns_keys_that_repeat_examples_and_what_is_the_same_are_said():
     ]
     assert lines[-2:] == [
         "The same: raw/same (7 rows).",
-        "2 partition(s) with the same files or fingerprints on both sides were not read.",
+        "Not read, because files or fingerprints are the same: 2 partition(s).",
     ]
 
 

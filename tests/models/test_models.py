@@ -115,11 +115,7 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     assert second != first
     assert predicted(release=1) == first
     compared = tables_of_releases((1, 2), project.workspace)
-    (table,) = [
-        each
-        for each in diff_tables(compared.pairs, "release 1", "release 2").tables
-        if each.columns
-    ]
+    (table,) = [each for each in diff_tables(*compared).tables if each.columns]
     assert {each.name: each.changed for each in table.columns}.items() >= {
         "model": 1,
         "model_version": 1,

@@ -31,7 +31,7 @@ def test_a_run_shows_what_a_plan_changed_and_where_the_page_is(lake):
     assert result.success
     shown = metadata(result)
     assert f"| raw/a | 1: {SECOND} | 2 | 3 | 3 | 2 | 0 |  |" in shown["tables"]
-    assert "raw/a: it has no key; rows are compared as a whole" in shown["details"]
+    assert "raw/a: no key, so whole rows are compared" in shown["details"]
     assert (shown["added"], shown["removed"], shown["changed"]) == (3, 2, 0)
     page = Path(shown["page"])
     assert page.parent == lake.root / "_diffs"
