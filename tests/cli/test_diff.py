@@ -184,8 +184,7 @@ def test_the_terminal_shows_a_table_and_examples_and_check_ends_with_1(rebuilt):
     ]
     assert cells == [OUTAGES, f"2: {day(0)}..{day(1)}", "4", "4", "1", "1", "1", "value (1)"]
     assert (
-        f"{OUTAGES}: value: 1 up, 0 down: least 2, median 2, mean 2, most 2; sum 10 → 12"
-        in lines
+        f"{OUTAGES}: value: 1 up, 0 down: least 2, median 2, mean 2, most 2; sum 10 → 12" in lines
     )
     assert f'  {OUTAGES} {day(0)} outage_number="o1": value 10 → 12' in lines
     assert f'  {OUTAGES} {day(1)} outage_number="o6": added' in lines

@@ -1,16 +1,22 @@
-"""Status and plan of many (table, day) partitions, on a record made up for it: `python -m
-tests.benchmarks.partitions`.
+"""Many days at once: `python -m tests.benchmarks.many_days status`, or `manifest [DAYS [FILES]]`.
 
-Prints seconds for 1,000, 10,000 and 100,000 partitions of all tables, and how they grow: a tenfold
-record should take no more than ten times as long. Nothing is imported, delivered or computed within
-the times.
+`status` prints seconds of status and plan for 1,000, 10,000 and 100,000 partitions of all tables
+on a made-up record, and how they grow: a tenfold record should take no more than ten times as long.
+Nothing is imported, delivered or computed within the times.
+
+`manifest` prints the seconds of a first look at a landing area, which reads every file, and of a
+second one by another process, which reads none of them. `os.walk` with a `stat` of each file is the
+least that a look can take.
 """
 
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -28,7 +34,10 @@ from backfill_assets.plan.selection import select
 from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.files.formats import FileContents
 from backfill_assets.sources.files.landing import Landing
+from backfill_assets.sources.files.manifest import Manifest, manifest_at
+from backfill_assets.sources.filesystem import Entry
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import input_fingerprints
 from backfill_assets.tables.declaration import Table
@@ -133,7 +142,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - started, done
 
 
-def main() -> None:
+def status_and_plan() -> None:
     shown = Drawn(
         "partitions",
         "read the record",
@@ -153,5 +162,57 @@ def main() -> None:
     Console().print(shown)
 
 
+LINE = b'{"n": 1}\n'
+LONG_AGO = 1_500_000_000
+
+
+def manifest(number_of_days: int = 10_000, files: int = 10) -> None:
+    days = [date(1995, 1, 1) + timedelta(days=n) for n in range(number_of_days)]
+    with tempfile.TemporaryDirectory(prefix="bench") as folder:
+        area = LandingArea(Path(folder, "landing"), Path(folder, "cache"))
+        source = Landing("events")
+        for day in days:
+            of_day = (
+                area.root / source.name / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}"
+            )
+            of_day.mkdir(parents=True)
+            for n in range(files):
+                (of_day / f"{n}.jsonl").write_bytes(LINE)
+                os.utime(of_day / f"{n}.jsonl", (LONG_AGO, LONG_AGO))
+        # Files that changed just now are read again, for clocks of file systems are coarse: here it
+        # is a minute later.
+        manifest_at(area.manifest(source.name, source.format), source.format, area.files).clock = (
+            lambda: time.time() + 60
+        )
+        first, delivered = timed(lambda: dict(source.delivered(area, days)))
+        manifest_at.cache_clear()  # as in another process
+        read = list[Entry]()
+        known = Manifest.read
+
+        def noted(self: Manifest, file: Entry) -> FileContents:
+            read.append(file)
+            return known(self, file)
+
+        Manifest.read = noted  # type: ignore[method-assign]
+        second, again = timed(lambda: dict(source.delivered(area, days)))
+        assert delivered == again
+        assert all(
+            isinstance(each, Delivery) and len(each.files) == files for each in again.values()
+        )
+        walk, looked = timed(
+            lambda: sum(
+                Path(top, name).stat().st_size
+                for top, _, names in os.walk(area.root)
+                for name in names
+            )
+        )
+    print(f"{number_of_days} days of {files} files, {looked:,} bytes")
+    print(
+        f"first look {first:.2f} s; second look {second:.2f} s, {len(read)} file(s) read; os.walk"
+        f" and stat {walk:.2f} s"
+    )
+    print(f"second look / walk: {second / walk:.2f}")
+
+
 if __name__ == "__main__":
-    main()
+    {"status": status_and_plan, "manifest": manifest}[sys.argv[1]](*map(int, sys.argv[2:]))

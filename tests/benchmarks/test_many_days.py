@@ -2,7 +2,7 @@
 plan of two thirds of them.
 """
 
-from tests.benchmarks.partitions import measured
+from tests.benchmarks.many_days import measured
 
 
 def test_it_runs_on_a_few_days():
