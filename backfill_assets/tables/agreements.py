@@ -1,8 +1,8 @@
-"""What the tables of a project promise together: reconciliations between them, and the consumers
-that read them.
+"""Agreements between the tables of a project: reconciliations and consumers.
 
+A reconciliation compares figures of several tables. A consumer is a query of people who read them.
 Both are checked on a rebuild before readers get it. Their functions see the tables as they would be
-published: the days that were rebuilt, and all others as they are live.
+published: the rebuilt days, and all other days as they are live.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ class Reader(Protocol):
     def __call__(
         self, table: Table | str, days: Iterable[date], columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """The rows of exactly these days of a table, or of these columns of it; a day that it does
-        not have adds no rows.
+        """The rows of exactly these days of a table, or only these columns of them.
+
+        A day that the table does not have adds no rows.
         """
 
     def lines(self, table: Table | str, days: Iterable[date]) -> Mapping[date, int]:
-        """Of each of these days, how many lines its source had delivered when the day was built;
-        left out if not known.
+        """The lines that a table's source had delivered of each day when the day was built.
+
+        Days without a recorded number are left out.
         """
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What a reconciliation found: the figures that it compared, and in what they differ, one text
-    each; none: they agree.
+    """The figures that a reconciliation compared, and its problems, one text per difference.
+
+    Without problems the figures agree.
     """
 
     figures: str
@@ -49,59 +52,60 @@ class Reconciled:
 
 
 @dataclass(frozen=True)
-class Reconciliation:
-    """Figures of several tables that must agree. Its function gets a reader and the days that were
-    rebuilt of any of them.
-    """
+class Agreement:
+    """A function over several tables. It gets a reader and the rebuilt days of any of them."""
 
     name: str
     tables: tuple[str, ...]
-    check: Callable[[Reader, Sequence[date]], Reconciled] = field(repr=False)
+    function: Callable[[Reader, Sequence[date]], Any] = field(repr=False)
 
-    def __call__(self, read: Reader, days: Sequence[date]) -> Reconciled:
-        return self.check(read, days)
+    def __call__(self, read: Reader, days: Sequence[date]) -> Any:
+        return self.function(read, days)
 
     @property
     def version(self) -> str:
-        """A hash of its tables, its function and what that uses of the project, twelve hexadecimal
-        digits.
+        """A hash of its declaration, and of its function with all that it uses of the project.
+
+        It has twelve hexadecimal digits.
         """
-        return _version(self.check, self.tables)
+        # What its functions read from outside, such as the time, is not part of it: that may differ
+        # at each call.
+        used = JudgedBy(module_of(self.function))
+        used.add("function", self.function)
+        content = repr((self._declared(), sorted(used.texts.items())))
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    def _declared(self) -> tuple[object, ...]:
+        return (self.tables,)
+
+
+@dataclass(frozen=True)
+class Reconciliation(Agreement):
+    """Figures of several tables that must agree. Its function returns `Reconciled`."""
 
     @property
     def promise(self) -> str:
         """The function's docstring."""
-        return inspect.getdoc(self.check) or ""
+        return inspect.getdoc(self.function) or ""
 
 
 @dataclass(frozen=True)
-class Consumer:
-    """Somebody's query over the tables: it must run, and return rows unless it `may_be_empty`.
+class Consumer(Agreement):
+    """A query that must run, and return rows unless it `may_be_empty`."""
 
-    Its function gets a reader and the days that were rebuilt of any of its tables.
-    """
-
-    name: str
-    tables: tuple[str, ...]
-    query: Callable[[Reader, Sequence[date]], Any] = field(repr=False)
     may_be_empty: bool = False
 
-    def __call__(self, read: Reader, days: Sequence[date]) -> Any:
-        return self.query(read, days)
-
-    @property
-    def version(self) -> str:
-        """A hash as that of a reconciliation."""
-        return _version(self.query, self.tables, self.may_be_empty)
+    def _declared(self) -> tuple[object, ...]:
+        return (self.tables, self.may_be_empty)
 
 
 def reconciliation(
     *, tables: Sequence[Table | str], name: str = ""
 ) -> Callable[[Callable[[Reader, Sequence[date]], Reconciled]], Reconciliation]:
-    """Declare that figures of `tables` agree: the function below gets a reader and the days
-    rebuilt, and returns `Reconciled`.
+    """Declare that figures of `tables` agree: the function returns `Reconciled`.
 
-    `name` is that of the function, if it is not given. Raises ValueError if no table is named.
+    It takes a reader and the rebuilt days. `name` is by default the name of the function. Raises
+    ValueError if no table is named.
     """
     names = _names(tables)
     return lambda check: Reconciliation(name or check.__name__, names, check)
@@ -110,45 +114,39 @@ def reconciliation(
 def consumer(
     *, tables: Sequence[Table | str], name: str = "", may_be_empty: bool = False
 ) -> Callable[[Callable[[Reader, Sequence[date]], Any]], Consumer]:
-    """Declare a query over `tables`: the function below gets a reader and the days rebuilt, and
-    returns the query's rows.
+    """Declare a query over `tables`: the function returns the rows of the query.
 
-    `name` is that of the function, if it is not given. Raises ValueError if no table is named.
+    It takes a reader and the rebuilt days. `name` is by default the name of the function. Raises
+    ValueError if no table is named.
     """
     names = _names(tables)
     return lambda query: Consumer(name or query.__name__, names, query, may_be_empty)
 
 
-def _version(function: Callable[..., Any], *declared: object) -> str:
-    # What its functions read from outside, such as the time, is not part of it: that may differ at
-    # each call.
-    used = JudgedBy(module_of(function))
-    used.add("function", function)
-    return hashlib.sha256(repr((declared, sorted(used.texts.items()))).encode()).hexdigest()[:12]
-
-
 def _names(tables: Sequence[Table | str]) -> tuple[str, ...]:
     if not tables or isinstance(tables, str):
         raise ValueError(
-            "tables=[...] names the tables that are read; without them, nobody knows when to check"
+            "tables=[...] names the tables that are read; without them, there is no day to check"
         )
     return tuple(table if isinstance(table, str) else table.name for table in tables)
 
 
-def refuse_unusable(agreements: Sequence[Reconciliation | Consumer], tables: Iterable[str]) -> None:
-    """ValueError for what is no reconciliation or consumer, for two of one name, and for a table
-    that is not among `tables`.
+def refuse_unusable(agreements: Sequence[Agreement], tables: Iterable[str]) -> None:
+    """Refuse objects that are not agreements, two of one name, and tables not among `tables`.
+
+    Raises ValueError.
     """
-    known = set(tables)
+    declared = set(tables)
     names = set[str]()
-    for each in agreements:
-        if not isinstance(each, Reconciliation | Consumer):
+    for agreement in agreements:
+        if not isinstance(agreement, Agreement):
             raise ValueError(
-                f"{each!r} is declared by @reconciliation(tables=[...]) or @consumer(tables=[...])"
+                f"{agreement!r} is declared by @reconciliation(tables=[...]) or"
+                " @consumer(tables=[...])"
             )
-        if each.name in names:
-            raise ValueError(f"two reconciliations or consumers are named {each.name}")
-        names.add(each.name)
-        missing = [name for name in each.tables if name not in known]
+        if agreement.name in names:
+            raise ValueError(f"two reconciliations or consumers are named {agreement.name}")
+        names.add(agreement.name)
+        missing = [name for name in agreement.tables if name not in declared]
         if missing:
-            raise ValueError(f"{each.name} reads {missing[0]}, which is not among the tables")
+            raise ValueError(f"{agreement.name} reads {missing[0]}, which is not among the tables")

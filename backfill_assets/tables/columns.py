@@ -3,12 +3,15 @@
 A type is allowed if Spark computes it, Delta stores it and its readers know it, nested types too.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from __future__ import annotations
 
-from backfill_assets.quality.rule import Rule
+import re
+from typing import TYPE_CHECKING
+
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
+
+if TYPE_CHECKING:
+    from backfill_assets.tables.declaration import Table
 
 # Delta's names of these are in lake/columns.py.
 TYPES = frozenset(
@@ -85,9 +88,7 @@ def refusal(name: str, kind: str) -> str:
 
 
 def _simplified(kind: str) -> str:
-    """`kind` with a plain type in place of each nested one that holds allowed types, from the
-    innermost outwards.
-    """
+    """The type `kind` with a plain type in place of each nested type of allowed types."""
     simpler = NESTED.sub("INT", kind)
     return kind if simpler == kind else _simplified(simpler)
 
@@ -100,10 +101,10 @@ PIECE = re.compile(rf"{QUOTED}|.", re.DOTALL)
 
 
 def types_of(columns: str) -> dict[str, str]:
-    """Each column's type, in upper case. ValueError for a name that needs quoting or stands twice,
-    and for a type that no table can hold.
+    """Each column's type, in upper case.
 
-    Names that begin with two underscores are this project's own.
+    Raises ValueError for a name that needs quoting or is used twice, and for a type that no table
+    can hold. Names that begin with two underscores are this project's own.
     """
     types: dict[str, str] = {}
     for part in map(str.strip, _split(columns)):
@@ -134,45 +135,38 @@ def _split(columns: str) -> list[str]:
     return parts
 
 
-def refuse_wrong_columns(name: str, columns: str, **declared: Any) -> None:
-    """ValueError, with the table's name, for what `_refuse` refuses."""
-    try:
-        _refuse(columns, **declared)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+def refuse_wrong_columns(table: Table) -> None:
+    """Refuse columns that no table can hold, and names of columns that the table does not have.
 
-
-def _refuse(
-    columns: str,
-    *,
-    partition_by: str,
-    key: Sequence[str],
-    fingerprint_by: str | None,
-    rules: Sequence[Rule],
-    measures: Mapping[str, str],
-    compared_with: Sequence[str],
-    drift: Mapping[str, DriftThresholds],
-) -> None:
-    """ValueError for a day that is no DATE, and for a key, a rule or a threshold that names what
-    the table does not have.
+    Raises ValueError with the name of the table.
     """
-    types = types_of(columns)
-    for argument, column in (("partition_by", partition_by), ("fingerprint_by", fingerprint_by)):
+    try:
+        _refuse(table)
+    except ValueError as error:
+        raise ValueError(f"{table.name}: {error}") from None
+
+
+def _refuse(table: Table) -> None:
+    types = types_of(table.columns)
+    key = table.key
+    for argument in ("partition_by", "fingerprint_by"):
+        column = getattr(table, argument)
         if column is not None and not re.fullmatch(r"DATE( COMMENT .*)?", types.get(column, "")):
             raise ValueError(
-                f"{argument}={column!r} must be a column of type DATE; the columns are {columns}"
+                f"{argument}={column!r} must be a column of type DATE; the columns are"
+                f" {table.columns}"
             )
     unknown = [column for column in key if column not in types]
     if unknown:
         raise ValueError(
-            f"the key names {', '.join(unknown)}, which is no column; the columns are"
+            f"the key names {', '.join(unknown)}, which is not a column; the columns are"
             f" {', '.join(types)}"
         )
     if maps := [column for column in key if "MAP<" in types[column].replace(" ", "")]:
         raise ValueError(
             f"the key names {', '.join(maps)}, which holds a map: Spark does not compare maps"
         )
-    for column, thresholds in drift.items():
+    for column, thresholds in table.drift.items():
         if (column not in types and column != EVERY_OTHER_COLUMN) or not isinstance(
             thresholds, DriftThresholds
         ):
@@ -180,18 +174,18 @@ def _refuse(
                 f'drift={{{column!r}: {thresholds!r}}}: write a column, or "*", and its'
                 " DriftThresholds(...)"
             )
-    for rule in rules:
+    for rule in table.rules:
         if rule.counts_keys and not key:
             raise ValueError(f"the rule {rule.name} needs a key: key=[...]")
-        has = {"column": types, "measure": measures, "table in compared_with": compared_with}
-        for kind, names in (
-            ("column", rule.columns),
-            ("measure", rule.measures),
-            ("table in compared_with", rule.tables),
+        compared_with = [other.name for other in table.compared_with]
+        for kind, names, existing in (
+            ("column", rule.columns, types),
+            ("measure", rule.measures, table.measures),
+            ("table in compared_with", rule.tables, compared_with),
         ):
-            missing = [name for name in names if name not in has[kind]]
+            missing = [name for name in names if name not in existing]
             if missing:
                 raise ValueError(
-                    f"the rule {rule.name} looks at {', '.join(missing)}, which is no {kind} of the"
-                    " table"
+                    f"the rule {rule.name} looks at {', '.join(missing)}, which is not a"
+                    f" {kind} of the table"
                 )

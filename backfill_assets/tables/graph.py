@@ -1,4 +1,4 @@
-"""Which partitions read which, by the windows of the tables on one calendar.
+"""The graph of partitions: the inputs and the readers of each, on one calendar.
 
 `--target` names tables as dbt and Dagster do: `raw/outage_events` is one table, `raw/*` those that
 match, `+features/daily` one with everything upstream, `staging/outages+` one with everything
@@ -18,10 +18,10 @@ from backfill_assets.tables.declaration import Table
 
 
 def days_until_complete(table: Table, *, late_rows: bool = False) -> int:
-    """How many days after its own a delivery may change a day: of those it waits for, or with
-    `late_rows` of all it reads.
+    """The number of days after its own day for which later deliveries can change a day.
 
-    Windows that follow each other add up.
+    Only inputs that a day waits for count, or with `late_rows` all inputs. The windows of a chain
+    of tables add up.
     """
     reach = [
         (window.last if late_rows else window.last_needed)
@@ -33,8 +33,9 @@ def days_until_complete(table: Table, *, late_rows: bool = False) -> int:
 
 
 def on_request(table: Table) -> bool:
-    """Whether days that were never built wait for somebody to ask for them: the table has a
-    schedule of its own, or waits for days of one of which that is so.
+    """Whether new days are built only on request.
+
+    The table has a schedule of its own, or waits for a table that has.
     """
     return bool(table.cron) or any(
         on_request(other) for other in waited_for(table) if other is not table
@@ -42,54 +43,42 @@ def on_request(table: Table) -> bool:
 
 
 def waited_for(table: Table) -> list[Table]:
-    """The inputs of which some days must be there; without any day of the others, each day is built
-    from what is there.
-    """
+    """The inputs without which a day is not built. A day is built even if the others lack days."""
     return [other for other, window in table.windows() if window.first <= window.last_needed]
+
+
+Windows = dict[str, list[tuple[str, ClippedWindow]]]
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Which partitions read which, on one calendar. `tables` come inputs first."""
+    """The inputs and the readers of each partition. `tables` come inputs first."""
 
     tables: Sequence[Table]
     calendar: Calendar
 
     def reads(self, partition: Partition) -> Iterator[Partition]:
         """Every partition that this one may read, whether it waits for it or not."""
-        return (
-            (name, date.fromordinal(n))
-            for name, around in self._reads[partition[0]]
-            for n in around(partition[1])
-        )
+        return _within(self._reads, partition)
 
     def needs(self, partition: Partition) -> Iterator[Partition]:
         """The partitions without which this one cannot be built."""
-        return (
-            (name, date.fromordinal(n))
-            for name, window in self._needs[partition[0]]
-            for n in window(partition[1])
-        )
+        return _within(self._needs, partition)
 
     def readers(self, partition: Partition, since: date | None = None) -> Iterator[Partition]:
-        """Every partition that may read this one, without those that may read the earlier day
-        `since` of its table too.
+        """Every partition that may read this one.
+
+        Without those that may also read the earlier day `since` of its table.
         """
         table, day = partition
         for name, window, first in self._readers[table]:
             days = window(day)
-            start = (
-                max(days.start, since.toordinal() - first + 1)
-                if since and since < day
-                else days.start
-            )
-            for n in range(start, days.stop):
+            start = since.toordinal() - first + 1 if since and since < day else days.start
+            for n in range(max(days.start, start), days.stop):
                 yield name, date.fromordinal(n)
 
     def lacking_inputs(self, table: Table, available: Mapping[str, set[date]]) -> set[date]:
-        """The days of a table that need a day of an input, or of the table itself, that is not
-        `available`.
-        """
+        """The days of a table that need a day that is not `available`, of an input or its own."""
         days: set[date] = set()
         for other, w in table.windows():
             days.update(
@@ -100,11 +89,11 @@ class Graph:
         return days
 
     def in_order(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Inputs before what reads them: by table, and by day within one that reads itself."""
+        """The partitions with inputs first: by table, and by day within a table."""
         return [(table, day) for table, days in self.by_table(partitions).items() for day in days]
 
     def by_table(self, partitions: Iterable[Partition]) -> dict[str, list[date]]:
-        """The days of every table, tables and days in that order too."""
+        """The days of every table. Tables come inputs first, days in order."""
         by_table: dict[str, list[date]] = {table.name: [] for table in self.tables}
         for table, day in partitions:
             by_table[table].append(day)
@@ -120,17 +109,19 @@ class Graph:
         return table.calendar_of(self.calendar).window(first, last)
 
     @cached_property
-    def _reads(self) -> dict[str, list[tuple[str, ClippedWindow]]]:
+    def _reads(self) -> Windows:
         return {
-            t.name: [(o.name, self._window(o, w.first, w.last)) for o, w in t.windows()]
-            for t in self.tables
+            table.name: [(o.name, self._window(o, w.first, w.last)) for o, w in table.windows()]
+            for table in self.tables
         }
 
     @cached_property
-    def _needs(self) -> dict[str, list[tuple[str, ClippedWindow]]]:
+    def _needs(self) -> Windows:
         return {
-            t.name: [(o.name, self._window(o, w.first, w.last_needed)) for o, w in t.windows()]
-            for t in self.tables
+            table.name: [
+                (o.name, self._window(o, w.first, w.last_needed)) for o, w in table.windows()
+            ]
+            for table in self.tables
         }
 
     @cached_property
@@ -146,14 +137,19 @@ class Graph:
         return readers
 
 
+def _within(windows: Windows, partition: Partition) -> Iterator[Partition]:
+    table, day = partition
+    return ((name, date.fromordinal(n)) for name, days in windows[table] for n in days(day))
+
+
 QUOTED = r"""(?P<quote>["']?)(?P<name>[^+"':]+)(?P=quote)"""
 PART = re.compile(rf"(?P<upstream>\+?)(?:(?P<kind>key|group):)?{QUOTED}(?P<downstream>\+?)")
 
 
 def tables_named(target: str, tables: Sequence[Table]) -> list[Table]:
-    """Those of `tables` that a list separated by commas names, in their order; all if it is empty.
+    """The tables that a list separated by commas names, in the order of `tables`; all if it is "".
 
-    UsageError for a part that names none of them.
+    Raises UsageError for a part that names none of them.
     """
     parts = [part.strip() for part in target.split(",") if part.strip()]
     chosen = {name for part in parts for name in _named(part, tables)}
@@ -161,33 +157,21 @@ def tables_named(target: str, tables: Sequence[Table]) -> list[Table]:
 
 
 def _named(part: str, tables: Sequence[Table]) -> set[str]:
-    how = PART.fullmatch(part)
-    by_layer = how is not None and how["kind"] == "group"
-    matching = [
-        each
-        for each in tables
-        if how and fnmatchcase(_layer(each) if by_layer else each.name, how["name"])
-    ]
-    if not how or not matching:
+    match = PART.fullmatch(part)
+    chosen = {table.name for table in tables if match and _matches(table, match)}
+    if not match or not chosen:
         names = [table.name for table in tables]
         raise UsageError(
             f"There is no table {part}.{did_you_mean(part.strip('+'), names)} Nothing was done. The"
             f" tables are {', '.join(names)}. Patterns work too: raw/*, +NAME with what is"
             " upstream, NAME+ with what is downstream, group:raw."
         )
-    chosen = {table.name for table in matching}
-    upstream = (
-        {each.name for table in matching for each in table.ancestors()}
-        if how["upstream"]
-        else set()
-    )
-    downstream = (
-        {each.name for each in tables if chosen & {a.name for a in each.ancestors()}}
-        if how["downstream"]
-        else set()
-    )
+    ancestors = {table.name: {ancestor.name for ancestor in table.ancestors()} for table in tables}
+    upstream = set[str]().union(*(ancestors[name] for name in chosen if match["upstream"]))
+    downstream = {name for name in ancestors if match["downstream"] and chosen & ancestors[name]}
     return chosen | upstream | downstream
 
 
-def _layer(table: Table) -> str:
-    return table.name.partition("/")[0]
+def _matches(table: Table, match: re.Match[str]) -> bool:
+    layer, _, _ = table.name.partition("/")
+    return fnmatchcase(layer if match["kind"] == "group" else table.name, match["name"])

@@ -90,9 +90,9 @@ def test_a_lake_in_an_object_store_is_named_as_it_is():
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ({"owners": ["ada"]}, "'ada' is no owner; write an e-mail address or team:NAME"),
-        ({"tags": {"a tier": "gold"}}, "'a tier=gold' is no tag"),
-        ({"tags": {"tier": "x" * 64}}, "is no tag"),
+        ({"owners": ["ada"]}, "'ada' is not a valid owner; write an e-mail address or team:NAME"),
+        ({"tags": {"a tier": "gold"}}, "'a tier=gold' is not a valid tag"),
+        ({"tags": {"tier": "x" * 64}}, "is not a valid tag"),
         (
             {"first_day": "2024-06-02"},
             r"first_day='2024-06-02' is not a day: write date\(2024, 6, 1\)",

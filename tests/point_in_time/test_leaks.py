@@ -184,7 +184,7 @@ def test_the_leak_check_compares_the_day_with_most_rows(spark):
     ("arguments", "message"),
     [
         pytest.param(
-            {"cut": "then"}, "looks at then, which is no column", id="a cut that is no column"
+            {"cut": "then"}, "looks at then, which is not a column", id="a cut that is no column"
         ),
         pytest.param({"key": ()}, "the rule no_leak needs a key", id="no key to compare by"),
         pytest.param(

@@ -190,7 +190,7 @@ declared_once = declared()
             id="about a number",
         ),
         pytest.param(
-            {"key": ["n", "m"]}, "the key names m, which is no column", id="a key that is no column"
+            {"key": ["n", "m"]}, "the key names m, which is not a column", id="a key that is no column"
         ),
         pytest.param(
             {"key": ["n"], "columns": "day DATE, n ARRAY<MAP <STRING, INT>>"},
@@ -202,17 +202,17 @@ declared_once = declared()
         ),
         pytest.param(
             {"rules": [no_nulls("m")]},
-            "no_nulls looks at m, which is no column",
+            "no_nulls looks at m, which is not a column",
             id="a rule of no column",
         ),
         pytest.param(
             {"rules": [unparsed_at_most(0.1, ["n"])]},
-            "unparsed_at_most looks at unparsed, which is no column",
+            "unparsed_at_most looks at unparsed, which is not a column",
             id="unparsed",
         ),
         pytest.param(
             {"rules": [rejected_at_most(0.1, "raw/b")]},
-            "looks at raw/b, which is no table in compared_with",
+            "looks at raw/b, which is not a table in compared_with",
             id="no table",
         ),
         pytest.param(
@@ -279,7 +279,7 @@ def test_what_a_source_was_made_with_is_part_of_the_version():
     )
     with pytest.raises(
         ValueError,
-        match=r"encoding of Folder.* is no plain data; give its tables a version by hand",
+        match=r"encoding of Folder.* is not plain data; give its tables a version by hand",
     ):
         version(Folder("a", encoding=object()))
 

@@ -130,17 +130,17 @@ class Ducks:
         (
             Ducks(),
             (
-                "raw/orders reads .*Ducks.*, which is no source: its class extends"
+                "raw/orders reads .*Ducks.*, which is not a valid source: its class extends"
                 " backfill_assets.Source"
             ),
         ),
         (
             Saying("a", Landing("a"), "", horizon="a week"),
-            "raw/orders: Saying is a source whose horizon is no whole number",
+            "raw/orders: Saying is a source whose horizon is not a whole number",
         ),
-        (Saying("a", Landing("a"), "", packages="g:a:1"), "packages are no tuple of texts"),
-        (Saying("a", Landing("a"), "", archives="ftp://old"), "archives are no tuple of Archive"),
-        (Saying(b"a", Landing("a"), ""), "name is no text"),  # type: ignore[arg-type]
+        (Saying("a", Landing("a"), "", packages="g:a:1"), "packages are not a tuple of texts"),
+        (Saying("a", Landing("a"), "", archives="ftp://old"), "archives are not a tuple of Archive"),
+        (Saying(b"a", Landing("a"), ""), "name is not a text"),  # type: ignore[arg-type]
     ],
     ids=["no source", "horizon", "packages", "archives", "name"],
 )

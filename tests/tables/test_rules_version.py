@@ -236,7 +236,7 @@ def test_a_value_without_a_text_is_refused_unless_the_table_has_its_version_by_h
         )
 
     with pytest.raises(
-        ValueError, match=r"the rule few .* is no plain data.* version by hand: version="
+        ValueError, match=r"the rule few .* is not plain data.* version by hand: version="
     ):
         declared("")(lambda x: x)
     assert declared("1")(lambda x: x).rules_version

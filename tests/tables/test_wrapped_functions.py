@@ -71,7 +71,7 @@ def test_a_function_wrapped_by_hand_is_refused(folder, monkeypatch, text):
 
 def test_a_callable_without_a_name_is_refused(folder, monkeypatch):
     with pytest.raises(
-        ValueError, match=r"is no function with a name at the top of a file; .*version by hand"
+        ValueError, match=r"is not a function with a name at the top of a file; .*version by hand"
     ):
         loaded(folder, "a = declared(functools.partial(plain))\n", monkeypatch)
 

@@ -1,6 +1,6 @@
-"""The version of a table's rules: what they promise and how they judge.
+"""The version of a table's rules: their promises, and the code and values of their judges.
 
-Values that a judge was made with count as constants of a table's code do, functions by their
+Values that a judge was made with count like constants in a table's code. Functions count by their
 source, objects by their class and its attributes.
 """
 
@@ -34,7 +34,7 @@ from backfill_assets.tables.code_version.version import (
     definitions_used,
 )
 
-# What `plain` does not write, and `repr` writes the same in every process.
+# Types that `plain` does not write, and `repr` writes the same in every process.
 BY_REPR = (type(None), range)
 
 GLOBAL_NAMES = {"LOAD_GLOBAL", "LOAD_NAME"}
@@ -48,8 +48,8 @@ def rules_version(rules: Sequence[Rule]) -> str:
 
 
 def signature(rule: Rule) -> str:
-    """What a rule promises and how it judges, as text: another text, another rule."""
-    # The code as well: of a rule written by hand, the promise may stay while it judges differently.
+    """A rule's promise, and the code and values of its judge, as text."""
+    # The code as well: the judge of a rule written by hand may change while its promise stays.
     values = [*_values(rule).values(), *filter(None, [source_text(rule.judge)])]
     looks_at = (list(rule.columns), list(rule.measures), list(rule.tables))
     declared = (rule.name, rule.promise, rule.severity, rule.offending, rule.counts_keys)
@@ -59,7 +59,10 @@ def signature(rule: Rule) -> str:
 
 
 def refuse_unseen(rules: Sequence[Rule]) -> None:
-    """ValueError for a rule whose changes cannot be seen: it uses values without a stable text."""
+    """Refuse rules whose changes cannot be seen: they use values without a stable text.
+
+    Raises ValueError.
+    """
     for rule in rules:
         unseen = _judged_by(rule).unseen
         if unseen:
@@ -70,7 +73,7 @@ def refuse_unseen(rules: Sequence[Rule]) -> None:
 
 
 def _judged_by(rule: Rule) -> "JudgedBy":
-    """What a rule's judge uses, except the source of the judge and its plain values."""
+    """Everything that a rule's judge uses, except its source and its plain values."""
     judge = rule.judge
     if not isinstance(judge, FunctionType):
         other = JudgedBy(module_of(judge))
@@ -112,8 +115,8 @@ def _enclosed(function: FunctionType) -> dict[str, Any]:
 def source_text(code: Any) -> str:
     """The source of a function or its code, without comments and layout.
 
-    "" for what has no source, such as a callable object. Lines that are not statements of their
-    own, such as a lambda among arguments, count as they are written.
+    It is "" for objects without source, such as a callable object. Lines that are not whole
+    statements, such as a lambda among arguments, count as they are written.
     """
     try:
         text = inspect.getsource(code)
@@ -126,7 +129,7 @@ def source_text(code: Any) -> str:
 
 
 def module_of(function: object) -> str:
-    """The module in which a function, or what stands in its place, is defined."""
+    """The module that defines a function, or the function in a partial or a wrapper."""
     inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
     if inner:
         return module_of(inner)
@@ -135,9 +138,9 @@ def module_of(function: object) -> str:
 
 @dataclass
 class JudgedBy:
-    """What a judge uses: `texts` by where each was found.
+    """The code and values that a judge uses, as `texts` by the place of each.
 
-    `unseen` says what has no text that is the same in every process, and why.
+    `unseen` has one message per value that has no text that is the same in every process.
     """
 
     project: str
@@ -147,7 +150,7 @@ class JudgedBy:
     visited: dict[int, tuple[str, Any]] = field(default_factory=dict)
 
     def add(self, where: str, value: Any) -> None:
-        """Add a value, and what it is made of."""
+        """Add a value and its parts."""
         text = repr(value) if type(value) in BY_REPR else plain(value)
         if text:
             self.texts[where] = text
@@ -183,7 +186,7 @@ class JudgedBy:
             self.add(f"{where}.{name}", part)
 
     def add_function(self, where: str, function: FunctionType) -> None:
-        """Add what a function uses, except its source."""
+        """Add everything that a function uses, except its source."""
         for name, value in _enclosed(function).items():
             self.add(f"{where}.{name}", value)
         if function.__defaults__ or function.__kwdefaults__:
@@ -197,9 +200,7 @@ class JudgedBy:
             source = source_of(module)
             names = sorted(set(_names_in(code, source.imports)))
             for reader in sorted({*readers_among(names, source), *_methods_in(code)}):
-                self.unseen.append(
-                    f"{where} uses {reader}, and what that returns is not known beforehand"
-                )
+                self.unseen.append(f"{where} uses {reader}, and its result is not known beforehand")
             for name in names:
                 for origin, used in definitions_of(self.project, module, name, where):
                     self.texts |= definitions_used(origin, used)
@@ -207,7 +208,7 @@ class JudgedBy:
             self.unseen.append(str(error))
 
     def add_named(self, where: str, value: Any) -> None:
-        """Add a class or a module by its code if it is of the project, and else by its name."""
+        """Add a class or a module: by its code if it is in the project, by its name otherwise."""
         is_module = isinstance(value, ModuleType)
         module = value.__name__ if is_module else value.__module__ or ""
         name = WHOLE_MODULE if is_module else value.__qualname__
@@ -227,7 +228,7 @@ class JudgedBy:
             self.add_named(where, kind)
             self.add_parts(f"{where}.attributes", vars(value))
         else:
-            self.unseen.append(f"{where} is {value!r}, which is no plain data")
+            self.unseen.append(f"{where} is {value!r}, which is not plain data")
 
 
 # A lambda has no statement of its own: the names that it uses are read from its compiled code.

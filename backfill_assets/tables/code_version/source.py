@@ -2,8 +2,8 @@
 
 Nothing is imported. The text of a name is every statement at the top of its file that defines it,
 or that may change it while the file is imported.
-What `@table` declares of a function is not part of its text: `NAME@` has all of it, and
-`NAME@columns` one argument.
+The arguments of `@table` are not part of the text of its function: `NAME@` has all of them, and
+`NAME@columns` one.
 """
 
 import ast
@@ -27,9 +27,9 @@ PACKAGE = __name__.partition(".")[0]
 STANDARD_LIBRARY = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
-VALUE = "*"  # behind a name that is used otherwise than by calling it
+VALUE = "*"  # behind a name that is used as a value, not called
 
-# Functions that read what no code version sees, or import what cannot be followed.
+# Functions that read data that no code version sees, or import modules that cannot be followed.
 READERS = {
     "__import__",
     "bz2.open",
@@ -141,7 +141,7 @@ def declaration_of(name: str, argument: str = "") -> str:
 
 
 def _declarations(declared: Mapping[str, Sequence[ast.expr]]) -> dict[str, list[ast.expr]]:
-    """What `@table` declares of each function: everything, and each argument by its name."""
+    """The arguments of `@table` of each function: all of them, and each by its name."""
     arguments: dict[str, list[ast.expr]] = {}
     for name, decorators in declared.items():
         arguments[declaration_of(name)] = list(decorators)
@@ -152,7 +152,7 @@ def _declarations(declared: Mapping[str, Sequence[ast.expr]]) -> dict[str, list[
     return arguments
 
 
-def _literal(nodes: Sequence[ast.stmt]) -> str:
+def _literal(nodes: Sequence[ast.AST]) -> str:
     """The value of a constant that is written out: the same before its module is loaded."""
     node = nodes[0]
     if len(nodes) > 1 or not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
@@ -165,7 +165,7 @@ def _literal(nodes: Sequence[ast.stmt]) -> str:
 
 def plain(value: Any) -> str:
     """Plain data as text, the same in every process; an empty text for anything else."""
-    # Only these types themselves: what is derived from them (an Enum, a NamedTuple) has own code.
+    # Only these types themselves: types derived from them (an Enum, a NamedTuple) have own code.
     kind = type(value)
     if kind in (*NUMBERS, str, bytes):
         return repr(value)
@@ -240,7 +240,7 @@ def _is_installed(folder: str) -> bool:
     )
 
 
-# What the statements at the top of a file define, and what they may change.
+# Names that statements at the top of a file define, and names that they may change.
 
 
 def _statements_by_name(tree: ast.Module) -> dict[str, list[ast.stmt]]:
@@ -283,7 +283,7 @@ def _closure(names: Iterable[str], uses: Mapping[str, set[str]]) -> set[str]:
 
 
 def _bound(node: ast.stmt) -> set[str]:
-    """The names that a statement defines, or of which it sets an item or an attribute."""
+    """The names that a statement defines, and names whose items or attributes it sets."""
     parts = [node] if isinstance(node, ast.ClassDef) else _at_import(node)
     return {_bound_name(part) for part in parts} - {""}
 
@@ -341,7 +341,7 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-# What statements use and import.
+# Names that statements use and import.
 
 
 class _Stripped(ast.NodeTransformer):
@@ -398,7 +398,7 @@ class _Stripped(ast.NodeTransformer):
 def _names_used(text: str, nodes: Collection[ast.AST], own_names: Collection[str]) -> Iterator[str]:
     """The names from outside that statements use, with their attributes: `name`, `module.name`.
 
-    A name that is used otherwise than by calling it ends with `.*`. `nodes` are all of the text;
+    A name that is used as a value, not called, ends with `.*`. `nodes` are all of the text;
     `own_names` are the names that the module defines or imports.
     """
     outside = set(_globals(symtable.symtable(text, "", "exec"), own_names))
@@ -412,10 +412,9 @@ def _names_used(text: str, nodes: Collection[ast.AST], own_names: Collection[str
 
 def _chain(node: ast.AST) -> list[str]:
     """`a.b.c` as its names; nothing for anything else."""
-    if isinstance(node, ast.Name):
-        return [node.id]
-    chain = _chain(node.value) if isinstance(node, ast.Attribute) else []
-    return [*chain, node.attr] if chain else []
+    if isinstance(node, ast.Attribute) and (chain := _chain(node.value)):
+        return [*chain, node.attr]
+    return [node.id] if isinstance(node, ast.Name) else []
 
 
 def _globals(scope: symtable.SymbolTable, own_names: Collection[str]) -> Iterator[str]:
@@ -447,7 +446,7 @@ def _imported_names(
                 yield alias.asname or alias.name, [*origin, alias.name]
 
 
-# What statements read that is not part of a code version.
+# Reading of data that is not part of a code version.
 
 
 def _methods_that_read(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -464,7 +463,7 @@ def _methods_that_read(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _spark_reader(node: ast.Attribute) -> str:
-    """How a Spark session reads: `rows.sparkSession.table`, `spark.read.csv`; "" for others."""
+    """A read of a Spark session, such as `spark.read.csv`; "" for other attributes."""
     owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
     is_method = isinstance(node.value, ast.Attribute)
     by_reader = is_method and owner in ("read", "readStream") and node.attr in SPARK_READERS
@@ -473,7 +472,7 @@ def _spark_reader(node: ast.Attribute) -> str:
 
 
 def readers_among(used: Iterable[str], source: ModuleSource) -> Iterator[str]:
-    """The names, of those that are `used` in a module, that stand for something that reads."""
+    """The names among those `used` in a module that stand for functions that read."""
     for name in used:
         first, *rest = name.split(".")
         for full in source.imports.get(first, () if first in source.definitions else ([first],)):

@@ -1,9 +1,6 @@
-"""The version of a table's code and of its rules: hashes of their source, and of what it uses.
+"""The code version of a function: a hash of its source, and of all it uses in its project.
 
-Nothing is imported or run for it, and nothing outside the project counts.
-Read version.py first. source.py reads files as text; rules.py is about the rules of a table.
-
-The code version of a function: a hash of its source, and of what it uses in its project.
+Nothing is imported or run for it. source.py reads files as text.
 
 Functions and classes count by their source, without comments, docstrings and layout. Numbers and
 dates count by their value, however it is written or computed. Texts and collections count as they
@@ -15,9 +12,9 @@ counts whole. What `@table` declares of a function counts where a value of that 
 as `orders.columns`.
 
 Code that reads a file or an environment variable, or imports by computed names, is refused, unless
-its result is a number or a date. These changes are not seen: what is looked up only while running
-(`getattr`), what other packages read, and what another module adds to a registry or sets on a
-class. Such a table needs a version by hand.
+its result is a number or a date. These changes are not seen: names that are looked up only
+while running (`getattr`), files that other packages read, and values that another module adds to a
+registry or sets on a class. Such a table needs a version by hand.
 """
 
 import builtins
@@ -84,8 +81,8 @@ def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[
         readers = {*readers_among(definition.used, source), *definition.reading_methods}
         if readers and not may_read:
             raise ValueError(
-                f"{place} uses {min(readers)}, and what that returns is not part of the code "
-                f"version: write it in the code, or {BY_HAND}"
+                f"{place} uses {min(readers)}, and its result is not part of the code version:"
+                f" write it in the code, or {BY_HAND}"
             )
         for used in definition.used:
             pending += definitions_of(project, origin, used, place)
@@ -145,7 +142,7 @@ def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Plac
 
 
 def _declared(module: str, name: str, attributes: Sequence[str]) -> Iterator[Place]:
-    """What `@table` declares of a name of which an attribute is used, such as `orders.columns`."""
+    """The declaration by `@table` of a name whose attribute is used, such as `orders.columns`."""
     definitions = source_of(module).definitions
     if attributes and declaration_of(name) in definitions:
         argument = declaration_of(name, attributes[0])
