@@ -1,12 +1,13 @@
 """The landing area: the folder, or address of an object store, where deliveries arrive."""
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from backfill_assets.sources.filesystem import DISK, EVERYTHING, FileSystem, Part, Tree
+from backfill_assets.sources.filesystem import DISK, EVERYTHING, Entry, FileSystem, Part, Tree
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,15 @@ class LandingArea:
     def place(self, name: str = "") -> str:
         """Return the area's address, or that of a path in it, for messages."""
         return self.files.display_path(str(self.root / name))
+
+    def name_of(self, file: Entry) -> str:
+        """Return a file's name relative to the area, for messages and `source_file`.
+
+        Bytes that are not UTF-8 are escaped.
+        """
+        # `relative_to` takes most of the time of a look at many files.
+        name = os.fspath(file).removeprefix(f"{self.root}{os.sep}")
+        return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
 
     def manifest(self, name: str, form: object) -> Path | None:
         """Return the manifest's file for files of one format in the folder `name`."""

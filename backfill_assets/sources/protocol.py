@@ -22,6 +22,8 @@ from backfill_assets.sources.area import LandingArea
 # Days after a day: where it changes later than that, a person decides. Of sources that do not say
 # otherwise.
 HORIZON = 14
+# Of the hash of a file: enough to tell whether it changed.
+HASH_DIGITS = 12
 DAYS_UNCHANGED = "Its days stay as they were built."
 
 

@@ -15,7 +15,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.delivery import name_of_file
 from backfill_assets.sources.files.fields import Field, header_of, missing_columns
 from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat
 from backfill_assets.sources.files.listing import Pattern, glob_entries
@@ -141,7 +140,7 @@ class Archive:
             for file in glob_entries(tree, tree.top, pattern.split("/"))
         }
         return {
-            name_of_file(area, files[path]): files[path]
+            area.name_of(files[path]): files[path]
             for path in sorted(files)
             if file_stamp(area, files[path])
         }

@@ -24,12 +24,11 @@ from backfill_assets.sources.archives.loads import (
     loaded_archives,
 )
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.delivery import HASH_DIGITS
 from backfill_assets.sources.files.fields import Field
 from backfill_assets.sources.files.formats import JsonLines
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.rows import read_json
-from backfill_assets.sources.protocol import Delivery, Source, refuse_mistyped
+from backfill_assets.sources.protocol import HASH_DIGITS, Delivery, Source, refuse_mistyped
 
 # Where both flows have a day, whose rows it gets.
 Precedence = Literal["landing", "archive", "both"]

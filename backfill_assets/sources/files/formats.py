@@ -13,11 +13,11 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from io import RawIOBase
 from pathlib import Path
-from typing import ClassVar, Protocol, get_args
+from typing import ClassVar, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,43 +55,17 @@ class FileContents:
     cut: str = ""
 
 
-class Format(Protocol):
-    """A format of files."""
-
-    def __hash__(self) -> int: ...
-
-    @property
-    def endings(self) -> tuple[str, ...]:
-        """The endings of its files."""
-        ...
-
-    @property
-    def named_in(self) -> str:
-        """Words for messages: where a file names its columns, if not in a header."""
-        ...
-
-    def contents(self, path: Path) -> FileContents:
-        """Read a file once. Raises OSError."""
-        ...
-
-    def names(self, header: str) -> list[str]:
-        """Return the columns that a file names in its header, in order."""
-        ...
-
-    def is_whole(self, line: bytes, header: str) -> bool:
-        """Tell whether the last line of a file, without a line feed, is complete."""
-        ...
-
-
 @dataclass(frozen=True)
 class JsonLines:
     """One JSON object per line. Files end in .jsonl, .json or .ndjson, also with .gz or .zst."""
 
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
+    # For messages: where a file names its columns, if it has no header.
     named_in: ClassVar[str] = " in its first lines"
 
     def contents(self, path: Path) -> FileContents:
-        return read_contents(path, self.is_whole)
+        """Read a file once. Raises OSError."""
+        return read_contents(path, self)
 
     def names(self, header: str) -> list[str]:
         """Return the names in the first lines."""
@@ -99,6 +73,7 @@ class JsonLines:
         return names
 
     def is_whole(self, line: bytes, header: str) -> bool:
+        """Tell whether the last line of a file, without a line feed, is complete."""
         return _is_json(line)
 
 
@@ -123,7 +98,8 @@ class Csv:
     named_in: ClassVar[str] = ""
 
     def contents(self, path: Path) -> FileContents:
-        return read_contents(path, self.is_whole, has_header=True, multiline=self.multiline)
+        """Read a file once. Raises OSError."""
+        return read_contents(path, self)
 
     def names(self, header: str) -> list[str]:
         return [name.strip() for name in next(csv.reader([header], delimiter=self.delimiter), [])]
@@ -145,7 +121,21 @@ class Parquet:
     named_in: ClassVar[str] = ""
 
     def contents(self, path: Path) -> FileContents:
-        return _read_parquet(path)
+        """Read the rows and the columns with types, as JSON. Raises OSError."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, hashlib.blake2b)
+        contents = FileContents(path.stat().st_size, digest.hexdigest()[:32])
+        try:
+            metadata = pq.read_metadata(path)
+            schema = metadata.schema.to_arrow_schema()
+        except pa.ArrowException as error:
+            return replace(contents, fault=f"cannot be read ({str(error).partition('.')[0]})")
+        names = Counter(field.name.lower() for field in schema)
+        if alike := [field.name for field in schema if names[field.name.lower()] > 1]:
+            fault = f"has the columns {named(alike)}, which Spark takes for one"
+            return replace(contents, fault=fault)
+        header = json.dumps([[field.name, str(field.type)] for field in schema])
+        return replace(contents, lines=metadata.num_rows, header=header)
 
     def names(self, header: str) -> list[str]:
         return [name for name, _ in json.loads(header or "[]")]
@@ -159,18 +149,12 @@ FORMATS = get_args(AnyFormat)
 PIECE = 1 << 18
 
 
-def read_contents(
-    path: Path,
-    is_whole: _IsWhole = lambda line, _: _is_json(line),
-    *,
-    has_header: bool = False,
-    multiline: bool = False,
-) -> FileContents:
-    """Read a text file to its end: JSON lines, or CSV if it `has_header`.
+def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContents:
+    """Read a text file to its end.
 
-    Values of a `multiline` CSV file may contain line feeds between double quotes. Memory use stays
-    small however long the lines are. Raises OSError.
+    Memory use stays small however long the lines are. Raises OSError.
     """
+    has_header = isinstance(form, Csv)
     digest = hashlib.blake2b()
     lines = LineCounter()
     sizes = list[int]()
@@ -196,7 +180,7 @@ def read_contents(
             pass
     header = lines.first.decode(errors="replace") if has_header else ""
     fault = next((what for mark, what in _NOT_TEXT.items() if lines.head.startswith(mark)), fault)
-    is_cut = (multiline and lines.quotes % 2 == 1) or lines.cut_off(is_whole, header)
+    is_cut = lines.is_cut_off(form, header)
     cut = "" if fault else cut or ("is cut off" if is_cut else "")
     lines.end()
     lines.add(b"")
@@ -208,25 +192,7 @@ def read_contents(
     )
 
 
-def _read_parquet(path: Path) -> FileContents:
-    """Read the rows of a Parquet file and its columns with types, as JSON. Raises OSError."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, hashlib.blake2b)
-    contents = FileContents(path.stat().st_size, digest.hexdigest()[:32])
-    try:
-        schema = pq.read_schema(path)
-        rows = pq.read_metadata(path).num_rows
-    except pa.ArrowException as error:
-        return replace(contents, fault=f"cannot be read ({str(error).partition('.')[0]})")
-    names = Counter(field.name.lower() for field in schema)
-    if alike := [field.name for field in schema if names[field.name.lower()] > 1]:
-        return replace(contents, fault=f"has the columns {named(alike)}, which Spark takes for one")
-    return replace(
-        contents, lines=rows, header=json.dumps([[field.name, str(field.type)] for field in schema])
-    )
-
-
-# Of a line that its file does not end, this much is kept to see whether it is whole.
+# The part of an unfinished line that is kept to see whether it is whole.
 _KEPT_OF_LINE = 16 * 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANK = b" \t"
@@ -242,8 +208,6 @@ _NOT_TEXT = {
 # names.
 _HEAD_BYTES = 64 * 2**10
 _LINES_WITH_NAMES = 20
-# Whether a file's last line, which no line feed ends, is whole, given the file's header.
-_IsWhole = Callable[[bytes, str], bool]
 
 
 @dataclass
@@ -304,14 +268,16 @@ class LineCounter:
         self.length = 0
         self.blank = True
 
-    def cut_off(self, is_whole: _IsWhole, header: str) -> bool:
-        """Tell whether a file that ends here ends within a line.
+    def is_cut_off(self, form: JsonLines | Csv, header: str) -> bool:
+        """Tell whether a file that ends here ends within a line, or within a quoted value.
 
         A line that is too long to be kept must end with a line feed.
         """
+        if isinstance(form, Csv) and form.multiline and self.quotes % 2:
+            return True
         if self.blank or self.length > _KEPT_OF_LINE:
             return not self.blank
-        return not is_whole(bytes(self.beginning), header)
+        return not form.is_whole(bytes(self.beginning), header)
 
 
 def _is_json(line: bytes) -> bool:

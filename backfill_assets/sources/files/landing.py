@@ -1,11 +1,12 @@
 """A source of files: the deliveries in a folder of the landing area.
 
 Read here how a day's delivery is found and judged. `listing.py` finds the day's files,
-`manifest.py` reads each file once, `delivery.py` judges them, and `rows.py` reads them with Spark.
+`manifest.py` reads each file once, and `rows.py` reads them with Spark.
 """
 
+import hashlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -14,40 +15,46 @@ from typing import Annotated
 from annotated_types import Ge, Le
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.errors import SourceError
+from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError, named
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.delivery import (
-    ContentsByFile,
-    DeliverySpec,
-    delivery_of,
-    name_of_file,
-    unread_text,
+from backfill_assets.sources.files.fields import (
+    Field,
+    Header,
+    eras,
+    header_of,
+    missing_columns,
+    refuse_unusable_fields,
+    repeated_columns,
 )
-from backfill_assets.sources.files.fields import Field, eras, refuse_unusable_fields
 from backfill_assets.sources.files.formats import (
     JSON_LINES,
+    PACKED,
     AnyFormat,
+    FileContents,
     JsonLines,
 )
 from backfill_assets.sources.files.listing import (
-    FilesByDay,
     Pattern,
     files_by_day,
     folders_to_list,
     is_unlistable,
     unmatched_files,
+    with_day,
 )
 from backfill_assets.sources.files.manifest import manifest_at
 from backfill_assets.sources.files.rows import local_files, read_json, read_lines, read_rows
-from backfill_assets.sources.filesystem import Entry
+from backfill_assets.sources.filesystem import Entry, Tree
 from backfill_assets.sources.protocol import (
+    HASH_DIGITS,
     HORIZON,
     Delivery,
     Source,
     refuse_mistyped,
     refuse_no_folder,
+    require_usable,
 )
 
+ContentsByFile = Mapping[Entry, FileContents]
 _DAILY = (
     "year={year}/month={month}/day={day}/**",
     "{year}-{month}-{day}/**",
@@ -109,7 +116,7 @@ class Landing(Source):
             raise ValueError(f"Landing({self.name!r}): files needs at least one pattern")
         if self.marker and (
             "/" in self.marker
-            or not any(each.is_of_one_day(self.marker) for each in self._patterns)
+            or not any(pattern.is_of_one_day(self.marker) for pattern in self._patterns)
         ):
             raise ValueError(
                 f"Landing({self.name!r}): marker={self.marker!r} is not valid: it must be the name"
@@ -119,7 +126,7 @@ class Landing(Source):
     @property
     def columns(self) -> str:
         """The declared columns with their types as SQL, for the table that reads them."""
-        return ", ".join(f"{each.name} {each.type}" for each in self.fields)
+        return ", ".join(f"{column.name} {column.type}" for column in self.fields)
 
     @cached_property
     def _patterns(self) -> list[Pattern]:
@@ -129,12 +136,7 @@ class Landing(Source):
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
         """Return each day's fingerprint and files, or the SourceError that explains its refusal."""
-        files, others = self._listed(area, days)
-        contents = self._contents(area, files)
-        return {
-            day: delivery_of(area, day, of_day, others[day], self._spec)
-            for day, of_day in contents.items()
-        }
+        return {day: delivery for day, (_, delivery) in self._judged(area, days).items()}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """Describe each file of the day: name, bytes, lines and the first digits of its hash.
@@ -142,40 +144,27 @@ class Landing(Source):
         Files that are not read, undeclared columns and doubts follow. Raises SourceError if the
         delivery cannot be used.
         """
-        files, others = self._listed(area, [day])
-        contents = self._contents(area, files)[day]
-        delivery = delivery_of(area, day, contents, others[day], self._spec)
+        files, delivery = self._judged(area, [day])[day]
         if isinstance(delivery, SourceError):
             raise delivery
         return [
             *(
-                f"{name_of_file(area, file)}, {each.size} bytes, {each.lines} lines,"
-                f" {each.content[:12]}"
-                for file, each in contents.items()
+                f"{area.name_of(file)}, {contents.size} bytes, {contents.lines} lines,"
+                f" {contents.content[:HASH_DIGITS]}"
+                for file, contents in files.items()
             ),
-            *([unread_text(delivery.unread, self.format)] if delivery.unread else []),
+            *([self._unread_text(delivery.unread)] if delivery.unread else []),
             *([f"not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []),
             *(f"{name} {why}" for name, why in delivery.doubts.items()),
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
         """Sum the bytes of the files of `days`, as they are stored."""
-        return sum(
-            each.size for files in self._usable(area, days).values() for each in files.values()
-        )
+        return sum(contents.size for *_, contents in self._usable(area, days))
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """Read the delivered rows of `days`. Raises SourceError if a delivery cannot be used."""
-        usable = self._usable(area, days)
-        files = local_files(
-            area,
-            [
-                (day, *file)
-                for day, of_day in usable.items()
-                for file in of_day.items()
-                if file[1].lines
-            ],
-        )
+        files = local_files(area, [file for file in self._usable(area, days) if file[2].lines])
         if isinstance(self.format, JsonLines):
             lines = read_lines(spark, files)
             return read_json(lines, self.fields) if self.fields else lines
@@ -183,71 +172,183 @@ class Landing(Source):
 
     def unmatched(self, area: LandingArea) -> list[str]:
         """List the files in the source's folder that match no day."""
-        marker = [
-            each.beside(self.marker)
-            for each in self._patterns
-            if self.marker and each.is_of_one_day(self.marker)
+        markers = [
+            pattern.beside(self.marker)
+            for pattern in self._patterns
+            if self.marker and pattern.is_of_one_day(self.marker)
         ]
-        return [
-            f"{self.name}/{path}"
-            for path in unmatched_files(area.tree(self.name), [*self._patterns, *marker])
-        ]
+        files = unmatched_files(area.tree(self.name), [*self._patterns, *markers])
+        return [f"{self.name}/{path}" for path in files]
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
         """Group the days by the declared columns that their files lack."""
         return eras(self.fields, days) if self.fields else {}
 
-    def _listed(self, area: LandingArea, days: Sequence[date]) -> tuple[FilesByDay, FilesByDay]:
-        """List the files of each of `days` in order: the delivered ones, and the others.
-
-        Others have an ending that the format does not have, or are links to folders. A folder that
-        cannot be listed counts as delivered.
-        """
-        tree = area.tree(self.name, lambda: folders_to_list(self._patterns, days))
-        top = os.fspath(tree.top)
-        exact = [
-            pattern for pattern in self._patterns if not pattern.any_ending
-        ]  # the ending that they name is meant
-
-        def is_delivery(file: Entry) -> bool:
-            if file.name.endswith(self.format.endings):
-                return True
-            within = os.fspath(file).removeprefix(f"{top}{os.sep}")
-            return any(pattern.day_of(within) for pattern in exact) or is_unlistable(tree, file)
-
-        listed = files_by_day(tree, days, self._patterns)
-        files = {day: [f for f in of_day if is_delivery(f)] for day, of_day in listed.items()}
-        return files, {
-            day: [f for f in of_day if not is_delivery(f)] for day, of_day in listed.items()
-        }
-
-    def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, ContentsByFile]:
-        """Return the contents of the `files` of each day."""
-        manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
-        contents = manifest.contents(file for of_day in files.values() for file in of_day)
-        manifest.save()
-        return {day: {file: contents[file] for file in of_day} for day, of_day in files.items()}
-
-    def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, ContentsByFile]:
-        """Return the files of each of `days` with their contents.
+    def _usable(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> list[tuple[date, Entry, FileContents]]:
+        """Return the files of `days` with their days and contents.
 
         Raises the SourceError of the first day whose delivery cannot be used.
         """
-        contents = self._contents(area, self._listed(area, days)[0])
-        for day, files in contents.items():
-            delivery = delivery_of(area, day, files, (), self._spec)
-            if isinstance(delivery, SourceError):
-                raise delivery
-        return contents
+        judged = self._judged(area, days)
+        require_usable({day: delivery for day, (_, delivery) in judged.items()})
+        return [(day, *file) for day, (files, _) in judged.items() for file in files.items()]
 
-    @cached_property
-    def _spec(self) -> DeliverySpec:
-        return DeliverySpec(
-            self.name,
-            self._patterns,
-            self.format,
-            self.fields,
-            self.settled,
-            self.marker,
-            self.fewest,
+    def _judged(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> dict[date, tuple[ContentsByFile, Delivery | SourceError]]:
+        """Return the files of each of `days` in order, and what they are as a delivery.
+
+        Files with an ending that the format does not have, and links to folders, are not read. A
+        folder that cannot be listed counts as delivered.
+        """
+        tree = area.tree(self.name, lambda: folders_to_list(self._patterns, days))
+        listed = files_by_day(tree, days, self._patterns)
+        delivered = {
+            day: [file for file in files if self._is_delivery(tree, file)]
+            for day, files in listed.items()
+        }
+        manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
+        contents = manifest.contents(file for files in delivered.values() for file in files)
+        manifest.save()
+        judged = {}
+        for day, files in delivered.items():
+            of_files = {file: contents[file] for file in files}
+            others = [file for file in listed[day] if file not in of_files]
+            judged[day] = of_files, self._delivery(area, day, of_files, others)
+        return judged
+
+    def _is_delivery(self, tree: Tree, file: Entry) -> bool:
+        if file.name.endswith(self.format.endings):
+            return True
+        within = os.fspath(file).removeprefix(f"{os.fspath(tree.top)}{os.sep}")
+        # A pattern that names an ending means it, whatever the format.
+        return is_unlistable(tree, file) or any(
+            pattern.day_of(within) for pattern in self._patterns if not pattern.any_ending
         )
+
+    def _delivery(
+        self, area: LandingArea, day: date, files: ContentsByFile, others: Sequence[Entry]
+    ) -> Delivery | SourceError:
+        """Return the delivery of a day's `files`, or the error that explains its refusal.
+
+        `others` are the day's files that are not read.
+        """
+        unread = [area.name_of(file) for file in others if file.name != with_day(self.marker, day)]
+        if not files:
+            why = f"no file in {self.name} like {' or '.join(self.files)}"
+            return NotDelivered(
+                f"no source for {day} in {area.place()}:"
+                f" {self._unread_text(unread) if unread else why}"
+            )
+        first = next(iter(files))
+        if away := area.files.unavailable_reason(first):
+            return IncompleteDelivery(f"no source for {day}: {area.name_of(first)} {away}")
+        by_name = {area.name_of(file): contents for file, contents in files.items()}
+        for (file, contents), name in zip(files.items(), by_name, strict=True):
+            if why := self._unfinished(area, day, file, contents):
+                return IncompleteDelivery(
+                    f"the source for {day} is still being written: {name} {why}"
+                )
+        doubts = _packed_twice(by_name) | {
+            name: why for name, contents in by_name.items() if (why := self._doubt(contents, day))
+        }
+        faults = {
+            area.name_of(file): why
+            for file, contents in files.items()
+            if (why := self._fault(area, file, contents))
+        }
+        if faults:
+            whys = "; ".join(f"{name} {why}" for name, why in (doubts | faults).items())
+            return SourceError(f"the source for {day} cannot be used: {whys}")
+        lines = [f"{name} {contents.size} {contents.content}" for name, contents in by_name.items()]
+        undeclared = {
+            column
+            for contents in files.values()
+            if self.fields
+            for column in self._header(contents).unknown
+        }
+        return Delivery(
+            hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
+            {name: contents.lines for name, contents in by_name.items()},
+            "\n".join(contents.stamp for contents in files.values()),
+            {name: contents.content[:HASH_DIGITS] for name, contents in by_name.items()},
+            unread,
+            sorted(undeclared),
+            self.fewest,
+            doubts,
+        )
+
+    def _unread_text(self, names: Sequence[str]) -> str:
+        """Say that files of these names are not read, and which endings are."""
+        verb = "is" if len(names) == 1 else "are"
+        return f"{named(names)} {verb} not read, only {', '.join(self.format.endings)}"
+
+    def _unfinished(self, area: LandingArea, day: date, file: Entry, contents: FileContents) -> str:
+        """Return why a file may be incomplete, or ""."""
+        if self.marker:
+            within = area.name_of(file).removeprefix(f"{self.name}/")
+            if not any(
+                pattern.is_of_one_day(self.marker)
+                for pattern in self._patterns
+                if pattern.day_of(within)
+            ):
+                return (
+                    f"is in a folder of several days: write the day into marker={self.marker!r},"
+                    " as '%Y-%m-%d.done'"
+                )
+            if not area.files.has_sibling(file, marker := with_day(self.marker, day)):
+                return f"has no {marker} beside it yet"
+        if not self.settled or not contents.stamp:
+            return ""
+        age = area.files.state(file).age(area.clock())
+        if age >= self.settled:
+            return ""
+        when = (
+            f"was written {age:.0f} s ago"
+            if age >= 0
+            else f"has a time {-age:.0f} s ahead of this machine's clock"
+        )
+        return f"{when}, and is read once it has been unchanged for {self.settled:g} s"
+
+    def _header(self, contents: FileContents) -> Header:
+        return header_of(self.format.names(contents.header), self.fields)
+
+    def _fault(self, area: LandingArea, file: Entry, contents: FileContents) -> str:
+        """Return why a file cannot be read, or ""."""
+        if unreadable := area.files.unreadable_reason(os.fspath(file)):
+            return unreadable
+        if contents.longest_line > area.max_line_bytes:
+            return (
+                f"has a line of {contents.longest_line} bytes, more than"
+                f" BACKFILL_MAX_LINE_BYTES={area.max_line_bytes}"
+            )
+        # Names in objects are not repeated; and reading the header takes most of the time of a look
+        # at many files.
+        if contents.fault or not contents.header or self.format.named_in:
+            return contents.fault
+        return repeated_columns(self._header(contents))
+
+    def _doubt(self, contents: FileContents, day: date) -> str:
+        """Return why a readable file should not be used, or ""."""
+        if contents.cut or not contents.header or not self.fields:
+            return contents.cut
+        return missing_columns(self._header(contents), self.fields, day, self.format.named_in)
+
+
+def _packed_twice(names: Collection[str]) -> dict[str, str]:
+    """Find files of a day that differ only in how they are packed.
+
+    One delivery may be there twice.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in names if any(name.endswith(PACKED[1:]) for name in names) else ():
+        packed = next(ending for ending in PACKED[::-1] if name.endswith(ending))
+        alike.setdefault(name.removesuffix(packed), []).append(name)
+    return {
+        name: f"may repeat the rows of {next(twin for twin in same if twin != name)}"
+        for same in alike.values()
+        if len(same) > 1
+        for name in same
+    }

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from backfill_assets.lake.storage import make_cache, write_whole
-from backfill_assets.sources.files.formats import JSON_LINES, FileContents, Format
+from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat, FileContents
 from backfill_assets.sources.filesystem import DISK, Entry, FileSystem
 
 # A file that changed this recently may change again without another time stamp: file systems have
@@ -35,7 +35,7 @@ class Manifest:
     """
 
     path: Path | None = None
-    format: Format = JSON_LINES
+    format: AnyFormat = JSON_LINES
     files: FileSystem = DISK
     clock: Callable[[], float] = time.time
     settled: dict[str, list[Any]] = field(default_factory=dict)
@@ -126,6 +126,6 @@ class Manifest:
 
 
 @cache
-def manifest_at(path: Path | None, form: Format, files: FileSystem = DISK) -> Manifest:
+def manifest_at(path: Path | None, form: AnyFormat, files: FileSystem = DISK) -> Manifest:
     """Return this process's only manifest that is saved at `path`."""
     return Manifest(path, form, files)

@@ -30,7 +30,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.copies import local_copies
-from backfill_assets.sources.files.delivery import name_of_file
 from backfill_assets.sources.files.fields import (
     MALFORMED,
     UNKNOWN_FIELDS,
@@ -41,9 +40,9 @@ from backfill_assets.sources.files.fields import (
 from backfill_assets.sources.files.formats import (
     PACKED,
     PIECE,
+    AnyFormat,
     Csv,
     FileContents,
-    Format,
     Parquet,
     unpacked,
 )
@@ -67,7 +66,7 @@ class ReadFile(NamedTuple):
 
 
 def read_rows(
-    spark: SparkSession, files: Sequence[ReadFile], form: Format, fields: Sequence[Field]
+    spark: SparkSession, files: Sequence[ReadFile], form: AnyFormat, fields: Sequence[Field]
 ) -> DataFrame:
     """Read the rows of the files.
 
@@ -143,7 +142,7 @@ def local_files(
     """
 
     def one(day: date, file: Entry, contents: FileContents) -> ReadFile:
-        name = name_of_file(area, file)
+        name = area.name_of(file)
         try:
             path = spark_readable(area.files.cached(file, contents.content), contents, area.cache)
             return ReadFile(day, str(path), name, contents)
@@ -161,7 +160,7 @@ def _header(file: ReadFile) -> str:
 
 
 def _read_one_header(
-    spark: SparkSession, files: Sequence[ReadFile], form: Format, fields: Sequence[Field]
+    spark: SparkSession, files: Sequence[ReadFile], form: AnyFormat, fields: Sequence[Field]
 ) -> DataFrame:
     header = header_of(names := form.names(files[0].contents.header), fields)
     if isinstance(form, Parquet):
