@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
@@ -12,16 +12,8 @@ from itertools import groupby
 from backfill_assets.errors import NOTHING_CHANGED, SourceError
 from backfill_assets.sources.filesystem import CANNOT_BE_LISTED, Entry, Part, Tree
 
-_TOKEN = re.compile(r"\{year\}|\{month\}|\{day\}|%Y|%m|%d|\*\*|\*|[^*{%]+|.")
-_PART_OF_TOKEN = {
-    "%Y": "year",
-    "%m": "month",
-    "%d": "day",
-    "{year}": "year",
-    "{month}": "month",
-    "{day}": "day",
-}
-_DIGITS_OF_PART = {"year": r"\d{4}", "month": r"\d\d", "day": r"\d\d"}
+# The parts of a day: how a pattern may also write {year}, {month} and {day}, and their digits.
+_PARTS = {"year": ("%Y", r"\d{4}"), "month": ("%m", r"\d\d"), "day": ("%d", r"\d\d")}
 _ALL_BELOW = "**"
 
 
@@ -39,36 +31,17 @@ class Pattern:
     text: str
 
     def __post_init__(self) -> None:
-        names = self.text.split("/")
-        if not all(names) or {".", ".."} & set(names):
-            raise ValueError(
-                f"{self.text!r} is not a valid pattern: it must start in the source's folder, as"
-                " '%Y/%m/%d/*.jsonl'"
-            )
-        if (
-            any(_ALL_BELOW in name for name in names[:-1])
-            or (_ALL_BELOW in names[-1] and names[-1] != _ALL_BELOW)
-            or names == [_ALL_BELOW]
-        ):
-            raise ValueError(
-                f"{self.text!r} is not a valid pattern: ** is only allowed at the end, for every"
-                " file below a folder"
-            )
-        parts = [part for name in names for part in _TOKEN.findall(name)]
-        if any(part in "{%" for part in parts):
-            raise ValueError(
-                f"{self.text!r} is not a valid pattern: only %Y, %m, %d, {{year}}, {{month}} and"
-                " {day} are allowed; use * for the hour"
-            )
-        if lacking := [
-            name
-            for name in _DIGITS_OF_PART
-            if name not in {_PART_OF_TOKEN.get(part) for part in parts}
-        ]:
-            raise ValueError(
-                f"{self.text!r} is not a valid pattern: it must contain the date, and"
-                f" {{{lacking[0]}}} is missing"
-            )
+        problem = ""
+        if {"", ".", ".."} & {*self.text.split("/")}:
+            problem = "it must start in the source's folder, as '%Y/%m/%d/*.jsonl'"
+        elif _ALL_BELOW in self.text.removesuffix(f"/{_ALL_BELOW}"):
+            problem = "** is only allowed at the end, for every file below a folder"
+        elif {"{", "%"} & {*with_day(self.text, date.min)}:
+            problem = "only %Y, %m, %d, {year}, {month} and {day} are allowed; use * for the hour"
+        elif missing := [part for part in _PARTS if part not in _parts_in(self.text)]:
+            problem = f"it must contain the date, and {{{missing[0]}}} is missing"
+        if problem:
+            raise ValueError(f"{self.text!r} is not a valid pattern: {problem}")
 
     @cached_property
     def names(self) -> tuple[re.Pattern[str], ...]:
@@ -92,9 +65,7 @@ class Pattern:
     def is_of_one_day(self, name: str) -> bool:
         """Tell whether a marker of this name belongs to one day. The name may contain the day."""
         folder = self.text if self.is_below else self.text.rpartition("/")[0]
-        return {_PART_OF_TOKEN.get(part) for part in _TOKEN.findall(f"{folder}/{name}")} >= {
-            *_DIGITS_OF_PART
-        }
+        return _parts_in(f"{folder}/{name}") == {*_PARTS}
 
     def beside(self, name: str) -> "Pattern":
         """Return the pattern of a file of this name beside the pattern's files."""
@@ -112,98 +83,127 @@ class Pattern:
             not self.is_below and len(names) > len(self.names)
         ):
             return None
-        known = self._known(names)
-        return None if known is None else _complete_day(known)
+        parts = self._parts_of_day(names)
+        try:
+            return date(*(int(parts[part]) for part in _PARTS)) if parts else None
+        except ValueError:  # there is no such day
+            return None
 
     def may_hold(self, folder: str) -> bool:
         """Tell whether the folder at this path may contain matching files."""
         names = folder.split("/")
-        return (self.is_below or len(names) < len(self.names)) and self._known(names) is not None
+        is_above = self.is_below or len(names) < len(self.names)
+        return is_above and self._parts_of_day(names) is not None
 
-    def _known(self, names: list[str]) -> dict[str, str] | None:
+    def _parts_of_day(self, names: Sequence[str]) -> dict[str, str] | None:
         """Return the parts of the day in these names, or None if a name does not match."""
-        known: dict[str, str] | None = {}
-        for name, wanted in zip(names, self.names, strict=False):
-            known = _match_name(wanted, name, known) if known is not None else None
-        return known
+        parts: dict[str, str] | None = {}
+        for name, expression in zip(names, self.names, strict=False):
+            parts = None if parts is None else _match_name(expression, name, parts)
+        return parts
 
 
 def with_day(text: str, day: date) -> str:
     """Write this day into the text wherever a pattern has it."""
-    return _template(text).format(day)
+    for part, (code, _) in _PARTS.items():
+        digits = f"{day:{code}}"
+        text = text.replace(code, digits).replace(f"{{{part}}}", digits)
+    return text
 
 
-@cache
-def _template(text: str) -> str:
-    formats = {"year": "{0:%Y}", "month": "{0:%m}", "day": "{0:%d}"}
-    parts = _TOKEN.findall(text)
-    return "".join(
-        formats[_PART_OF_TOKEN[part]]
-        if part in _PART_OF_TOKEN
-        else part.replace("{", "{{").replace("}", "}}")
-        for part in parts
-    )
+def _parts_in(text: str) -> set[str]:
+    return {part for part, (code, _) in _PARTS.items() if code in text or f"{{{part}}}" in text}
 
 
 def _match_name(
-    wanted: re.Pattern[str], name: str, known: Mapping[str, str]
+    expression: re.Pattern[str], name: str, parts: dict[str, str]
 ) -> dict[str, str] | None:
-    """Return the parts of the day known after this name.
+    """Return the `parts` of the day together with those in this name.
 
-    None means that the name does not match or contradicts a known part.
+    None means that the name does not match or contradicts one of the `parts`.
     """
-    match = wanted.fullmatch(name)
+    match = expression.fullmatch(name)
     if match is None or any(
-        known.get(part, value) != value for part, value in match.groupdict().items()
+        parts.get(part, digits) != digits for part, digits in match.groupdict().items()
     ):
         return None
-    return {**known, **match.groupdict()}
-
-
-def _complete_day(known: Mapping[str, str]) -> date | None:
-    """Return the day of a year, a month and a day, or None if there is no such day."""
-    try:
-        return date(*(int(known[part]) for part in _DIGITS_OF_PART))
-    except ValueError:
-        return None
+    return parts | match.groupdict()
 
 
 def _compiled(name: str) -> re.Pattern[str]:
-    parts = []
-    named = set[str]()
-    for part in _TOKEN.findall(name):
-        of_day = _PART_OF_TOKEN.get(part, "")
-        if of_day:
-            parts.append(
-                f"(?P={of_day})" if of_day in named else f"(?P<{of_day}>{_DIGITS_OF_PART[of_day]})"
-            )
-            named.add(of_day)
-        else:
-            parts.append(".*" if part == "*" else re.escape(part))
-    return re.compile("".join(parts), re.DOTALL)
+    expression = re.escape(name).replace(r"\*", ".*")
+    for part, (code, digits) in _PARTS.items():
+        token = re.escape(f"{{{part}}}")
+        expression = expression.replace(code, token).replace(token, f"(?P<{part}>{digits})", 1)
+        expression = expression.replace(token, f"(?P={part})")
+    return re.compile(expression, re.DOTALL)
 
 
-# So many parts of a folder are listed one by one. If there are more, by month, by year or at once:
-# by so many characters of YYYY-MM-DD.
+# The most parts of a folder that are listed one by one. If there are more, they are grouped by
+# month, by year or all together: by so many characters of YYYY-MM-DD.
 _MAX_PARTS = 32
 _GROUPINGS = (10, 7, 4, 0)
-FilesByDay = dict[date, list[Entry]]
 
 
-def files_by_day(tree: Tree, days: Collection[date], patterns: Sequence[Pattern]) -> FilesByDay:
+def files_by_day(
+    tree: Tree, days: Collection[date], patterns: Sequence[Pattern]
+) -> dict[date, list[Entry]]:
     """Return the files of each of `days` that match one of the `patterns`, in order.
 
     A folder that cannot be listed counts as a file of each day that it may hold: opening it
     explains why. So does a link to a folder below a day's folder. It is not followed, because it
     may lead back or to files that are already listed.
     """
-    listing = _Listing(tree, days)
+    files: dict[date, dict[str, Entry]] = {day: {} for day in days}
+    days_with = _days_by_parts(days)
+
+    def follow(folder: Entry, pattern: Pattern, depth: int, parts: dict[str, str]) -> None:
+        """Add the files in `folder` that match the pattern's names from `depth` on.
+
+        `parts` are those of the day in the folders above.
+        """
+        entries = tree.entries(folder)
+        is_inside = depth == len(pattern.names)
+        if entries is None:
+            add(folder, parts)
+        for entry in entries or ():
+            found = parts if is_inside else _match_name(pattern.names[depth], entry.name, parts)
+            if found is None or not days_with(found):
+                continue
+            is_folder = _is_folder(entry)
+            if is_inside and (not is_folder or entry.is_symlink()):
+                add(entry, found)
+            elif is_inside:
+                follow(entry, pattern, depth, found)
+            elif is_folder == (pattern.is_below or depth < len(pattern.names) - 1):
+                if is_folder:
+                    follow(entry, pattern, depth + 1, found)
+                else:
+                    add(entry, found)
+
+    def add(file: Entry, parts: dict[str, str]) -> None:
+        for day in days_with(parts):
+            files[day][os.fspath(file)] = file
+
     for pattern in patterns:
-        listing.follow(tree.top, pattern, 0, {})
+        follow(tree.top, pattern, 0, {})
     return {
-        day: [files[path] for path in sorted(files, key=_names)]
-        for day, files in listing.files.items()
+        day: [by_path[path] for path in sorted(by_path, key=lambda path: path.split("/"))]
+        for day, by_path in files.items()
     }
+
+
+def _days_by_parts(days: Collection[date]) -> Callable[[dict[str, str]], Collection[date]]:
+    """Return a function that finds the days with these parts."""
+
+    @cache
+    def by_parts(names: tuple[str, ...]) -> dict[tuple[int, ...], list[date]]:
+        found: dict[tuple[int, ...], list[date]] = {}
+        for day in days:
+            found.setdefault(tuple(getattr(day, name) for name in names), []).append(day)
+        return found
+
+    return lambda parts: by_parts(tuple(parts)).get(tuple(map(int, parts.values())), ())
 
 
 def unmatched_files(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
@@ -229,22 +229,24 @@ def folders_to_list(patterns: Iterable[Pattern], days: Collection[date]) -> list
     parts = {part for pattern in patterns for part in _parts(pattern, days)}
     whole = [folder for folder, with_folders in parts if with_folders]
     return sorted(
-        p for p in parts if not any(p[0].startswith(each) and p != (each, True) for each in whole)
+        part
+        for part in parts
+        if not any(part[0].startswith(above) and part != (above, True) for above in whole)
     )
 
 
 def _parts(pattern: Pattern, days: Collection[date]) -> set[Part]:
     parts = set[Part]()
     for digits in _GROUPINGS:
-        together = groupby(sorted(days), key=lambda day: str(day)[:digits])
-        parts = {_part(pattern, list(of_group)) for _, of_group in together}
+        groups = groupby(sorted(days), key=lambda day: str(day)[:digits])
+        parts = {_part(pattern, list(group)) for _, group in groups}
         if len(parts) <= _MAX_PARTS:
             break
     return parts
 
 
 def _part(pattern: Pattern, days: Collection[date]) -> Part:
-    # Character by character, then cut to whole folders: what a pattern begins with ends anywhere.
+    # Compared by character, then cut to whole folders: a pattern's beginning may end within a name.
     common = os.path.commonprefix([pattern.begins(day) for day in days])  # noqa: RUF071
     folder = common[: common.rfind("/") + 1]
     return folder, pattern.is_below or len(pattern.names) > folder.count("/") + 1
@@ -285,59 +287,6 @@ def _is_folder(entry: Entry) -> bool:
         return False
 
 
-class _Listing:
-    """The files of certain days, found by following patterns."""
-
-    def __init__(self, tree: Tree, days: Collection[date]) -> None:
-        self.files: dict[date, dict[str, Entry]] = {day: {} for day in days}
-        self._tree = tree
-        self._by_parts = cache(self._days_by)
-
-    def follow(self, folder: Entry, pattern: Pattern, depth: int, known: dict[str, str]) -> None:
-        """Add the files in `folder` that match the pattern's names from `depth` on.
-
-        `known` has the parts of the day from the folders above.
-        """
-        last = depth == len(pattern.names) - 1
-        for entry in self._entries(folder, known):
-            now = _match_name(pattern.names[depth], entry.name, known)
-            if (
-                now is None
-                or not self._days(now)
-                or _is_folder(entry) != (pattern.is_below or not last)
-            ):
-                continue
-            if not last:
-                self.follow(entry, pattern, depth + 1, now)
-            elif day := _complete_day(now):
-                for file in self._below(entry, now) if pattern.is_below else [entry]:
-                    self.files[day][os.fspath(file)] = file
-
-    def _below(self, folder: Entry, known: Mapping[str, str]) -> Iterator[Entry]:
-        for entry in self._entries(folder, known):
-            if _is_folder(entry) and not entry.is_symlink():
-                yield from self._below(entry, known)
-            else:
-                yield entry
-
-    def _entries(self, folder: Entry, known: Mapping[str, str]) -> Sequence[Entry]:
-        entries = self._tree.entries(folder)
-        if entries is None:
-            for day in self._days(known):
-                self.files[day][os.fspath(folder)] = folder
-        return entries or []
-
-    def _days(self, known: Mapping[str, str]) -> Collection[date]:
-        parts = tuple(sorted(known))
-        return self._by_parts(parts).get(tuple(int(known[part]) for part in parts), ())
-
-    def _days_by(self, parts: tuple[str, ...]) -> dict[tuple[int, ...], list[date]]:
-        days: dict[tuple[int, ...], list[date]] = {}
-        for day in self.files:
-            days.setdefault(tuple(getattr(day, part) for part in parts), []).append(day)
-        return days
-
-
 def _paths(tree: Tree, folder: Entry, within: str) -> Iterator[str]:
     for entry in tree.entries(folder) or ():
         if not _is_folder(entry):
@@ -346,7 +295,3 @@ def _paths(tree: Tree, folder: Entry, within: str) -> Iterator[str]:
             yield f"{within}{entry.name}/"
         else:
             yield from _paths(tree, entry, f"{within}{entry.name}/")
-
-
-def _names(path: str) -> list[str]:
-    return path.split("/")
