@@ -6,6 +6,7 @@ store (`object_store.py`).
 
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 CANNOT_BE_LISTED = "cannot be listed"
-# A part of a folder: the path of one below it, with "/" at its end, and whether the folders in that
-# belong to it.
+# A part of a folder: the path of a folder below it, with "/" at its end, and whether it includes
+# that folder's own folders.
 Part = tuple[str, bool]
 EVERYTHING: Sequence[Part] = (("", True),)
 
@@ -57,83 +58,75 @@ class FileState(NamedTuple):
         A copy may keep the times of its original, so the newest time counts. Times after `now` are
         ignored unless all of them are.
         """
-        times = [each / 1e9 for each in self.stamp[1:] if isinstance(each, int)]
-        return now - max((each for each in times if each <= now), default=min(times))
+        times = [time / 1e9 for time in self.stamp[1:] if isinstance(time, int)]
+        return now - max((time for time in times if time <= now), default=min(times))
 
 
-class Tree(Protocol):
-    """One look at a folder and everything below it."""
+@dataclass(frozen=True)
+class Tree:
+    """One look at the folder `top` and everything below it.
 
-    @property
-    def top(self) -> Entry: ...
+    entries  lists a folder: [] if there is none, None if it cannot be listed. Names that begin with
+             _ or . are uploads in progress or markers. They are left out, as Spark does
+    fault    why none of it can be listed, or ""
+    """
 
-    @property
-    def fault(self) -> str:
-        """Why none of it can be listed, or ""."""
-        ...
-
-    def entries(self, folder: Entry) -> Sequence[Entry] | None:
-        """List a folder: [] if there is none, None if it cannot be listed.
-
-        Names that begin with _ or . are uploads in progress or markers. They are left out, as Spark
-        does.
-        """
-        ...
+    top: Entry
+    entries: Callable[[Entry], Sequence[Entry] | None] = field(repr=False)
+    fault: str = ""
 
 
-class FileSystem(Protocol):
-    """A file system. Every method that takes an entry raises OSError if it cannot be read."""
+class FileSystem(ABC):
+    """A file system. Every method that takes an entry raises OSError if it cannot be read.
 
-    def __hash__(self) -> int: ...
+    readers  how many files are read at the same time
+    prefix   the prefix of manifest names. Each store has its own
+    """
+
+    readers: int
 
     @property
-    def readers(self) -> int:
-        """How many files are read at the same time."""
-        ...
+    @abstractmethod
+    def prefix(self) -> str: ...
 
-    @property
-    def prefix(self) -> str:
-        """The prefix of manifest names. Each store has its own."""
-        ...
-
+    @abstractmethod
     def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
         """Look at these parts of a folder. Files elsewhere in it may be left out."""
-        ...
 
+    @abstractmethod
     def state(self, entry: Entry) -> FileState:
         """Return the state of an entry when it was listed."""
-        ...
 
     def has_changed(self, entry: Entry) -> bool:
         """Tell whether the bytes that were read may differ from what was listed."""
-        ...
+        return False
 
     def unavailable_reason(self, entry: Entry) -> str:
         """Return why the store cannot be asked now, or "" for an entry that was listed."""
-        ...
+        return ""
 
+    @abstractmethod
     def has_sibling(self, entry: Entry, name: str) -> bool:
         """Tell whether the entry's folder has a file of this name."""
-        ...
 
+    @abstractmethod
     def open_local(self, entry: Entry) -> AbstractContextManager[Path]:
         """Provide a local file with the entry's bytes within the block."""
-        ...
 
+    @abstractmethod
     def cached(self, entry: Entry, content: str) -> Path:
         """Return a local file with these bytes until this process ends.
 
         Raises OSError if their hash is not `content`.
         """
-        ...
 
     def display_path(self, path: str) -> str:
         """Return the path as people write it."""
-        ...
+        return path
 
     def unreadable_reason(self, path: str) -> str:
         """Return why Spark cannot read a file of this name, or ""."""
-        ...
+        return ""
 
 
 def is_hidden(name: str) -> bool:
@@ -145,14 +138,15 @@ _NOT_UTF8 = range(0xDC80, 0xDD00)  # how Python holds bytes of other encodings
 
 
 @dataclass(frozen=True)
-class LocalDisk:
+class LocalDisk(FileSystem):
     """Files of this machine, read in place."""
 
     readers: int = 2  # unpacking, most of the work, runs in several threads at once
     prefix: str = ""
 
     def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
-        return _LocalTree(Path(folder))
+        listed = cache(_listed)
+        return Tree(Path(folder), lambda entry: listed(os.fspath(entry)))
 
     def state(self, entry: Entry) -> FileState:
         state = entry.stat() if isinstance(entry, os.DirEntry) else Path(entry).stat()
@@ -171,9 +165,6 @@ class LocalDisk:
         except OSError:
             return True
 
-    def unavailable_reason(self, entry: Entry) -> str:
-        return ""
-
     def has_sibling(self, entry: Entry, name: str) -> bool:
         return Path(entry).with_name(name).exists()
 
@@ -182,9 +173,6 @@ class LocalDisk:
 
     def cached(self, entry: Entry, content: str) -> Path:
         return Path(entry)
-
-    def display_path(self, path: str) -> str:
-        return path
 
     def unreadable_reason(self, path: str) -> str:
         # A `Path` would take most of the time of a look at many files.
@@ -196,22 +184,6 @@ class LocalDisk:
 
 
 DISK = LocalDisk()
-
-
-@dataclass(frozen=True)
-class _LocalTree:
-    """Folders of a disk. Each is listed at most once."""
-
-    top: Path
-    fault: str = ""
-    entries: Callable[[Entry], Sequence[Entry] | None] = field(
-        default_factory=lambda: _listed_once(), repr=False
-    )
-
-
-def _listed_once() -> Callable[[Entry], Sequence[Entry] | None]:
-    listed = cache(_listed)
-    return lambda folder: listed(os.fspath(folder))
 
 
 def _listed(folder: str) -> list[os.DirEntry[str]] | None:

@@ -12,7 +12,7 @@ servers and commands are started:
 
 Tests use moto's S3. Google's, Azure's and Amazon's own stores were not tried.
 
-Listings contain etags, and each read is bound to one: an object that was replaced is not read.
+Listings contain etags, and each read is bound to one: reading an object that was replaced fails.
 Objects are copied to this machine first (`copies.py`), so Spark reads exactly what was judged. If
 the engine runs elsewhere, BACKFILL_HOME must be a folder that it sees too.
 """
@@ -40,14 +40,15 @@ from backfill_assets.sources.filesystem import (
     CANNOT_BE_LISTED,
     Entry,
     FileState,
+    FileSystem,
     Part,
     Tree,
     is_hidden,
 )
 
-# Read in one request: an answer has to come within the client's 30 seconds.
+# The bytes of one request. Its answer must come within the client's 30 seconds.
 _RANGE_BYTES = 8 * 2**20
-# Where clouds hand credentials to their own machines: who is sent there has none of its own.
+# Where clouds give credentials to their own machines. The library asks there if it has none.
 _METADATA_SERVICE = "169.254.169.254"
 _NO_CREDENTIALS = (
     "there are no credentials for it: set the store's variables, as AWS_ACCESS_KEY_ID and"
@@ -56,7 +57,7 @@ _NO_CREDENTIALS = (
 
 
 @dataclass(frozen=True)
-class ObjectStore:
+class ObjectStore(FileSystem):
     """The objects below `place`, such as s3://bucket/prefix. Files that are read go to `copies`."""
 
     place: str
@@ -70,46 +71,44 @@ class ObjectStore:
 
     @cached_property
     def _store(self) -> Any:
-        # A store that does not answer is said to within a minute.
+        # A store that does not answer is reported within a minute.
         retry = {"max_retries": self.retries, "retry_timeout": timedelta(seconds=30)}
         return from_url(self.place, retry_config=retry)  # type: ignore[call-overload]
 
     def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
         folder = "" if folder == "." else folder
-        top = StoredObject(folder, within={})
-        folders = {folder: top}
-        asked = [(f"{folder}/{below}".strip("/"), with_folders) for below, with_folders in parts()]
+        folders = {folder: StoredObject(folder, within={})}
+        wanted = [(f"{folder}/{below}".strip("/"), with_folders) for below, with_folders in parts()]
         with ThreadPoolExecutor(self.readers) as readers:
-            listings = [
-                (path, readers.submit(self._listed, path, with_folders))
-                for path, with_folders in asked
-            ]
-        for path, listing in listings:
+            listings = {
+                path: readers.submit(self._listed, path, with_folders)
+                for path, with_folders in wanted
+            }
+        for path, listing in listings.items():
             try:
                 inner, objects = listing.result()
-            except (
-                InvalidPathError
-            ) as error:  # nor is anything beside it listed: whoever wrote it has to rename it
-                why = f"{CANNOT_BE_LISTED} ({self.place}: {_why(error)})"
-                closed = f"{why}. Rename or remove that object"
-                if path == folder:
-                    return _StoreTree(StoredObject(folder, within={}, fault=closed))
-                _add_unlistable(folders, path, closed)
-                continue
             except (BaseError, OSError) as error:
-                return _StoreTree(
-                    StoredObject(
-                        folder,
-                        within={},
-                        fault=f"{CANNOT_BE_LISTED} ({self.place}: {_why(error)})",
-                        is_away=True,
-                    )
+                fault = f"{CANNOT_BE_LISTED} ({self.place}: {_why(error)})"
+                is_away = not isinstance(error, InvalidPathError)
+                if not is_away:
+                    # Nothing beside that object is listed either.
+                    fault += ". Rename or remove that object"
+                if is_away or path == folder:
+                    top = StoredObject(folder, within={}, fault=fault, is_away=is_away)
+                    return Tree(top, _entries, fault)
+                _add(folders, path, within={}, fault=fault)
+                continue
+            for inner_path in inner:
+                _add(folders, inner_path.rstrip("/"), within={})
+            for listed in objects:
+                _add(
+                    folders,
+                    listed["path"],
+                    etag=listed["e_tag"] or "",
+                    size=listed["size"],
+                    modified_ns=round(listed["last_modified"].timestamp() * 1e9),
                 )
-            for each in inner:
-                _folder_in(folders, each.rstrip("/"))
-            for each in objects:
-                _add_object(folders, each)
-        return _StoreTree(top)
+        return Tree(folders[folder], _entries)
 
     def _listed(self, folder: str, with_folders: bool) -> tuple[Sequence[str], Sequence[Any]]:
         """List a folder: its objects and folders, or all objects below it `with_folders`."""
@@ -126,9 +125,6 @@ class ObjectStore:
             return FileState((), fault=entry.fault or CANNOT_BE_LISTED)
         stamp = (entry.size, entry.modified_ns, entry.etag)
         return FileState(stamp, 0.0 if entry.etag else entry.modified_ns / 1e9)
-
-    def has_changed(self, entry: Entry) -> bool:
-        return False  # reading another would have failed
 
     def unavailable_reason(self, entry: Entry) -> str:
         assert isinstance(entry, StoredObject)
@@ -148,9 +144,6 @@ class ObjectStore:
 
     def display_path(self, path: str) -> str:
         return f"{self.place}/{path}" if path not in ("", ".") else self.place
-
-    def unreadable_reason(self, path: str) -> str:
-        return ""  # Spark reads the copy
 
     def _copied(self, entry: Entry) -> tuple[str, Callable[[], Iterator[bytes]]]:
         """Return the name of an object's copy, and how to fetch its bytes."""
@@ -206,50 +199,26 @@ class StoredObject:
         return self.path
 
 
-@dataclass(frozen=True)
-class _StoreTree:
-    """One look at the objects below a folder. Faults are found when it is made."""
-
-    top: StoredObject
-
-    @property
-    def fault(self) -> str:
-        return self.top.fault
-
-    def entries(self, folder: Entry) -> Sequence[Entry] | None:
-        assert isinstance(folder, StoredObject)
-        if folder.fault:
-            return None
-        return [entry for name, entry in (folder.within or {}).items() if not is_hidden(name)]
+def _entries(folder: Entry) -> Sequence[Entry] | None:
+    assert isinstance(folder, StoredObject)
+    if folder.fault:
+        return None
+    return [entry for name, entry in (folder.within or {}).items() if not is_hidden(name)]
 
 
-def _folder_in(folders: dict[str, StoredObject], path: str) -> dict[str, StoredObject]:
-    """Return the content of a folder. A missing folder is added to its parents."""
-    if path not in folders:
-        above, _, name = path.rpartition("/")
-        beside = _folder_in(folders, above)
-        folders[path] = beside[name] = StoredObject(path, beside=beside, within={})
-    within = folders[path].within
-    assert within is not None
-    return within
-
-
-def _add_unlistable(folders: dict[str, StoredObject], path: str, fault: str) -> None:
-    """Add a folder that cannot be listed to its parent."""
+def _add(folders: dict[str, StoredObject], path: str, **facts: Any) -> None:
+    """Add an object or a folder to its parent. A missing parent is added too."""
+    is_folder = "within" in facts
+    if path in folders and not facts.get("fault"):
+        return
     above, _, name = path.rpartition("/")
-    beside = _folder_in(folders, above)
-    folders[path] = beside[name] = StoredObject(path, beside=beside, within={}, fault=fault)
-
-
-def _add_object(folders: dict[str, StoredObject], listed: Mapping[str, Any]) -> None:
-    """Add an object from the store's listing to its folder."""
-    folder, _, name = listed["path"].rpartition("/")
-    beside = _folder_in(folders, folder)
-    if name not in beside:  # some stores list a folder as an object
-        modified_ns = round(listed["last_modified"].timestamp() * 1e9)
-        beside[name] = StoredObject(
-            listed["path"], listed["e_tag"] or "", listed["size"], modified_ns, beside
-        )
+    _add(folders, above, within={})
+    beside = folders[above].within
+    assert beside is not None
+    if is_folder or name not in beside:  # some stores list a folder as an object
+        beside[name] = StoredObject(path, beside=beside, **facts)
+    if is_folder:
+        folders[path] = beside[name]
 
 
 def _why(error: Exception) -> str:

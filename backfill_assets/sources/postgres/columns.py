@@ -4,16 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
 
 from backfill_assets.calendar import consecutive
-from backfill_assets.errors import SourceError
 
-if TYPE_CHECKING:
-    from psycopg import Connection
-
-
-# Types of which Spark has the same.
+# Types that Spark has too.
 _SAME_TYPES = {
     "boolean",
     "smallint",
@@ -39,7 +33,7 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _plain_type(kind: str) -> str:
+def plain_type(kind: str) -> str:
     """Return a type without its precision."""
     return re.sub(r"\([\d,]+\)", "", kind)
 
@@ -50,7 +44,7 @@ def _is_decimal(kind: str) -> bool:
     return bool(match) and int(match[2]) <= int(match[1]) <= 38 if match else False
 
 
-_CATALOG = """
+CATALOG = """
     SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, a.attname,
         format_type(a.atttypid, a.atttypmod),
         coalesce((SELECT max(s.avg_width) FROM pg_stats s
@@ -59,28 +53,11 @@ _CATALOG = """
         JOIN pg_attribute a ON a.attrelid = c.oid
     WHERE c.oid = to_regclass(%s::text) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
-# Kinds of relation whose rows know the transaction that wrote them: tables, partitioned ones,
+# Kinds of relation with the transaction that wrote each row: tables, partitioned tables and
 # materialized views.
-_KINDS_WITH_XMIN = "rpm"
+KINDS_WITH_XMIN = "rpm"
 DAY = "arrival_day"
 _TIME = "backfill_at"
-
-
-class TableDeclaration(Protocol):
-    """What a source declares about its table."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def table(self) -> str: ...
-    @property
-    def day(self) -> str: ...
-    @property
-    def columns(self) -> Sequence[str]: ...
-    @property
-    def time_zone(self) -> str: ...
-    @property
-    def changed_at(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -99,57 +76,6 @@ class Columns:
     hashed: Sequence[str]
     has_xmin: bool
     width: int
-
-    @classmethod
-    def of(cls, source: TableDeclaration, connection: "Connection[Any]") -> "Columns":
-        """Read the current columns of a source's table. Raises SourceError if a declared one is
-        missing.
-        """
-        listed = connection.execute(_CATALOG, [table := source.table or source.name]).fetchall()
-        info = connection.info
-        where = f"the database {info.dbname} at {info.host}:{info.port}"
-        if not listed:
-            raise SourceError(
-                f"{where} has no table or view {table} that {info.user} may see.",
-                next_step=f"Correct `table` of {source.name}.",
-            )
-        types = {name: kind for _, _, name, kind, _ in listed}
-        wanted = source.columns or tuple(types)
-        lacking = [
-            name for name in (source.day, *wanted, source.changed_at) if name and name not in types
-        ]
-        if lacking:
-            raise SourceError(
-                f"{table} in {where} has no column {', '.join(lacking)}. It has {', '.join(types)}"
-            )
-        if not source.time_zone and types[source.day].startswith("timestamp"):
-            raise SourceError(
-                f"{source.day} of {table} is a timestamp.",
-                next_step="Say where its days begin, such as time_zone='UTC'.",
-            )
-        if not types[source.day].startswith(("timestamp", "date")):
-            raise SourceError(
-                f"{source.day} of {table} has the type {types[source.day]}. A day must be a date or"
-                " a timestamp"
-            )
-        if DAY in {name.lower() for name in wanted} and (source.day, types[source.day]) != (
-            DAY,
-            "date",
-        ):
-            raise SourceError(
-                f"{table} has a column {DAY} that is not its day.",
-                next_step="Leave it out: name the other columns in `columns`.",
-            )
-        return cls(
-            relation=listed[0][0],
-            types={name: types[name] for name in wanted},
-            day=source.day,
-            day_type=_plain_type(types[source.day]),
-            time_zone=source.time_zone,
-            hashed=[source.changed_at] if source.changed_at else [source.day, *wanted],
-            has_xmin=listed[0][1] in _KINDS_WITH_XMIN and not source.changed_at,
-            width=sum(width for *_, name, _, width in listed if name in wanted),
-        )
 
     @property
     def signature(self) -> str:
@@ -207,7 +133,7 @@ class Columns:
         days = f"{DAY} BETWEEN '{first}' AND '{last}'"
         if self.day_type == "date":
             return f"({days})"
-        # Wherever a day begins, it is less than a day off from UTC's.
+        # A day of any zone begins less than a day before or after that of UTC.
         off = timedelta(days=self.day_type == _WITH_ZONE and self.time_zone != "UTC")
         return (
             f"({_TIME} >= '{first - off} 00:00'"
@@ -217,15 +143,15 @@ class Columns:
 
     def _as_read(self, name: str, kind: str) -> str:
         column = f"t.{_quoted(name)}"
-        plain = _plain_type(kind)
+        plain = plain_type(kind)
         if kind in _SAME_TYPES:
             return column
         if plain == _WITHOUT_ZONE and self.time_zone:
             column = f"({column} AT TIME ZONE {_literal(self.time_zone)})"
             kind = _WITH_ZONE
             plain = _WITH_ZONE
-        # Spark would make other dates of infinite ones, without a word. PostgreSQL raises where
-        # such a text is cast.
+        # Spark would silently turn infinite dates into other dates. PostgreSQL raises when it casts
+        # such a text.
         why = (
             f"{name} holds what Spark has no value for; leave it out, or read a view that has it as"
             " text: "

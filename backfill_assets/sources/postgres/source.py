@@ -30,7 +30,13 @@ from annotated_types import Ge, Le
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.spark.jars import needing
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.postgres.columns import Columns
+from backfill_assets.sources.postgres.columns import (
+    CATALOG,
+    DAY,
+    KINDS_WITH_XMIN,
+    Columns,
+    plain_type,
+)
 from backfill_assets.sources.postgres.server import Server
 from backfill_assets.sources.protocol import (
     Delivery,
@@ -47,7 +53,7 @@ if TYPE_CHECKING:
 
 # PostgreSQL's JDBC driver: from PostgreSQL 8.4 on.
 DRIVER = "org.postgresql:postgresql:42.7.8"
-# Rows that Spark's reader takes from the server at a time; without it, all of a range at once.
+# Rows per fetch. Without it, Spark's reader fetches all rows of a range at once.
 _ROWS_PER_FETCH = "10000"
 
 
@@ -177,7 +183,54 @@ class PostgresTable(Source):
         Raises SourceError if that fails.
         """
         with self._server.connected(area) as connection:
-            yield connection, Columns.of(self, connection)
+            yield connection, self._columns(connection)
+
+    def _columns(self, connection: "Connection[Any]") -> Columns:
+        """Read the table's current columns. Raises SourceError if they do not fit this source."""
+        table = self.table or self.name
+        listed = connection.execute(CATALOG, [table]).fetchall()
+        info = connection.info
+        where = f"the database {info.dbname} at {info.host}:{info.port}"
+        if not listed:
+            raise SourceError(
+                f"{where} has no table or view {table} that {info.user} may see.",
+                next_step=f"Correct `table` of {self.name}.",
+            )
+        types = {name: kind for _, _, name, kind, _ in listed}
+        wanted = self.columns or tuple(types)
+        missing = [
+            name for name in (self.day, *wanted, self.changed_at) if name and name not in types
+        ]
+        if missing:
+            raise SourceError(
+                f"{table} in {where} has no column {', '.join(missing)}. It has {', '.join(types)}"
+            )
+        day_type = types[self.day]
+        if not self.time_zone and day_type.startswith("timestamp"):
+            raise SourceError(
+                f"{self.day} of {table} is a timestamp.",
+                next_step="Say where its days begin, such as time_zone='UTC'.",
+            )
+        if not day_type.startswith(("timestamp", "date")):
+            raise SourceError(
+                f"{self.day} of {table} has the type {day_type}. A day must be a date or a"
+                " timestamp"
+            )
+        if DAY in {name.lower() for name in wanted} and (self.day, day_type) != (DAY, "date"):
+            raise SourceError(
+                f"{table} has a column {DAY} that is not its day.",
+                next_step="Leave it out: name the other columns in `columns`.",
+            )
+        return Columns(
+            relation=listed[0][0],
+            types={name: types[name] for name in wanted},
+            day=self.day,
+            day_type=plain_type(day_type),
+            time_zone=self.time_zone,
+            hashed=[self.changed_at] if self.changed_at else [self.day, *wanted],
+            has_xmin=listed[0][1] in KINDS_WITH_XMIN and not self.changed_at,
+            width=sum(width for *_, name, _, width in listed if name in wanted),
+        )
 
     def _missing(self, day: date) -> NotDelivered:
         return NotDelivered(
