@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 from backfill_assets.calendar import as_day, between
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.budget import Moment
-from backfill_assets.sources.http.client import RateLimitedClient, RetryPolicy, fetch_days
+from backfill_assets.sources.http.client import RetryPolicy, fetch_days, rate_limited_client
 from backfill_assets.sources.http.open_meteo import OpenMeteo
 from backfill_assets.sources.http.source import AnswerStore
 from backfill_assets.sources.protocol import Delivery
@@ -288,11 +288,11 @@ if __name__ == "__main__":
     lake, url, units, seconds, way, *days = sys.argv[1:]
     source = service(((int(units), float(seconds)),), at_once=1)
     area = area_of(Path(lake), url)
-    patience = RetryPolicy(longest=2.0)
+    policy = RetryPolicy(longest=2.0)
     if way == "ask":
-        fetch_days(source, area, [as_day(day) for day in days], patience)
+        fetch_days(source, area, [as_day(day) for day in days], policy)
     else:
         (query,) = source.queries()
-        with RateLimitedClient(source, area, patience) as asking:
+        with rate_limited_client(source, area, policy) as client:
             for day in days:
-                asking(query, [as_day(day)])
+                client.request(query, [as_day(day)])

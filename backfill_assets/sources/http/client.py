@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
@@ -34,12 +34,12 @@ from backfill_assets.sources.http.source import AnswerStore, HttpSource, Query, 
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
-# What a service is asked for may be what it refuses: one of the days may be outside of what it has.
+# With these answers a service may refuse one of several days that it does not have.
 _OUT_OF_RANGE = (400, 404, 422)
-# Whatever a service says: so long it may be a mistake, and who asks again a week later does no
-# harm.
+# The longest pause that is obeyed. A longer one may be a mistake. A request a week later
+# does no harm.
 _LONGEST_PAUSE_S = 7 * 86_400.0
-# If so many requests are refused and nothing was answered between them, it is not the days.
+# After so many refusals in a row, the reason is not the requested days.
 _MAX_REFUSALS = 4
 
 
@@ -52,27 +52,30 @@ def fetch_days(
     answer.
     """
     answers = AnswerStore(area, source.name)
-    why = dict[date, SourceError]()
+    errors = dict[date, SourceError]()
     missing = [day for day in days if day not in answers.stored(source.queries())]
     batches = [
         span[n : n + source.at_once]
         for span in consecutive(missing)
         for n in range(0, len(span), source.at_once)
     ]
-    left = [(query, batch) for batch in batches for query in source.queries()]
+    requests = [(query, batch) for batch in batches for query in source.queries()]
     refusals = 0
-    with RateLimitedClient(source, area, policy or RetryPolicy()) as asking:
-        while left:
-            query, batch = left.pop(0)
+    with rate_limited_client(source, area, policy or RetryPolicy()) as client:
+        while requests:
+            query, batch = requests.pop(0)
             try:
                 with writing(area.lake, f"{ANSWERS}/{source.name}"):
                     unanswered = [day for day in batch if day not in answers.stored([query])]
-                    said = asking(query, unanswered) if unanswered else {}
-                    for day, rows in said.items():
-                        answers.keep(query, day, rows)
-            except (NotFetchedYet, Conflict) as error:  # nor can anything else be asked for now
-                waiting = [day for day in missing if day not in answers.stored(source.queries())]
-                return {**dict.fromkeys(waiting, _as_waiting(error)), **why}
+                    rows_by_day = client.request(query, unanswered) if unanswered else {}
+                    for day, rows in rows_by_day.items():
+                        answers.write(query, day, rows)
+            except (NotFetchedYet, Conflict) as error:  # no other request can be sent now either
+                waiting = NotFetchedYet(
+                    error.what, unchanged=error.unchanged, next_step=error.next_step
+                )
+                stored = answers.stored(source.queries())
+                return {**{day: waiting for day in missing if day not in stored}, **errors}
             except SourceError as error:
                 refusals += 1
                 if (
@@ -80,25 +83,17 @@ def fetch_days(
                     and len(unanswered) > 1
                     and refusals < _MAX_REFUSALS
                 ):
-                    left[:0] = [
-                        (query, part)
-                        for part in (unanswered[:1], unanswered[-1:], unanswered[1:-1])
-                        if part
-                    ]
+                    parts = (unanswered[:1], unanswered[-1:], unanswered[1:-1])
+                    requests[:0] = [(query, part) for part in parts if part]
                 else:
-                    why |= dict.fromkeys(unanswered, error)
+                    errors |= dict.fromkeys(unanswered, error)
             else:
-                refusals = 0 if said else refusals
-                why |= {
-                    d: NotFetchedYet(f"{source.name} has no data for {d} yet")
-                    for d in unanswered
-                    if d not in said and d not in why
-                }
-    return why
-
-
-def _as_waiting(error: NotFetchedYet | Conflict) -> NotFetchedYet:
-    return NotFetchedYet(error.what, unchanged=error.unchanged, next_step=error.next_step)
+                refusals = 0 if rows_by_day else refusals
+                for day in unanswered:
+                    if day not in rows_by_day:
+                        no_data = NotFetchedYet(f"{source.name} has no data for {day} yet")
+                        errors.setdefault(day, no_data)
+    return errors
 
 
 @dataclass(frozen=True)
@@ -106,7 +101,7 @@ class RetryPolicy:
     """How long to wait for an answer.
 
     attempts      how often a request is sent
-    between       seconds before the second attempt, doubled for each further one, unless the
+    pause         seconds before the second attempt, doubled for each further one, unless the
                   service names a time
     longest_wait  the most seconds that a run waits for its budget or for the service. After that,
                   the days wait for a later run
@@ -116,7 +111,7 @@ class RetryPolicy:
     """
 
     attempts: int = 4
-    between: float = 1.0
+    pause: float = 1.0
     longest_wait: float = 120.0
     silence: float = 20.0
     longest: float = 60.0
@@ -130,11 +125,29 @@ class RequestRefused(SourceError):
 
 
 class RetryableError(Exception):
-    """A request that may be sent again. `given_up` is the error after the last attempt."""
+    """A request that may be sent again. `last_error` is raised after the last attempt."""
 
-    def __init__(self, given_up: SourceError) -> None:
-        super().__init__(str(given_up))
-        self.given_up = given_up
+    def __init__(self, last_error: SourceError) -> None:
+        super().__init__(str(last_error))
+        self.last_error = last_error
+
+
+@contextmanager
+def rate_limited_client(
+    source: HttpSource, area: LandingArea, policy: RetryPolicy
+) -> Iterator[RateLimitedClient]:
+    """Provide a client of the service within the block."""
+    paths = Paths(area.lake)
+    # An object store has no locks: there, each home has its own budget.
+    path = (
+        Path(paths.answers(source.name), "_budget.sqlite")
+        if paths.is_local
+        else (area.cache or Path(tempfile.gettempdir())) / f"{source.name}.sqlite"
+    )
+    limits = [Limit(*limit) for limit in source.limits]
+    budget = Budget(path, limits, policy.longest, policy.clock)
+    with httpx.Client(timeout=policy.silence) as client:
+        yield RateLimitedClient(source, area, policy, budget, client)
 
 
 @dataclass(frozen=True)
@@ -144,63 +157,39 @@ class RateLimitedClient:
     source: HttpSource
     area: LandingArea
     policy: RetryPolicy
-    client: httpx.Client = field(init=False)
-    budget: Budget = field(init=False)
+    budget: Budget
+    client: httpx.Client
 
-    def __post_init__(self) -> None:
-        paths = Paths(self.area.lake)
-        name = self.source.name
-        policy = self.policy
-        # An object store locks nothing: one budget a home.
-        elsewhere = self.area.cache or Path(tempfile.gettempdir())
-        place = (
-            Path(paths.answers(name), "_budget.sqlite")
-            if paths.is_local
-            else elsewhere / f"{name}.sqlite"
-        )
-        budget = Budget(
-            place, [Limit(*limit) for limit in self.source.limits], policy.longest, policy.clock
-        )
-        object.__setattr__(self, "budget", budget)
-        object.__setattr__(self, "client", httpx.Client(timeout=policy.silence))
-
-    def __enter__(self) -> RateLimitedClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.client.close()
-
-    def __call__(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
+    def request(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
         """Return the rows of `days` in the service's answer.
 
         Raises NotFetchedYet if it cannot be asked now, SourceError if its answer is wrong.
         """
         policy = self.policy
-        again = Retrying(
+        retrying = Retrying(
             retry=retry_if_exception_type(RetryableError),
             stop=stop_after_attempt(policy.attempts),
-            wait=wait_exponential(policy.between, max=policy.longest_wait),
+            wait=wait_exponential(policy.pause, max=policy.longest_wait),
             sleep=policy.sleep,
             reraise=True,
         )
         try:
-            return again(self._once, query, days)
+            return retrying(self._request_once, query, days)
         except RetryableError as error:
-            raise error.given_up from None
+            raise error.last_error from None
 
-    def _once(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
+    def _request_once(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
         source = self.source
-        about = f"{self.source.name} for {days[0]}..{days[-1]}"
+        about = f"{source.name} for {days[0]}..{days[-1]}"
         slot = self._slot(source.units(query, (days[-1] - days[0]).days + 1))
         try:
             response = self._sent({**query, **source.of_days(days[0], days[-1])})
-        except (
-            httpx.RequestError
-        ) as error:  # whether the service had it is not known: the slot stays as it is
+        except httpx.RequestError as error:
+            # The request may have reached the service, so its slot stays as it is.
             raise RetryableError(
                 NotFetchedYet(f"{about}: no complete answer came ({type(error).__name__}: {error})")
             ) from error
-        with suppress(NotFetchedYet):  # the answer is there; its slot counts for longer then
+        with suppress(NotFetchedYet):  # without this record, the slot only counts for longer
             self.budget.answered(slot)
         if response.status_code == _TOO_MANY_REQUESTS or response.status_code >= _SERVER_ERROR:
             self._pause(response)
@@ -217,37 +206,31 @@ class RateLimitedClient:
             )
         try:
             return source.parsed(query, json.loads(response.content), days)
-        except (
-            Exception
-        ) as error:  # of an answer of a form that nobody thought of, anything may be raised
-            what = (
-                str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            )
+        except Exception as error:  # an answer of unknown form may raise any error
+            name = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
             raise RetryableError(
-                SourceError(f"{about} cannot be used: the answer is wrong: {what}")
+                SourceError(f"{about} cannot be used: the answer is wrong: {name}{error}")
             ) from error
 
     def _slot(self, units: int) -> Slot:
         """Wait until a request may be sent. Raises NotFetchedYet if that takes too long."""
-        while (slot := self._taken(units)).wait > 0:
-            if slot.wait > self.policy.longest_wait:
-                until = datetime.fromtimestamp(self.policy.clock().wall + slot.wait, UTC)
-                why = (
-                    f"its budget of {slot.limit} is used up"
-                    if slot.limit
-                    else "the service asked to wait"
-                )
-                raise NotFetchedYet(
-                    f"{self.source.name} is not asked before {until:%Y-%m-%d %H:%M:%S} UTC: {why}"
-                )
-            self.policy.sleep(slot.wait)
-        return slot
-
-    def _taken(self, units: int) -> Slot:
+        name = self.source.name
         try:
-            return self.budget.take(units)
+            while (slot := self.budget.take(units)).wait > 0:
+                if slot.wait > self.policy.longest_wait:
+                    until = datetime.fromtimestamp(self.policy.clock().wall + slot.wait, UTC)
+                    why = (
+                        f"its budget of {slot.limit} is used up"
+                        if slot.limit
+                        else "the service asked to wait"
+                    )
+                    raise NotFetchedYet(
+                        f"{name} is not asked before {until:%Y-%m-%d %H:%M:%S} UTC: {why}"
+                    )
+                self.policy.sleep(slot.wait)
         except ValueError as error:
-            raise SourceError(f"{self.source.name} cannot be asked: {error}") from None
+            raise SourceError(f"{name} cannot be asked: {error}") from None
+        return slot
 
     def _sent(self, params: Mapping[str, Any]) -> httpx.Response:
         """Return the response with its complete body, within the time that a request may take."""
@@ -261,11 +244,9 @@ class RateLimitedClient:
                     raise httpx.DecodingError(f"more than {self.policy.largest:,} bytes")
                 if time.monotonic() - started > self.policy.longest:
                     raise httpx.ReadTimeout(f"not complete after {self.policy.longest:g} s")
-        return httpx.Response(
-            response.status_code,
-            content=bytes(body),
-            headers=_headers_of_unpacked(response.headers),
-        )
+        for name in ("Content-Encoding", "Content-Length"):  # they describe the packed body
+            response.headers.pop(name, None)
+        return httpx.Response(response.status_code, content=bytes(body), headers=response.headers)
 
     def _pause(self, response: httpx.Response) -> None:
         """Make all processes wait as long as the service asks.
@@ -293,14 +274,3 @@ def seconds_after(value: str, now: float) -> float | None:
     except (ValueError, OverflowError):
         return None
     return min(max(0.0, seconds), _LONGEST_PAUSE_S)
-
-
-def _headers_of_unpacked(headers: httpx.Headers) -> httpx.Headers:
-    """Return the headers without those about the packed body."""
-    return httpx.Headers(
-        [
-            (n, v)
-            for n, v in headers.items()
-            if n.lower() not in ("content-encoding", "content-length")
-        ]
-    )

@@ -169,7 +169,7 @@ class AnswerStore:
             next_step="Delete it and rebuild the day with --force to ask for it again.",
         )
 
-    def keep(self, query: Query, day: date, rows: Sequence[Sequence[Any]]) -> None:
+    def write(self, query: Query, day: date, rows: Sequence[Sequence[Any]]) -> None:
         """Store the rows that answer `query` for `day`, with the query."""
         content = _hash_of(rows)
         document = json.dumps({"query": dict(query), "day": day.isoformat(), "rows": rows})
