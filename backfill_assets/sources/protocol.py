@@ -123,11 +123,11 @@ class Source(ABC):
         """List the files in its folder that match no day."""
         return ()
 
-    def not_taken_in(self, area: LandingArea) -> Sequence[str]:
+    def unloaded_archives(self, area: LandingArea) -> Sequence[str]:
         """List the archives that are not loaded, or changed since."""
         return ()
 
-    def left_out(self, area: LandingArea) -> Sequence[str]:
+    def skipped_archives(self, area: LandingArea) -> Sequence[str]:
         """List the archives that were modified too late to be loaded. Their earlier rows stay."""
         return ()
 

@@ -172,9 +172,9 @@ def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:
 def _unread(source: Source, area: LandingArea) -> list[str]:
     questions = {
         "files that match no day and are not read": source.unmatched,
-        "archives that are not loaded yet (run `backfill archive`)": source.not_taken_in,
+        "archives that are not loaded yet (run `backfill archive`)": source.unloaded_archives,
         "archives modified after `modified_before`; rows loaded from them before stay": (
-            source.left_out
+            source.skipped_archives
         ),
     }
     # A dict, so that the error of a source that fails is listed once.

@@ -152,7 +152,7 @@ def test_files_that_are_neither_deliveries_nor_archives_are_named(area):
     for name in ("2019-08-15.jsonl", "history/2018.jsonl", "history/notes.txt"):
         put(area.root, f"events/{name}", '{"at": "2018-01-01"}\n')
     assert source.unmatched(area) == ["events/history/notes.txt"]
-    assert source.not_taken_in(area) == ["events/history/2018.jsonl"]
+    assert source.unloaded_archives(area) == ["events/history/2018.jsonl"]
     apart = TwoFlows(Landing("events"), Archive("past", day="at"))
     put(area.root, "past/notes.txt")
     assert apart.unmatched(area) == [
@@ -171,7 +171,7 @@ def test_an_archive_modified_too_late_is_named_as_such_and_the_rows_that_are_in_
     )
     list(load_archives(moved.archive, area, full_refresh=True))
     assert moved.described(area, day(0)) == ["events/history/a.jsonl, lines of the day: 1"]
-    assert (moved.unmatched(area), moved.not_taken_in(area)) == ([], [])
+    assert (moved.unmatched(area), moved.unloaded_archives(area)) == ([], [])
     declare = table(
         "raw/a", partition_by="day", columns="day DATE", reads={"rows": moved}, version="1"
     )

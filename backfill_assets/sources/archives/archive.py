@@ -22,8 +22,8 @@ from backfill_assets.sources.filesystem import Entry
 from backfill_assets.sources.protocol import refuse_mistyped
 
 _ANY = "**/*"
-# Of the lines that archives are split into, and the hash of what they hold. Increase it with any
-# change of which lines come of an archive, or of their days.
+# The version of how archives are split into lines. Increase it with any change of the lines of an
+# archive, of their days, or of the hash of its contents.
 _FORM_VERSION = 3
 
 
@@ -61,8 +61,7 @@ class Archive:
     first_day: date | None = None
     modified_before: datetime | None = None
     fields: Sequence[Field] = field(default=(), compare=False, repr=False)
-    # Lines are committed once they come to so many bytes: what a run that is killed has not to do
-    # again.
+    # Lines are committed after so many bytes. A killed run does not read them again.
     slice_bytes: int = field(default=128 * 2**20, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -125,11 +124,10 @@ class Archive:
 
     def _matched(self, area: LandingArea) -> dict[str, Entry]:
         files = self._files(area, [_ANY] if self._patterns else self.files).items()
-        is_one = {name: not self._patterns or self.day_in(name) for name, _ in files}
         return {
             name: file
             for name, file in files
-            if is_one[name] and name.endswith(self.format.endings)
+            if name.endswith(self.format.endings) and (not self._patterns or self.day_in(name))
         }
 
     def _files(self, area: LandingArea, patterns: Sequence[str]) -> dict[str, Entry]:
@@ -140,9 +138,7 @@ class Archive:
             for file in glob_entries(tree, tree.top, pattern.split("/"))
         }
         return {
-            area.name_of(files[path]): files[path]
-            for path in sorted(files)
-            if file_stamp(area, files[path])
+            area.name_of(file): file for _, file in sorted(files.items()) if file_stamp(area, file)
         }
 
     def _is_late(self, area: LandingArea, file: Entry) -> bool:
@@ -187,13 +183,9 @@ def day_reader(archive: Archive, name: str) -> DayReader:
     def of_value(value: Any) -> date | None:
         if isinstance(value, datetime):
             return _in_utc(value)
-        return (
-            value
-            if isinstance(value, date)
-            else of_text(value.strip())
-            if isinstance(value, str)
-            else None
-        )
+        if isinstance(value, date):
+            return value
+        return of_text(value.strip()) if isinstance(value, str) else None
 
     return of_value
 
@@ -204,20 +196,6 @@ def _in_utc(time: datetime) -> date | None:
         return (time.astimezone(UTC) if time.tzinfo else time).date()
     except OverflowError:
         return None
-
-
-def doubt_about(
-    names: Sequence[str] | None,
-    fields: Sequence[Field],
-    days: Collection[date],
-    *,
-    lines: int,
-    is_cut: bool,
-) -> str:
-    """Return why an archive may be incomplete or the wrong one, or ""."""
-    if not lines:
-        return "has no rows"
-    return "is cut off" if is_cut else missing_in_archive(names, fields, days)
 
 
 def missing_in_archive(

@@ -18,7 +18,7 @@ from pathlib import Path
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import ARCHIVED, Paths, writing
-from backfill_assets.sources.archives.archive import Archive, doubt_about, file_stamp
+from backfill_assets.sources.archives.archive import Archive, file_stamp, missing_in_archive
 from backfill_assets.sources.archives.loads import (
     LoadedArchives,
     LoadRecord,
@@ -31,7 +31,7 @@ from backfill_assets.sources.archives.reading import ArchiveReader
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.filesystem import Entry
 
-# Small archives are committed together: each commit says of all archives how far they are in.
+# Small archives are committed together, because each commit records the state of all archives.
 _MAX_BATCH_FILES = 1000
 _MAX_EXAMPLES = 3
 Reader = Callable[[Archive, Path, str, int], ArchiveReader]
@@ -84,30 +84,29 @@ def load_archives(
     with writing(area.lake, f"{ARCHIVED}/{archive.name}"):
         listed = archive.listed(area)
         late = archive.late(area)
-        slice_ = ArchiveBatch.of(folder)
+        state = loaded_archives(folder)
+        batch = ArchiveBatch(folder, state, state)
         failed = set[str]()
         if full_refresh and not only:
-            _drop(slice_, {*listed, *late})
-        asked = {
+            _drop(batch, {*listed, *late})
+        stamps = {
             name: file_stamp(area, file) for name, file in listed.items() if is_selected(name, only)
         }
-        # Twice: the rows of one may have stood for another of the same content, and have changed
-        # since.
-        for first in (True, False):
-            for name, stamp in asked.items():
-                wanted = first and (full_refresh or name in accept)
+        # Twice: an archive that changes may have held the rows of another with the same content.
+        for is_first_pass in (True, False):
+            for name, stamp in stamps.items():
+                is_wanted = is_first_pass and (full_refresh or name in accept)
                 if name not in failed and (
-                    wanted or not is_loaded(slice_.state, archive, name, stamp)
+                    is_wanted or not is_loaded(batch.state, archive, name, stamp)
                 ):
-                    load = ArchiveLoad(archive, area, slice_, name, listed, reader)
-                    result = _result(
-                        load, anew=full_refresh, reason=reason if name in accept else ""
-                    )
-                    failed |= {name} if result.problem else set()
-                    slice_.results.append(result)
-                if slice_.is_full(archive.slice_bytes):
-                    yield from slice_.commit()
-        yield from slice_.commit()
+                    load = ArchiveLoad(archive, area, batch, name, listed, reader)
+                    result = load.run(full_refresh, reason if name in accept else "")
+                    if result.problem:
+                        failed.add(name)
+                    batch.results.append(result)
+                if batch.size >= archive.slice_bytes or len(batch.files) >= _MAX_BATCH_FILES:
+                    yield from batch.commit()
+        yield from batch.commit()
     yield from (LoadResult(name, left_out=True) for name in late if is_selected(name, only))
 
 
@@ -133,33 +132,20 @@ def is_selected(name: str, only: Sequence[str]) -> bool:
     )
 
 
-def _drop(slice_: ArchiveBatch, there: Collection[str]) -> None:
+def _drop(batch: ArchiveBatch, existing: Collection[str]) -> None:
     """Remove the rows of archives that no longer exist."""
-    gone = {*slice_.state.whole} - {*there}
-    days = slice_.state.days()
-    for name in sorted(gone):
+    deleted = {*batch.state.whole} - {*existing}
+    days = batch.state.days()
+    for name in sorted(deleted):
         of_day = {day: files[name] for day, files in days.items() if name in files}
         rows = sum(file.rows or 0 for files in of_day.values() for file in files)
-        slice_.results.append(
+        batch.results.append(
             LoadResult(
-                name, record=slice_.state.whole[name], rows=rows, days=sorted(of_day), dropped=True
+                name, record=batch.state.whole[name], rows=rows, days=sorted(of_day), dropped=True
             )
         )
-    whole = {name: record for name, record in slice_.state.whole.items() if name not in gone}
-    slice_.state = replace(slice_.state, whole=whole)
-
-
-def _result(load: ArchiveLoad, *, anew: bool, reason: str) -> LoadResult:
-    try:
-        return load.run(anew=anew, reason=reason)
-    except SourceError as error:
-        return LoadResult(load.name, load.bytes_read, problem=str(error))
-    except OSError as error:
-        return LoadResult(
-            load.name,
-            load.bytes_read,
-            problem=f"{load.name} cannot be read ({error.strerror or error})",
-        )
+    whole = {name: record for name, record in batch.state.whole.items() if name not in deleted}
+    batch.state = replace(batch.state, whole=whole)
 
 
 @dataclass
@@ -176,14 +162,6 @@ class ArchiveBatch:
     files: list[DataFile] = field(default_factory=list)
     size: int = 0
     results: list[LoadResult] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, folder: str) -> ArchiveBatch:
-        state = loaded_archives(folder)
-        return cls(folder, state, state)
-
-    def is_full(self, slice_bytes: int) -> bool:
-        return self.size >= slice_bytes or len(self.files) >= _MAX_BATCH_FILES
 
     def begin(self, name: str, record: LoadRecord) -> None:
         """Commit a part of one archive. No day shows its rows yet."""
@@ -213,7 +191,7 @@ class ArchiveLoad:
 
     archive: Archive
     area: LandingArea
-    slice: ArchiveBatch
+    batch: ArchiveBatch
     name: str
     listed: Mapping[str, Entry]
     reader: Reader
@@ -226,15 +204,21 @@ class ArchiveLoad:
     gathered: dict[date, list[str]] = field(default_factory=dict)
     not_utf8: dict[date, list[int]] = field(default_factory=dict)
 
-    def run(self, *, anew: bool, reason: str) -> LoadResult:
-        """Add the archive to the batch. `reason` says why a guard's refusal is accepted.
+    def run(self, is_full_refresh: bool, reason: str) -> LoadResult:
+        """Add the archive to the batch. `reason` says why a guard's refusal is accepted."""
+        try:
+            return self._load(is_full_refresh, reason)
+        except SourceError as error:
+            problem = str(error)
+        except OSError as error:
+            problem = f"{self.name} cannot be read ({error.strerror or error})"
+        return LoadResult(self.name, self.bytes_read, problem=problem)
 
-        Raises SourceError if it cannot be read.
-        """
+    def _load(self, is_full_refresh: bool, reason: str) -> LoadResult:
         file = self.listed[self.name]
         files = self.area.files
         load = LoadRecord(new_load_name(), file_stamp(self.area, file), self.archive.declared)
-        begun = self.slice.state.begun.get(self.name, load)
+        begun = self.batch.state.begun.get(self.name, load)
         if (begun.stamp, begun.declared) != (load.stamp, load.declared):
             begun = load
         with files.open_local(file) as path:
@@ -246,10 +230,13 @@ class ArchiveLoad:
         if files.has_changed(file):
             raise SourceError(f"{self.name} was written to while it was read")
         record = replace(self._so_far(begun), content=reading.content, names=reading.names)
-        doubt = doubt_about(
-            reading.names, self.archive.fields, self.rows, lines=self.lines, is_cut=reading.is_cut
-        )
-        before = self.slice.state.whole.get(self.name, load)
+        if not self.lines:
+            doubt = "has no rows"
+        elif reading.is_cut:
+            doubt = "is cut off"
+        else:
+            doubt = missing_in_archive(reading.names, self.archive.fields, self.rows)
+        before = self.batch.state.whole.get(self.name, load)
         reason = reason or (before.accepted if before.content == record.content else "")
         if self.lines and self.undated == self.lines:
             raise SourceError(
@@ -260,7 +247,7 @@ class ArchiveLoad:
                 self.name, self.bytes_read, problem=f"{self.name} {doubt}", acceptable=True
             )
         record = replace(record, accepted=reason if doubt else "")
-        record = self._finish(record, anew=anew)
+        record = self._finish(record, is_full_refresh)
         return LoadResult(self.name, self.bytes_read, record, self.rows.total(), sorted(self.rows))
 
     def _read(self, reading: ArchiveReader, begun: LoadRecord) -> None:
@@ -287,7 +274,7 @@ class ArchiveLoad:
                     waiting = 0
                     self.rows.update({day: len(lines) for day, lines in gathered.items()})
                     self._write(begun)
-                    self.slice.begin(self.name, self._so_far(begun))
+                    self.batch.begin(self.name, self._so_far(begun))
         self.rows.update({day: len(lines) for day, lines in gathered.items()})
 
     def _so_far(self, load: LoadRecord) -> LoadRecord:
@@ -302,52 +289,47 @@ class ArchiveLoad:
     def _write(self, load: LoadRecord) -> None:
         for day, lines in self.gathered.items():
             not_utf8 = self.not_utf8.get(day, ())
-            self.slice.files.append(
+            self.batch.files.append(
                 write_lines(
-                    self.slice.folder, load.load, self.name, day, lines, not_utf8, self.lines
+                    self.batch.folder, load.load, self.name, day, lines, not_utf8, self.lines
                 )
             )
-            self.slice.size += sum(map(len, lines))
+            self.batch.size += sum(map(len, lines))
         self.gathered.clear()
         self.not_utf8.clear()
 
-    def _finish(self, record: LoadRecord, *, anew: bool) -> LoadRecord:
+    def _finish(self, record: LoadRecord, is_full_refresh: bool) -> LoadRecord:
         """Record the archive as completely loaded.
 
         Archives with the same content share one load, so their rows exist once.
         """
-        state = self.slice.state
-        whole = {**self.slice.state.whole}
-        renamed = self._renamed()
-        same = {name: each for name, each in whole.items() if each.content == record.content}
-        holder = next(
-            (
-                n
-                for n, each in same.items()
-                if each.declared == record.declared and not each.same_as
-            ),
-            "",
+        state = self.batch.state
+        whole = dict(state.whole)
+        same = {name: other for name, other in whole.items() if other.content == record.content}
+        holders = (
+            name
+            for name, other in same.items()
+            if other.declared == record.declared and not other.same_as
         )
-        if holder and not (anew and holder == self.name):
-            record = replace(
-                record, load=same[holder].load, same_as="" if holder == self.name else holder
-            )
+        holder = next(holders, "")
+        if holder and not (is_full_refresh and holder == self.name):
+            same_as = "" if holder == self.name else holder
+            record = replace(record, load=same[holder].load, same_as=same_as)
         else:
             self._write(record)
             whole |= {
-                name: replace(record, stamp=each.stamp, same_as=self.name)
-                for name, each in same.items()
+                name: replace(record, stamp=other.stamp, same_as=self.name)
+                for name, other in same.items()
             }
-            whole = {name: each for name, each in whole.items() if name not in renamed}
-        begun = {name: each for name, each in state.begun.items() if name != self.name}
-        self.slice.state = replace(state, whole={**whole, self.name: record}, begun=begun)
+            for name in self._earlier_names():
+                del whole[name]
+        begun = {name: other for name, other in state.begun.items() if name != self.name}
+        self.batch.state = replace(state, whole={**whole, self.name: record}, begun=begun)
         return record
 
-    def _renamed(self) -> set[str]:
+    def _earlier_names(self) -> set[str]:
         """Return the earlier names of this archive: deleted archives that had the same load."""
-        whole = self.slice.state.whole
+        whole = self.batch.state.whole
         before = whole.get(self.name)
-        return {n for n, each in whole.items() if before and each.load == before.load} - {
-            self.name,
-            *self.listed,
-        }
+        same_load = {name for name, other in whole.items() if before and other.load == before.load}
+        return same_load - {self.name, *self.listed}

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict
@@ -84,15 +85,37 @@ class LoadedArchives:
     whole: Mapping[str, LoadRecord] = field(default_factory=dict)
     begun: Mapping[str, LoadRecord] = field(default_factory=dict)
 
+    @property
+    def table(self) -> DeltaTable | None:
+        """The table at this version."""
+        return open_table(self.folder, self.version) if self.version >= 0 else None
+
+    @property
+    def files(self) -> list[DataFile]:
+        """The files of all loads."""
+        table = self.table
+        if table is None:
+            return []
+        days = pc.struct_field(pa.table(table.get_add_actions(flatten=False))["partition"], DAY)
+        return files_of(table, DAY, pc.unique(days).to_pylist())
+
     def days(self) -> Mapping[date, Mapping[str, Sequence[DataFile]]]:
         """Return, by day, the files of each completely loaded archive, by `source_file`."""
-        table = open_table(self.folder, self.version) if self.version >= 0 else None
+        table = self.table
         if table is None:
             return {}
         facts = table.facts if isinstance(table, CachedTable) else {}
         if DAY not in facts:
-            facts[DAY] = _by_day(self, _files(self.folder, self.version))
+            facts[DAY] = self._files_by_day()
         by_day: Mapping[date, Mapping[str, Sequence[DataFile]]] = facts[DAY]
+        return by_day
+
+    def _files_by_day(self) -> dict[date, dict[str, list[DataFile]]]:
+        names = {record.load: record.same_as or name for name, record in self.whole.items()}
+        by_day: dict[date, dict[str, list[DataFile]]] = {}
+        for file in sorted(self.files, key=lambda file: file.path):
+            if name := names.get(load_of(file)):
+                by_day.setdefault(file.day, {}).setdefault(name, []).append(file)
         return by_day
 
 
@@ -102,37 +125,18 @@ def loaded_archives(folder: str) -> LoadedArchives:
     if table is None:
         return LoadedArchives(folder)
     version = int(table.version())
-    for at in count(version, -1):  # somebody else may have compacted the table since
+    for at in count(version, -1):  # the newest commit may be a compaction without a record
         commits = read_commits(folder, at, at)
         if not commits:
             break
         with suppress(ValueError, KeyError, TypeError):
             metadata = json.loads(commits[0]["userMetadata"])
-            whole, begun = (
-                {name: LoadRecord(**each) for name, each in metadata[key].items()}
+            records = [
+                {name: LoadRecord(**record) for name, record in metadata[key].items()}
                 for key in ("whole", "begun")
-            )
-            return LoadedArchives(folder, version, whole, begun)
+            ]
+            return LoadedArchives(folder, version, *records)
     return LoadedArchives(folder, version)
-
-
-def _files(folder: str, version: int) -> list[DataFile]:
-    table = open_table(folder, version)
-    if table is None:
-        return []
-    days = pc.struct_field(pa.table(table.get_add_actions(flatten=False))["partition"], DAY)
-    return files_of(table, DAY, pc.unique(days).to_pylist())
-
-
-def _by_day(
-    state: LoadedArchives, files: Iterable[DataFile]
-) -> dict[date, dict[str, list[DataFile]]]:
-    names = {record.load: record.same_as or name for name, record in state.whole.items()}
-    by_day: dict[date, dict[str, list[DataFile]]] = {}
-    for file in sorted(files, key=lambda file: file.path):
-        if name := names.get(load_of(file)):
-            by_day.setdefault(file.day, {}).setdefault(name, []).append(file)
-    return by_day
 
 
 def load_of(file: DataFile) -> str:
@@ -179,23 +183,21 @@ def commit(
 
     Raises Conflict and commits nothing if another process loaded archives since `before` was read.
     """
-    kept = {record.load for record in [*after.whole.values(), *after.begun.values()]}
-    stored = _files(before.folder, before.version) if before.version >= 0 else []
-    dropped = [file for file in stored if load_of(file) not in kept]
-    days = sorted({file.day for file in [*files, *dropped]})
-    staying = [file for file in stored if load_of(file) in kept and file.day in set(days)]
+    loads = {record.load for record in [*after.whole.values(), *after.begun.values()]}
+    stored = before.files
+    dropped = [file for file in stored if load_of(file) not in loads]
+    days = {file.day for file in [*files, *dropped]}
+    staying = [file for file in stored if load_of(file) in loads and file.day in days]
     states = {"whole": after.whole, "begun": after.begun}
     metadata = json.dumps(
         {
-            key: {name: _without_defaults(each) for name, each in state.items()}
-            for key, state in states.items()
+            key: {name: _without_defaults(record) for name, record in records.items()}
+            for key, records in states.items()
         }
     )
-    table = open_table(before.folder, before.version) if before.version >= 0 else None
+    write = FileCommit(before.folder, DAY, [*staying, *files], _SPARK_SCHEMA)
     try:
-        version = FileCommit(before.folder, DAY, [*staying, *files], _SPARK_SCHEMA)(
-            table, days, metadata
-        ).version
+        version = write(before.table, sorted(days), metadata).version
     except CommitFailedError as error:
         raise Conflict(
             f"Another process loaded archives into {before.folder} at the same time.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
@@ -24,13 +24,18 @@ from backfill_assets.sources.archives.loads import (
     loaded_archives,
 )
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.fields import Field
 from backfill_assets.sources.files.formats import JsonLines
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.rows import read_json
-from backfill_assets.sources.protocol import HASH_DIGITS, Delivery, Source, refuse_mistyped
+from backfill_assets.sources.protocol import (
+    HASH_DIGITS,
+    Delivery,
+    Source,
+    refuse_mistyped,
+    require_usable,
+)
 
-# Where both flows have a day, whose rows it gets.
+# Whose rows a day gets if both flows have it.
 Precedence = Literal["landing", "archive", "both"]
 _LINE_SCHEMA = "day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN"
 
@@ -90,50 +95,32 @@ class TwoFlows(Source):
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
-        """Return what both flows have of each day, as `precedence` decides."""
+        """Return each day's delivery from both flows, as `precedence` decides."""
         landed = self.landing.delivered(area, days)
-        of_archives = self._of_archives(area, days)
-        return {
-            day: self._delivery(landed[day], of_archives.get(day, _NO_ARCHIVES)) for day in days
-        }
+        archived = self._archived(area, days)
+        return {day: self._delivery(landed[day], archived[day]) for day in days}
 
     def _delivery(
         self, landed: Delivery | SourceError, archives: ArchivedDay
     ) -> Delivery | SourceError:
         takes_landing, takes_archives = self._takes(landed, archives)
-        if isinstance(landed, SourceError) and takes_landing:
-            return landed
-        rows = archives.rows
-        hashes = archives.hashes
-        overlap = (
-            f"{', '.join(rows)} and the landing both have the day; precedence: {self.precedence}"
-            if rows
-            else ""
-        )
-        if isinstance(landed, Delivery) and not takes_archives:
-            return replace(landed, set_aside=[*rows], overlap=overlap)
-        stamp = "\n".join(file.path for file in archives.files)
-        if not takes_landing or isinstance(landed, SourceError):
-            fingerprint = _hash_of(archives.contents)
-            fewest = self.landing.fewest
-            delivery = Delivery(
-                fingerprint, rows, stamp, hashes, fewest=fewest, doubts=archives.doubts
-            )
-            if isinstance(landed, SourceError):
-                return delivery
-            return replace(delivery, set_aside=[*landed.files], overlap=overlap)
-        fingerprint = _hash_of([landed.fingerprint, *archives.contents])
-        files = {**landed.files, **rows}
-        hashes = {**landed.hashes, **hashes}
-        stamp = f"{landed.stamp}\n{stamp}"
-        doubts = {**landed.doubts, **archives.doubts}
+        archived = archives.delivery(self.landing.fewest)
+        if isinstance(landed, SourceError):
+            return landed if takes_landing else archived
+        names = ", ".join(archived.files)
+        overlap = f"{names} and the landing both have the day; precedence: {self.precedence}"
+        if not takes_archives:
+            overlap = overlap if names else ""
+            return replace(landed, set_aside=[*archived.files], overlap=overlap)
+        if not takes_landing:
+            return replace(archived, set_aside=[*landed.files], overlap=overlap)
         return replace(
             landed,
-            fingerprint=fingerprint,
-            files=files,
-            stamp=stamp,
-            hashes=hashes,
-            doubts=doubts,
+            fingerprint=_hash_of([landed.fingerprint, *archives.contents]),
+            files={**landed.files, **archived.files},
+            stamp=f"{landed.stamp}\n{archived.stamp}",
+            hashes={**landed.hashes, **archived.hashes},
+            doubts={**landed.doubts, **archived.doubts},
             overlap=overlap,
         )
 
@@ -150,22 +137,19 @@ class TwoFlows(Source):
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """Describe the files of the day, and whose rows it gets if both flows have it."""
-        delivery = self.delivered(area, [day])[day]
-        if isinstance(delivery, SourceError):
-            raise delivery
-        archives = self._of_archives(area, [day]).get(day, _NO_ARCHIVES).by_archive
-        of_archives = [
-            f"{name}, lines of the day: {delivery.files[name]}"
-            for name in archives
-            if name in delivery.files
+        delivery = require_usable(self.delivered(area, [day]))[day]
+        archives = self._archived(area, [day])[day].by_archive
+        is_landed = bool(delivery.files.keys() - archives.keys())
+        return [
+            *(self.landing.described(area, day) if is_landed else []),
+            *(
+                f"{name}, lines of the day: {delivery.files[name]}"
+                for name in archives
+                if name in delivery.files
+            ),
+            *(f"{name} {why}" for name, why in delivery.doubts.items() if name in archives),
+            *([delivery.overlap] if delivery.overlap else []),
         ]
-        of_archives += [
-            f"{name} {why}" for name, why in delivery.doubts.items() if name in archives
-        ]
-        landed = (
-            self.landing.described(area, day) if delivery.files.keys() - archives.keys() else []
-        )
-        return [*landed, *of_archives, *([delivery.overlap] if delivery.overlap else [])]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
         """Sum the bytes of the landing's files and of the archives' rows of `days`."""
@@ -191,41 +175,36 @@ class TwoFlows(Source):
         Raises the SourceError of the first day whose delivery cannot be used.
         """
         landed = self.landing.delivered(area, days)
-        of_archives = self._of_archives(area, days)
-        of_landing = list[date]()
+        archived = self._archived(area, days)
+        landing_days = list[date]()
         files = list[DataFile]()
         for day in days:
-            delivery = landed[day]
-            archives = of_archives.get(day, _NO_ARCHIVES)
-            takes_landing, takes_archives = self._takes(delivery, archives)
-            if takes_landing and isinstance(delivery, SourceError):
-                raise delivery
-            of_landing += [day] if takes_landing else []
-            files += archives.files if takes_archives else []
-        return of_landing, files
+            takes_landing, takes_archives = self._takes(landed[day], archived[day])
+            if takes_landing:
+                require_usable({day: landed[day]})
+                landing_days.append(day)
+            if takes_archives:
+                files += archived[day].files
+        return landing_days, files
 
     def unmatched(self, area: LandingArea) -> list[str]:
         """List the files in both folders that match no day and are not archives."""
-        others = {*self.landing.unmatched(area)} - {
-            *self.archive.listed(area),
-            *self.archive.late(area),
-        }
-        return sorted(
-            others
-            | ({*self.archive.unmatched(area)} if self.archive.name != self.landing.name else set())
-        )
+        archives = {*self.archive.listed(area), *self.archive.late(area)}
+        others = {*self.landing.unmatched(area)} - archives
+        if self.archive.name != self.landing.name:
+            others |= {*self.archive.unmatched(area)}
+        return sorted(others)
 
-    def not_taken_in(self, area: LandingArea) -> list[str]:
+    def unloaded_archives(self, area: LandingArea) -> list[str]:
         """List the archives that are not loaded in their current form."""
         state = loaded_archives(self._folder(area)) if area.lake else LoadedArchives("")
-        stamps = {name: file_stamp(area, file) for name, file in self.archive.listed(area).items()}
         return [
             name
-            for name, stamp in stamps.items()
-            if not is_loaded(state, self.archive, name, stamp)
+            for name, file in self.archive.listed(area).items()
+            if not is_loaded(state, self.archive, name, file_stamp(area, file))
         ]
 
-    def left_out(self, area: LandingArea) -> list[str]:
+    def skipped_archives(self, area: LandingArea) -> list[str]:
         """List the archives that were modified too late to be loaded. Their earlier rows stay."""
         return self.archive.late(area)
 
@@ -236,8 +215,26 @@ class TwoFlows(Source):
     def _folder(self, area: LandingArea) -> str:
         return Paths(area.lake).archived(self.archive.name)
 
-    def _of_archives(self, area: LandingArea, days: Sequence[date]) -> Mapping[date, ArchivedDay]:
-        return archived_days(self._folder(area), days, self.landing.fields) if area.lake else {}
+    def _archived(self, area: LandingArea, days: Sequence[date]) -> dict[date, ArchivedDay]:
+        """Return the files that archives have of each of `days`.
+
+        An archive without a required column is doubtful unless it was accepted.
+        """
+        state = loaded_archives(self._folder(area)) if area.lake else LoadedArchives("")
+        records = {record.load: record for record in state.whole.values()}
+        by_day = state.days()
+        archived = {}
+        for day in days:
+            archives = by_day.get(day, {})
+            doubts = {
+                name: why
+                for name, files in archives.items()
+                for record in (records[load_of(file)] for file in files)
+                if not record.accepted
+                and (why := missing_in_archive(record.names, self.landing.fields, [day]))
+            }
+            archived[day] = ArchivedDay(archives, doubts)
+        return archived
 
 
 @dataclass(frozen=True)
@@ -245,62 +242,38 @@ class ArchivedDay:
     """The files of a day by archive. `doubts` says, by archive, why its rows should not be read."""
 
     by_archive: Mapping[str, Sequence[DataFile]]
-    doubts: Mapping[str, str] = field(default_factory=dict)
+    doubts: Mapping[str, str]
 
     @property
     def files(self) -> list[DataFile]:
         return [file for files in self.by_archive.values() for file in files]
 
     @property
-    def rows(self) -> dict[str, int]:
-        return {
-            name: sum(file.rows or 0 for file in files) for name, files in self.by_archive.items()
-        }
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        return {
-            name: _hash_of(map(lines_hash, files))[:HASH_DIGITS]
-            for name, files in self.by_archive.items()
-        }
-
-    @property
     def contents(self) -> Iterator[str]:
-        """What identifies its rows, whichever loads wrote them."""
+        """The hashes of the rows, whichever loads wrote them."""
         return (
             f"{name} {lines_hash(file)}"
             for name in sorted(self.by_archive)
             for file in self.by_archive[name]
         )
 
-
-_NO_ARCHIVES = ArchivedDay({})
-
-
-def archived_days(
-    folder: str, days: Collection[date], fields: Sequence[Field]
-) -> dict[date, ArchivedDay]:
-    """Return those of `days` for which archives of the table in `folder` have rows.
-
-    An archive without a required column is doubtful unless it was accepted.
-    """
-    state = loaded_archives(folder)
-    records = {each.load: each for each in state.whole.values()}
-    by_day = state.days()
-    found: dict[date, ArchivedDay] = {}
-    for day in days:
-        if archives := by_day.get(day, {}):
-            loads = [
-                (name, records[load_of(file)]) for name, files in archives.items() for file in files
-            ]
-            doubts = {
-                name: missing_in_archive(load.names, fields, [day])
-                for name, load in loads
-                if not load.accepted
-            }
-            found[day] = ArchivedDay(archives, {name: why for name, why in doubts.items() if why})
-    return found
+    def delivery(self, fewest: float) -> Delivery:
+        """Return the day's rows from archives as a delivery."""
+        return Delivery(
+            _hash_of(self.contents),
+            {
+                name: sum(file.rows or 0 for file in files)
+                for name, files in self.by_archive.items()
+            },
+            "\n".join(file.path for file in self.files),
+            {
+                name: _hash_of(map(lines_hash, files))[:HASH_DIGITS]
+                for name, files in self.by_archive.items()
+            },
+            fewest=fewest,
+            doubts=self.doubts,
+        )
 
 
-def _hash_of(parts: Iterator[str] | Sequence[str]) -> str:
+def _hash_of(parts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
