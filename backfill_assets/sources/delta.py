@@ -39,7 +39,7 @@ from backfill_assets.sources.protocol import (
 )
 
 DAY = "arrival_day"
-# Types of a partition column that may say a day.
+# Types that a partition column of the day may have.
 _DAY_TYPES = [PrimitiveType("date"), PrimitiveType("string")]
 
 
@@ -61,9 +61,9 @@ class DeltaSource(Source):
 
     name: str
     day: str
-    # The same table elsewhere is the same source: what it holds decides.
+    # The same table at another address is the same source: its rows decide.
     path: str = field(default="", compare=False)
-    # How a delivery is judged decides on no row.
+    # This changes no row, so it is not part of the code version.
     fewest: float = field(default=0.5, compare=False)
 
     def delivered(
@@ -95,7 +95,7 @@ class DeltaSource(Source):
         rows = spark.read.format("delta").option("versionAsOf", version).load(self._place(area))
         of_row = F.col(f"`{self.day}`")
         own = [F.col(f"`{name}`") for name in rows.columns if name != DAY]
-        # As texts, as they are listed: Spark takes other texts for dates too, and fails at some.
+        # Compared as texts, as they are listed: Spark casts other texts to dates too, or fails.
         wanted = rows.where(of_row.cast("string").isin([str(day) for day in days]))
         return wanted.select(of_row.try_cast("date").alias(DAY), *own)
 
@@ -151,27 +151,23 @@ class DeltaSource(Source):
         return table
 
     def _refuse_unusable(self, place: str, table: DeltaTable) -> None:
-        by = table.metadata().partition_columns
-        if by != [self.day]:
+        columns = table.metadata().partition_columns
+        if columns != [self.day]:
+            names = ", ".join(columns) or "nothing"
             raise SourceError(
-                f"the Delta table {place} is partitioned by {', '.join(by) or 'nothing'}, not by"
-                f" {self.day}"
+                f"the Delta table {place} is partitioned by {names}, not by {self.day}"
             )
-        kinds = {each.name: each.type for each in table.schema().fields}
-        if kinds[self.day] not in _DAY_TYPES:
-            kind = kinds[self.day].type
+        types = {column.name: column.type for column in table.schema().fields}
+        if types[self.day] not in _DAY_TYPES:
+            kind = types[self.day].type
             raise SourceError(
                 f"{self.day} of the Delta table {place} has the type {kind}. A day must be a DATE"
                 " or a text"
             )
-        own = [
-            each.name
-            for each in table.schema().fields
-            if each.name.lower() == DAY and (each.name, DAY) != (self.day, self.day)
-        ]
-        if own:
+        others = [name for name in types if name.lower() == DAY and not name == self.day == DAY]
+        if others:
             raise SourceError(
-                f"the Delta table {place} has a column {own[0]} that is not its day.",
+                f"the Delta table {place} has a column {others[0]} that is not its day.",
                 next_step="Rename it there.",
             )
 
@@ -184,7 +180,7 @@ class DeltaSource(Source):
         if not files:
             return self._missing(area, day)
         fingerprint = hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:32]
-        # One name, for OPTIMIZE gives the files others.
+        # One name for all files, because OPTIMIZE renames files.
         rows = sum(file.rows for file in files)
         return Delivery(
             fingerprint, {self.name: rows}, hashes={self.name: fingerprint[:12]}, fewest=self.fewest
@@ -226,9 +222,9 @@ def _files_of_days(table: DeltaTable, by: str) -> Mapping[date, Sequence[_DataFi
     files: dict[date, list[_DataFile]] = {}
     for path, size, rows, value in zip(*(added[name].to_pylist() for name in names), strict=True):
         if day := _day(value):
-            gone = deleted.get(unquote(path), NO_DELETED_ROWS)
+            deletion = deleted.get(unquote(path), NO_DELETED_ROWS)
             files.setdefault(day, []).append(
-                _DataFile(path, size, (rows or 0) - gone.rows, gone.hash)
+                _DataFile(path, size, (rows or 0) - deletion.rows, deletion.hash)
             )
     return {day: sorted(of_day) for day, of_day in files.items()}
 

@@ -114,7 +114,7 @@ def test_the_days_are_gone_of_which_a_record_was_deleted():
         ],
     )
     gone = [
-        [day for day in range(9) if day in known.gone(begins, 8)]
+        [day for day in range(9) if day in known.expired_days(begins, 8)]
         for begins in (0, 1, 10, 11, 12, 13)
     ]
     assert gone == [
@@ -128,21 +128,21 @@ def test_the_days_are_gone_of_which_a_record_was_deleted():
 
 
 def test_of_what_was_deleted_unseen_the_first_record_that_is_left_says_the_days():
-    def gone(known: IndexedPartition, begins: int) -> ExpiredDays:
-        return known.gone(begins, 8)
+    def expired(known: IndexedPartition, begins: int) -> ExpiredDays:
+        return known.expired_days(begins, 8)
 
     unknown = IndexedPartition(
         12,
         30,
         [OffsetRun(99, 12, 13, 1, 0), OffsetRun(6, 13, 30, 17, 0), OffsetRun(7, 20, 31, 1, 0)],
     )
-    assert gone(unknown, 12).until == 6, (
+    assert expired(unknown, 12).until == 6, (
         "its records may have begun before; a clock that was ahead says nothing"
     )
-    assert gone(unknown, 11) == ExpiredDays(), "a record is left before the first that is known"
-    assert gone(IndexedPartition(12, 13, [OffsetRun(99, 12, 13, 1, 0)]), 12).until == 8, (
+    assert expired(unknown, 11) == ExpiredDays(), "a record is left before the first that is known"
+    assert expired(IndexedPartition(12, 13, [OffsetRun(99, 12, 13, 1, 0)]), 12).until == 8, (
         "all up to today"
     )
-    assert gone(IndexedPartition(12, 12), 12) == ExpiredDays(), (
+    assert expired(IndexedPartition(12, 12), 12) == ExpiredDays(), (
         "a partition that holds nothing says nothing"
     )

@@ -97,7 +97,7 @@ class Kafka(Source):
     """
 
     topic: str
-    # The same topic elsewhere is the same source: what it holds decides.
+    # The same topic at another address is the same source: its records decide.
     servers: str = field(compare=False)
     options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
@@ -169,20 +169,20 @@ class Kafka(Source):
     def _runs(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs | SourceError]:
         """Return the runs of each of `days` by partition, or the error of the day."""
         today = datetime.fromtimestamp(area.clock(), UTC).date()
-        over = [day for day in days if day < today]
+        past_days = [day for day in days if day < today]
+        runs: dict[date, Runs | SourceError] = {
+            day: IncompleteDelivery(
+                f"{day} is not over yet: the records of {self.topic} are read from"
+                f" {day + timedelta(days=1)} on"
+            )
+            for day in days
+        }
         try:
-            runs = self._of_days_over(area, over, day_number(today)) if over else {}
+            return runs | (self._past_runs(area, past_days, day_number(today)) if past_days else {})
         except SourceError as error:
-            runs = {day: error_of_day(error, day) for day in over}
-        return {day: runs[day] if day in runs else self._not_over(day) for day in days}
+            return runs | {day: error_of_day(error, day) for day in past_days}
 
-    def _not_over(self, day: date) -> IncompleteDelivery:
-        return IncompleteDelivery(
-            f"{day} is not over yet: the records of {self.topic} are read from"
-            f" {day + timedelta(days=1)} on"
-        )
-
-    def _of_days_over(
+    def _past_runs(
         self, area: LandingArea, days: Sequence[date], today: int
     ) -> dict[date, Runs | SourceError]:
         topic = self._topic
@@ -193,48 +193,46 @@ class Kafka(Source):
                 " notice"
             )
         index = topic_index(area.cache and area.cache / f"{self.topic}.kafka.json", topic)
-        # By number: timestamps may be beyond the calendar.
+        # By day number, because timestamps may be outside the calendar.
         runs: dict[int, dict[int, list[OffsetRun]]] = {day_number(day): {} for day in days}
-        gone: dict[int, ExpiredDays] = {}
-        for number, known in index.up_to_now(topic, state, min(days)).items():
-            for run in known.runs:
+        expired: dict[int, ExpiredDays] = {}
+        for number, partition in index.up_to_now(topic, state, min(days)).items():
+            for run in partition.runs:
                 if run.day in runs:
                     runs[run.day].setdefault(number, []).append(run)
-            gone[number] = known.gone(state.offsets[number][0], today)
-        return {day: self._gone(day, gone, state) or runs[day_number(day)] for day in days}
+            expired[number] = partition.expired_days(state.offsets[number][0], today)
+        return {day: self._expired(day, expired, state) or runs[day_number(day)] for day in days}
 
-    def _gone(
-        self, day: date, gone: Mapping[int, ExpiredDays], state: TopicState
+    def _expired(
+        self, day: date, expired: Mapping[int, ExpiredDays], state: TopicState
     ) -> NotDelivered | None:
         """Return the error of a day that may have lost records, or None."""
-        for number, days in gone.items():
+        for number, days in expired.items():
             if day_number(day) in days:
-                whole = day_number(day) + 1
-                while any(whole in each for each in gone.values()):
-                    whole = max(whole, *(each.until for each in gone.values())) + 1
+                next_day = day_number(day) + 1
+                while any(next_day in other for other in expired.values()):
+                    next_day = max(next_day, *(other.until for other in expired.values())) + 1
                 return NotDelivered(
-                    f"no source for {day}: {self.topic}/{number} begins with offset"
-                    f" {state.offsets[number][0]} by now, so that {self.topic} has not all of"
-                    f" {day}. The next whole day is {day_of_number(whole)}"
+                    f"no source for {day}: {self.topic}/{number} now begins with offset"
+                    f" {state.offsets[number][0]}, so records of {day} may be deleted. The next"
+                    f" complete day is {day_of_number(next_day)}"
                 )
         return None
 
     def _delivery(self, runs: Runs) -> Delivery:
-        # Records stay as they are: a day has others when it has more.
+        # Records never change, so a day with other records has more of them.
         lines = [
             f"{n} {of_day[0].first} {of_day[-1].end} {_records(of_day)}"
             for n, of_day in sorted(runs.items())
         ]
         fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-        # Named by their first offset, which stays: another topic of the same name delivers other
-        # files.
+        # A name includes the first offset: another topic of the same name delivers other files.
         files = {
             f"{self.topic}/{number}@{of_day[0].first}": of_day for number, of_day in runs.items()
         }
-        counts = {name: _records(of_day) for name, of_day in files.items()}
         return Delivery(
             fingerprint,
-            counts,
+            {name: _records(of_day) for name, of_day in files.items()},
             hashes={name: _offsets(of_day, fingerprint) for name, of_day in files.items()},
         )
 
@@ -246,7 +244,7 @@ def _read_spans(
     numbered = [
         [(number, *span) for span in of_partition] for number, of_partition in spans.items()
     ]
-    # A range of each partition at a time: Spark reads no two of one partition together.
+    # One range per partition and read: Spark does not take two ranges of a partition.
     parts = [
         _read(spark, topic, [span for span in part if span]) for part in zip_longest(*numbered)
     ]
@@ -269,22 +267,21 @@ def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int
     }
     with needing((PACKAGE,)):
         rows = spark.read.format("kafka").options(**options).load()
-        # Over Spark Connect, the format is looked for when columns are asked for.
+        # Spark Connect looks for the format only when columns are needed.
         assert rows.columns
     return rows
 
 
 def spark_options(topic: Topic) -> dict[str, str]:
     """Return the client's options in the form that Spark needs. A login is one setting there."""
-    given = {name: from_environment(value) for name, value in topic.options.items()}
-    user = given.pop("sasl.username", "")
-    password = given.pop("sasl.password", "")
     options = {
-        name if name.startswith("kafka.") else f"kafka.{name}": value
-        for name, value in given.items()
+        f"kafka.{name.removeprefix('kafka.')}": from_environment(value)
+        for name, value in topic.options.items()
     }
-    if user and (module := _LOGIN_MODULES.get(given.get("sasl.mechanism", ""))):
-        # In it, quotation marks and backslashes are escaped as in JSON.
+    user = options.pop("kafka.sasl.username", "")
+    password = options.pop("kafka.sasl.password", "")
+    if user and (module := _LOGIN_MODULES.get(options.get("kafka.sasl.mechanism", ""))):
+        # Its quotation marks and backslashes are escaped as in JSON.
         login = f"{module} required username={json.dumps(user)} password={json.dumps(password)};"
         options = {"kafka.sasl.jaas.config": login, **options}
     return {**options, "kafka.bootstrap.servers": topic.servers}

@@ -21,7 +21,7 @@ from backfill_assets.errors import IncompleteDelivery, NotDelivered
 from backfill_assets.lake.storage import make_cache, write_whole
 from backfill_assets.sources.protocol import client_library
 
-with suppress(ImportError):  # said where a broker is to be asked
+with suppress(ImportError):  # `client_library` reports it when a broker is needed
     from confluent_kafka import (
         Consumer,
         IsolationLevel,
@@ -33,15 +33,15 @@ with suppress(ImportError):  # said where a broker is to be asked
     from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 _DAY_MS = 86_400_000
-# How long a broker is waited for, unless the options say so.
+# The default time to wait for a broker.
 TIMEOUT_MS = 10_000
 TIMEOUT = "socket.timeout.ms"
-# Records of other days between two of a day are read along, rather than asking twice.
+# Two ranges of a day that are no further apart are read as one, with the records between them.
 GAP = 10_000
-# The client gives so many messages at once, or what it has after so many seconds.
+# The client returns a full batch, or after this time the messages that it has.
 _BATCH_MESSAGES = 10_000
 _BATCH_WAIT_S = 0.05
-# Values of options that are read from the environment, so that no secret stands in code.
+# Options with this prefix are read from the environment, so no secret is in code.
 _ENVIRONMENT_PREFIX = "env:"
 
 
@@ -91,19 +91,20 @@ class Topic:
 
         Raises NotDelivered if there is no such topic, IncompleteDelivery if no broker answers.
         """
-        with self._asking() as admin:
-            described = admin.describe_topics(
+        with self._admin() as admin:
+            topics = admin.describe_topics(
                 TopicCollection([self.name]), request_timeout=self.timeout
-            )[self.name].result()
-            partitions = [each.id for each in described.partitions]
+            )
+            topic = topics[self.name].result()
+            partitions = [partition.id for partition in topic.partitions]
             first = self._offsets(admin, partitions, OffsetSpec.earliest())
             end = self._offsets(admin, partitions, OffsetSpec.latest())
             offsets = {number: (first[number], end[number]) for number in partitions}
-            return TopicState(str(described.topic_id), offsets, self._is_compacted(admin))
+            return TopicState(str(topic.topic_id), offsets, self._is_compacted(admin))
 
     def first_at(self, milliseconds: int, state: TopicState) -> dict[int, int]:
         """Return each partition's first offset at or after this time, or its end."""
-        with self._asking() as admin:
+        with self._admin() as admin:
             found = self._offsets(admin, state.offsets, OffsetSpec.for_timestamp(milliseconds))
         return {
             number: state.offsets[number][1] if offset < 0 else offset
@@ -120,7 +121,7 @@ class Topic:
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
         }
-        with self._errors_said(errors):
+        with self._source_errors(errors):
             consumer = Consumer(config)
             try:
                 consumer.assign(
@@ -135,11 +136,11 @@ class Topic:
 
     def _read(self, consumer: "Consumer", ends: dict[int, int]) -> dict[int, list[OffsetRun]]:
         runs: dict[int, dict[int, list[list[int]]]] = {number: {} for number in ends}
-        heard = time.monotonic()
+        last_answer = time.monotonic()
         while ends:
             messages = consumer.consume(_BATCH_MESSAGES, timeout=_BATCH_WAIT_S)
-            heard = time.monotonic() if messages else heard
-            if time.monotonic() - heard > self.timeout:
+            last_answer = time.monotonic() if messages else last_answer
+            if time.monotonic() - last_answer > self.timeout:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             for message in messages:
                 number = message.partition()
@@ -151,7 +152,7 @@ class Topic:
                 assert offset is not None
                 end = ends.get(number, -1)
                 if error or offset >= end:
-                    # Its end, where the last offsets are of transactions; or more came since.
+                    # The end of the partition, if transaction markers are last, or a newer record.
                     ends.pop(number, None)
                     continue
                 day = message.timestamp()[1] // _DAY_MS
@@ -179,7 +180,7 @@ class Topic:
         answers = admin.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self.timeout
         )
-        return {each.partition: answer.result().offset for each, answer in answers.items()}
+        return {asked.partition: answer.result().offset for asked, answer in answers.items()}
 
     def _is_compacted(self, admin: "AdminClient") -> bool:
         resource = ConfigResource(ResourceType.TOPIC, self.name)
@@ -187,42 +188,43 @@ class Topic:
             settings = admin.describe_configs([resource], request_timeout=self.timeout)[
                 resource
             ].result()
-        except KafkaException:  # who may read a topic may not always see its settings
+        except KafkaException:  # a user may read the topic without access to its settings
             return False
         return "cleanup.policy" in settings and "compact" in settings["cleanup.policy"].value
 
     @contextmanager
-    def _asking(self) -> Iterator["AdminClient"]:
+    def _admin(self) -> Iterator["AdminClient"]:
         errors: list[str] = []
-        config = self._config(errors)  # where the library is lacking, none of its names is there
-        with self._errors_said(errors):
+        config = self._config(errors)  # first, because it checks that the library is installed
+        with self._source_errors(errors):
             admin = AdminClient(config)
             try:
                 yield admin
             finally:
-                admin.poll(0)  # hands over what its threads met with
+                admin.poll(0)  # reports the errors of its threads
 
     def _config(self, errors: list[str]) -> dict[str, Any]:
         with client_library("confluent-kafka", self.servers, "kafka"):
             import confluent_kafka  # noqa: F401
-        given = {
-            name: from_environment(value)
-            for name, value in self.options.items()
-            if not name.startswith("kafka.")
-        }
-        quiet = {
+        return {
+            # Messages are in our errors, not in the log.
             "log_level": 0,
             "error_cb": lambda error: errors.append(error.str()),
-        }  # said in errors, not logged
-        return {**quiet, **given, "bootstrap.servers": self.servers}
+            **{
+                name: from_environment(value)
+                for name, value in self.options.items()
+                if not name.startswith("kafka.")
+            },
+            "bootstrap.servers": self.servers,
+        }
 
     @contextmanager
-    def _errors_said(self, errors: list[str]) -> Iterator[None]:
+    def _source_errors(self, errors: list[str]) -> Iterator[None]:
         try:
             yield
         except KafkaException as error:
-            refused = [each for each in errors if "uthentication" in each]
-            said = [*refused, *errors, error.args[0].str()][0].partition(" (after ")[0]
+            refusals = [text for text in errors if "uthentication" in text]
+            why = [*refusals, *errors, error.args[0].str()][0].partition(" (after ")[0]
             no_topic = (
                 KafkaError.UNKNOWN_TOPIC_OR_PART,
                 KafkaError._UNKNOWN_TOPIC,
@@ -231,7 +233,7 @@ class Topic:
             if error.args[0].code() in no_topic:
                 raise NotDelivered(f"there is no topic {self.name} at {self.servers}") from None
             raise IncompleteDelivery(
-                f"{self.servers} cannot be asked for the topic {self.name} ({said})"
+                f"{self.servers} cannot be asked for the topic {self.name} ({why})"
             ) from None
 
 
@@ -252,9 +254,9 @@ def from_environment(value: str) -> str:
 
 
 _EPOCH = date(1970, 1, 1)
-# Of what is saved. Increase it with any change of what is known of a partition.
+# The version of a saved index. Increase it with any change of `IndexedPartition`.
 _FORM_VERSION = 2
-# The most ranges of a partition that are read; more only where they are few.
+# The most ranges that are read of a partition.
 _MAX_RANGES = 8
 
 
@@ -278,16 +280,16 @@ class IndexedPartition(NamedTuple):
     end: int = 0
     runs: Sequence[OffsetRun] = ()
 
-    def gone(self, begins: int, today: int) -> ExpiredDays:
+    def expired_days(self, begins: int, today: int) -> ExpiredDays:
         """Return the days whose records may be deleted: those before the offset `begins`."""
         if not begins or not self.runs or self.first > begins:
-            # There is a record still, before the first that is known.
+            # A record before the first indexed one still exists.
             return _NOTHING_EXPIRED
         deleted = frozenset(run.day for run in self.runs if run.first < begins and run.day <= today)
         if not self.first:
             return ExpiredDays(days=deleted)
-        # Of what was deleted unseen, the order of time tells the days: by the first record, but of
-        # no clock that was ahead.
+        # Records that were deleted before they were indexed are older than the first indexed one,
+        # unless its clock was ahead.
         return ExpiredDays(next((run.day for run in self.runs if run.day <= today), today), deleted)
 
 
@@ -319,40 +321,44 @@ class TopicIndex:
         with self.lock:
             ends = {number: end for number, (_, end) in state.offsets.items()}
             if self.topic_id != state.id or any(
-                ends.get(number, -1) < known.end for number, known in self.partitions.items()
+                ends.get(number, -1) < partition.end
+                for number, partition in self.partitions.items()
             ):
                 self.topic_id = state.id
                 self.partitions = {}  # another topic of the same name
             begins = topic.first_at(day_number(day) * _DAY_MS, state)
-            known = {number: IndexedPartition(begin, begin) for number, begin in begins.items()}
-            # What was deleted before it was read leaves a gap, before which nothing counts.
-            known |= {
-                number: each
-                for number, each in self.partitions.items()
-                if each.end >= state.offsets[number][0]
+            partitions = {
+                number: IndexedPartition(begin, begin) for number, begin in begins.items()
             }
-            before = {
-                number: (begins[number], each.first)
-                for number, each in known.items()
-                if begins[number] < each.first
+            # If records were deleted before they were read, there is a gap. The index then starts
+            # after it.
+            partitions |= {
+                number: partition
+                for number, partition in self.partitions.items()
+                if partition.end >= state.offsets[number][0]
             }
-            since = {
-                number: (each.end, ends[number])
-                for number, each in known.items()
-                if each.end < ends[number]
+            earlier = {
+                number: (begins[number], partition.first)
+                for number, partition in partitions.items()
+                if begins[number] < partition.first
             }
-            for number, runs in topic.runs(before).items():
-                known[number] = IndexedPartition(
-                    begins[number], known[number].end, join_runs(runs, known[number].runs)
-                )
-            for number, runs in topic.runs(since).items():
-                known[number] = IndexedPartition(
-                    known[number].first, ends[number], join_runs(known[number].runs, runs)
-                )
-            if known != self.partitions:
-                self.partitions = known
+            later = {
+                number: (partition.end, ends[number])
+                for number, partition in partitions.items()
+                if partition.end < ends[number]
+            }
+            for number, runs in topic.runs(earlier).items():
+                _, end, indexed = partitions[number]
+                joined = join_runs(runs, indexed)
+                partitions[number] = IndexedPartition(begins[number], end, joined)
+            for number, runs in topic.runs(later).items():
+                first, _, indexed = partitions[number]
+                joined = join_runs(indexed, runs)
+                partitions[number] = IndexedPartition(first, ends[number], joined)
+            if partitions != self.partitions:
+                self.partitions = partitions
                 self._save()
-            return known
+            return partitions
 
     def _save(self) -> None:
         if self.path:
@@ -406,8 +412,10 @@ def _merged(spans: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]
 
 
 def day_number(day: date) -> int:
+    """Return the days since 1970-01-01."""
     return (day - _EPOCH).days
 
 
 def day_of_number(number: int) -> date:
+    """Return the day that is so many days after 1970-01-01."""
     return _EPOCH + timedelta(days=number)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 _APPLICATION = "backfill"  # as the server's lists of sessions name it
 _CONNECT_TIMEOUT_S = 10
-# What the server answers, in English, while there are as many sessions as it or the user may have.
-# One that was left a moment ago still counts, so that it is asked again for a while.
+# The server's answers, in English, if no session is left for it or the user. A session that has
+# just ended still counts, so the connection is tried again for a while.
 _NO_CONNECTION_LEFT = re.compile("too many (connections|clients)|connection slots are reserved")
-# How long one look waits for another of the same source.
+# How long a process waits for another one that reads the same source.
 _TURN_TIMEOUT_S = 600
-# What the text of values depends on: the same whoever asks.
+# Settings that the text of values depends on. They are the same for every client.
 _SESSION_SETTINGS = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET"
     " bytea_output = 'hex'; SET extra_float_digits = 1; SET lc_monetary = 'C'"
@@ -58,7 +58,7 @@ class Server:
         try:
             parts = urlsplit(self.url)
             has_port = parts.port is None or parts.port > 0
-        except ValueError:  # whose words may have the whole address
+        except ValueError:  # its message may contain the whole address
             raise ValueError(f"{form}; its host or port is not valid") from None
         if parts.password is not None or "password" in parse_qs(parts.query):
             raise ValueError(
@@ -92,9 +92,8 @@ class Server:
                 self._turn(area),
                 self._connect(psycopg.conninfo.make_conninfo(self.url, **given)) as connection,
             ):
-                connection.prepare_threshold = (
-                    None  # a pool before the server may give each transaction another session
-                )
+                # A pooler may give each transaction another session.
+                connection.prepare_threshold = None
                 connection.read_only = True
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 connection.execute(_SESSION_SETTINGS.replace("SET ", "SET LOCAL ").encode())
@@ -119,14 +118,14 @@ class Server:
     def _connect(self, conninfo: str) -> "Connection[Any]":
         import psycopg
 
-        full = retry_if_exception(lambda error: bool(_NO_CONNECTION_LEFT.search(str(error))))
-        again = Retrying(
+        is_full = retry_if_exception(lambda error: bool(_NO_CONNECTION_LEFT.search(str(error))))
+        retrying = Retrying(
             stop=stop_after_delay(_CONNECT_TIMEOUT_S),
             wait=wait_fixed(0.1),
-            retry=full,
+            retry=is_full,
             reraise=True,
         )
-        return again(psycopg.connect, conninfo)
+        return retrying(psycopg.connect, conninfo)
 
     def for_spark(self, connection: "Connection[Any]") -> tuple[str, dict[str, str]]:
         """Return the JDBC URL and properties for connections like this one."""
@@ -167,8 +166,7 @@ class Server:
             if area.cache:
                 try:
                     with suppress(OSError):
-                        # Without a home, or where one may only read it, one looks beside the
-                        # others.
+                        # Without a home, or with a read-only one, processes do not wait.
                         make_cache(area.cache)
                         held.enter_context(
                             file_lock(

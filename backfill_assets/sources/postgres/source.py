@@ -97,12 +97,12 @@ class PostgresTable(Source):
 
     name: str
     day: str
-    # The same table elsewhere is the same source: what it holds decides.
+    # The same table at another address is the same source: its rows decide.
     url: str = field(compare=False)
     table: str = ""
     columns: Sequence[str] = ()
     time_zone: str = ""
-    # How a delivery is looked at, waited for and judged decides on no row.
+    # These change no row, so they are not part of the code version.
     changed_at: str = field(default="", compare=False)
     password_env: str = field(default="", compare=False)
     connections: Annotated[int, Ge(3)] = field(default=4, compare=False)
@@ -134,12 +134,11 @@ class PostgresTable(Source):
         """Return the fingerprint and number of each day's rows, or the error."""
         try:
             with self._looking(area) as (connection, columns):
-                held = {
-                    day: figures for day, *figures in connection.execute(columns.looked_at(days))
-                }
+                rows = connection.execute(columns.looked_at(days))
+                figures = {day: figures_of_day for day, *figures_of_day in rows}
         except SourceError as error:
             return {day: error_of_day(error, day) for day in days}
-        return {day: self._delivery(day, columns, held.get(day)) for day in days}
+        return {day: self._delivery(day, columns, figures.get(day)) for day in days}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """Describe the day's rows in one sentence."""
@@ -163,18 +162,20 @@ class PostgresTable(Source):
             require_usable({day: rows_of.get(day) or self._missing(day) for day in days})
             url, properties = self._server.for_spark(connection)
         properties |= {"fetchsize": _ROWS_PER_FETCH}
-        most = self.connections - 2
-        asked = sorted(days)
-        parts = [asked[n * len(asked) // most : (n + 1) * len(asked) // most] for n in range(most)]
+        readers = self.connections - 2
+        ordered = sorted(days)
+        parts = [
+            ordered[n * len(ordered) // readers : (n + 1) * len(ordered) // readers]
+            for n in range(readers)
+        ]
         ranges = [columns.within(part) for part in parts if part]
         with needing(self.packages):
             rows = spark.read.jdbc(
                 url, f"({columns.selected()}) AS r", predicates=ranges, properties=properties
             )
-            read = [
-                name for name in rows.columns if name not in columns.hidden
-            ]  # asks Spark, which may lack the driver
-        return rows.select(*[f"`{name}`" for name in read])
+            # Needs the driver, which the engine may lack.
+            names = [name for name in rows.columns if name not in columns.hidden]
+        return rows.select(*[f"`{name}`" for name in names])
 
     @contextmanager
     def _looking(self, area: LandingArea) -> Iterator[tuple["Connection[Any]", Columns]]:
