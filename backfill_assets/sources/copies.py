@@ -70,23 +70,23 @@ class LocalCopies:
             digest = _write(fetch(), draft)
             if content and digest != content:
                 raise OSError("it changed after it was first read")
-        with suppress(FileExistsError):  # somebody else has fetched it meanwhile
+        with suppress(FileExistsError):  # another process fetched it meanwhile
             os.link(own, shared)
         self._count(own.stat().st_size)
         return own
 
     def _place(self) -> Path:
-        """Return this process's folder. Remove the folders of ended processes when it is
-        created.
+        """Return this process's folder.
+
+        The folders of ended processes are removed when it is created.
         """
         with self._lock:
             if self._own is None or _pid_of(self._own) != os.getpid():
                 make_cache(self.folder.parent, and_home=True)
                 self.folder.mkdir(exist_ok=True)
-                for folder in (
-                    each for each in self.folder.iterdir() if each.is_dir() and _is_abandoned(each)
-                ):
-                    shutil.rmtree(folder, ignore_errors=True)
+                for folder in self.folder.iterdir():
+                    if folder.is_dir() and _is_abandoned(folder):
+                        shutil.rmtree(folder, ignore_errors=True)
                 self._own = self.folder / _name_of(psutil.Process())
                 self._own.mkdir(exist_ok=True)
                 atexit.register(shutil.rmtree, self._own, ignore_errors=True)
@@ -102,20 +102,18 @@ class LocalCopies:
 
     def _clear(self) -> None:
         """Remove copies that were not used for a week, and the oldest ones beyond the limit."""
-        found = []
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # another process clears too
-                    state = entry.stat()
-                    found += (
-                        [(state.st_mtime_ns, state.st_size, entry.path)] if entry.is_file() else []
-                    )
-        left = self.most
-        oldest = time.time_ns() - _UNUSED_S * 10**9
-        for used, size, path in sorted(found, reverse=True):
-            left -= size
-            if left < 0 or used < oldest:
-                Path(path).unlink(missing_ok=True)
+        copies = []
+        for path in self.folder.iterdir():
+            with suppress(FileNotFoundError):  # another process clears too
+                if path.is_file():
+                    state = path.stat()
+                    copies.append((state.st_mtime, state.st_size, path))
+        bytes_left = self.most
+        oldest = time.time() - _UNUSED_S
+        for last_use, size, path in sorted(copies, reverse=True):
+            bytes_left -= size
+            if bytes_left < 0 or last_use < oldest:
+                path.unlink(missing_ok=True)
 
 
 @cache

@@ -19,8 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from backfill_assets.errors import IncompleteDelivery, SourceError
 from backfill_assets.sources.area import LandingArea
 
-# Days after a day: where it changes later than that, a person decides. Of sources that do not say
-# otherwise.
+# The default horizon. If a day changes more than so many days later, a person decides.
 HORIZON = 14
 # Of the hash of a file: enough to tell whether it changed.
 HASH_DIGITS = 12
@@ -76,7 +75,7 @@ class Source(ABC):
     """
 
     if TYPE_CHECKING:
-        # A dataclass takes a property that is there for the default of its field of that name.
+        # At run time, a dataclass would take these properties as defaults of its fields.
         @property
         def name(self) -> str: ...
         @property
@@ -141,31 +140,31 @@ T = TypeVar("T")
 
 def require_usable(found: Mapping[date, T | SourceError]) -> dict[date, T]:
     """Return the value of each day. Raises the SourceError of the first day that has one."""
-    days: dict[date, T] = {}
-    for day, each in found.items():
-        if isinstance(each, SourceError):
-            raise each
-        days[day] = each
-    return days
+    values: dict[date, T] = {}
+    for day, value in found.items():
+        if isinstance(value, SourceError):
+            raise value
+        values[day] = value
+    return values
 
 
 def refuse_mistyped(declared: Any) -> None:
     """Raise ValueError if a field of a dataclass has a value of a type that is not declared."""
     hints = get_type_hints(type(declared), include_extras=True)
-    for each in fields(declared):
-        value = getattr(declared, each.name)
-        hint = hints[each.name]
-        try:
-            if isinstance(hint, type) and hint not in (float, int, Any):
-                wrong = "" if isinstance(value, hint) else f"it is not a {_type_name(hint)}"
-            else:
+    for name in (declared_field.name for declared_field in fields(declared)):
+        value = getattr(declared, name)
+        hint = hints[name]
+        problem = ""
+        if isinstance(hint, type) and hint not in (float, int, Any):
+            problem = "" if isinstance(value, hint) else f"it is not a {_type_name(hint)}"
+        else:
+            try:
                 _adapter(hint).validate_python(value, strict=True)
-                wrong = ""
-        except ValidationError as error:
-            wrong = _why(error)
-        if wrong:
+            except ValidationError as error:
+                problem = _why(error)
+        if problem:
             about = f"{type(declared).__name__}({getattr(declared, 'name', '')!r})"
-            raise ValueError(f"{about}: {each.name}={value!r} is not valid: {wrong}")
+            raise ValueError(f"{about}: {name}={value!r} is not valid: {problem}")
 
 
 def refuse_no_folder(about: str, name: str) -> None:
@@ -206,8 +205,9 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 def _why(error: ValidationError) -> str:
     """Say what the value should be. If several types are allowed, name all of them."""
-    said = dict.fromkeys(each["msg"][0].lower() + each["msg"][1:] for each in error.errors())
-    return " or ".join(said).replace("input should be", "it should be")
+    messages = (problem["msg"] for problem in error.errors())
+    texts = dict.fromkeys(message[0].lower() + message[1:] for message in messages)
+    return " or ".join(texts).replace("input should be", "it should be")
 
 
 def _type_name(kind: type) -> str:

@@ -11,7 +11,7 @@ from datetime import date
 from backfill_assets.errors import named
 from backfill_assets.sources.protocol import refuse_mistyped
 
-# Columns of the rows read, beside those declared.
+# Columns of the rows, in addition to the declared ones.
 UNPARSED = "unparsed"
 UNKNOWN_FIELDS = "unknown_fields"
 MALFORMED = "malformed"
@@ -88,13 +88,16 @@ class Header:
 
 def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
     """Match each declared column with the first of its names that the file has."""
-    at = {name: n for n, name in reversed(list(enumerate(names)))}
-    used = {each.name: next((name for name in each.names if name in at), None) for each in fields}
-    places = {name: at[named] for name, named in used.items() if named is not None}
-    unknown = {name: n for name, n in at.items() if name not in used.values()}
-    repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
+    positions = {name: n for n, name in reversed(list(enumerate(names)))}
+    used = {
+        column.name: next((name for name in column.names if name in positions), None)
+        for column in fields
+    }
     return Header(
-        places, tuple(name for name, named in used.items() if named is None), unknown, repeated
+        {column: positions[name] for column, name in used.items() if name is not None},
+        tuple(column for column, name in used.items() if name is None),
+        {name: n for name, n in positions.items() if name not in used.values()},
+        tuple(sorted({name for name in names if names.count(name) > 1})),
     )
 
 
@@ -109,13 +112,15 @@ def missing_columns(header: Header, fields: Sequence[Field], day: date, where: s
     It lacks columns if a required one is missing, or if it has none of the declared ones. `where`
     completes the sentence: where the columns were looked for.
     """
-    for each in fields:
-        if each.required and each.name in header.missing and each.in_files_of(day):
-            other = f", also called {', '.join(each.names[1:])}" if each.names[1:] else ""
-            return f"has no column {each.names[0]}{other}{where}, which {each.name} needs"
+    for column in fields:
+        if column.required and column.name in header.missing and column.in_files_of(day):
+            first, *others = column.names
+            also = f", also called {', '.join(others)}" if others else ""
+            return f"has no column {first}{also}{where}, which {column.name} needs"
     if fields and not header.places:
-        others = f": it has {named([*header.unknown])}" if header.unknown else ""
-        return f"has none of the columns {named([each.names[0] for each in fields])}{where}{others}"
+        found = f": it has {named([*header.unknown])}" if header.unknown else ""
+        expected = named([column.names[0] for column in fields])
+        return f"has none of the columns {expected}{where}{found}"
     return ""
 
 
@@ -123,9 +128,8 @@ def eras(fields: Sequence[Field], days: Collection[date]) -> dict[tuple[str, ...
     """Group the days, in order, by the declared columns that their files lack."""
     by_missing: dict[tuple[str, ...], list[date]] = {}
     for day in sorted(days):
-        by_missing.setdefault(
-            tuple(each.name for each in fields if not each.in_files_of(day)), []
-        ).append(day)
+        missing = tuple(column.name for column in fields if not column.in_files_of(day))
+        by_missing.setdefault(missing, []).append(day)
     return by_missing
 
 
@@ -135,18 +139,16 @@ def refuse_unusable_fields(fields: Sequence[Field]) -> None:
     Two columns may not have the same name, use the same name in files, or use the name of a column
     that every source has.
     """
-    taken = set[str]()
-    for n, each in enumerate(fields):
-        if each.name in _COMMON_COLUMNS:
+    earlier = list[Field]()
+    for column in fields:
+        if column.name in _COMMON_COLUMNS:
             raise ValueError(
-                f"every source of files has a column {each.name}: give the declared one another"
+                f"every source of files has a column {column.name}: give the declared one another"
                 " name"
             )
-        if each.name in taken:
-            raise ValueError(f"two columns are called {each.name}")
-        taken.add(each.name)
-        for other in fields[:n]:
-            if both := set(each.names) & set(other.names):
-                raise ValueError(
-                    f"{other.name} and {each.name} are both read from {sorted(both)[0]}"
-                )
+        for other in earlier:
+            if column.name == other.name:
+                raise ValueError(f"two columns are called {column.name}")
+            if both := {*column.names} & {*other.names}:
+                raise ValueError(f"{other.name} and {column.name} are both read from {min(both)}")
+        earlier.append(column)

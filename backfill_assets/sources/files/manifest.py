@@ -19,10 +19,10 @@ from backfill_assets.lake.storage import make_cache, write_whole
 from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat, FileContents
 from backfill_assets.sources.filesystem import DISK, Entry, FileSystem
 
-# A file that changed this recently may change again without another time stamp: file systems have
-# coarse clocks.
+# A file that changed this recently may change again within the same time stamp, because the clocks
+# of file systems are coarse.
 _SETTLED_S = 2.0
-# Of what is saved. Increase it with any change of what FileContents says of a file.
+# The version of a saved manifest. Increase it with any change of `FileContents`.
 _FORM_VERSION = 5
 AnEntry = TypeVar("AnEntry", bound=Entry)
 
@@ -57,37 +57,25 @@ class Manifest:
 
     def contents(self, files: Iterable[AnEntry]) -> dict[AnEntry, FileContents]:
         """Return the contents of `files`. Only files that are new or changed are read."""
-        known = {file: self._known(file) for file in files}
-        unknown = [file for file, contents in known.items() if contents is None]
+        contents = {file: self._saved(file) for file in files}
+        unread = [file for file, saved in contents.items() if saved is None]
         with ThreadPoolExecutor(self.files.readers) as readers:
-            read = dict(zip(unknown, readers.map(self.read, unknown), strict=True))
-        return {file: contents or read[file] for file, contents in known.items()}
+            read = dict(zip(unread, readers.map(self.read, unread), strict=True))
+        return {file: saved or read[file] for file, saved in contents.items()}
 
-    def _known(self, file: Entry) -> FileContents | None:
+    def _saved(self, file: Entry) -> FileContents | None:
         path = os.fspath(file)
-        # A file system of whole seconds gives two writings one time stamp: what was read between
-        # them counts for a moment only.
-        recent = self.clock() - self.read_at.get(path, 0.0) <= _SETTLED_S
-        entries = [
-            entry
-            for entry in (self.settled.get(path), self.unsettled.get(path) if recent else None)
-            if entry
-        ]
-        if not entries:
-            return None
-        try:
-            state = self.files.state(file)
-        except OSError:
-            return None
-        stamp = list(state.stamp)
-        return next(
-            (
-                FileContents(**contents | {"stamp": state.text})
-                for known, contents in entries
-                if known == stamp
-            ),
-            None,
-        )
+        # A file system of whole seconds gives two writes the same time stamp, so contents that were
+        # read between them count only for a moment.
+        is_recent = self.clock() - self.read_at.get(path, 0.0) <= _SETTLED_S
+        entries = [self.settled.get(path), self.unsettled.get(path) if is_recent else None]
+        if any(entries):
+            with suppress(OSError):
+                state = self.files.state(file)
+                for entry in filter(None, entries):
+                    if entry[0] == list(state.stamp):
+                        return FileContents(**entry[1] | {"stamp": state.text})
+        return None
 
     def read(self, file: Entry) -> FileContents:
         """Read a file, even if its contents are known."""

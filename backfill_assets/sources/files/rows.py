@@ -15,8 +15,9 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from functools import cache
+from functools import cache, reduce
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 from unicodedata import category
@@ -50,9 +51,9 @@ from backfill_assets.sources.filesystem import Entry
 
 _UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
 _REPLACEMENT = "\ufffd"
-# Of texts, what Spark would take for a time of today, or of a year alone, is none.
+# Texts of another form are not times. Spark would read "12:00" as today, and "2020" as a year.
 _ISO = {"TIMESTAMP": "____-__-__%", "DATE": "____-__-__%"}
-# By itself Spark takes 'single quotes' and NaN too.
+# By default Spark accepts 'single quotes' and NaN too.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
@@ -76,19 +77,22 @@ def read_rows(
     unknown_fields  MAP<STRING, STRING>: the file's undeclared columns with their values as text
     malformed       STRING: the row's text if it does not fit the header or is not UTF-8, else null
     """
+    by_header = attrgetter("contents.header")
     parts = [
         _read_one_header(spark, list(same), form, fields)
-        for _, same in groupby(sorted(files, key=_header), key=_header)
+        for _, same in groupby(sorted(files, key=by_header), key=by_header)
     ]
     if not parts:
-        columns = ", ".join(f"{each.name} {each.type}" for each in fields)
-        more = f"{UNPARSED} ARRAY<STRING>, {UNKNOWN_FIELDS} MAP<STRING, STRING>, {MALFORMED} STRING"
-        schema = f"arrival_day DATE, source_file STRING, {f'{columns}, ' if columns else ''}{more}"
-        return spark.createDataFrame([], schema)
-    rows = parts[0]
-    for part in parts[1:]:
-        rows = rows.unionByName(part)
-    return rows
+        columns = [
+            "arrival_day DATE",
+            "source_file STRING",
+            *(f"{column.name} {column.type}" for column in fields),
+            f"{UNPARSED} ARRAY<STRING>",
+            f"{UNKNOWN_FIELDS} MAP<STRING, STRING>",
+            f"{MALFORMED} STRING",
+        ]
+        return spark.createDataFrame([], ", ".join(columns))
+    return reduce(DataFrame.unionByName, parts)
 
 
 def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
@@ -98,12 +102,11 @@ def read_lines(spark: SparkSession, files: Sequence[ReadFile]) -> DataFrame:
             "arrival_day", "source_file", "path AS line", "utf8 AS is_utf8"
         )
     lines = spark.read.option("recursiveFileLookup", "true").text(_escaped(files))
-    known = _with_file(spark, lines, files, [F.col("value").alias("line")])
-    # Looking at a line takes as long as a tenth of parsing it; files that are known to be all UTF-8
-    # are left out.
+    rows = _with_file(spark, lines, files, [F.col("value").alias("line")])
+    # Checking a line takes a tenth of the time of parsing it, so UTF-8 files are not checked.
     is_utf8 = F.col("utf8") | F.is_valid_utf8("line")
     line = F.when(is_utf8, F.col("line")).otherwise(F.make_valid_utf8("line")).alias("line")
-    not_blank = known.where(F.ltrim("line", F.lit(" \t")) != "")
+    not_blank = rows.where(F.ltrim("line", F.lit(" \t")) != "")
     return not_blank.select("arrival_day", "source_file", line, is_utf8.alias("is_utf8"))
 
 
@@ -113,24 +116,27 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
     A line is `malformed` if it is not an object, or lacks a column that is required on its day. A
     required column with a null value is allowed, as an empty value in CSV is.
     """
-    texts = {
-        each.name: F.coalesce(*[F.col("fields")[name] for name in each.names]) for each in fields
-    }
-    named = F.map_keys("fields")
-    wrong = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
-    for each in (each for each in fields if each.required):
-        wrong = wrong | (
-            _on_days_of(each) & ~F.arrays_overlap(named, F.array(*map(F.lit, each.names)))
-        )
-    read = with_fields(lines).withColumn(MALFORMED, F.when(wrong, F.col("line")))
+    names = F.map_keys("fields")
+    is_malformed = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
+    for column in fields:
+        if column.required:
+            is_missing = ~F.arrays_overlap(names, F.array(*map(F.lit, column.names)))
+            is_malformed = is_malformed | (_on_days_of(column) & is_missing)
+    rows = with_fields(lines).withColumn(MALFORMED, F.when(is_malformed, F.col("line")))
     well_formed = F.col(MALFORMED).isNull()
-    values = {name: F.when(well_formed, text) for name, text in texts.items()}
-    known = [F.lit(name) for each in fields for name in each.names]
-    unknown = F.map_filter("fields", lambda name, value: ~name.isin(*known) & value.isNotNull())
-    kept = F.coalesce(
-        F.when(well_formed, unknown), F.create_map().cast("MAP<STRING, STRING>")
-    ).alias(UNKNOWN_FIELDS)
-    return read.select("arrival_day", "source_file", *conformed(values, fields), kept, MALFORMED)
+    values = {
+        column.name: F.when(
+            well_formed, F.coalesce(*[F.col("fields")[name] for name in column.names])
+        )
+        for column in fields
+    }
+    declared = [F.lit(name) for column in fields for name in column.names]
+    unknown = F.map_filter("fields", lambda name, value: ~name.isin(*declared) & value.isNotNull())
+    no_fields = F.create_map().cast("MAP<STRING, STRING>")
+    unknown_fields = F.coalesce(F.when(well_formed, unknown), no_fields).alias(UNKNOWN_FIELDS)
+    return rows.select(
+        "arrival_day", "source_file", *_conformed(values, fields), unknown_fields, MALFORMED
+    )
 
 
 def local_files(
@@ -153,10 +159,6 @@ def local_files(
 
     with ThreadPoolExecutor(area.files.readers) as readers:
         return list(readers.map(lambda file: one(*file), files))
-
-
-def _header(file: ReadFile) -> str:
-    return file.contents.header
 
 
 def _read_one_header(
@@ -184,7 +186,7 @@ def _read_one_header(
         read = spark.read.schema(schema).options(**options).csv(_escaped(files))
         cells = {n: F.col(f"c{n}") for n in range(len(names))}
         malformed = F.col(MALFORMED)
-    known = _with_file(
+    rows = _with_file(
         spark,
         read,
         files,
@@ -193,42 +195,44 @@ def _read_one_header(
     if not all(file.contents.utf8 for file in files):
         texts = [F.coalesce(F.col(f"c{n}"), F.lit("")) for n in cells]
         text = F.concat_ws(",", *texts)
-        known = known.withColumn(
+        rows = rows.withColumn(
             MALFORMED, F.when(text.contains(_REPLACEMENT), text).otherwise(F.col(MALFORMED))
         )
     well_formed = F.col(MALFORMED).isNull()
     values = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.places.items()}
     unknown = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.unknown.items()}
-    return known.select(
-        "arrival_day", "source_file", *conformed(values, fields), _unknown(unknown), MALFORMED
+    return rows.select(
+        "arrival_day", "source_file", *_conformed(values, fields), _unknown(unknown), MALFORMED
     )
 
 
-def conformed(values: Mapping[str, Column], fields: Iterable[Field]) -> list[Column]:
+def _conformed(values: Mapping[str, Column], fields: Iterable[Field]) -> list[Column]:
     """Convert the values of a file to the declared columns with their types, and add `unparsed`."""
     columns = list[Column]()
     unparsed = list[Column]()
-    for each in fields:
-        if each.name not in values:
-            columns.append(F.lit(None).cast(each.type).alias(each.name))
-            continue
-        text = values[each.name]
-        value = _value(values[each.name], each)
-        columns.append(value.alias(each.name))
-        filled = text.isNotNull() & (F.trim(text.cast("string")) != "")
-        unparsed.append(F.when(filled & value.isNull(), F.lit(each.name)))
-    named = F.array_compact(F.array(*unparsed)) if unparsed else F.array().cast("ARRAY<STRING>")
-    return [*columns, named.alias(UNPARSED)]
+    for column in fields:
+        text = values.get(column.name)
+        value = F.lit(None).cast(column.type) if text is None else _value(text, column)
+        columns.append(value.alias(column.name))
+        if text is not None:
+            is_filled = text.isNotNull() & (F.trim(text.cast("string")) != "")
+            unparsed.append(F.when(is_filled & value.isNull(), F.lit(column.name)))
+    names = F.array_compact(F.array(*unparsed)) if unparsed else F.array().cast("ARRAY<STRING>")
+    return [*columns, names.alias(UNPARSED)]
 
 
-def _value(text: Column, of: Field) -> Column:
-    if of.type == "STRING":
+def _value(text: Column, column: Field) -> Column:
+    if column.type == "STRING":
         return text.cast("string")
-    if of.formats:
-        times = [F.try_to_timestamp(text.cast("string"), F.lit(pattern)) for pattern in of.formats]
-        return F.coalesce(*times).cast(of.type)
-    value = text.try_cast(of.type)
-    return F.when(text.cast("string").like(_ISO[of.type]), value) if of.type in _ISO else value
+    if column.formats:
+        times = [
+            F.try_to_timestamp(text.cast("string"), F.lit(pattern)) for pattern in column.formats
+        ]
+        return F.coalesce(*times).cast(column.type)
+    value = text.try_cast(column.type)
+    return (
+        F.when(text.cast("string").like(_ISO[column.type]), value) if column.type in _ISO else value
+    )
 
 
 def _unknown(unknown: Mapping[str, Column]) -> Column:
@@ -246,17 +250,15 @@ def _unknown(unknown: Mapping[str, Column]) -> Column:
 def _with_file(
     spark: SparkSession, rows: DataFrame, files: Sequence[ReadFile], columns: Sequence[Column]
 ) -> DataFrame:
-    """The `columns` of rows read from files, with `arrival_day`, `source_file` and `utf8` of their
-    file.
-    """
+    """Add `arrival_day`, `source_file` and `utf8` of each row's file to the `columns`."""
     path = F.regexp_replace("_metadata.file_path", "^file:/+", "/").alias("path")
-    known = rows.select(*columns, path).join(F.broadcast(_names(spark, files)), "path", "left")
-    # A path that Spark spells differently must stop the step; otherwise the rows of that file would
-    # be lost unnoticed.
+    rows = rows.select(*columns, path).join(F.broadcast(_names(spark, files)), "path", "left")
+    # A path that Spark spells differently must stop the step. Otherwise the rows of that file would
+    # be lost without an error.
     day = F.coalesce(
         "arrival_day", F.raise_error(F.concat(F.lit("no day known for "), "path")).cast("date")
     )
-    return known.withColumn("arrival_day", day)
+    return rows.withColumn("arrival_day", day)
 
 
 def _names(spark: SparkSession, files: Iterable[ReadFile]) -> DataFrame:
@@ -296,8 +298,8 @@ def with_fields(lines: DataFrame) -> DataFrame:
     """
     fields = F.from_json("line", "MAP<STRING, STRING>", _STRICT)
     # Spark repeats an expression wherever it is used, and would parse each line a dozen times. It
-    # does not repeat one with a partition's number in it; that is never negative, so this changes
-    # no value. (With rand() it repeats it all the same.)
+    # does not repeat one that contains the partition's number. That is never negative, so no value
+    # changes. (An expression with rand() is repeated all the same.)
     return lines.withColumn("fields", F.when(F.spark_partition_id() >= 0, fields))
 
 
@@ -306,9 +308,9 @@ def more_than_one() -> Column:
 
     Spark would ignore it.
     """
-    # With one closing brace, at the end, nothing follows. Only other lines are parsed again, as the
-    # one value of a list and as that of an object. Spark ignores what follows the end of either,
-    # and nothing can end both.
+    # If the only closing brace is at the end, nothing follows. Other lines are parsed again, as the
+    # only value of a list and of an object. Spark ignores text after the end of either, but no text
+    # can end both.
     braces = F.octet_length("line") - F.octet_length(F.replace("line", F.lit("}"), F.lit("")))
     ends_with_it = (braces == 1) & F.rtrim("line").endswith("}")
     in_list = F.from_json(
@@ -329,8 +331,7 @@ def _on_days_of(field: Field) -> Column:
     return since & (day <= F.lit(field.until)) if field.until else since
 
 
-# The types, as a file's header has them, that Spark may not know; some files have such times in a
-# way that it does.
+# Types in a file's header that Spark may not read. It reads some files with these times.
 _UNSUPPORTED = re.compile(r"\[ns|\btime(32|64)\b|decimal256|halffloat")
 _REPLACED = "it changed after it was first read"
 
@@ -342,14 +343,15 @@ def spark_readable(path: Path, contents: FileContents, cache_folder: Path | None
     """
     kind = Path(path.stem).suffix if path.suffix in PACKED[1:] else path.suffix
     if contents.cut and kind != path.suffix:
-        return local_copies(cache_folder or _folder_of_process()).cached(
-            f"{contents.content}{kind}", lambda: _unpacked_until_cut(path, contents.content), ""
-        )
-    if kind == ".parquet" and _UNSUPPORTED.search(contents.header) and _has_unsupported_type(path):
-        return local_copies(cache_folder or _folder_of_process()).cached(
-            f"{contents.content}.parquet", lambda: _with_spark_types(path, contents.content), ""
-        )
-    return path
+        pieces = _unpacked_until_cut
+    elif (
+        kind == ".parquet" and _UNSUPPORTED.search(contents.header) and _has_unsupported_type(path)
+    ):
+        pieces = _with_spark_types
+    else:
+        return path
+    copies = local_copies(cache_folder or _folder_of_process())
+    return copies.cached(f"{contents.content}{kind}", lambda: pieces(path, contents.content), "")
 
 
 @cache
@@ -379,8 +381,8 @@ def _has_unsupported_type(path: Path) -> bool:
     schema = pq.read_metadata(path).schema
     kinds = [schema.column(n).logical_type for n in range(len(schema))]
     return any(
-        each.type in ("TIME", "FLOAT16") or "nanoseconds" in str(each) or _is_wide(each)
-        for each in kinds
+        kind.type in ("TIME", "FLOAT16") or "nanoseconds" in str(kind) or _is_wide(kind)
+        for kind in kinds
     )
 
 
@@ -396,7 +398,7 @@ def _with_spark_types(path: Path, content: str) -> Iterator[bytes]:
     with tempfile.TemporaryFile() as copy:
         rows = pq.ParquetFile(path)
         schema = pa.schema(
-            [pa.field(each.name, _spark_type(each.type)) for each in rows.schema_arrow]
+            [pa.field(column.name, _spark_type(column.type)) for column in rows.schema_arrow]
         )
         with pq.ParquetWriter(copy, schema) as writer:
             for batch in rows.iter_batches():
@@ -419,5 +421,5 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_spark_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, _spark_type(each.type)) for each in kind])
+        return pa.struct([pa.field(inner.name, _spark_type(inner.type)) for inner in kind])
     return kind
