@@ -220,7 +220,7 @@ def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
     with pytest.raises(SourceError, match=r"past cannot be listed \(s3://.*\. Nothing was changed"):
         list(load_archives(source.archive, area, full_refresh=True))
     assert isinstance(source.delivered(area_at(place, tmp_path), [day(0)])[day(0)], SourceError)
-    assert source._of_archives(area, [day(0)])[day(0)].files
+    assert source._archived(area, [day(0)])[day(0)].files
 
 
 def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(
