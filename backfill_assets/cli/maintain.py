@@ -67,13 +67,14 @@ def maintain(
 
     Without --apply, this is a dry run.
     """
+    from backfill_assets.lake.lake import Lake
     from backfill_assets.rebuild.launch import utc_now
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.maintain import maintain_lake
 
     settings = read_settings()
     report = maintain_lake(
-        settings.lake,
+        Lake(settings.lake),
         settings.rollback_days,
         table,
         apply=apply,

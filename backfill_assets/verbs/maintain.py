@@ -5,15 +5,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.maintenance import (
-    MAINTENANCE_COLUMNS,
     Maintenance,
-    ending_lines,
+    TableUpkeep,
     maintain,
-    maintenance_as_values,
-    maintenance_rows,
     preview_maintenance,
 )
+from backfill_assets.lake.needed_files import Need
+from backfill_assets.lake.releases import Release
 from backfill_assets.plan.lifecycle import refuse_half_done
 from backfill_assets.plan.store import Plans
 from backfill_assets.sources.archives.loading import LoadResult
@@ -25,6 +25,9 @@ from backfill_assets.step.sources import (
 )
 from backfill_assets.verbs.report import Line, TableContents, table_of
 from backfill_assets.workspace import Workspace
+
+COLUMNS = ("table", "files", "compact", "remove", "keep, and what for")
+RELEASES_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -39,33 +42,91 @@ class MaintainReport:
 
     @property
     def table(self) -> TableContents:
-        return MAINTENANCE_COLUMNS, maintenance_rows(self.result)
+        return COLUMNS, [_row(table) for table in self.result.tables]
 
     def lines(self) -> Iterator[Line]:
         if self.result.tables:
             yield table_of(*self.table)
-        yield from ending_lines(self.result, self.rollback_days, applied=self.applied)
+        yield self._summary()
+        for problem in self.result.problems:
+            yield f"Not done: {problem}"
+        if not self.applied:
+            does = "`backfill maintain --apply` does it."
+            yield f"Nothing was changed. {does if self._has_work else 'There is nothing to do.'}"
 
     def as_json(self) -> dict[str, Any]:
         return {
             "applied": self.applied,
             "rollback_days": self.rollback_days,
-            **maintenance_as_values(self.result),
+            "retired_releases": [release.number for release in self.result.retired],
+            "kept_releases": [release.number for release in self.result.kept],
+            "tables": {table.name: _values(table) for table in self.result.tables},
+            "problems": self.result.problems,
         }
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(
+            self.result.retired or any(table.removed or table.days for table in self.result.tables)
+        )
+
+    def _summary(self) -> str:
+        tables = self.result.tables
+        retired = self.result.retired
+        files = sum(len(table.removed) for table in tables)
+        size = sum(table.removed_bytes for table in tables)
+        numbers = f" ({_numbers(retired)})" if retired else ""
+        will = "" if self.applied else "to be "
+        return (
+            f"{len(retired)} release(s) {will}retired{numbers},"
+            f" {sum(len(table.days) for table in tables)} day(s) {will}compacted,"
+            f" {_size(files, size)} {will}removed. {len(self.result.kept)} release(s) stay, and"
+            f" all versions of the last {self.rollback_days} day(s) (BACKFILL_ROLLBACK_DAYS)."
+        )
+
+
+def _row(table: TableUpkeep) -> tuple[str, ...]:
+    """The cells of one table, by COLUMNS."""
+    small = f"{sum(table.days.values()):,} of {len(table.days)} day(s)" if table.days else ""
+    removed = _size(len(table.removed), table.removed_bytes) if table.removed else ""
+    kept = ", ".join(f"{table.kept[need]:,} {need}" for need in Need if need in table.kept)
+    return table.name, _size(table.files, table.bytes), small, removed, kept
+
+
+def _values(table: TableUpkeep) -> dict[str, Any]:
+    return {
+        "files": table.files,
+        "bytes": table.bytes,
+        "compacted_days": {str(day): count for day, count in table.days.items()},
+        "removed_files": list(table.removed),
+        "removed_bytes": table.removed_bytes,
+        "kept_files": {need.name.lower(): table.kept[need] for need in Need if need in table.kept},
+        "problem": table.problem,
+    }
+
+
+def _size(files: int, size: int) -> str:
+    return f"{files:,} file(s), {size / 1e6:,.1f} MB"
+
+
+def _numbers(releases: Sequence[Release]) -> str:
+    numbers = [str(release.number) for release in releases]
+    more = len(numbers) - RELEASES_SHOWN
+    return ", ".join([*numbers[:RELEASES_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
 def maintain_lake(
-    root: str, days: int, table: str, *, apply: bool, who: str, now: datetime
+    lake: Lake, days: int, table: str, *, apply: bool, who: str, now: datetime
 ) -> MaintainReport:
-    """Compact days, retire releases and remove files. Without `apply`, only look what to do.
+    """Compact days, retire releases and remove files. Without `apply`, nothing is changed.
 
-    `days` is the length of the rollback window: what it needs is kept.
+    `days` is the length of the rollback window, of which every version stays.
     """
     if not apply:
-        return MaintainReport(preview_maintenance(root, days, now, table), apply, days)
-    # An act that has begun may need files that nobody else needs.
-    refuse_half_done(Plans(root), "Nothing was removed.")
-    return MaintainReport(maintain(root, days, now, who, table), apply, days)
+        return MaintainReport(preview_maintenance(lake, days, now, table), apply, days)
+    # A publication or rollback that has begun may need files that nothing else needs.
+    refuse_half_done(Plans(lake.root), "Nothing was removed.")
+    return MaintainReport(maintain(lake, days, now, who, table), apply, days)
 
 
 @dataclass(frozen=True)

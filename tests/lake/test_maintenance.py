@@ -132,9 +132,9 @@ def test_a_release_ages_from_when_readers_got_another_one(lake):
     release_live_now(lake)
     assert [
         each.number
-        for each in preview_maintenance(str(lake.root), RELEASE_WINDOW, later(60)).retired
+        for each in preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(60)).retired
     ] == [1]
-    assert preview_maintenance(str(lake.root), RELEASE_WINDOW, later(29)).retired == []
+    assert preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(29)).retired == []
 
 
 def test_releases_of_a_lake_from_before_there_were_retired_ones_are_read_and_retired(tmp_path):

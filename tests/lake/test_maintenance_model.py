@@ -170,7 +170,7 @@ class Years(RuleBasedStateMachine):
     def maintained(self) -> None:
         rows = self.lake.values()
         before = files_on_disk(self.lake)
-        done = maintain(str(self.lake.root), RELEASE_WINDOW, self.now, "ada")
+        done = maintain(self.lake.workspace.lake, RELEASE_WINDOW, self.now, "ada")
         self.retired |= {release.number for release in done.retired}
         self.note()
         assert done.problems == []

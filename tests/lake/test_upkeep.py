@@ -141,9 +141,8 @@ def test_what_a_killed_maintenance_left_is_done_by_the_next(lake):
     for _ in range(ALWAYS_KEPT):
         release_live_now(lake)
     maintain_later(lake)
-    root = str(lake.root)
     releases = Releases(str(lake.root))
-    planned = preview_maintenance(root, RELEASE_WINDOW, later(60))
+    planned = preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(60))
     numbers = [each.number for each in planned.retired]
     newest = releases.newest()
     assert newest
@@ -243,7 +242,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(lake):
     for _ in range(ALWAYS_KEPT + 1):
         release_live_now(lake)
     before = contents(lake.root)
-    planned = preview_maintenance(str(lake.root), RELEASE_WINDOW, later(60))
+    planned = preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(60))
     assert contents(lake.root) == before
     done = maintain_later(lake, 60)
     assert (
@@ -264,8 +263,8 @@ def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake)
         release_live_now(lake)
     for _ in range(ALWAYS_KEPT):
         release_live_now(lake)
-    done = maintain(str(lake.root), RELEASE_WINDOW, later(60), "ada", B.name)
-    assert ([table.name for table in done.tables], done.retired) == ([B.name], [])
+    done = maintain(lake.workspace.lake, RELEASE_WINDOW, later(60), "ada", B.name)
+    assert ([table.name for table in done.tables], [*done.retired]) == ([B.name], [])
     assert values_of_release(lake, 1) == {FIRST: 2, SECOND: MANY}
     with pytest.raises(
         UsageError,
@@ -274,7 +273,7 @@ def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake)
             f" {B.name}"
         ),
     ):
-        preview_maintenance(str(lake.root), RELEASE_WINDOW, later(60), "raw/x")
+        preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(60), "raw/x")
 
 
 def test_the_window_is_no_longer_than_tables_keep_their_commits():

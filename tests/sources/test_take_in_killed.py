@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.maintenance import maintain, preview_maintenance
 from backfill_assets.sources.archives.loads import loaded_archives
 from tests.worlds.archives import (
@@ -87,18 +88,18 @@ def test_an_archive_that_changed_after_a_kill_is_begun_anew(archives):
 
 
 def test_maintenance_removes_only_files_of_replaced_loads(archives):
-    root = str(archives.root / "lake")
+    lake = Lake(str(archives.root / "lake"))
     for at in ARCHIVED_DAYS[:2]:
         archives.put("a.jsonl", lines(*rows(at)))
         archives.run()
     later = datetime.now(UTC) + timedelta(days=8)
     (upkeep,) = [
         each
-        for each in preview_maintenance(root, 30, later).tables
+        for each in preview_maintenance(lake, 30, later).tables
         if each.name == "_archived/past"
     ]
     assert (upkeep.files, len(upkeep.removed), upkeep.problem) == (2, 1, "")
-    maintain(root, 30, later, "ada")
+    maintain(lake, 30, later, "ada")
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
-    assert len([*Path(root).rglob("*.parquet")]) == 1
+    assert len([*Path(lake.root).rglob("*.parquet")]) == 1
     assert archives.run() == {}

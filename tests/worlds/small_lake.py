@@ -410,7 +410,7 @@ def later(days: float) -> datetime:
 
 def maintain_later(lake: SmallLake, days: float = 0) -> Maintenance:
     """Maintain the lake as if it were so many days later."""
-    return maintain(str(lake.root), RELEASE_WINDOW, later(days), "ada")
+    return maintain(lake.workspace.lake, RELEASE_WINDOW, later(days), "ada")
 
 
 def age(lake: SmallLake, days: float) -> None:
