@@ -35,7 +35,7 @@ from difflib import get_close_matches
 
 NOTHING_CHANGED = "Nothing was changed."
 NOTHING_COMMITTED = "Nothing was committed."
-EARLIER_TABLES_COMMITTED = "The tables before it are committed."
+NOTHING_COMPUTED = "Nothing was computed."
 
 
 def error_text(what: str, unchanged: str = "", next_step: str = "") -> str:

@@ -105,7 +105,7 @@ def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, da
     assert rows(dataset) == []
     assert [str(each.message) for each in warned] == [
         f"Version 0 of staging/o, which release 1 has as staging/o, has rows of {day(0)} to"
-        f" {day(2)}, and of none of the days that were named. No rows are read."
+        f" {day(2)}, and none of the days that were named. No rows are read."
     ]
 
 
@@ -254,7 +254,7 @@ def test_a_log_that_is_gone_is_said_and_other_releases_are_read(releases, tmp_pa
         if all_of_it or path.name == f"{0:020}.json":
             path.unlink()
     with pytest.raises(
-        TableUnreadable, match=r"release 1 has .* cannot be read any more.*see `backfill releases`"
+        TableUnreadable, match=r"release 1 has .* cannot be read any more.*See `backfill releases`"
     ):
         read(RELEASED_TABLE, release=1)
     if not all_of_it:

@@ -301,7 +301,7 @@ def jars(settings: Settings, packages: Sequence[str] = ()) -> Finding:
         message = (
             f"{', '.join(lacking)} not on this machine yet; Spark fetches them at its first start."
         )
-        return Finding("warn", "jars", message, f"if that fails: {JARS_REMEDY}")
+        return Finding("warn", "jars", message, f"If that fails: {JARS_REMEDY}")
     return Finding("ok", "jars", ", ".join(str(fetched[jar]) for jar in wanted.values()))
 
 

@@ -1,4 +1,4 @@
-"""The columns of a table: what a write may add, and what it may not change."""
+"""The columns of a table: which ones a write may add, and which changes are refused."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from deltalake import DeltaTable, Schema
 
 from backfill_assets.calendar import ranges
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 
 # SQL names of types by those that Delta keeps in a table's schema.
 DELTA_TYPES = {
@@ -52,31 +52,29 @@ class ColumnChanges(NamedTuple):
 
 
 def column_changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
-    """What differs between a table's columns and the declared ones, by name and SQL type.
+    """The differences between a table's columns and the declared ones, by name and SQL type.
 
     Of nested types only the kind is compared: struct, array, map.
     """
-    stored = {
-        field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]
-    }
+    stored = {field["name"]: field["type"] for field in _fields(table.schema().to_json())}
     spelled = {name.lower(): name for name in stored}
-    wanted = {name.lower() for name in declared}
-    retyped = [
-        f"{name} is {type_words(kind)}, now {declared[name].lower()}"
-        for name, kind in stored.items()
-        if name in declared and delta_type(declared[name]) != type_words(kind)
-    ]
+    declared_names = {name.lower() for name in declared}
     return ColumnChanges(
         new=tuple(name for name in declared if name.lower() not in spelled),
-        gone=tuple(name for name in stored if name.lower() not in wanted),
-        retyped=tuple(retyped),
+        gone=tuple(name for name in stored if name.lower() not in declared_names),
+        retyped=tuple(
+            f"{name} is {type_words(kind)}, now {declared[name].lower()}"
+            for name, kind in stored.items()
+            if name in declared and delta_type(declared[name]) != type_words(kind)
+        ),
         respelled=tuple(name for name in declared if name != spelled.get(name.lower(), name)),
     )
 
 
 def delta_type(kind: str) -> str:
-    """Delta's name of an SQL type in upper case, such as BIGINT, `DECIMAL(9, 2)`, or of a nested
-    one: struct, map.
+    """Delta's name of an SQL type in upper case, such as BIGINT or `DECIMAL(9, 2)`.
+
+    A nested type gives its kind: struct, array, map.
     """
     if decimal := DECIMAL.match(kind):
         return f"decimal({decimal[1]},{decimal[2] or 0})"
@@ -91,25 +89,19 @@ def delta_schema(columns: str) -> Schema:
 
 def column_differences(table: DeltaTable, columns: str) -> list[str]:
     """The names of the columns that only one side has, or that have two types."""
-    stored = table.schema().to_json()
-    declared = json.dumps(nullable(json.loads(columns)))
-    types = [
-        {f["name"]: nullable(f["type"]) for f in json.loads(each)["fields"]}
-        for each in (stored, declared)
-    ]
-    return sorted(
-        name for name in {*types[0], *types[1]} if types[0].get(name) != types[1].get(name)
-    )
+    stored = _types(table.schema().to_json())
+    declared = _types(columns)
+    return sorted(name for name in {*stored, *declared} if stored.get(name) != declared.get(name))
 
 
 def undeclared(table: DeltaTable, columns: str) -> list[str]:
     """The table's columns that `columns` does not have any more."""
-    declared = {field["name"] for field in json.loads(columns)["fields"]}
+    declared = _types(columns)
     return [field.name for field in table.schema().fields if field.name not in declared]
 
 
 def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
-    """Say which columns of `before` are missing in `after`, or have another type there."""
+    """The columns of `before` that `after` lacks or has with another type, as clauses."""
     new = {field.name: field.type for field in after.schema().fields}
     for field in before.schema().fields:
         if field.name not in new:
@@ -123,33 +115,38 @@ def refuse_other_columns(folder: str, columns: str) -> None:
     if names := column_differences(DeltaTable(folder), columns):
         raise UsageError(
             f"{folder} does not have the declared columns: {', '.join(names)}. Nothing can be"
-            " merged into it. Nothing was committed. Rebuild with write_mode overwrite: one day"
-            " adds columns, and columns that are not declared any more go with the last day that"
-            " was built with them."
+            " merged into it.",
+            unchanged=NOTHING_COMMITTED,
+            next_step=(
+                "Rebuild with write_mode overwrite: one day adds columns, and undeclared columns"
+                " go with the last day that was built with them."
+            ),
         )
 
 
 def merged_schema(
     table: DeltaTable, columns: str, folder: str, kept: AbstractSet[date], days: AbstractSet[date]
 ) -> Schema:
-    """The table's columns, and after them those that only `columns` has; UsageError where a type is
-    another.
+    """The table's columns, followed by those that only `columns` has.
 
-    Nothing else refuses that: the library takes the columns of an overwrite for the table's from
-    then on. The commit is of `days`, and leaves the files of the days `kept`.
+    The commit is of `days`, and the table keeps the files of the days `kept`. Raises UsageError if
+    a column has another type. The library does not refuse that: it would use the columns of an
+    overwrite for the whole table.
     """
-    stored = json.loads(table.schema().to_json())["fields"]
-    declared = nullable(json.loads(columns))["fields"]
+    stored = _fields(table.schema().to_json())
+    declared = nullable(_fields(columns))
     types = {field["name"]: field["type"] for field in stored}
-    spelled = {field["name"].lower(): field["name"] for field in stored}
-    respelled = [
-        name for field in declared if (name := field["name"]) != spelled.get(name.lower(), name)
-    ]
+    spelled = {name.lower(): name for name in types}
+    new = [field for field in declared if field["name"] not in types]
+    respelled = [field["name"] for field in new if field["name"].lower() in spelled]
     if respelled:
         raise UsageError(
             f"{folder} has {', '.join(spelled[name.lower()] for name in respelled)}, now spelled"
-            f" {', '.join(respelled)}. Nothing was committed. Declare the columns as they were:"
-            " Delta does not tell upper and lower case apart."
+            f" {', '.join(respelled)}.",
+            unchanged=NOTHING_COMMITTED,
+            next_step=(
+                "Declare the columns as they were: Delta does not tell upper and lower case apart."
+            ),
         )
     changed = [
         f"{field['name']} is {type_words(types[field['name']])}, now {type_words(field['type'])}"
@@ -162,27 +159,37 @@ def merged_schema(
         last = max(kept | days)
         number = (last - first).days + 1
         raise UsageError(
-            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. A"
-            " type changes in the commit that replaces all days of the table, and this one does"
-            f" not replace {ranges(kept)}. Rebuild all days in one run, with the days between them,"
-            f" for a run has no gaps: `backfill run --partitions {first}..{last} --target {name}"
-            f" --force --canary 0 --days-per-run {number} --yes`, with BACKFILL_DAYS_PER_RUN at"
-            f" {number} or more. What to do about days outside the table's calendar, `backfill"
-            f" status --target {name}` says. Or declare the types as they were, or give the columns"
-            " other names."
+            f"Columns of {folder} have another type: {'; '.join(changed)}. A type changes only in a"
+            f" commit of all days of the table. This one does not replace {ranges(kept)}.",
+            unchanged=NOTHING_COMMITTED,
+            next_step=(
+                "Rebuild all days in one run: `backfill run --partitions"
+                f" {first}..{last} --target {name} --force --canary 0 --days-per-run {number}"
+                f" --yes`, with BACKFILL_DAYS_PER_RUN at {number} or more. For days outside the"
+                f" table's calendar, see `backfill status --target {name}`. Or declare the types as"
+                " they were, or give the columns other names."
+            ),
         )
-    new = [field for field in declared if field["name"] not in types]
-    return (
-        Schema.from_json(json.dumps({"type": "struct", "fields": stored + new}))
-        if new
-        else table.schema()
-    )
+    if not new:
+        return table.schema()
+    return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new}))
+
+
+def _fields(schema: str) -> list[dict[str, Any]]:
+    """The fields of a schema in JSON."""
+    fields: list[dict[str, Any]] = json.loads(schema)["fields"]
+    return fields
+
+
+def _types(schema: str) -> dict[str, Any]:
+    """The type of each column of a schema in JSON, with nulls allowed."""
+    return {field["name"]: nullable(field["type"]) for field in _fields(schema)}
 
 
 def nullable(kind: Any) -> Any:
     """The same type with nulls allowed everywhere in it, and without comments."""
     if isinstance(kind, list):
-        return [nullable(each) for each in kind]
+        return [nullable(part) for part in kind]
     if not isinstance(kind, dict):
         return kind
     allowed = {

@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from backfill_assets.errors import Conflict, NotRecorded, UsageError
+from backfill_assets.errors import NOTHING_COMMITTED, Conflict, NotRecorded, UsageError
 from backfill_assets.lake.columns import column_differences, delta_schema, merged_schema, undeclared
 from backfill_assets.lake.delta import one_line, open_table, refuse_other_partitioning, version_of
 from backfill_assets.lake.history import commit_metadata, recover_locked, version_with
@@ -193,8 +193,9 @@ def commit_and_record(
             builds = tries(_decide_and_commit, Ledger(root), table, decide, commit)
         except RetryError as error:
             raise Conflict(
-                f"Others committed to {table} {COMMIT_RETRIES} times first. Nothing was committed."
-                " Run again."
+                f"Others committed to {table} {COMMIT_RETRIES} times first.",
+                unchanged=NOTHING_COMMITTED,
+                next_step="Run again.",
             ) from error
         try:
             Ledger(root).append(builds)
@@ -204,8 +205,9 @@ def commit_and_record(
                 raise
             raise NotRecorded(
                 f"{table}: {', '.join(committed)} are committed, but the ledger could not be"
-                f" written: {one_line(error)}. Nothing is lost: the commit has the record, and the"
-                " next run brings it in. Fix the cause, then run again."
+                f" written: {one_line(error)}.",
+                unchanged="Nothing is lost: the commit has the record, and the next run adds it.",
+                next_step="Fix the cause, then run again.",
             ) from error
     return builds
 
@@ -213,7 +215,7 @@ def commit_and_record(
 def _decide_and_commit(
     ledger: Ledger, name: str, decide: Callable[[], Sequence[Build]], commit: Commit
 ) -> list[Build]:
-    table = open_table(commit.folder)  # which a commit of files leaves as it was
+    table = open_table(commit.folder)
     refuse_unfit(commit.folder, table, commit.column)
     recover_locked(ledger, name)
     builds = list(decide())
@@ -234,9 +236,9 @@ def _decide_and_commit(
             and version_of(commit.folder) == before
         ):
             raise UsageError(
-                f"Delta rejected the commit to {commit.folder}: {one_line(error)}."
-                " Nothing was committed."
-                " Correct that table."
+                f"Delta rejected the commit to {commit.folder}: {one_line(error)}.",
+                unchanged=NOTHING_COMMITTED,
+                next_step="Correct that table.",
             ) from error
         if made is None:  # if another writer came first, decide again
             raise
@@ -244,11 +246,9 @@ def _decide_and_commit(
         written = open_table(commit.folder, made)
         files = data_files(written, [build.day for build in accepted]) if written else {}
     return [
-        (
-            replace(build, delta_version=version, data_files=files.get(build.day, ""))
-            if build.outcome in COMMITTED
-            else build
-        )
+        replace(build, delta_version=version, data_files=files.get(build.day, ""))
+        if build.outcome in COMMITTED
+        else build
         for build in builds
     ]
 
@@ -258,41 +258,40 @@ ASK_FOR_VALUES = {"delta.invariants", "delta.generationExpression"}
 
 
 def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
-    """Raise UsageError if this package must not write days of `column` to the table."""
-    refuse_other_partitioning(folder, table, column)
-    _refuse_other_features(folder, table)
+    """Raise UsageError if this package must not write days of `column` to the table.
 
-
-def _refuse_other_features(folder: str, table: DeltaTable | None) -> None:
-    """Raise UsageError for Delta features that we do not enforce.
-
-    These are constraints, NOT NULL, generated columns and column mapping.
+    That is the case for another partitioning, and for Delta features that we do not enforce:
+    constraints, NOT NULL, generated columns and column mapping.
     """
+    refuse_other_partitioning(folder, table, column)
     if table is None:
         return
-    if renamed_columns(table):
-        raise UsageError(
-            f"{folder} has columns of other names than its files (delta.columnMapping.mode), which"
-            " this project does not write. Nothing was committed. Restore the table as it was"
-            " before (RESTORE TABLE ... TO VERSION AS OF), or remove its folder and rebuild all"
-            " its days."
-        )
-    names = [
+    constraints = [
         name for name in table.metadata().configuration if name.startswith("delta.constraints.")
     ]
-    if names:
-        raise UsageError(
-            f"{folder} has constraints ({', '.join(names)}), which this project does not check."
-            " Nothing was committed. Drop them (ALTER TABLE ... DROP CONSTRAINT) and declare rules"
-            " instead."
-        )
     fields = json.loads(table.schema().to_json())["fields"]
-    if names := [
-        f["name"] for f in fields if not f["nullable"] or ASK_FOR_VALUES & f["metadata"].keys()
-    ]:
-        raise UsageError(
-            f"{folder} has columns that may not be null or are computed ({', '.join(names)}), which"
-            " this project does not see to. Nothing was committed. Make them plain again (ALTER"
-            " TABLE ... ALTER COLUMN ... DROP NOT NULL) and declare rules instead, or restore the"
-            " table as it was before (RESTORE TABLE ... TO VERSION AS OF)."
+    of_columns = [
+        field["name"]
+        for field in fields
+        if not field["nullable"] or ASK_FOR_VALUES & field["metadata"].keys()
+    ]
+    restore = "restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF)"
+    if renamed_columns(table):
+        feature = "columns of other names than its files (delta.columnMapping.mode)"
+        next_step = f"To go on, {restore}, or remove its folder and rebuild all its days."
+    elif constraints:
+        feature = f"constraints ({', '.join(constraints)})"
+        next_step = "Drop them (ALTER TABLE ... DROP CONSTRAINT) and declare rules instead."
+    elif of_columns:
+        feature = f"columns that may not be null or are computed ({', '.join(of_columns)})"
+        next_step = (
+            "Make them plain again (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL) and declare"
+            f" rules instead, or {restore}."
         )
+    else:
+        return
+    raise UsageError(
+        f"{folder} has {feature}, which this project does not support.",
+        unchanged=NOTHING_COMMITTED,
+        next_step=next_step,
+    )

@@ -138,6 +138,20 @@ def open_table(
     return table
 
 
+def open_version_of(path: str, version: int) -> DeltaTable:
+    """A version of a table that exists. Raises TableUnreadable if the log lacks it."""
+    table = open_table(path, version)
+    if table is None:  # the library's answer for some logs that do not reach back to the version
+        raise _version_gone(path, version)
+    return table
+
+
+def _version_gone(path: str, version: int) -> TableUnreadable:
+    return TableUnreadable(
+        f"The log of the Delta table {path} does not have version {version} (any more)."
+    )
+
+
 def table_to_write(path: str) -> DeltaTable | None:
     """Open the newest version for writing, for this caller only: `deltalake` changes the object.
 
@@ -217,9 +231,7 @@ def _open(
         return None
     except DeltaError as error:
         if version is not None and "not the same as the specified end version" in str(error):
-            raise TableUnreadable(
-                f"The log of the Delta table {path} does not have version {version} (any more)."
-            ) from None
+            raise _version_gone(path, version) from None
         raise TableUnreadable(
             f"The Delta table {path} cannot be read: {one_line(error)}. {remedy.damaged}"
         ) from None

@@ -7,7 +7,7 @@ reading shows whether a file can be read.
 """
 
 import hashlib
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -23,10 +23,15 @@ from pyarrow.fs import FileInfo, FileSystem, FileType
 
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
-from backfill_assets.lake.delta import deleted_rows_by_file, open_table, read_commits
+from backfill_assets.lake.delta import (
+    deleted_rows_by_file,
+    open_table,
+    open_version_of,
+    read_commits,
+)
 from backfill_assets.lake.history import BuildKey, build_key, builds_of, is_ours
 from backfill_assets.lake.ledger import COMMITTED, Build
-from backfill_assets.lake.slices import DataFile, files_of
+from backfill_assets.lake.slices import DataFile, files_of, is_in_folder
 from backfill_assets.lake.storage import files_in
 
 # These rewrite files, and leave the rows as they are.
@@ -99,12 +104,7 @@ def _files_below(table: DeltaTable, days: Collection[date]) -> list[DataFile]:
     columns = table.metadata().partition_columns
     if len(columns) != 1:
         return []
-    # Other writers may have added files outside the table's folder. The log shows that.
-    return [
-        file
-        for file in files_of(table, columns[0], days)
-        if "://" not in file.path and not file.path.startswith("/")
-    ]
+    return [file for file in files_of(table, columns[0], days) if is_in_folder(file.path)]
 
 
 def _damage_of(file: DataFile, info: FileInfo) -> Damage | None:
@@ -151,12 +151,10 @@ def _damaged_in_log(
 
 @dataclass(frozen=True)
 class TableState:
-    """A table as it is now. `version` is -1 where there is none; commits older than `oldest` are
-    not in its log any more.
+    """A table at one version (-1: no table). Commits older than `oldest` are not in its log.
 
-    `rows` counts those of each day that has files, None where a file has no statistics; `builds`
-    are those of our commits. `unreadable` says why the table cannot be read; then nothing else is
-    known of it.
+    `rows`: the rows of each day that has files, None if a file has no statistics. `builds`: those
+    in our commits. `unreadable` says why the table cannot be read. Then the rest is unknown.
     """
 
     version: int = -1
@@ -174,10 +172,13 @@ class TableState:
     def _committed(self) -> set[tuple[date, int]]:
         return {(build.day, build.delta_version) for build in self.builds}
 
+    @cached_property
+    def _newest(self) -> dict[date, Build]:
+        """The build of each day that was committed last."""
+        return {build.day: build for build in self.builds}
+
     def lacks_commit_of(self, build: Build) -> bool:
-        """Whether the commit of `build` is not in the table: it was deleted, or restored to an
-        earlier copy.
-        """
+        """Whether the commit of `build` is gone: the table was deleted, or restored from a copy."""
         if build.delta_version > self.version:
             return True
         # A day without rows that replaces none makes no commit.
@@ -188,15 +189,11 @@ class TableState:
         return (build.day, build.delta_version) not in self._committed
 
     def rewritten_since(self, build: Build) -> ForeignCommits | None:
-        """The commits, not ours, that changed the day of `build` after it."""
-        return next(
-            (
-                c
-                for c in self.foreign_commits
-                if c.first > build.delta_version and build.day in c.days
-            ),
-            None,
-        )
+        """The first commits after `build`, not ours, that changed its day."""
+        for commits in self.foreign_commits:
+            if commits.first > build.delta_version and build.day in commits.days:
+                return commits
+        return None
 
     def row_count_differs(self, build: Build) -> bool:
         return self.rows.get(build.day, 0) not in (build.rows, None)
@@ -217,15 +214,11 @@ class TableState:
             return Damage(DamageKind.ROW_COUNT, found=found, expected=accepted.rows)
         return None
 
-    @cached_property
-    def _newest(self) -> dict[date, Build]:
-        """The build of each day that was committed last."""
-        return {build.day: build for build in self.builds}
-
 
 def read_state(path: str, since: int = 0, version: int | None = None) -> TableState:
-    """The state of the table at `path` at `version` (None: now): its commits from version `since`
-    on, its files.
+    """The state of the table at `path` at `version` (None: the newest).
+
+    Commits before version `since` are not read.
     """
     table = open_table(path, version)
     if table is None:
@@ -238,115 +231,94 @@ def read_state(path: str, since: int = 0, version: int | None = None) -> TableSt
         counted = rows.get(day, 0)
         rows[day] = None if counted is None or count is None else counted + count
     oldest = commits[0]["version"] if commits else 0
-    return TableState(
-        int(table.version()), oldest, rows, builds, list(_foreign_commits(path, commits))
-    )
+    return TableState(last, oldest, rows, builds, list(_foreign_commits(path, commits)))
 
 
-def _foreign_commits(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterable[ForeignCommits]:
-    for foreign, group in groupby(
+def _foreign_commits(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterator[ForeignCommits]:
+    for is_foreign, group in groupby(
         commits, lambda c: not is_ours(c) and c.get("operation") not in UPKEEP
     ):
-        if foreign:
+        if is_foreign:
             consecutive = list(group)
             first = consecutive[0]["version"]
             last = consecutive[-1]["version"]
-            operations = list(
-                dict.fromkeys(str(commit.get("operation", "unknown")) for commit in consecutive)
-            )
-            yield ForeignCommits(first, last, operations, _changed(path, first - 1, last))
+            operations = dict.fromkeys(str(c.get("operation", "unknown")) for c in consecutive)
+            yield ForeignCommits(first, last, [*operations], _changed(path, first - 1, last))
 
 
 def _changed(path: str, before: int, after: int) -> frozenset[date]:
-    """The days whose files differ between two versions; none if the log has not kept the earlier
-    one.
-    """
+    """The days whose files differ between two versions. None if the earlier version is gone."""
     try:
-        earlier = open_table(path, before) if before >= 0 else None
-        if before >= 0 and earlier is None:
-            # So the library says of some logs that do not reach back to a version.
-            return frozenset()
+        earlier = open_version_of(path, before) if before >= 0 else None
         return differing_days(earlier, open_table(path, after))
     except TableUnreadable:
         return frozenset()
 
 
 def differing_days(one: DeltaTable | None, other: DeltaTable | None) -> frozenset[date]:
-    """The days of which two versions of a table (None: there was none) list other files."""
-    tables = [table for table in (one, other) if table]
-    if len(tables) < 2 or any(map(deleted_rows_by_file, tables)):
-        files = [
-            {(day, file) for day, file, _ in day_files(table)} if table else set()
-            for table in (one, other)
-        ]
-        return frozenset(day for day, _ in files[0] ^ files[1])
-    # Of years, most files are the same: these are not made Python values.
-    listed = [pa.table(table.get_add_actions(flatten=True)) for table in tables]
-    days = set[object]()
-    for files_of_one, of_other, table in zip(listed, listed[::-1], tables, strict=True):
-        only = files_of_one.filter(
-            pc.invert(pc.is_in(files_of_one["path"], value_set=of_other["path"].combine_chunks()))
-        )
-        days |= {
-            day
-            for column in table.metadata().partition_columns[:1]
-            for day in only[f"partition.{column}"].to_pylist()
-        }
-    return frozenset(day for day in days if isinstance(day, date))
+    """The days whose files differ between two versions of a table (None: no table)."""
+    sides = [_files(table) if table else _NO_FILES for table in (one, other)]
+    days: set[date] = set()
+    for files, others in zip(sides, sides[::-1], strict=True):
+        # Most files of a long history are on both sides. They do not become Python values.
+        is_common = pc.is_in(files["name"], value_set=others["name"].combine_chunks())
+        days |= set(files["day"].filter(pc.invert(is_common)).to_pylist())
+    return frozenset(days)
 
 
 def day_files(
     table: DeltaTable, of_days: Iterable[date] | None = None
-) -> Iterable[tuple[date, str, int | None]]:
+) -> list[tuple[date, str, int | None]]:
     """The day, the name and the number of rows of each file, or of those of some days.
 
-    Of a file of which rows were deleted without writing it anew, the name says so, and the number
-    of rows is not known.
+    A file with a deletion vector has another name, and its number of rows is unknown.
     """
-    files = pa.table(table.get_add_actions(flatten=True))
-    columns = table.metadata().partition_columns
-    if (
-        columns
-        and of_days is not None
-        and pa.types.is_date(files.schema.field(f"partition.{columns[0]}").type)
-    ):
+    files = _files(table)
+    if of_days is not None:
         wanted = pa.array(sorted(set(of_days)), pa.date32())
-        files = files.filter(pc.is_in(files[f"partition.{columns[0]}"], value_set=wanted))
-    days = files[f"partition.{columns[0]}"].to_pylist() if columns else []
-    counts = (
-        files["num_records"].to_pylist()
-        if "num_records" in files.column_names
-        else [None] * len(days)
-    )
-    listed = [
-        file
-        for file in zip(days, files["path"].to_pylist(), counts, strict=False)
-        if isinstance(file[0], date)
-    ]
-    deleted = deleted_rows_by_file(table)
-    return [
-        (day, f"{name} (rows deleted)", None) if unquote(name) in deleted else (day, name, n)
-        for day, name, n in listed
-    ]
+        files = files.filter(pc.is_in(files["day"], value_set=wanted))
+    return list(zip(*files.to_pydict().values(), strict=True))
+
+
+_NO_FILES = pa.table({"day": pa.array([], pa.date32()), "name": pa.array([], pa.string())})
+
+
+def _files(table: DeltaTable) -> pa.Table:
+    """The day, name and rows of each file that has a day."""
+    listed = pa.table(table.get_add_actions(flatten=True))
+    column = "".join(f"partition.{name}" for name in table.metadata().partition_columns[:1])
+    if not column or not pa.types.is_date(listed.schema.field(column).type):
+        return _NO_FILES
+    names = listed["path"]
+    rows = pa.nulls(len(listed), pa.int64())
+    if "num_records" in listed.column_names:
+        rows = listed["num_records"]
+    if deleted := deleted_rows_by_file(table):
+        is_deleted = pa.array([unquote(name) in deleted for name in names.to_pylist()], pa.bool_())
+        other_names = [f"{name} (rows deleted)" for name in names.to_pylist()]
+        names = pc.if_else(is_deleted, pa.array(other_names), names.combine_chunks())
+        rows = pc.if_else(is_deleted, None, rows)
+    files = pa.table({"day": listed[column], "name": names, "rows": rows})
+    return files.filter(pc.is_valid(files["day"]))
 
 
 def data_files(table: DeltaTable, days: Iterable[date]) -> dict[date, str]:
-    """Of each of these days that has data files, a hash of their names."""
+    """A hash of the names of the data files, for each of these days that has any."""
     return hash_by_day((day, name) for day, name, _ in day_files(table, days))
 
 
 def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
-    """Of each day a hash of the names of its files."""
-    names: dict[date, list[str]] = {}
+    """A hash of the names of the files of each day."""
+    names_by_day: dict[date, list[str]] = {}
     for day, name in files:
-        names.setdefault(day, []).append(name)
+        names_by_day.setdefault(day, []).append(name)
     return {
-        day: hashlib.sha256("\n".join(sorted(of_day)).encode()).hexdigest()[:16]
-        for day, of_day in names.items()
+        day: hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
+        for day, names in names_by_day.items()
     }
 
 
 def renamed_columns(table: DeltaTable) -> str:
-    """Delta's mode of column mapping, if columns have other names than in the files; else ""."""
+    """Delta's mode of column mapping. It is "" if columns have the names that files have."""
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     return "" if mode == "none" else mode

@@ -6,9 +6,9 @@ Live tables are at `<lake>/<layer>/<table>`, partitioned by their day. Only `com
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,12 +19,16 @@ from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest, latest, recover_newest
 from backfill_assets.lake.ledger import Build, Days, Ledger
 from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.slices import rows_at
+from backfill_assets.lake.slices import Slice, rows_at
 from backfill_assets.lake.storage import Paths
 
-if TYPE_CHECKING:
-    from backfill_assets.lake.slices import Slice
-    from backfill_assets.lake.spark.reading import Rows
+
+class Part(NamedTuple):
+    """The `days` that are in the Delta table in `folder`, at `version` (None: the newest)."""
+
+    folder: str
+    days: Collection[date]
+    version: Any
 
 
 @dataclass(frozen=True)
@@ -73,46 +77,46 @@ class Lake:
         The tables in `versions` are checked, each at its version (None: the newest). An audit that
         found other rows counts too.
         """
-        by_audits = {
+        accepted: dict[str, dict[date, Build]] = {name: {} for name in versions}
+        for (name, day), build in builds.accepted.items():
+            if name in accepted:
+                accepted[name][day] = build
+        found = {
             partition: damage
             for partition, damage in builds.damaged_by_audits().items()
             if partition[0] in versions
         }
-        return by_audits | self._damaged(builds.accepted, versions, depth)
-
-    def _damaged(
-        self,
-        accepted: Mapping[Partition, Build],
-        versions: Mapping[str, int | None],
-        depth: Depth,
-    ) -> dict[Partition, Damage]:
-        by_table: dict[str, list[Build]] = {}
-        for (name, _), build in accepted.items():
-            by_table.setdefault(name, []).append(build)
-        return {
-            (name, day): damage
-            for name, version in versions.items()
-            for day, damage in integrity.damaged(
-                self.path(name), by_table.get(name, ()), version, depth
-            ).items()
-        }
+        for name, by_day in accepted.items():
+            for part in self._parts(name, by_day, versions[name]):
+                builds_there = [by_day[day] for day in part.days]
+                damage = integrity.damaged(part.folder, builds_there, part.version, depth)
+                found |= {(name, day): why for day, why in damage.items()}
+        return found
 
     def damaged_files(
-        self,
-        table: str,
-        days: Collection[date],
-        version: int | None = None,
-        depth: Depth = Depth.FILES,
+        self, table: str, days: Collection[date], version: int | None = None
     ) -> dict[date, Damage]:
         """Find the days of a table whose files are not as they were written."""
-        return integrity.damaged_files(self.path(table), days, version, depth)
+        found: dict[date, Damage] = {}
+        for part in self._parts(table, days, version):
+            found |= integrity.damaged_files(part.folder, part.days, part.version)
+        return found
 
     def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a slice without Spark. It has no columns if there is no table."""
-        return rows_at(self.path(rows.table), rows.version, rows.column, rows.days, columns)
+        parts = [
+            rows_at(folder, part.version, part.column, part.days, columns)
+            for folder, part in self.slices(rows)
+        ]
+        return pa.concat_tables(parts, promote_options="permissive")
 
-    def reader(self, rows: Slice, columns: str) -> Rows:
-        """The reader of a slice, in the declared `columns`."""
-        from backfill_assets.lake.spark.reading import SliceReader
+    def slices(self, rows: Slice) -> list[tuple[str, Slice]]:
+        """The folders that hold the rows of a slice, each with the slice of it to read."""
+        return [
+            (part.folder, replace(rows, days=tuple(part.days), version=part.version))
+            for part in self._parts(rows.table, rows.days, rows.version)
+        ]
 
-        return SliceReader(self.path(rows.table), rows, columns)
+    def _parts(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
+        """The folders that hold these days of a table at a version (None: the newest)."""
+        return [Part(self.path(table), days, version)]

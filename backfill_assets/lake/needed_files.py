@@ -18,7 +18,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.delta import open_version_of
 from backfill_assets.lake.integrity import damaged, day_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.storage import files_in
@@ -31,8 +31,8 @@ class Need(StrEnum):
     WINDOW = "the rollback window"
     RELEASE = "kept releases"
     SHADOW = "open shadows"
-    # Somebody else wrote to them: these files stay until `backfill reconcile --restore` commits
-    # them again, or the day is built again, as after rows were deleted for good.
+    # Another writer changed these days. The files stay until `backfill reconcile --restore` commits
+    # them again, or until the day is rebuilt.
     PUT_BACK = "days to be put back"
     YOUNG = "too young"  # it may be of a step that has not committed it yet
     RUNNING = "a step at work on the table"
@@ -40,7 +40,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True)
 class Window:
-    """The data files of all versions since a moment: `first` is the lowest of these versions."""
+    """The data files of all versions since a time. `first` is the lowest of these versions."""
 
     first: int
     paths: frozenset[str]
@@ -56,26 +56,26 @@ def needed_files(
 ) -> dict[str, Need]:
     """The needed files, by their path below the folder of `table`, and why.
 
-    `since`: when the rollback window begins; `releases` and `shadows`: the versions that these
-    name, -1 for no table; `accepted`: the builds whose rows the table should hold. Raises
-    TableUnreadable if the log of one of these versions cannot be read: what it needs is not known
-    then.
+    `since`: when the rollback window begins. `releases` and `shadows`: the versions that these name
+    (-1: no table). `accepted`: the builds whose rows the table should hold. Raises TableUnreadable
+    if the log of one of these versions cannot be read: then its files are unknown.
     """
     needed = dict.fromkeys(_paths(table), Need.NEWEST)
     window = window_files(folder, int(table.version()), since)
-    needed |= {path: Need.WINDOW for path in window.paths if path not in needed}
+    for path in window.paths:
+        needed.setdefault(path, Need.WINDOW)
     for need, versions in ((Need.RELEASE, releases), (Need.SHADOW, shadows)):
-        for version in sorted(version for version in versions if 0 <= version < window.first):
-            needed |= {path: need for path in _paths(_at(folder, version)) if path not in needed}
+        for version in versions:
+            if 0 <= version < window.first:
+                for path in _paths(open_version_of(folder, version)):
+                    needed.setdefault(path, need)
     for path in _files_to_put_back(folder, accepted, window.first):
         needed.setdefault(path, Need.PUT_BACK)
     return needed
 
 
 def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) -> Iterator[str]:
-    """The files of accepted days that somebody else wrote to since, of builds from before a
-    version.
-    """
+    """The accepted files of days that another writer changed, of builds before a version."""
     builds = {build.day: build for build in accepted}
     days = dict[int, list[date]]()
     for day in damaged(folder, accepted):
@@ -83,19 +83,20 @@ def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) ->
             days.setdefault(version, []).append(day)
     for version, of_version in days.items():
         try:
-            files = list(day_files(_at(folder, version), of_version))
+            files = list(day_files(open_version_of(folder, version), of_version))
         except TableUnreadable as error:
             raise TableUnreadable(
-                f"Somebody else wrote to {ranges(of_version)}, and the log does not show which"
-                " files were accepted. Nothing was removed. Restore the log from a copy, or build"
-                f" these days again. {error}"
+                f"Another writer changed {ranges(of_version)}, and the log does not show which"
+                f" files were accepted. {error}",
+                unchanged="Nothing was removed.",
+                next_step="Restore the log from a copy, or build these days again.",
             ) from None
         for _, path, _ in files:
             yield from _spellings(path)
 
 
 def window_files(folder: str, newest: int, since: datetime) -> Window:
-    """The files that commits since then added or removed, by the time of each commit's file."""
+    """The files that commits since a time added or removed, by the times of the log's files."""
     store = files_in(folder)
     paths = set[str]()
     first = newest
@@ -121,8 +122,8 @@ def is_younger(info: FileInfo, moment: datetime) -> bool:
 
 
 def _is_data(path: str) -> bool:
-    # As for Delta's vacuum, what begins with an underscore or a dot is not data: the log is not,
-    # nor are files being written.
+    # As for Delta's vacuum, names that begin with an underscore or a dot are not data: the log, and
+    # files that are being written.
     return path.endswith(".parquet") and not any(
         part.startswith(("_", ".")) for part in path.split("/")
     )
@@ -135,7 +136,7 @@ def _log(store: FileSystem) -> Iterator[FileInfo]:
 
 
 def _modified(info: FileInfo) -> datetime:
-    """When a file was written; one whose store does not tell it is taken for the newest."""
+    """When a file was written. A file without a time counts as the newest."""
     return (
         datetime.fromtimestamp(info.mtime_ns / 1e9, UTC)
         if info.mtime_ns
@@ -151,22 +152,14 @@ def _changed_by(store: FileSystem, folder: str, commit: str) -> Iterator[str]:
         return
     except ValueError as error:
         raise TableUnreadable(
-            f"The commit {folder}/{commit} cannot be read: {error}. Nothing was removed. Restore it"
-            " from a copy."
+            f"The commit {folder}/{commit} cannot be read: {error}.",
+            unchanged="Nothing was removed.",
+            next_step="Restore it from a copy.",
         ) from None
     for action in actions:
         for kind in ("add", "remove"):
             if kind in action:
                 yield from _spellings(action[kind]["path"])
-
-
-def _at(folder: str, version: int) -> DeltaTable:
-    table = open_table(folder, version)
-    if table is None:  # so the library says of some logs that do not reach back to the version
-        raise TableUnreadable(
-            f"The log of the Delta table {folder} does not have version {version} (any more)."
-        )
-    return table
 
 
 def _paths(table: DeltaTable) -> Iterator[str]:
@@ -175,5 +168,5 @@ def _paths(table: DeltaTable) -> Iterator[str]:
 
 
 def _spellings(path: str) -> tuple[str, str]:
-    """The path as the log has it, where some writers encode it, and as the disk has it."""
+    """The path in the log, which some writers encode, and the path on the disk."""
     return path, unquote(path)

@@ -9,10 +9,9 @@ release is one small read.
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -22,31 +21,23 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, Conflict, ServiceUnavailable, UsageError
 from backfill_assets.lake.delta import one_line
 from backfill_assets.lake.record_table import RecordFiles, RecordTable
 from backfill_assets.lake.storage import Paths
 
-# What readers get who name no channel, and the one that a few of them follow first.
+# The channel of readers that name none, and the channel that a few readers follow first.
 STABLE = "stable"
 CANDIDATE = "candidate"
-# The kind of a release that points a channel at an earlier one, and leaves the tables as they were
-# released before.
-POINTED = "channel"
-# The kind of a release that retires earlier ones, and leaves the tables and the channels as they
-# were.
-RETIRED = "retired"
-# The kind of a release that gives readers of a name another table, and leaves the tables as they
-# were released before.
-SWITCHED = "switch"
-# The kind of a release that publishes a plan, or gives it to another channel.
-PLAN_PUBLISHED = "publish"
-# The kind of a release of live as it stood, and its tables' own versions.
-LIVE = "live"
-# Releases of these kinds have the tables of the release before them.
+# The kinds of a release. These three leave the tables as they were released before:
+POINTED = "channel"  # points a channel at an earlier release
+RETIRED = "retired"  # retires earlier releases; the channels stay too
+SWITCHED = "switch"  # gives readers of a table another table
+PLAN_PUBLISHED = "publish"  # publishes a plan, or gives it to another channel
+LIVE = "live"  # live as it was
 WITHOUT_OWN_TABLES = frozenset({POINTED, RETIRED, SWITCHED})
 
-SCHEMA = pa.schema(
+RELEASE_SCHEMA = pa.schema(
     [
         ("number", pa.int64()),
         ("at", pa.timestamp("us", tz="UTC")),
@@ -56,10 +47,11 @@ SCHEMA = pa.schema(
         ("tables", pa.string()),
         ("channels", pa.string()),
         ("token", pa.string()),
-        ("retired", pa.string()),  # null in rows from before there was this column
-        ("switches", pa.string()),  # as well
-        ("recorded", pa.string()),  # as well
-        ("plans", pa.string()),  # as well: then its reason names the plan
+        # Older rows have null in these.
+        ("retired", pa.string()),
+        ("switches", pa.string()),
+        ("recorded", pa.string()),
+        ("plans", pa.string()),
     ]
 )
 
@@ -67,8 +59,8 @@ SCHEMA = pa.schema(
 class TableVersion(NamedTuple):
     """A version of the Delta table at `path`, which is relative to the lake.
 
-    `id`: Delta's id of the table ("": not known), which one that was deleted and made anew has not;
-    its versions are others.
+    `id` is Delta's id of the table, "" if unknown. A recreated table has another id, and its
+    versions are others.
     """
 
     path: str
@@ -78,16 +70,14 @@ class TableVersion(NamedTuple):
 
 @dataclass(frozen=True)
 class Release:
-    """The versions of all tables that belong together, and where the channels point since this
-    release was added.
+    """The versions of all tables that belong together, and where the channels point.
 
-    `switches`: of a name that readers get another table under, that table's name; each table of a
-    release that readers get so is in `tables`, under its own name too. Releases are numbered from 1
-    without gaps. `kind` says what made it, such as `live`; one of the kind `channel` has the tables
-    of the release before it, and another `channels`: the number of the release that readers of each
-    channel get. `recorded`: of each table when the newest build was recorded that was known when
-    its tables were released. `plans` are those whose publication it is. `retired` are the releases
-    of which files may be gone since this release was added, each with the day it was retired on.
+    Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`. `channels`:
+    the number of the release that readers of each channel get. `switches`: the table that readers
+    get instead, by the name that they read. Both tables are in `tables`. `recorded`: when the
+    newest build of each table was recorded that was known at the release. `plans`: the plans that
+    it publishes. `retired`: the earlier releases whose files may be gone, with the day on which
+    each was retired.
     """
 
     number: int
@@ -101,22 +91,20 @@ class Release:
     switches: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, datetime] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
-    # What its writer knows it by, if the answer to its commit is lost.
+    # Its writer recognises it, if the answer to the commit is lost.
     token: str = field(default="", compare=False, repr=False)
 
     def version(self, name: str) -> TableVersion | None:
-        """What readers get who read the table `name`; None if the release does not have it."""
+        """The version that readers of the table `name` get. None without one."""
         return self.tables.get(self.switches.get(name, name))
 
     @property
     def has_own_tables(self) -> bool:
-        """Whether tables were released with it; else those of the release before it stayed."""
+        """Whether it released tables. Otherwise it has those of the release before it."""
         return self.kind not in WITHOUT_OWN_TABLES
 
     def changed(self, before: "Release | None") -> list[str]:
-        """The tables that are at another version, or in another place, than in the release
-        `before`; None: all.
-        """
+        """The tables that readers get at another version or place than in `before` (None: all)."""
         return [
             name
             for name in self.tables
@@ -163,27 +151,26 @@ def _from_row(row: Mapping[str, Any]) -> Release:
 
 
 def _plans_in(kind: str, reason: str) -> tuple[str, ...]:
-    """The plan whose publication a release is that was added before there was a column for it: its
-    reason names it first.
-    """
+    """The plan that an older release published. It has no column for it, only its reason."""
     named = re.match(r"plan (\w+)", reason) if kind == PLAN_PUBLISHED else None
     return named.groups() if named else ()
 
 
 def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:
-    """The first and the last of consecutive numbers that were retired on the same day, and that
-    day.
-    """
-    groups = groupby(
-        enumerate(sorted(retired)), lambda entry: (entry[1] - entry[0], retired[entry[1]])
-    )
-    each = [([number for _, number in group], day) for (_, day), group in groups]
-    return [(numbers[0], numbers[-1], day.isoformat()) for numbers, day in each]
+    """Consecutive numbers that were retired on the same day: the first, the last and the day."""
+    ranges: list[tuple[int, int, str]] = []
+    for number, day in sorted(retired.items()):
+        first, last, on = ranges[-1] if ranges else (0, 0, "")
+        if (last, on) == (number - 1, day.isoformat()):
+            ranges[-1] = (first, number, on)
+        else:
+            ranges.append((number, number, day.isoformat()))
+    return ranges
 
 
 @dataclass(frozen=True)
 class ReleaseFiles:
-    """The releases in these files, which the log lists at one version of their table."""
+    """The releases in the files that the log lists at one version of their table."""
 
     files: RecordFiles
 
@@ -222,62 +209,58 @@ class ReleaseFiles:
         return [_from_row(row) for row in self.files.read(wanted, condition=condition).to_pylist()]
 
 
-# Commits that add no release (compacting, a second making of the table) refuse one that comes
-# meanwhile: it is tried again.
+# A commit that adds no release, such as a compaction, may refuse one. Then it is tried again.
 ATTEMPTS = 20
-# A thousand releases or more: neither compacting nor reading one release costs more as releases are
-# added.
-COMPACTED = 2**18
+# A thousand releases or more. Compacting and reading stay as fast as releases are added.
+COMPACTED_BYTES = 2**18
 
 
 def release_records(root: str) -> RecordTable:
-    """The table of releases. Without retries, the library commits as the next version after the one
-    that was read, or not at all.
+    """The table of releases.
+
+    Without retries, the library commits the version after the one that was read, or nothing.
     """
-    return RecordTable(root, "_releases", SCHEMA, bounds="number", compacted=COMPACTED, retries=0)
+    return RecordTable(
+        root, "_releases", RELEASE_SCHEMA, bounds="number", compacted=COMPACTED_BYTES, retries=0
+    )
 
 
-def commit_after(
-    root: str,
-    after: Release | None,
-    releases: Sequence[Release],
-    append: Callable[[DeltaTable, pa.Table], None] | None = None,
-) -> Release:
-    """Add these releases, numbered on from `after`, if that is still the newest one (None: there is
-    none), and return the first. Conflict, and nothing is added, if it is not.
+def commit_after(root: str, after: Release | None, releases: Sequence[Release]) -> Release:
+    """Add releases, numbered on from `after` (None: there is none), and return the first.
 
-    `append` commits the rows as the next version of the table.
+    Raises Conflict, and adds nothing, if `after` is not the newest release any more.
     """
     records = release_records(root)
     token = secrets.token_hex(8)
-    rows = pa.Table.from_pylist([_row(release, token) for release in releases], schema=SCHEMA)
+    rows = [_row(release, token) for release in releases]
     release = releases[0]
 
     def is_added(table: DeltaTable | None) -> bool:
-        """Whether the releases are there already. Conflict if others came first."""
+        """Whether the releases are there already. Raises Conflict if others came first."""
         files = ReleaseFiles(RecordFiles(records, table))
-        there = files.get(release.number)
-        if there and there.token == token:
+        present = files.get(release.number)
+        if present and present.token == token:
             return True
-        if there or (after and not files.get(after.number)):
-            raise Conflict(_overtaken(release, files.newest()))
+        if present or (after and not files.get(after.number)):
+            raise _overtaken(release, files.newest())
         return False
 
     def attempt() -> None:
         try:
             table = records.to_write()
             if not is_added(table):
-                (append or records.append)(table, rows)
+                records.append(table, pa.Table.from_pylist(rows, schema=RELEASE_SCHEMA))
                 records.compact(table)
         except CommitFailedError:
             raise
         except DeltaError as error:
-            # It may have been committed, and only the answer was an error.
+            # The commit may have succeeded, and only the answer was an error.
             if not is_added(records.open()):
                 raise ServiceUnavailable(
                     f"Release {release.number} cannot be written to {records.path}:"
-                    f" {one_line(error)}. What readers get has not changed. Make room or correct"
-                    " the permissions, then release again."
+                    f" {one_line(error)}.",
+                    unchanged="Readers get the same release as before.",
+                    next_step="Make room or correct the permissions, then release again.",
                 ) from error
 
     attempts = Retrying(
@@ -289,30 +272,36 @@ def commit_after(
         attempts(attempt)
     except CommitFailedError as error:
         raise Conflict(
-            f"Release {release.number} was refused {ATTEMPTS} times: {one_line(error)}. Nothing was"
-            " released. Release again."
+            f"Release {release.number} was refused {ATTEMPTS} times: {one_line(error)}.",
+            unchanged="Nothing was released.",
+            next_step="Release again.",
         ) from error
     return release
 
 
-def _overtaken(release: Release, newest: Release | None) -> str:
-    there = "it is gone"
+def _overtaken(release: Release, newest: Release | None) -> Conflict:
+    first = release.number == 1
+    based_on = "as the first one" if first else f"from release {release.number - 1}"
+    now = "it is gone"
     if newest:
-        by = f"by {newest.who}: {newest.reason}"
-        there = f"release {newest.number} is there by now ({by})"
-    based_on = "made as the first one"
-    if release.number > 1:
-        based_on = f"made from release {release.number - 1}"
-    return (
-        f"The release was {based_on}, but {there}. Nothing was released. See `backfill releases`,"
-        " then release again."
+        now = f"release {newest.number} came first (by {newest.who}: {newest.reason})"
+    return Conflict(
+        f"The release was made {based_on}, but {now}.",
+        unchanged="Nothing was released.",
+        next_step="See `backfill releases`, then release again.",
     )
 
 
-NONE_YET = (
-    "There is no release in {} yet. Nothing was read. Live is released by the sensor release_live"
-    " (`backfill up` runs it), or by `backfill release --reason ...`."
-)
+def no_release(root: str) -> UsageError:
+    """The error of a reader of a lake without releases."""
+    return UsageError(
+        f"There is no release in {root} yet.",
+        unchanged="Nothing was read.",
+        next_step=(
+            "Live is released by the sensor release_live (`backfill up` runs it), or by `backfill"
+            " release --reason ...`."
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -330,46 +319,54 @@ class Releases:
         return self.files().newest()
 
     def get(self, number: int) -> Release:
-        """The release of that number; UsageError if there is none."""
+        """The release of that number. Raises UsageError if there is none."""
         files = self.files()
         if release := files.get(number):
             return release
-        if newest := files.newest():
-            raise UsageError(
-                f"There is no release {number}; the newest is {newest.number}. Nothing was read."
-                " See `backfill releases`."
-            )
-        raise UsageError(NONE_YET.format(self.root))
+        newest = files.newest()
+        if not newest:
+            raise no_release(self.root)
+        raise UsageError(
+            f"There is no release {number}; the newest is {newest.number}.",
+            unchanged="Nothing was read.",
+            next_step="See `backfill releases`.",
+        )
 
     def readable(self, number: int) -> Release:
-        """The same, but UsageError too for one that was retired, whose files may be gone, or that
-        gave readers no tables.
+        """The release of that number.
+
+        Raises UsageError for one that was retired, because its files may be gone, and for one that
+        only points a channel or retires others.
         """
         release = self.get(number)
-        self._refuse_retired(number)
-        if release.kind in (POINTED, RETIRED):
-            had = ", ".join(
-                f"{channel} got release {of}" for channel, of in release.channels.items()
-            )
-            why = (
-                f"Release {number} has no tables of its own: it records that {had}"
-                f" ({release.reason})"
-            )
+        newest = self.newest()
+        if newest and number in newest.retired:
             raise UsageError(
-                f"{why}. Nothing was read or changed. Name the release that readers got."
+                f"Release {number} was retired on {newest.retired[number]}: its files may be gone.",
+                unchanged="Nothing was read or changed.",
+                next_step="See `backfill releases`.",
+            )
+        if release.kind in (POINTED, RETIRED):
+            channels = [f"{channel} got release {of}" for channel, of in release.channels.items()]
+            raise UsageError(
+                f"Release {number} has no tables of its own: it records that"
+                f" {', '.join(channels)} ({release.reason}).",
+                unchanged="Nothing was read or changed.",
+                next_step="Name the release that readers got.",
             )
         return release
 
     def of_channel(self, channel: str = STABLE) -> Release:
-        """The release that readers of a channel get; UsageError if there is no such channel, or no
-        release yet.
-        """
+        """The release that readers of a channel get. Raises UsageError if there is none."""
         newest = self.newest()
         if not newest:
-            raise UsageError(NONE_YET.format(self.root))
+            raise no_release(self.root)
         if channel not in newest.channels:
-            why = f"No release was ever released to a channel {channel}. Nothing was read."
-            raise UsageError(f"{why} The channels are {', '.join(newest.channels)}.")
+            raise UsageError(
+                f"No release was ever released to a channel {channel}.",
+                unchanged="Nothing was read.",
+                next_step=f"The channels are {', '.join(newest.channels)}.",
+            )
         return self._pointed(newest, channel)
 
     def last_of_tables(self, newest: Release) -> Release:
@@ -394,14 +391,12 @@ class Releases:
         recorded: Mapping[str, datetime] | None = None,
         plans: Iterable[str] = (),
     ) -> Release:
-        """Add a release of `tables`, the publication of `plans`, and point `channels` at it; the
-        others stay where they are.
+        """Add a release of `tables` that publishes `plans`, and point `channels` at it.
 
-        Its `switches` are those that readers of these channels have. Where these differ, it is
-        several releases in one commit, one for the channels of each; the one returned, which has
-        the lowest number, is that of the first channel. `after` is the newest release that the
-        decision was based on (None: there was none). Raises Conflict if there is another one by
-        now; nothing was released then.
+        `after` is the newest release that the decision was based on (None: there was none). Readers
+        of the channels keep their `switches`. Where these differ, several releases are added in one
+        commit, one for each group of channels. Returned is the one of the first channel, which has
+        the lowest number. Raises Conflict, and releases nothing, if there is a newer release.
         """
         before = after or Release(0, datetime.min, "", "", "")
         groups = list(enumerate(self._by_switches(after, channels).items(), before.number + 1))
@@ -416,28 +411,25 @@ class Releases:
     def _by_switches(
         self, newest: Release | None, channels: Iterable[str]
     ) -> dict[frozenset[tuple[str, str]], list[str]]:
-        """These channels by their switches; the first channel's come first. Without a channel, no
-        switches.
-        """
+        """The channels by their switches, those of the first channel first."""
         groups: dict[frozenset[tuple[str, str]], list[str]] = {}
         for channel in channels:
             groups.setdefault(frozenset(self.switches(newest, channel).items()), []).append(channel)
         return groups or {frozenset(): []}
 
     def refuse_unknown(self, channel: str) -> None:
-        """UsageError for a channel that nobody knows: no reader would ask for it."""
+        """Raise UsageError for a channel that no release has. No reader would ask for it."""
         newest = self.newest()
         known = dict.fromkeys([STABLE, CANDIDATE, *(newest.channels if newest else ())])
         if channel not in known:
             raise UsageError(
-                f"There is no channel {channel}. Nothing was changed. The channels are"
-                f" {', '.join(known)}."
+                f"There is no channel {channel}.",
+                unchanged=NOTHING_CHANGED,
+                next_step=f"The channels are {', '.join(known)}.",
             )
 
     def switches(self, newest: Release | None, channel: str) -> Mapping[str, str]:
-        """Those that readers of a channel have, by the `newest` release; of a new channel, those of
-        `stable`.
-        """
+        """The switches of a channel's readers. A new channel has those of `stable`."""
         for known in (channel, STABLE):
             if newest and known in newest.channels:
                 return self._pointed(newest, known).switches
@@ -448,11 +440,9 @@ class Releases:
         return newest if number == newest.number else self.get(number)
 
     def point(self, after: Release, channel: str, number: int, *, who: str, reason: str) -> Release:
-        """Point a channel at an existing release, which is recorded as a release of the kind
-        `channel`.
+        """Point a channel at an earlier release. This adds a release of the kind `channel`.
 
-        `after` is as for `add`. Raises Conflict as `add` does, and UsageError if there is no
-        release of that number, or if it was retired.
+        `after` is as for `add`. Raises Conflict as `add` does, and UsageError as `readable`.
         """
         self.readable(number)
         return self._without_tables(
@@ -462,11 +452,10 @@ class Releases:
     def switch(
         self, after: Release, channel: str, switches: Mapping[str, str], *, who: str, reason: str
     ) -> Release:
-        """Give readers of a channel other tables under some names, which is recorded as a release
-        of the kind `switch`.
+        """Give readers of a channel other tables under some names.
 
-        The release has the tables of `after`, which readers of the channel get already. `after` is
-        as for `add`; raises Conflict as `add` does.
+        This adds a release of the kind `switch` with the tables of `after`. `after` is as for
+        `add`. Raises Conflict as `add` does.
         """
         channels = {**after.channels, channel: after.number + 1}
         return self._without_tables(
@@ -476,11 +465,10 @@ class Releases:
     def retire(
         self, after: Release, numbers: Iterable[int], on: date, *, who: str, reason: str
     ) -> Release:
-        """Retire releases that no channel has, which is recorded as a release of the kind
-        `retired`.
+        """Retire those of the releases that no channel has. This adds one of the kind `retired`.
 
-        They stay in the list, and are neither read nor pointed at from then on. `after` is as for
-        `add`; raises Conflict as `add` does.
+        They stay in the list, and can no longer be read or pointed at. `after` is as for `add`.
+        Raises Conflict as `add` does.
         """
         retired = {
             **after.retired,
@@ -499,20 +487,12 @@ class Releases:
         )
         return commit_after(self.root, after, [release])
 
-    def _refuse_retired(self, number: int) -> None:
-        newest = self.newest()
-        if newest and number in newest.retired:
-            raise UsageError(
-                f"Release {number} was retired on {newest.retired[number]}: its files may be gone."
-                " Nothing was read or changed. See `backfill releases`."
-            )
-
     def files(self) -> ReleaseFiles:
-        """The releases as they are now, to ask for several."""
+        """The releases as they are now, for several questions."""
         return ReleaseFiles(release_records(self.root).files())
 
 
 def _time(after: Release | None) -> datetime:
-    """Now, but after the release before, on hosts whose clocks differ too."""
+    """Now, but later than the release before. Clocks of several hosts may differ."""
     now = datetime.now(UTC)
     return max(now, after.at + timedelta(microseconds=1)) if after else now

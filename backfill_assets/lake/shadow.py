@@ -9,28 +9,21 @@ inputs and source files, is up to date and is not computed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, FileType
 
-from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest, latest
-from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.ledger import Build, Days, Ledger
+from backfill_assets.lake.lake import Lake, Part
+from backfill_assets.lake.ledger import Days, Ledger
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Documents, Paths, files_in
-
-if TYPE_CHECKING:
-    from backfill_assets.lake.spark.reading import Rows
-
 
 BASE = "base.json"
 
@@ -177,77 +170,22 @@ class Shadow(Lake):
             self.live.ledger, days, columns, until=self.base.versions, recorded=self.base.recorded
         )
 
-    def _damaged(
-        self,
-        accepted: Mapping[Partition, Build],
-        versions: Mapping[str, int | None],
-        depth: Depth,
-    ) -> dict[Partition, Damage]:
-        days: dict[str, set[date]] = {}
-        for name, day in accepted:
-            days.setdefault(name, set()).add(day)
-        built = {
-            (name, day)
-            for name, of in days.items()
-            for day in self._divided(name, of, versions.get(name))[0]
-        }
-        own = {partition: build for partition, build in accepted.items() if partition in built}
-        below = {
-            partition: build for partition, build in accepted.items() if partition not in built
-        }
-        at_base = {name: self._base(name) for name in versions}
-        in_live = self.live._damaged(below, at_base, depth)
-        return super()._damaged(own, versions, depth) | in_live
-
-    def damaged_files(
-        self,
-        table: str,
-        days: Collection[date],
-        version: int | None = None,
-        depth: Depth = Depth.FILES,
-    ) -> dict[date, Damage]:
-        own, below = self._divided(table, days, version)
-        in_live = self.live.damaged_files(table, below, self._base(table), depth)
-        return super().damaged_files(table, own, version, depth) | in_live
-
-    def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
-        own, below = self._divided(rows.table, rows.days, rows.version)
-        of_shadow = super().arrow(Slice(rows.table, rows.column, tuple(own), rows.version), columns)
-        of_live = self.live.arrow(
-            Slice(rows.table, rows.column, tuple(below), self._to_read(rows.table)), columns
-        )
-        return pa.concat_tables([of_live, of_shadow], promote_options="permissive")
-
-    def reader(self, rows: Slice, columns: str) -> Rows:
-        from backfill_assets.lake.spark.reading import RowsOfSeveral
-
-        own, below = self._divided(rows.table, rows.days, rows.version)
-        slices = (
-            super().reader(Slice(rows.table, rows.column, tuple(own), rows.version), columns),
-            self.live.reader(
-                Slice(rows.table, rows.column, tuple(below), self._to_read(rows.table)), columns
-            ),
-        )
-        parts = [part for part, days in zip(slices, (own, below), strict=True) if days]
-        return RowsOfSeveral(parts) if len(parts) > 1 else (parts or slices)[0]
-
-    def _divided(
-        self, table: str, days: Collection[date], version: int | None
-    ) -> tuple[list[date], list[date]]:
-        """Split `days` into those built in the shadow at a version (None: now) and the others."""
-        until = None if version is None else {table: version}
-        accepted = latest(self.ledger, {table: days}, until=until).accepted if days else {}
-        return [day for day in days if (table, day) in accepted], [
-            day for day in days if (table, day) not in accepted
-        ]
-
-    def _base(self, table: str) -> int:
-        return self.base.versions.get(table, -1)
-
-    def _to_read(self, table: str) -> int:
-        if table not in self.base.versions:
+    def slices(self, rows: Slice) -> list[tuple[str, Slice]]:
+        """As of any lake. Raises TableUnreadable for a table that the shadow was opened without."""
+        if rows.table not in self.base.versions:
             raise TableUnreadable(
-                f"The shadow was opened without {table}: its log could not be read then, or there"
-                " was no such table. Nothing was read. Type `backfill rebase`."
+                f"The shadow was opened without {rows.table}: its log could not be read then, or"
+                " there was no such table.",
+                unchanged="Nothing was read.",
+                next_step="Type `backfill rebase`.",
             )
-        return self._base(table)
+        return super().slices(rows)
+
+    def _parts(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
+        """The days that live has at the base, and those that were built in the shadow."""
+        until = None if version is None else {table: version}
+        built = latest(self.ledger, {table: days}, until=until).accepted if days else {}
+        in_live = [day for day in days if (table, day) not in built]
+        own = [day for day in days if (table, day) in built]
+        base = self.base.versions.get(table, -1)
+        return [*self.live._parts(table, in_live, base), *super()._parts(table, own, version)]

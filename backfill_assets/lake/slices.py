@@ -24,31 +24,29 @@ def rows_at(
     days: Iterable[date],
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The rows of these days of the table in `folder` at `version` (-1: no table, and no columns),
-    by its day's `column`.
+    """The rows of these days of the table in `folder` at `version`, without Spark.
 
-    Only the files of these days are read. Of `columns` (None: all), those are left out that the
-    version does not have. Raises TableUnreadable if the version is not there any more.
+    `column` is the column of its day. Only the files of these days are read. `columns` (None: all)
+    that the version lacks are left out. A table that does not exist (-1) has no columns. Raises
+    TableUnreadable if the version is gone.
     """
     table = open_table(folder, version) if version >= 0 else None
     wanted = sorted(set(days))
     if table is None:
         return pa.table({})
     schema = pa.schema(table.schema().to_arrow())
-    known = [name for name in columns or schema.names if name in schema.names]
+    present = [name for name in columns or schema.names if name in schema.names]
     if not wanted:
-        return pa.schema([schema.field(name) for name in known]).empty_table()
+        return pa.schema([schema.field(name) for name in present]).empty_table()
     dataset = table.to_pyarrow_dataset(
         file_pruning_predicate=[(column, "in", [str(day) for day in wanted])]
     )
-    return dataset.to_table(columns=known)
+    return dataset.to_table(columns=present)
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The `days` of `table`, which are partitions by its column `column`, as they stood at
-    `version` (-1: no table).
-    """
+    """Days of a table at a version (-1: no table). `column` is the column of its day."""
 
     table: str
     column: str
@@ -63,11 +61,11 @@ class Slice:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One parquet file of one day. `path` is relative to its table's folder, and the same in every
-    table it is copied to.
+    """One parquet file of one day.
 
-    `lowest` and `highest` are the bounds of some columns, as JSON values; `rows` is None where
-    nobody counted.
+    `path` is relative to the folder of the table, and the same in every table that the file is
+    copied to. `lowest` and `highest` are bounds of some columns, as JSON values. `rows` is None if
+    the file has no statistics.
     """
 
     path: str
@@ -78,6 +76,11 @@ class DataFile:
     nulls: Mapping[str, int] = field(default_factory=dict)
     lowest: Mapping[str, Any] = field(default_factory=dict)
     highest: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_in_folder(path: str) -> bool:
+    """Whether a file of a table is in its folder. Other writers may add files from elsewhere."""
+    return "://" not in path and not path.startswith("/")
 
 
 def files_of(table: DeltaTable, column: str, days: Iterable[date]) -> list[DataFile]:
@@ -95,7 +98,7 @@ def _data_file(entry: Mapping[str, Any], column: str) -> DataFile:
         size=entry["size_bytes"],
         rows=entry.get("num_records"),
         modified_ms=entry["modification_time"],
-        nulls=_known(entry.get("null_count")),
+        nulls=_flat(entry.get("null_count")),
         lowest=_as_json(entry.get("min")),
         highest=_as_json(entry.get("max")),
     )
@@ -105,13 +108,14 @@ def _as_json(bounds: Mapping[str, Any] | None) -> dict[str, Any]:
     # Times are left out: Delta keeps them to the millisecond, and a bound that is rounded the wrong
     # way hides rows.
     return {
-        name: str(v) if type(v) is date else v
-        for name, v in _known(bounds).items()
-        if type(v) in (int, str, date)
+        name: str(value) if type(value) is date else value
+        for name, value in _flat(bounds).items()
+        if type(value) in (int, str, date)
     }
 
 
-def _known(values: Mapping[str, Any] | None) -> dict[str, Any]:
+def _flat(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The values of columns that are not nested, without those that are unknown."""
     return {
         name: value
         for name, value in (values or {}).items()
@@ -120,10 +124,10 @@ def _known(values: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def condition(column: str, days: Iterable[date]) -> str:
-    """The rows of exactly these days; no days, no rows.
+    """The rows of exactly these days, as SQL.
 
-    Half-open ranges, because Delta's replaceWhere fails on BETWEEN with this Spark, and long IN
-    lists plan slowly.
+    Half-open ranges: Delta's replaceWhere fails on BETWEEN with this Spark, and Spark plans long IN
+    lists slowly.
     """
     ranges = [
         f"({column} >= DATE'{island[0]}' AND {column} < DATE'{island[-1] + timedelta(days=1)}')"

@@ -15,7 +15,7 @@ from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, 
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import NONE_YET, STABLE, Release, TableVersion
+from backfill_assets.lake.releases import STABLE, Release, TableVersion, no_release
 from backfill_assets.workspace import Workspace
 
 NOTHING = "Nothing was switched."
@@ -46,7 +46,7 @@ class Switch:
         releases.refuse_unknown(self.channel)
         newest = releases.newest()
         if newest is None:
-            raise UsageError(NONE_YET.format(workspace.lake.root))
+            raise no_release(workspace.lake.root)
         number = newest.channels.get(self.channel, newest.channels.get(STABLE))
         if number is None:
             raise RefusedByGuard(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,7 @@ from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.spark.conf import refuse_changes
-from backfill_assets.lake.spark.reading import schema_of
+from backfill_assets.lake.spark.reading import SliceRows, schema_of
 from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.quality.profile import profiles, schema_mismatches
 from backfill_assets.quality.rule import DayProfile
@@ -41,9 +41,6 @@ from backfill_assets.step.compute import SMALL, _new_rows, changed_in_place, rea
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.workspace import Workspace
 
-if TYPE_CHECKING:
-    from backfill_assets.lake.spark.reading import Rows
-
 
 @dataclass(frozen=True)
 class _RecordedLake(Lake):
@@ -51,20 +48,14 @@ class _RecordedLake(Lake):
 
     versions: Mapping[Partition, int]
 
-    def reader(self, rows: Slice, columns: str) -> Rows:
-        from backfill_assets.lake.spark.reading import RowsOfSeveral
-
+    def slices(self, rows: Slice) -> list[tuple[str, Slice]]:
         by_version: dict[int, list[date]] = {}
         for day in rows.days:
             by_version.setdefault(self.versions[rows.table, day], []).append(day)
-        slices = [
-            replace(rows, days=tuple(days), version=version) for version, days in by_version.items()
-        ]
-        readers = [
-            super(_RecordedLake, self).reader(each, columns)
-            for each in slices or [replace(rows, version=-1)]
-        ]
-        return RowsOfSeveral(readers)
+        return [
+            (self.path(rows.table), replace(rows, days=tuple(days), version=version))
+            for version, days in by_version.items()
+        ] or [(self.path(rows.table), replace(rows, version=-1))]
 
 
 @dataclass(frozen=True)
@@ -209,7 +200,7 @@ class _Rebuild:
         about = recorded.day.isoformat()
         for other, fingerprints in inputs_read(recorded.table, recorded.build):
             slice_of = Slice(other.name, other.partition_by, tuple(fingerprints), -1)
-            rows = self._lake.reader(slice_of, other.columns).rows(self.spark)
+            rows = SliceRows.of(self._lake, slice_of, other.columns).rows(self.spark)
             measured = profiles(
                 rows, day=other.partition_by, about=other.fingerprint_by, measures={}, samples={}
             )

@@ -14,7 +14,7 @@ from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import damaged, damaged_files
 from backfill_assets.lake.ledger import SCHEMA, Build, Days, Finding
 from backfill_assets.lake.slices import Slice
-from backfill_assets.lake.spark.reading import schema_of
+from backfill_assets.lake.spark.reading import SliceRows, schema_of
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.audit import Audited, audit
@@ -121,7 +121,7 @@ def _audited(
     spark: Callable[[], SparkSession],
 ) -> dict[date, Audited]:
     session = spark()
-    rows = workspace.lake.reader(rows_of, table.columns).rows(session)
+    rows = SliceRows.of(workspace.lake, rows_of, table.columns).rows(session)
     faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
     nothing = FileCommit(workspace.lake.path(table.name), table.partition_by, [], "")
     against = {

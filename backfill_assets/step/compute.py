@@ -30,7 +30,7 @@ from backfill_assets.lake.integrity import damaged_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.slices import DataFile, Slice, condition
 from backfill_assets.lake.spark.conf import refuse_changes
-from backfill_assets.lake.spark.reading import Rows, read_files, schema_of
+from backfill_assets.lake.spark.reading import SliceRows, read_files, schema_of
 from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.quality.profile import profiles, schema_mismatches
 from backfill_assets.quality.rule import DayProfile
@@ -98,7 +98,9 @@ def compute_days(
     if faults:
         yield Computed(new, FileCommit(folder, column, [], ""), faults)
         return
-    before = workspace.lake.reader(Slice(table.name, column, tuple(days), version), table.columns)
+    before = SliceRows.of(
+        workspace.lake, Slice(table.name, column, tuple(days), version), table.columns
+    )
     with ExitStack() as until_done:
         kept: Collection[date] = ()
         if request.write_mode == "merge" and version >= 0:
@@ -129,7 +131,7 @@ def read_inputs(
                 _days_read(read, other, days, inputs),
                 versions[other.name],
             )
-            reader = workspace.lake.reader(needed, other.columns)
+            reader = SliceRows.of(workspace.lake, needed, other.columns)
             rows[name], size = reader.rows(spark), size + reader.size
             if table.reads_by_day(other, read):
                 rows[name] = rows[name].where(condition(table.partition_by, days))
@@ -205,7 +207,7 @@ def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataF
 
 @contextmanager
 def _merged(
-    table: Table, new: DataFrame, held: Rows, folder: str
+    table: Table, new: DataFrame, held: SliceRows, folder: str
 ) -> Iterator[tuple[DataFrame, set[date]]]:
     """The new rows with the `held` rows of other keys, and the days that keep rows.
 
@@ -328,8 +330,7 @@ def _fingerprints(
 ) -> dict[date, str]:
     if not days:
         return {}
-    rows = workspace.lake.reader(
-        Slice(table.name, table.partition_by, tuple(days), version), table.columns
-    ).rows(spark)
+    held = Slice(table.name, table.partition_by, tuple(days), version)
+    rows = SliceRows.of(workspace.lake, held, table.columns).rows(spark)
     measured = profiles(rows, day=table.partition_by, about=None, measures={}, samples={})
     return {day: profile.fingerprint for day, profile in measured.items()}

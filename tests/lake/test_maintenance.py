@@ -14,7 +14,7 @@ from backfill_assets.errors import Conflict, TableUnreadable, UsageError
 from backfill_assets.lake.maintenance import ALWAYS_KEPT, preview_maintenance
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import SCHEMA, STABLE, Releases
+from backfill_assets.lake.releases import RELEASE_SCHEMA, STABLE, Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import Base
 from backfill_assets.publish.rollback import Kind
@@ -139,7 +139,7 @@ def test_a_release_ages_from_when_readers_got_another_one(lake):
 
 def test_releases_of_a_lake_from_before_there_were_retired_ones_are_read_and_retired(tmp_path):
     releases = Releases(str(tmp_path))
-    old = SCHEMA.remove(SCHEMA.get_field_index("retired"))
+    old = RELEASE_SCHEMA.remove(RELEASE_SCHEMA.get_field_index("retired"))
     DeltaTable.create(
         releases.path, old, configuration={"delta.dataSkippingStatsColumns": "number"}
     )
@@ -256,7 +256,7 @@ def test_nothing_is_removed_while_the_log_lacks_the_accepted_files_of_a_day(lake
     commit.rename(folder / "away.json")
     done = upkeep_of(maintain_later(lake))
     assert done.problem.startswith(
-        f"Somebody else wrote to {SECOND}, and the log does not show which files were accepted. "
+        f"Another writer changed {SECOND}, and the log does not show which files were accepted. "
     )
     assert files_on_disk(lake) == before
     (folder / "away.json").rename(commit)

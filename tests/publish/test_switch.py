@@ -201,6 +201,6 @@ def test_what_is_released_meanwhile_is_a_conflict_and_the_switch_is_not_made(lak
     assert decided_on
     lake.write({D3: 9})
     release_live(lake.workspace, who="sensor")
-    with pytest.raises(Conflict, match="release 2 is there by now"):
+    with pytest.raises(Conflict, match="release 2 came first"):
         releases.switch(decided_on, "stable", {A.name: B.name}, who="ada", reason="")
     assert get(lake) == OF_A | {D3: 9}

@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NOTHING_COMPUTED, UsageError
 
-# Settings of the session too, but Spark does not know that of them.
+# Delta's settings belong to a session too, but Spark does not know that.
 OF_DELTA = "spark.databricks.delta."
 
 
 class Conf(Protocol):
-    """What both kinds of session have as `conf`."""
+    """The `conf` of a session, of Spark classic and of Spark Connect."""
 
     def get(self, key: str, default: str | None, /) -> str | None: ...
     def set(self, key: str, value: str, /) -> None: ...
@@ -24,15 +24,14 @@ class Conf(Protocol):
 
 
 class WholeConf(Conf, Protocol):
-    """The same, with all that is set in it."""
+    """The same, with all its settings."""
 
     @property
     def getAll(self) -> Mapping[str, str]: ...  # noqa: N802
     def unset(self, key: str, /) -> None: ...
 
 
-# Resources, shuffles, joins and memory. A name that ends with a dot stands for all that begin with
-# it.
+# Resources, shuffles, joins and memory. A name that ends with a dot is a prefix.
 ALLOWED = (
     "spark.broadcast.",
     "spark.cores.max",
@@ -69,10 +68,9 @@ ALLOWED = (
     "spark.task.cpus",
     "spark.task.maxFailures",
 )
-# On settings that begin so rows may depend (how text is parsed, the longest line that is read), but
-# for those below.
-DECIDES_ON_ROWS = ("spark.sql.", "spark.hadoop.")
-# What a driver may be started with besides.
+# Rows may depend on settings with these prefixes, such as how text is parsed. Exceptions follow.
+ROW_SETTINGS = ("spark.sql.", "spark.hadoop.")
+# A driver may also be started with these.
 OF_DRIVER = (
     *ALLOWED,
     "spark.hadoop.dfs.",
@@ -87,34 +85,35 @@ OF_DRIVER = (
     "spark.sql.ui.",
     "spark.sql.warehouse.dir",
 )
-# What Delta sets by itself in the session that first reads one of its tables.
+# Delta sets these in the session that first reads one of its tables.
 SET_BY_DELTA = ("spark.sql.parquet.fieldId.",)
 
 
 def is_listed(name: str, listed: Collection[str]) -> bool:
     """Whether a setting is one of `listed`, or begins with one that ends with a dot."""
-    return any(name == each or (each[-1] == "." and name.startswith(each)) for each in listed)
+    return any(name == entry or (entry[-1] == "." and name.startswith(entry)) for entry in listed)
 
 
 def refuse_unlisted(wanted: Collection[str]) -> None:
-    """UsageError if one of the settings is not a plan's to choose: rows, or where they are
-    computed, may depend on it.
-    """
+    """Raise UsageError for settings that a plan may not choose, because rows may depend on them."""
     unlisted = sorted(name for name in wanted if not is_listed(name, ALLOWED))
     if unlisted:
         raise UsageError(
-            f"{', '.join(unlisted)} cannot be set for one plan: rows may depend on it. Nothing was"
-            " computed. Leave it out. Plans may set resources, shuffles, joins and memory, such as"
-            " spark.sql.shuffle.partitions, spark.executor.memory and spark.sql.adaptive.*."
+            f"{', '.join(unlisted)} cannot be set for one plan: rows may depend on it.",
+            unchanged=NOTHING_COMPUTED,
+            next_step=(
+                "Leave it out. Plans may set resources, shuffles, joins and memory, such as"
+                " spark.sql.shuffle.partitions, spark.executor.memory and spark.sql.adaptive.*."
+            ),
         )
 
 
 def apply_conf(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
-    """Make `wanted` hold in the session of `conf`; UsageError, and nothing set, if `driver` is too
-    far on for one of them.
+    """Set `wanted` in the session of `conf`.
+
+    Raises UsageError, and sets nothing, for a setting that `driver` takes only when it starts.
     """
-    # What the driver was started with holds already: that is how a plan with such a setting can run
-    # at all.
+    # A driver that was started with a setting can run a plan that needs it.
     new = {name: value for name, value in wanted.items() if conf.get(name, None) != value}
     late = [
         f"{name}={value}"
@@ -124,9 +123,12 @@ def apply_conf(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
     if late:
         raise UsageError(
             f"{', '.join(late)} cannot be set for one plan: {driver} is running already, and takes"
-            " this when it starts, if at all. Nothing was computed. Start it with the setting"
-            " (BACKFILL_SPARK_CONF), or give every run a driver of its own"
-            " (BACKFILL_SPARK_MASTER)."
+            " this only when it starts, if at all.",
+            unchanged=NOTHING_COMPUTED,
+            next_step=(
+                "Start it with the setting (BACKFILL_SPARK_CONF), or give every run its own driver"
+                " (BACKFILL_SPARK_MASTER)."
+            ),
         )
     for name, value in new.items():
         conf.set(name, value)
@@ -134,47 +136,47 @@ def apply_conf(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
 
 @contextmanager
 def refuse_changes(conf: WholeConf, table: str) -> Iterator[None]:
-    """UsageError if the code of `table`, called meanwhile, sets what rows may depend on. It is put
-    back: the session is the run's, and the rows of every table after it would depend on which
-    tables are built together.
+    """Refuse changes that the code of `table` makes to settings on which rows may depend.
+
+    Raises UsageError at the end of the block. The settings are restored: the session belongs to the
+    run, so the rows of later tables would depend on which tables are built together.
     """
-    before = _deciding_on_rows(conf)
+    before = _row_settings(conf)
     try:
         yield
     finally:
-        after = _deciding_on_rows(conf)
+        after = _row_settings(conf)
         changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
         for name in changed:
             conf.set(name, before[name]) if name in before else conf.unset(name)
     if changed:
         raise UsageError(
             f"The code of {table} sets"
-            f" {', '.join(f'{name}={after.get(name)}' for name in changed)}, on which rows may"
-            " depend, those of other tables of the run too. Nothing was computed, and it was put"
-            " back. Take it out, and write what is meant in the code: try_cast, a format or a time"
-            " zone where a value is read."
+            f" {', '.join(f'{name}={after.get(name)}' for name in changed)}. Rows may depend on it,"
+            " also those of other tables of the run.",
+            unchanged="Nothing was computed, and the settings were restored.",
+            next_step=("Take it out. Use try_cast, a format or a time zone where a value is read."),
         )
 
 
-def _deciding_on_rows(conf: WholeConf) -> dict[str, str]:
+def _row_settings(conf: WholeConf) -> dict[str, str]:
     return {
         name: value
         for name, value in conf.getAll.items()
-        if name.startswith(DECIDES_ON_ROWS) and not is_listed(name, (*OF_DRIVER, *SET_BY_DELTA))
+        if name.startswith(ROW_SETTINGS) and not is_listed(name, (*OF_DRIVER, *SET_BY_DELTA))
     }
 
 
 @contextmanager
 def values_judged() -> Iterator[None]:
-    """Spark judges values when a session is made and when they are set; UsageError for one that it
-    refuses.
-    """
+    """Raise UsageError if Spark refuses the value of a setting in this block."""
     from pyspark.errors import IllegalArgumentException
 
     try:
         yield
     except IllegalArgumentException as error:
-        said = str(error).splitlines()[0]
         raise UsageError(
-            f"Spark refuses a setting. {said} Nothing was computed. Give it another value."
+            f"Spark refuses a setting. {str(error).splitlines()[0]}",
+            unchanged=NOTHING_COMPUTED,
+            next_step="Give it another value.",
         ) from error

@@ -22,40 +22,38 @@ LOOPBACK = "127.0.0.1"
 PROPERTIES = "engine.properties"
 
 LIMITS = {
-    "spark.connect.grpc.binding.address": LOOPBACK,
-    # A run that was killed cannot say goodbye; what it left is dropped after an hour without a word
-    # from it.
+    # The session of a killed run is dropped after an hour.
     "spark.connect.session.manager.defaultSessionTimeout": "60m",
     # A merge or a wide table makes plans larger than the default limits allow for.
     "spark.connect.grpc.maxInboundMessageSize": str(256 * 1024 * 1024),
-    # Several runs share the driver: each may use what memory others leave, and none may fetch it
-    # full.
+    # Several runs share the driver. No run may fill its memory with one result.
     "spark.driver.maxResultSize": "1g",
 }
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Where the engine listens, and the secret it asks for; both stay when it is restarted."""
+    """The engine's port and its token. Both stay the same when it is restarted."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @property
     def remote(self) -> str:
-        # By this name and no other the client sends a token without asking for a certificate.
+        # Only to this host name does the client send a token without asking for a certificate.
         return f"sc://localhost:{self.port}"
 
     def environment(self) -> dict[str, str]:
-        """What engine and clients have in common."""
+        """The environment of the engine and of its clients."""
         return {TOKEN_VARIABLE: self.token}
 
 
 def engine_command(
     settings: Settings, engine: Engine, folder: Path, packages: Sequence[str] = ()
 ) -> list[str]:
-    """The command that starts the engine; its configuration is written to `folder`, which only its
-    owner may read.
+    """The command that starts the engine. Its configuration is written to `folder`.
+
+    Only the owner may read that file.
     """
     require_java()
     submit = spark_home() / "bin" / "spark-submit"
@@ -76,14 +74,18 @@ def engine_command(
 
 
 def engine_conf(settings: Settings, engine: Engine, packages: Sequence[str] = ()) -> dict[str, str]:
-    """The driver's configuration and the server's; BACKFILL_SPARK_CONF wins, except over where it
-    listens.
+    """The configuration of driver and server.
+
+    BACKFILL_SPARK_CONF comes before the defaults, but cannot change the address.
     """
-    places = {
-        "spark.connect.grpc.binding.port": str(engine.port),
-        "spark.connect.grpc.binding.address": LOOPBACK,
-    }
-    return LIMITS | driver_conf(settings, packages) | places
+    return (
+        LIMITS
+        | driver_conf(settings, packages)
+        | {
+            "spark.connect.grpc.binding.port": str(engine.port),
+            "spark.connect.grpc.binding.address": LOOPBACK,
+        }
+    )
 
 
 def packages_lacking(folder: Path, packages: Sequence[str]) -> list[str]:
@@ -110,9 +112,11 @@ def as_properties(conf: Mapping[str, str]) -> str:
 
 def spark_home() -> Path:
     """The folder of Spark in the pyspark wheel, found without importing pyspark."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise ServiceUnavailable(
-            "pyspark is not installed. Nothing was started. Install it: pip install -e ."
+            "pyspark is not installed.",
+            unchanged="Nothing was started.",
+            next_step="Install it: pip install -e .",
         )
-    return Path(found.origin).parent
+    return Path(spec.origin).parent

@@ -3,12 +3,13 @@
 Spark's own Delta reads large slices, and files that our writes do not leave that way.
 """
 
+from __future__ import annotations
+
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Protocol
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -16,28 +17,26 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from backfill_assets.lake.delta import refuse_other_partitioning
+from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.slices import DataFile, Slice, files_of
 
-# Spark looks at each path it is given; a table's own log is quicker from here on.
+# Spark looks at each path. For more paths, reading the table's log is faster.
 MAX_PATHS = 500
-# The file names Spark gives need no escaping; where another writer's do, Delta reads them.
+# Names of Spark's files need no escaping. If those of another writer do, Delta reads them.
 PLAIN_PATH = re.compile(r"[\w=./-]+", re.ASCII)
 
 
-class Rows(Protocol):
-    """Rows that can be read: how many bytes they are stored in, and the rows themselves."""
-
-    @property
-    def size(self) -> int: ...
-
-    def rows(self, spark: SparkSession) -> DataFrame: ...
-
-
 @dataclass(frozen=True)
-class RowsOfSeveral:
-    """The rows of all `parts`, which have the same columns."""
+class SliceRows:
+    """The rows of a slice: how many bytes they are stored in, and the rows themselves."""
 
-    parts: Sequence[Rows]
+    parts: Sequence[SliceReader]
+
+    @classmethod
+    def of(cls, lake: Lake, rows: Slice, columns: str) -> SliceRows:
+        """The rows of a slice in the declared `columns`."""
+        parts = [SliceReader(folder, part, columns) for folder, part in lake.slices(rows)]
+        return cls([part for part in parts if part.slice.days] or parts[:1])
 
     @property
     def size(self) -> int:
@@ -45,14 +44,15 @@ class RowsOfSeveral:
 
     def rows(self, spark: SparkSession) -> DataFrame:
         frames = [part.rows(spark) for part in self.parts]
-        return reduce(lambda all_, frame: all_.unionByName(frame), frames)
+        return reduce(lambda united, frame: united.unionByName(frame), frames)
 
 
 @dataclass(frozen=True)
 class SliceReader:
-    """The rows of a slice of the table in `folder`, in the declared `columns`, whatever columns the
-    table has: those are of all its days, and which of its days were built again must not show in
-    what is computed from one. Columns that it lacks are null. Delta reads more than `max_paths`.
+    """The rows of a slice of the table in `folder`, in the declared `columns`.
+
+    The columns of the table do not show, because they depend on which of its days were rebuilt.
+    Columns that the table lacks are null. Delta reads slices of more than `max_paths` files.
     """
 
     folder: str
@@ -78,7 +78,7 @@ class SliceReader:
         return sum(file.size for file in self._files)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """No rows where there is no table yet."""
+        """The rows. There are none if there is no table yet."""
         declared = schema_of(spark, self.columns)
         if self._table is None:
             return spark.createDataFrame([], declared)
@@ -95,42 +95,33 @@ class SliceReader:
         )
 
     def _are_plain(self) -> bool:
-        """Whether there are few files, and each path lies in the table and names its day, as our
-        writes and Delta's do.
-        """
+        """Whether there are few files, and each path names its day as ours and Delta's do."""
         return len(self._files) <= self.max_paths and all(
-            _names_its_day(self._files, self.slice.column)
+            PLAIN_PATH.fullmatch(file.path)
+            and file.path.split("/")[-2:-1] == [f"{self.slice.column}={file.day}"]
+            for file in self._files
         )
 
 
 def _declared(rows: DataFrame, stored: StructType, declared: StructType) -> DataFrame:
-    has = {
-        name.lower() for name in stored.names
-    }  # neither Spark nor Delta tells upper and lower case apart
+    # Neither Spark nor Delta tells upper and lower case apart.
+    names = {name.lower() for name in stored.names}
     return rows.select(
-        *[
+        *(
             (
-                F.col(f"`{each.name}`")
-                if each.name.lower() in has
-                else F.lit(None).cast(each.dataType)
-            ).alias(each.name)
-            for each in declared
-        ]
-    )
-
-
-def _names_its_day(files: Iterable[DataFile], column: str) -> Iterable[bool]:
-    return (
-        bool(PLAIN_PATH.fullmatch(f.path)) and f.path.split("/")[-2:-1] == [f"{column}={f.day}"]
-        for f in files
+                F.col(f"`{f.name}`") if f.name.lower() in names else F.lit(None).cast(f.dataType)
+            ).alias(f.name)
+            for f in declared
+        )
     )
 
 
 def read_files(
     spark: SparkSession, folder: str, files: Sequence[DataFile], column: str, schema: StructType
 ) -> DataFrame:
-    """The rows of data files of the table in `folder`, each with its day. Columns that older files
-    lack are null.
+    """The rows of data files of the table in `folder`, with their day.
+
+    Columns that older files lack are null.
     """
     if not files:
         return spark.createDataFrame([], schema)

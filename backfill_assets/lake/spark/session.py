@@ -13,41 +13,40 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from backfill_assets.errors import ServiceUnavailable, SettingsError
-from backfill_assets.lake.spark.conf import DECIDES_ON_ROWS, OF_DRIVER, is_listed
+from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable, SettingsError
+from backfill_assets.lake.spark.conf import OF_DRIVER, ROW_SETTINGS, is_listed
 from backfill_assets.lake.spark.jars import JARS_REMEDY, jars_conf
 from backfill_assets.settings import Settings, host_of
 
-JAVA = 17  # the oldest that Spark 4 runs on
+OLDEST_JAVA = 17
 JAVA_REMEDY = (
-    "install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME"
-    " at one"
+    "Install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
+    " to one."
 )
 
-# What rows depend on: the same in every session.
+# Rows depend on these, so they are the same in every session.
 FIXED = {
     # Days are UTC; so is every time.
     "spark.sql.session.timeZone": "UTC",
-    # A JSON object may name a field twice; the later one holds, as in Python and in JavaScript.
+    # A JSON object may name a field twice. The later one counts, as in Python and in JavaScript.
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-    # A file that is damaged or gone fails its day; passed over, its rows would be missing without
-    # notice.
+    # A damaged or missing file fails its day. Otherwise its rows would be missing without notice.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
-    # An error for a value that cannot be cast, and Spark's defaults of what else changes values:
-    # they can also be set where this project does not see it, for all of a machine's drivers.
+    # A value that cannot be cast is an error. The others are Spark's defaults, which a machine's
+    # configuration could change for all drivers.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.json.enablePartialResults": "true",
-    # Not INT96, Spark's own, which has no bounds: microseconds in UTC, as Delta's timestamps are.
+    # Microseconds in UTC, as Delta's timestamps. Spark's default, INT96, has no bounds.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 ALWAYS = FIXED | {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-# What makes Spark interpret expressions instead of compiling them; both are settings of a session.
+# With these, Spark interprets expressions instead of compiling them. Both belong to a session.
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -55,20 +54,17 @@ INTERPRETED = {
 ONE_MACHINE = {
     # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
     "spark.sql.shuffle.partitions": "4",
-    # A table's log is put together anew after each commit: one task, for the files of some thousand
-    # days.
+    # Spark reads a table's log again after each commit. One task is enough for thousands of days.
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.driver.memory": "4g",
-    # With few cores, a collector that stops the work and uses all of them costs less than one that
-    # works beside it.
+    # With few cores, a collector that stops the work costs less than a concurrent one.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-    # Rows are kept for the seconds between computing and committing: not worth packing.
+    # Rows are cached for the seconds between computing and committing. Packing costs more.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # A driver listens at two ports of its own; without a secret it would execute what any user of
-    # this machine sends it.
+    # A driver listens on two ports. Without a secret it would run code of any user of this machine.
     "spark.authenticate": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -78,32 +74,34 @@ ONE_MACHINE = {
 
 
 def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, str]:
-    """Everything a driver needs to be started with, `packages` besides Delta's; BACKFILL_SPARK_CONF
-    wins over the defaults.
+    """The configuration of a driver, with `packages` in addition to Delta's.
+
+    BACKFILL_SPARK_CONF comes before the defaults.
     """
     master = settings.spark_master or "local[*]"
-    conf = dict(ALWAYS)
-    if master.startswith("local"):
-        conf |= ONE_MACHINE
+    conf = ALWAYS | (ONE_MACHINE if master.startswith("local") else {})
     conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
-    return conf | jars_conf(settings, packages) | _own(settings)
+    return conf | jars_conf(settings, packages) | _own_conf(settings)
 
 
-def _own(settings: Settings) -> dict[str, str]:
-    """BACKFILL_SPARK_CONF; SettingsError where it sets something on which rows may depend."""
+def _own_conf(settings: Settings) -> dict[str, str]:
+    """BACKFILL_SPARK_CONF. Raises SettingsError for a setting on which rows may depend."""
     wrong = [
         f"{name}={value}"
         for name, value in settings.spark_conf.items()
-        if name.startswith(DECIDES_ON_ROWS)
+        if name.startswith(ROW_SETTINGS)
         and not is_listed(name, OF_DRIVER)
         and FIXED.get(name) != value
     ]
     if wrong:
         raise SettingsError(
-            f"BACKFILL_SPARK_CONF sets {', '.join(wrong)}, on which rows may depend. Nothing was"
-            " started. Take it out. Of Spark SQL's settings it may have those of shuffles, joins"
-            " and memory, such as spark.sql.shuffle.partitions; of Hadoop's those of file systems"
-            " (spark.hadoop.fs.*)."
+            f"BACKFILL_SPARK_CONF sets {', '.join(wrong)}, on which rows may depend.",
+            unchanged="Nothing was started.",
+            next_step=(
+                "Take it out. Settings of Spark SQL for shuffles, joins and memory are allowed,"
+                " such as spark.sql.shuffle.partitions, and those of Hadoop's file systems"
+                " (spark.hadoop.fs.*)."
+            ),
         )
     return settings.spark_conf
 
@@ -112,13 +110,13 @@ def session_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, 
     """The settings of a session. On a server they are the ones that a client may set."""
     if not settings.spark_remote:
         return driver_conf(settings, packages)
-    fixed = ("spark.sql.extensions", "spark.sql.catalog.")
-    mine = {
-        k: v
-        for k, v in (ALWAYS | _own(settings)).items()
-        if k.startswith("spark.sql.") and not k.startswith(fixed)
+    of_server = ("spark.sql.extensions", "spark.sql.catalog.")
+    of_session = {
+        name: value
+        for name, value in (ALWAYS | _own_conf(settings)).items()
+        if name.startswith("spark.sql.") and not name.startswith(of_server)
     }
-    return {"spark.remote": settings.spark_remote} | mine
+    return {"spark.remote": settings.spark_remote} | of_session
 
 
 def start(settings: Settings) -> SparkSession:
@@ -130,7 +128,7 @@ def start(settings: Settings) -> SparkSession:
 
 @contextmanager
 def remedies(conf: Mapping[str, str]) -> Iterator[None]:
-    """Turn a failed start into ServiceUnavailable with what to install, start or set."""
+    """Turn a failed start into ServiceUnavailable, with the next step."""
     remote = conf.get("spark.remote")
     if not remote:
         require_java()
@@ -139,20 +137,24 @@ def remedies(conf: Mapping[str, str]) -> Iterator[None]:
     except Exception as error:
         if remote:
             raise ServiceUnavailable(
-                f"No Spark Connect server answers at {host_of(remote)}. Nothing was computed. Start"
-                " one with `backfill up`, or correct BACKFILL_SPARK_REMOTE and"
-                " SPARK_CONNECT_AUTHENTICATE_TOKEN."
+                f"No Spark Connect server answers at {host_of(remote)}.",
+                unchanged=NOTHING_COMPUTED,
+                next_step=(
+                    "Start one with `backfill up`, or correct BACKFILL_SPARK_REMOTE and"
+                    " SPARK_CONNECT_AUTHENTICATE_TOKEN."
+                ),
             ) from error
         if "JAVA_GATEWAY_EXITED" in str(error) or "ClassNotFoundException" in str(error):
             raise ServiceUnavailable(
-                f"Spark could not start. Nothing was computed. {JARS_REMEDY}."
+                "Spark could not start.", unchanged=NOTHING_COMPUTED, next_step=JARS_REMEDY
             ) from error
         raise
 
 
 def require_java() -> int:
-    """The major version of the Java that Spark would use; ServiceUnavailable where it is none, or
-    too old.
+    """The major version of the Java that Spark would use.
+
+    Raises ServiceUnavailable if there is none, or if it is too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -162,21 +164,22 @@ def require_java() -> int:
         ).stderr
     except (OSError, subprocess.CalledProcessError):
         raise ServiceUnavailable(
-            f"There is no Java here. Nothing was computed. To go on, {JAVA_REMEDY}."
+            "Java is not installed.", unchanged=NOTHING_COMPUTED, next_step=JAVA_REMEDY
         ) from None
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     major = int(match.group(1)) if match else 0
-    if major < JAVA:
+    if major < OLDEST_JAVA:
         raise ServiceUnavailable(
-            f"Java {major} is too old. Nothing was computed. To go on, {JAVA_REMEDY}."
+            f"Java {major} is too old.", unchanged=NOTHING_COMPUTED, next_step=JAVA_REMEDY
         )
     return major
 
 
 @contextmanager
 def without_code_generation(spark: SparkSession, *, unless: bool = False) -> Iterator[None]:
-    """Let Spark interpret its expressions meanwhile: on small slices, compiling them takes longer
-    than computing.
+    """Let Spark interpret its expressions in this block, `unless` they should be compiled.
+
+    On small slices, compiling takes longer than computing.
     """
     before = {name: spark.conf.get(name, None) for name in INTERPRETED} if not unless else {}
     for name in before:
