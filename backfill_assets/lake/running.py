@@ -1,4 +1,4 @@
-"""Which steps are running, and on which days: what `backfill status` calls running.
+"""The running steps and their days, which `backfill status` shows as running.
 
 A step keeps a marker, a file in `<lake>/_locks/running` with run, plan, table and days, and holds a
 lock of the operating system on it. A killed process loses its locks, so its marker no longer
@@ -10,7 +10,6 @@ Object stores have no such locks. There, nothing is written and no day is ever r
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,7 +17,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
+
+from pydantic import TypeAdapter
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.storage import Paths
@@ -26,7 +27,7 @@ from backfill_assets.lake.storage import Paths
 
 @dataclass(frozen=True)
 class RunningStep:
-    """The days of one table that a step is computing, for which run and plan, since when."""
+    """The days of one table that a step of a run and plan is computing, since `since`."""
 
     table: str
     days: Sequence[date]
@@ -34,21 +35,13 @@ class RunningStep:
     plan: str = ""
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def to_json(self) -> str:
-        fields = {
-            "table": self.table,
-            "days": [str(day) for day in self.days],
-            "run": self.run,
-            "plan": self.plan,
-        }
-        return json.dumps(fields | {"since": self.since.isoformat()})
+    def to_json(self) -> bytes:
+        return TypeAdapter(RunningStep).dump_json(self)
 
     @classmethod
     def from_json(cls, text: bytes) -> RunningStep:
-        fields: dict[str, Any] = json.loads(text)
-        days = [date.fromisoformat(day) for day in fields["days"]]
-        since = datetime.fromisoformat(fields["since"])
-        return cls(fields["table"], days, fields["run"], fields["plan"], since.astimezone(UTC))
+        """Raises ValueError for anything else."""
+        return TypeAdapter(cls).validate_json(text, strict=True)
 
 
 @contextmanager
@@ -87,19 +80,19 @@ def _marker(folder: Path, work: RunningStep) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     _remove_dead(folder)
     name = f"{work.table.replace('/', '.')}.{secrets.token_hex(4)}"
-    # Readers look at it under its last name only, where it is whole and locked from the beginning.
-    beside = folder / f"{name}.new"
+    # Readers look only at the final name, under which the file is always whole and locked.
+    draft = folder / f"{name}.new"
     path = folder / f"{name}.json"
-    with beside.open("x") as file:
+    with draft.open("xb") as file:
         try:
             flock(file, LOCK_EX)
             file.write(work.to_json())
             file.flush()
-            beside.rename(path)
+            draft.rename(path)
             yield
         finally:
             with suppress(OSError):
-                beside.unlink(missing_ok=True)
+                draft.unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
 
 
@@ -112,15 +105,15 @@ def _remove_dead(folder: Path) -> None:
 
 def _read(path: Path) -> RunningStep | None:
     """Read a marker. None if its process has ended, or if the marker cannot be read."""
-    with suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
+    with suppress(OSError, ValueError), path.open("rb") as file:
         return RunningStep.from_json(file.read()) if _is_held(file) else None
     return None
 
 
 def _is_held(file: IO[bytes]) -> bool:
     try:
-        # Not filelock's locks, of which one reader at a time may have one: a second would take the
-        # first for a step at work.
+        # Not with filelock: only one reader at a time can hold its lock, and a second reader would
+        # take the first one for a running step.
         flock(file, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         return True

@@ -8,16 +8,16 @@ inputs and source files, is up to date and is not computed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Annotated
 
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, FileType
+from pydantic import Field, TypeAdapter
 
-from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, UsageError
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest, latest
 from backfill_assets.lake.lake import Lake, Part
@@ -32,13 +32,12 @@ BASE = "base.json"
 class Base:
     """The versions of live that a shadow reads (-1: no table), since when, and who opened it.
 
-    `ids`: Delta's id of each table, which a recreated table does not have. `recorded`:
-    when the newest build of each was recorded: later ones that found the same rows, or failed, are
-    not of this state. A table whose log could not be read, and that the plan does not read, is in
-    neither.
+    `ids`: Delta's id of each table. A recreated table has another one. `recorded`: when the newest
+    build of each table was recorded. Later builds do not belong to this state. A table whose log
+    could not be read, and that the plan does not read, is in none of them.
     """
 
-    versions: Mapping[str, int]
+    versions: Annotated[Mapping[str, int], Field(alias="tables")]
     at: datetime
     who: str = ""
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -46,8 +45,9 @@ class Base:
 
     @classmethod
     def of(cls, live: Lake, tables: Iterable[str], read: Container[str], who: str = "") -> Base:
-        """These tables of `live` as they are now. TableUnreadable for one among those that the plan
-        reads or builds.
+        """These tables of `live` as they are now.
+
+        Raises TableUnreadable if one that the plan reads or builds cannot be read.
         """
         recorded = {name: newest.at for name, newest in live.ledger.newest(tables).items()}
         opened: dict[str, DeltaTable | None] = {}
@@ -62,18 +62,12 @@ class Base:
         return cls(versions, datetime.now(UTC), who, ids, recorded)
 
     def to_json(self) -> str:
-        recorded = {name: at.isoformat() for name, at in self.recorded.items()}
-        fields = {"tables": dict(self.versions), "ids": dict(self.ids), "recorded": recorded}
-        return json.dumps(fields | {"at": self.at.isoformat(), "who": self.who})
+        return TypeAdapter(Base).dump_json(self, by_alias=True).decode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Base:
-        fields: dict[str, Any] = json.loads(text)
-        recorded = {
-            name: datetime.fromisoformat(at) for name, at in fields.get("recorded", {}).items()
-        }
-        at = datetime.fromisoformat(fields["at"])
-        return cls(fields["tables"], at, fields["who"], fields.get("ids", {}), recorded)
+        """Raises ValueError for anything else."""
+        return TypeAdapter(cls).validate_json(text)
 
 
 def shadow_root(root: str, plan: str) -> str:
@@ -86,21 +80,24 @@ def read_base(root: str, plan: str) -> Base | None:
         return Base.from_json(Documents(shadow_root(root, plan)).read(BASE))
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         raise UsageError(
-            f"{shadow_root(root, plan)}/{BASE} cannot be read: what the shadow was built from is"
-            " unknown. Nothing was changed. Restore that file from a copy, or `backfill discard"
-            f" {plan}`, then plan again."
+            f"{shadow_root(root, plan)}/{BASE} cannot be read: the versions that the shadow reads"
+            " are unknown.",
+            unchanged=NOTHING_CHANGED,
+            next_step=(
+                f"Restore that file from a copy, or `backfill discard {plan}`, then plan again."
+            ),
         ) from None
 
 
 def write_base(root: str, plan: str, base: Base) -> None:
-    """Open the shadow of a plan on these versions of live, or move it to them."""
+    """Open the shadow of a plan on these versions of live, or move an open one to them."""
     Documents(shadow_root(root, plan)).write(BASE, base.to_json())
 
 
 def delete_shadow(root: str, plan: str) -> None:
-    """Delete the shadow of a plan, if there is one, whatever is in it."""
+    """Delete the shadow of a plan with all its contents, if there is one."""
     files = files_in(Paths(root).shadows)
     if files.get_file_info(plan).type != FileType.NotFound:
         files.delete_dir(plan)
@@ -114,10 +111,9 @@ def ledgers_of_shadows(root: str) -> dict[str, Ledger]:
 
 
 def shadow_versions(root: str) -> Mapping[str, set[int]]:
-    """The versions of each table of live that shadows in the lake at `root` read; empty if there is
-    no shadow.
+    """The versions of each table of live that shadows in the lake at `root` read.
 
-    Raises TableUnreadable for a record that cannot be read: what its shadow needs is not known.
+    Raises TableUnreadable if the record of a shadow cannot be read.
     """
     versions: dict[str, set[int]] = {}
     for plan in ledgers_of_shadows(root):
@@ -132,9 +128,9 @@ def shadow_versions(root: str) -> Mapping[str, set[int]]:
 
 @dataclass(frozen=True)
 class Shadow(Lake):
-    """The overlay: partitions built in the shadow, and all others from `live` at `base`.
+    """Partitions that were built in the shadow, and all others from `live` at `base`.
 
-    The version of a table is the version of the shadow's own table, because live's is fixed.
+    The version of a table is that of the shadow's own table, because live's is fixed.
     """
 
     live: Lake
@@ -147,14 +143,14 @@ class Shadow(Lake):
     def latest(
         self, days: Days, columns: Iterable[str] = LATEST_COLUMNS, *, plan: str = ""
     ) -> Latest:
-        """As of any lake; `of_live` are the accepted partitions whose rows are in live."""
+        """As of any lake. `of_live`: the accepted partitions whose rows are in live."""
         columns = tuple(columns)
         own = latest(self.ledger, days, columns, plan)
         below = self.below(days, columns)
         of_live = below.accepted.keys() - own.accepted.keys()
         return Latest(
-            below.accepted
-            | own.last,  # what failed in live since it was accepted did not fail here
+            # A build that failed in live did not fail here.
+            below.accepted | own.last,
             below.accepted | own.accepted,
             audits={p: audit for p, audit in below.audits.items() if p in of_live} | own.audits,
             compared={p: audit for p, audit in below.compared.items() if p in of_live}

@@ -81,7 +81,7 @@ def test_a_process_killed_at_work_is_not_seen_and_the_next_step_removes_its_mark
 def test_many_readers_at_once_see_a_step_at_work_and_none_sees_another_reader(tmp_path):
     dead = tmp_path / "_locks" / "running" / "raw.other.json"
     with mark_running(str(tmp_path), WORK), ThreadPoolExecutor(8) as readers:
-        dead.write_text(RunningStep("raw/other", days(0), "dead").to_json())
+        dead.write_bytes(RunningStep("raw/other", days(0), "dead").to_json())
         found = list(readers.map(lambda _: seen(tmp_path), range(400)))
     assert {tuple(sorted(each.items())) for each in found} == {
         (((NAME, day(0)), "a run"), ((NAME, day(2)), "a run"))
@@ -116,7 +116,7 @@ def test_steps_at_work_on_one_table_and_one_day_are_all_there_and_the_first_is_n
     "contents",
     [
         pytest.param(b"", id="nothing"),
-        pytest.param(WORK.to_json().encode()[:40], id="half of it"),
+        pytest.param(WORK.to_json()[:40], id="half of it"),
         pytest.param(b"\xff\xfe\x00", id="no text"),
         pytest.param(b"[1, 2]", id="another kind of value"),
         pytest.param(b'{"table": "raw/events"}', id="not all of it"),
