@@ -199,7 +199,7 @@ class MaintainConfig(Config):
 
 def _maintain(run: VerbRun, config: MaintainConfig) -> None:
     report = maintain_lake(
-        run.workspace.lake.root,
+        run.workspace.lake,
         run.workspace.settings.rollback_days,
         config.table,
         apply=config.apply,
