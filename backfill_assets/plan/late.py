@@ -97,7 +97,7 @@ def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str])
         reader = InputReader(table, builds.accepted, calendar)
         for day in status.of(table.name).get(State.INPUT_CHANGED, []):
             before = builds.accepted[table.name, day].inputs
-            now = reader.of(day)
+            now = reader.fingerprints(day)
             arrived = [(name, date.fromisoformat(on)) for name, on in changed_inputs(before, now)]
             late = [
                 each for each in arrived if each in builds.accepted and _is_late(each, day, reads)

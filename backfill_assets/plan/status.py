@@ -258,7 +258,7 @@ class _TableHistory:
         self, day: date, accepted: Build, delivery: Delivered
     ) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
-        changed = change_since(self.table, accepted, self._inputs.of(day), delivery)
+        changed = change_since(self.table, accepted, self._inputs.fingerprints(day), delivery)
         if isinstance(delivery, IncompleteDelivery | NotFetchedYet):
             return changed, str(delivery)
         if isinstance(delivery, NotDelivered):

@@ -302,7 +302,7 @@ def _refuse_changed_inputs(
             )
         changed = [
             key
-            for key in changed_inputs(judgement.inputs.tables, reader.of(judgement.day))
+            for key in changed_inputs(judgement.inputs.tables, reader.fingerprints(judgement.day))
             if key not in own
         ]
         if changed:

@@ -6,6 +6,7 @@ step holds the latest builds, and the versions at which inputs are read.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -21,13 +22,12 @@ from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.inputs import (
     NO_DELIVERY,
     AcceptedBuilds,
-    Delivered,
+    InputReader,
     Inputs,
     change_since,
     days_of_inputs,
     days_up_to_date,
     delivered_for,
-    input_fingerprints,
     own_days,
 )
 from backfill_assets.step.request import StepRequest
@@ -85,11 +85,11 @@ def days_due(
     accepted = builds.accepted
     rewritten = builds.damaged
     due = Due(rewritten=[day for name, day in {*rewritten, *builds.of_live} if name == table.name])
-    delivered = delivered_for(table, days, workspace.area, builds.accepted, accept)
+    delivered = delivered_for(table, days, workspace.area, accepted, accept)
+    reader = InputReader(table, accepted, calendar)
     for day in sorted(days):
-        if (table.name, day) not in accepted and (
-            why := waiting_for_calendar(table, day, calendar)
-        ):
+        last = accepted.get((table.name, day))
+        if last is None and (why := waiting_for_calendar(table, day, calendar)):
             due.not_due[day] = f"not due yet: {why}"
             continue
         missing = missing_inputs(table, day, accepted, calendar, due.compute)
@@ -99,11 +99,12 @@ def days_due(
             else missing
         )
         source = delivered.get(day, NO_DELIVERY)
-        tables = input_fingerprints(table, day, accepted, calendar)
+        tables = reader.fingerprints(day)
         outdated = (
-            day in force
+            last is None
+            or day in force
             or (table.name, day) in rewritten
-            or _changed(table, day, accepted, tables, source)
+            or change_since(table, last, tables, source) is not None
         )
         in_case = not outdated and any(own in due.compute for own in own_days(table, day))
         due.inputs[day] = Inputs(tables, NO_DELIVERY if isinstance(source, SourceError) else source)
@@ -234,17 +235,6 @@ def _lacking(
     return missing
 
 
-def _changed(
-    table: Table,
-    day: date,
-    accepted: AcceptedBuilds,
-    inputs: Mapping[str, Mapping[str, str]],
-    delivery: Delivered,
-) -> bool:
-    last = accepted.get((table.name, day))
-    return last is None or change_since(table, last, inputs, delivery) is not None
-
-
 def failed_partitions(
     table: Table, request: StepRequest, builds: Latest, workspace: Workspace
 ) -> set[Partition]:
@@ -253,16 +243,16 @@ def failed_partitions(
     A failed partition does not block if it is up to date again, because its delivery or code was
     put back.
     """
-    if not request.plan:
-        return set()
     failed = {
         partition
         for partition, build in builds.last.items()
-        if not build.succeeded and build.plan == request.plan
+        if request.plan and not build.succeeded and build.plan == request.plan
     }
-    failed -= set(_up_to_date(table, failed, builds, workspace)) if failed else set()
+    if not failed:
+        return failed
+    failed -= set(_up_to_date(table, failed, builds, workspace))
     planned = set(request.planned)
-    for ancestor in table.ancestors() if failed else ():
+    for ancestor in table.ancestors():
         new = failed
         while (
             new := {(ancestor.name, day) for day in _needing(ancestor, new, workspace.calendar)}
@@ -289,9 +279,6 @@ def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar
             yield from table.calendar_of(calendar).clip(
                 days_around(day, -window.last_needed, -window.first)
             )
-
-
-DaysByTable = dict[str, set[date]]
 
 
 @dataclass(frozen=True)
@@ -328,12 +315,8 @@ def snapshot(
     while versions != before:
         before = versions
         builds = lake.latest(relevant, plan=request.plan)
-        if request.plan and (more := _inputs_of_failed(table, builds, workspace)):
-            wider = {
-                name: relevant.get(name, set()) | more.get(name, set())
-                for name in {*relevant, *more}
-            }
-            builds = lake.latest(wider, plan=request.plan)
+        if request.plan and _add_inputs_of_failed(relevant, table, builds, workspace):
+            builds = lake.latest(relevant, plan=request.plan)
         versions = _versions(table, lake)
     damaged = lake.damaged(builds, versions, Depth.LOG)
     if request.write_mode != "overwrite":
@@ -374,36 +357,34 @@ def lost_partitions(
 
 def _relevant_partitions(
     table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace
-) -> DaysByTable:
-    """The partitions whose builds matter for `days`, so that one day does not read the whole
-    ledger.
+) -> defaultdict[str, set[date]]:
+    """The partitions whose builds matter for `days`.
+
+    Without them, a step of one day would read the whole ledger.
     """
-    relevant: dict[str, set[date]] = (
-        {each.name: set() for each in table.ancestors()} if request.plan else {}
-    )
-    relevant.setdefault(table.name, set()).update(days)
+    relevant = defaultdict(set, days_of_inputs(table, days, workspace.calendar))
     relevant[table.name].update(
-        day - timedelta(days=n) for day in days for n in range(1, TRAILING_DAYS + 1)
+        day - timedelta(days=n) for day in days for n in range(TRAILING_DAYS + 1)
     )
-    for name, of_input in days_of_inputs(table, days, workspace.calendar).items():
-        relevant.setdefault(name, set()).update(of_input)
+    if request.plan:
+        for ancestor in table.ancestors():
+            relevant[ancestor.name] |= set()
     for name, day in request.planned:
         if name in relevant:
             relevant[name].add(day)
     return relevant
 
 
-def _inputs_of_failed(table: Table, builds: Latest, workspace: Workspace) -> DaysByTable:
-    """The inputs of failed partitions, needed to see whether these are up to date again."""
-    relevant: dict[str, set[date]] = {}
+def _add_inputs_of_failed(
+    relevant: defaultdict[str, set[date]], table: Table, builds: Latest, workspace: Workspace
+) -> bool:
+    """Add the inputs of failed partitions to `relevant`. False if no partition failed.
+
+    They are needed to see whether these partitions are up to date again.
+    """
+    failed = [partition for partition, build in builds.last.items() if not build.succeeded]
     for ancestor in table.ancestors():
-        failed = [
-            day
-            for (name, day), build in builds.last.items()
-            if name == ancestor.name and not build.succeeded
-        ]
-        for other, of_input in (
-            days_of_inputs(ancestor, failed, workspace.calendar).items() if failed else ()
-        ):
-            relevant.setdefault(other, set()).update(of_input)
-    return relevant
+        days = [day for name, day in failed if name == ancestor.name]
+        for name, inputs in days_of_inputs(ancestor, days, workspace.calendar).items():
+            relevant[name] |= inputs
+    return bool(failed)

@@ -121,18 +121,11 @@ def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]
     }
 
 
-def input_fingerprints(
-    table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar
-) -> dict[str, dict[str, str]]:
-    """The fingerprints of the inputs of `day`, by table and day.
-
-    If an input has another day column, only its rows about `day` count.
-    """
-    return InputReader(table, accepted, calendar).of(day)
-
-
 class InputReader:
-    """Fingerprints of the inputs of many days of one table. Each build is looked up once."""
+    """The fingerprints of the inputs of many days of one table. Each build is looked up once.
+
+    If an input has another day column, only its rows about the day that is read for count.
+    """
 
     def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
         # Whole days come last: if a day is read in both ways, the fingerprint of all its rows
@@ -148,7 +141,8 @@ class InputReader:
             for other, window in windows
         ]
 
-    def of(self, day: date) -> dict[str, dict[str, str]]:
+    def fingerprints(self, day: date) -> dict[str, dict[str, str]]:
+        """The fingerprints of the inputs of `day`, by table and day."""
         inputs: dict[str, dict[str, str]] = {}
         about = day.isoformat()
         for name, around, build_of, by_day in self._reads:
@@ -201,7 +195,10 @@ def days_up_to_date(
         last = builds.accepted.get((table.name, day))
         if last is None or (table.name, day) in builds.damaged:
             return False
-        return change_since(table, last, reader.of(day), delivered.get(day, NO_DELIVERY)) is None
+        return (
+            change_since(table, last, reader.fingerprints(day), delivered.get(day, NO_DELIVERY))
+            is None
+        )
 
     return [day for day in days if is_up_to_date(day)]
 

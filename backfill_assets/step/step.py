@@ -50,8 +50,6 @@ from backfill_assets.workspace import Workspace
 
 # How often a step is computed, if its inputs are rebuilt while it runs.
 _TRIES = 3
-
-
 # If so many days fail before any was built, single days are not the cause.
 FAILED_FIRST = 3
 
@@ -221,18 +219,14 @@ class Step:
     ) -> Collection[date]:
         """The forced days with the accepted fingerprint whose files hold other rows."""
         forced = self.request.forced(self.table, audited, start.builds)
-        accepted = {
-            day: start.builds.accepted.get((self.table.name, day))
-            for day in forced & audited.keys()
-        }
         same = {
             day: build
-            for day, build in accepted.items()
-            if build and build.fingerprint == audited[day].profile.fingerprint
+            for (name, day), build in start.builds.accepted.items()
+            if name == self.table.name
+            and day in forced & audited.keys()
+            and build.fingerprint == audited[day].profile.fingerprint
         }
-        return (
-            changed_in_place(self.table, same, start.version, self.workspace, spark) if same else ()
-        )
+        return changed_in_place(self.table, same, start.version, self.workspace, spark)
 
     def _fail(self, messages: Mapping[date, str], due: Due) -> list[Build]:
         """Record the days that could not be computed, with their errors."""
@@ -311,11 +305,8 @@ class BadDayIsolator:
 
     def _computable(self, days: Sequence[date]) -> list[date]:
         """The days that are not computed from a failed day. The others get its error."""
-        failed = {
-            *self.errors,
-            *self.stay,
-            *(build.day for build in self.built if not build.succeeded),
-        }
+        failed = {build.day for build in self.built if not build.succeeded}
+        failed |= self.errors.keys() | self.stay
         computable = []
         for day in days:
             if before := [own for own in own_days(self.table, day) if own in failed]:

@@ -39,7 +39,7 @@ from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.manifest import Manifest, manifest_at
 from backfill_assets.sources.filesystem import Entry
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.inputs import input_fingerprints
+from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from tests.worlds.tables import workspace_of
@@ -82,7 +82,7 @@ def record(every: Sequence[Table], calendar: Calendar) -> dict[tuple[str, date],
                 table.version,
                 fingerprint=f"{day}",
                 day_fingerprints=by_day,
-                inputs=input_fingerprints(table, day, accepted, calendar),
+                inputs=InputReader(table, accepted, calendar).fingerprints(day),
                 delivered="f" * 32 if table.source() else "",
                 seconds=1.0,
             )

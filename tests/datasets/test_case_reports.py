@@ -39,7 +39,7 @@ from backfill_assets.plan.status import State, status_of
 from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.sources.files.formats import Csv
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.inputs import input_fingerprints
+from backfill_assets.step.inputs import InputReader
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
@@ -209,7 +209,7 @@ def build(reports: Reports, builds: Latest, table: str, day: date, number: int) 
         declared.version,
         fingerprint=f"{table} {day} {number}",
     )
-    inputs = input_fingerprints(declared, day, builds.accepted, workspace.calendar)
+    inputs = InputReader(declared, builds.accepted, workspace.calendar).fingerprints(day)
     if source:
         assert isinstance(delivery, Delivery)
         made = replace(made, delivered=delivery.fingerprint, files=delivery.files)

@@ -31,7 +31,7 @@ from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.project import in_order, load
-from backfill_assets.step.inputs import input_fingerprints
+from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table, same_day, window
 from tests.worlds.outages import NAMES, oracle_of
@@ -203,7 +203,8 @@ def test_examples_of_another_feature_table_are_outdated_by_their_code(tmp_path):
         }
         read = [
             replace(
-                accepted[table.name, at], inputs=input_fingerprints(table, at, accepted, calendar)
+                accepted[table.name, at],
+                inputs=InputReader(table, accepted, calendar).fingerprints(at),
             )
             for at in days
         ]

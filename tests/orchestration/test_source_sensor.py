@@ -33,7 +33,7 @@ from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.source_changes import source_changes
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.filesystem import Entry, LocalDisk
-from backfill_assets.step.inputs import NO_DELIVERY, deliveries, input_fingerprints
+from backfill_assets.step.inputs import NO_DELIVERY, InputReader, deliveries
 from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import Ticks
 from tests.worlds.deliveries import day, put
@@ -104,7 +104,9 @@ class Landed:
                 rows=1,
                 fingerprint=f"{name} {n}",
                 delta_version=0,
-                inputs=input_fingerprints(table, day(n), self.accepted, self.workspace.calendar),
+                inputs=InputReader(table, self.accepted, self.workspace.calendar).fingerprints(
+                    day(n)
+                ),
                 delivered=delivery.fingerprint,
                 files=delivery.files,
                 hashes=delivery.hashes,

@@ -21,7 +21,7 @@ from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.inputs import input_fingerprints
+from backfill_assets.step.inputs import InputReader
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import ARRIVALS, Published, histories, standing
 from tests.worlds.outages import OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
@@ -115,7 +115,9 @@ class Model:
                 name, day, "accepted", "r", table.version, at=datetime(2020, 1, 1, tzinfo=UTC)
             )
             build.at += timedelta(seconds=self.number)
-            build.inputs = input_fingerprints(table, day, self.builds.accepted, workspace.calendar)
+            build.inputs = InputReader(
+                table, self.builds.accepted, workspace.calendar
+            ).fingerprints(day)
             if source:
                 delivery = source.delivered(workspace.area, [day])[day]
                 assert isinstance(delivery, Delivery)

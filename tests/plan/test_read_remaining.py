@@ -18,7 +18,7 @@ from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.step.inputs import input_fingerprints
+from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import Table, window
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
@@ -39,7 +39,7 @@ def plan(**options) -> Plan:
 
 
 def build(of: Table, number: int, accepted: Mapping, *, by: str) -> Build:
-    inputs = input_fingerprints(of, day(number), accepted, CALENDAR)
+    inputs = InputReader(of, accepted, CALENDAR).fingerprints(day(number))
     return Build(
         of.name,
         day(number),

@@ -8,7 +8,7 @@ from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.remaining import outdated_lines, readers_left
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
-from backfill_assets.step.inputs import input_fingerprints
+from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import CALENDAR, table, workspace_of
@@ -22,7 +22,7 @@ def built(lake: str, of, *numbers: int, by: str, fingerprint: str = "f") -> None
     ledger = Ledger(lake)
     for n in numbers:
         accepted = latest(ledger, dict.fromkeys([A.name, B.name])).accepted
-        inputs = input_fingerprints(of, day(n), accepted, CALENDAR)
+        inputs = InputReader(of, accepted, CALENDAR).fingerprints(day(n))
         ledger.append(
             [
                 Build(

@@ -30,7 +30,7 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.release_live import Released, release_live
-from backfill_assets.step.inputs import input_fingerprints
+from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
@@ -285,7 +285,9 @@ class LateLake:
     def build(self, *numbers: int) -> None:
         """Build these days of outages from what has arrived."""
         for n in numbers:
-            inputs = input_fingerprints(outages, day(n), self.accepted, Calendar(day(0), day(59)))
+            inputs = InputReader(outages, self.accepted, Calendar(day(0), day(59))).fingerprints(
+                day(n)
+            )
             made = Build(
                 outages.name,
                 day(n),

@@ -20,7 +20,7 @@ from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery, Source
-from backfill_assets.step.inputs import input_fingerprints
+from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import SliceDays, Table, Window, itself, same_day, window
 from backfill_assets.tables.declaration import table as declared
 from backfill_assets.tables.graph import Graph
@@ -245,7 +245,7 @@ def built(what, *numbers, **figures):
 def up_to_date(what, numbers, accepted):
     """`accepted` with builds of these days that were made from exactly what is accepted."""
     for n in numbers:
-        inputs = input_fingerprints(what, day(n), accepted, TEN_DAYS)
+        inputs = InputReader(what, accepted, TEN_DAYS).fingerprints(day(n))
         accepted = accepted | {k: replace(b, inputs=inputs) for k, b in built(what, n).items()}
     return accepted
 
