@@ -6,15 +6,18 @@ versions.
 
 import fnmatch
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from typing import Any
+from functools import cache
+
+from pydantic import TypeAdapter
 
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
 
 _FORMAT = 1
+_EXAMPLES_SHOWN = 3
 
 
 class CheckOutcome(StrEnum):
@@ -36,9 +39,9 @@ class VerdictResult(StrEnum):
 
 @dataclass(frozen=True)
 class CheckLine:
-    """One check, with the figures that it looked at. `name` is the line's own in its checklist.
+    """One check with its figures. `name` is unique in its checklist.
 
-    `days` are those that did not pass, of `table`; no table where the check is about several.
+    `days` are the days of `table` that did not pass. A check of several tables has no table.
     """
 
     name: str
@@ -46,6 +49,13 @@ class CheckLine:
     figures: str
     table: str = ""
     days: tuple[date, ...] = ()
+
+
+def figures_text(figures: str, examples: Sequence[str]) -> str:
+    """The figures of a check, its first examples, and the number of the others."""
+    others = len(examples) - _EXAMPLES_SHOWN
+    more = [f"and {others} more"] if others > 0 else []
+    return "; ".join([figures, *examples[:_EXAMPLES_SHOWN], *more])
 
 
 @dataclass(frozen=True)
@@ -59,13 +69,11 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class PlanVerdict:
-    """The checklist of a plan: its lines, the versions and the code that they were found on, who
-    asked for it and when.
+    """The checklist of a plan, the versions and the code that it is about, who asked and when.
 
-    `versions_seen`: by a name of each table and side that was read (such as `live
-    staging/outages`), its Delta version. `accepted`: by the name of a line that needed a decision,
-    who took it. Raises ValueError for no lines at all, which prove nothing, and for two lines of
-    one name.
+    `versions_seen` has the Delta version by table and side, such as `live staging/outages`.
+    `accepted` is by the name of a check. Raises ValueError for a checklist without checks, which
+    proves nothing, and for two checks with one name.
     """
 
     plan: str
@@ -79,7 +87,7 @@ class PlanVerdict:
     def __post_init__(self) -> None:
         names = [line.name for line in self.lines]
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"a checklist has lines, each of a name of its own: {names}")
+            raise ValueError(f"A checklist needs checks with different names: {names}")
 
     @property
     def result(self) -> VerdictResult:
@@ -92,7 +100,7 @@ class PlanVerdict:
         return self.result == VerdictResult.PASSED
 
     def undecided(self) -> list[CheckLine]:
-        """The lines that still need a decision."""
+        """The checks that still need a decision."""
         return [
             line
             for line in self.lines
@@ -100,34 +108,35 @@ class PlanVerdict:
         ]
 
     def accept(self, name: str, *, who: str, reason: str, at: datetime) -> "PlanVerdict":
-        """The verdict with the line `name` accepted. UsageError for a line that there is not or
-        that needs no decision, above all one that failed, and for an empty reason.
+        """The verdict with the check `name` accepted.
+
+        Raises UsageError for an unknown check, for a check that failed or needs no decision, and
+        for an empty reason.
         """
         line = next((line for line in self.lines if line.name == name), None)
-        open_names = ", ".join(each.name for each in self.undecided()) or "none"
         if line is None:
             why = f"The checklist of plan {self.plan} has no line {name!r}"
         elif line.outcome == CheckOutcome.FAILED:
             why = f"{name} failed ({line.figures}): fix what fails; it cannot be accepted"
-        elif line.outcome != CheckOutcome.DECISION or name in self.accepted:
-            why = (
-                f"{name} needs no decision: it is"
-                f" {'accepted' if name in self.accepted else line.outcome.value}"
-            )
+        elif line not in self.undecided():
+            outcome = "accepted" if name in self.accepted else line.outcome.value
+            why = f"{name} needs no decision: it is {outcome}"
         elif not reason.strip():
             why = f"Why is {name} accepted? A reason is missing"
         else:
             return replace(self, accepted={**self.accepted, name: Acceptance(who, reason, at)})
+        undecided = ", ".join(line.name for line in self.undecided()) or "none"
         raise UsageError(
             f"{why}.",
             unchanged=NOTHING_CHANGED,
-            next_step=f"Lines that need a decision: {open_names}.",
+            next_step=f"Lines that need a decision: {undecided}.",
         )
 
     def named(self, name: str) -> list[str]:
-        """The undecided lines that a pattern such as `drift raw/*` names, or else the first line
-        that it names at all, of which `accept` says why it needs no decision; a name without a star
-        is itself.
+        """The undecided checks that match a name or a pattern such as `drift raw/*`.
+
+        If a pattern matches only other checks, the first of them is returned, and `accept` says
+        why it needs no decision.
         """
         if "*" not in name:
             return [name]
@@ -135,7 +144,7 @@ class PlanVerdict:
         return undecided or fnmatch.filter([line.name for line in self.lines], name)[:1] or [name]
 
     def with_acceptances_of(self, earlier: "PlanVerdict") -> "PlanVerdict":
-        """What was accepted in an earlier verdict on the same versions and code stays accepted."""
+        """Keep the acceptances of an earlier verdict on the same versions and code."""
         if (earlier.plan, earlier.versions_seen, earlier.code) != (
             self.plan,
             self.versions_seen,
@@ -143,64 +152,49 @@ class PlanVerdict:
         ):
             return self
         undecided = {line.name for line in self.undecided()}
-        kept = {name: each for name, each in earlier.accepted.items() if name in undecided}
-        return replace(self, accepted={**self.accepted, **kept})
+        still_valid = {
+            name: acceptance for name, acceptance in earlier.accepted.items() if name in undecided
+        }
+        return replace(self, accepted={**self.accepted, **still_valid})
 
     def refuse_other_versions(self, versions: Mapping[str, int], code: Mapping[str, str]) -> None:
-        """RefusedByGuard if these are not exactly the versions and the code that the verdict is
-        about.
-        """
+        """Raise RefusedByGuard unless the verdict is about exactly these versions and this code."""
+        seen: dict[str, int | str] = {**self.versions_seen, **self.code}
+        now: dict[str, int | str] = {**versions, **code}
         changes = [
             f"{name} (seen {seen.get(name, 'none')}, now {now.get(name, 'none')})"
-            for seen, now in ((self.versions_seen, versions), (self.code, code))
             for name in dict.fromkeys([*seen, *now])
             if seen.get(name) != now.get(name)
         ]
         if changes:
             raise RefusedByGuard(
-                (
-                    f"The verdict on plan {self.plan} is about other versions than there are now: "
-                    f"{', '.join(changes)}."
-                ),
+                f"The verdict on plan {self.plan} is about other versions: {', '.join(changes)}.",
                 unchanged=NOTHING_CHANGED,
                 next_step=f"Type `backfill verify {self.plan}` again.",
             )
 
 
 def verdict_json(verdict: PlanVerdict) -> str:
-    """The verdict as JSON; `result` is there for readers, and follows from the lines."""
+    """The verdict as JSON. `result` is for readers, and follows from the lines."""
     values = asdict(verdict) | {"format": _FORMAT, "result": verdict.result}
-    return json.dumps(values, default=_as_text, ensure_ascii=False, indent=1)
+    return json.dumps(values, default=_iso_text, ensure_ascii=False, indent=1)
 
 
-def _as_text(value: date) -> str:
+def _iso_text(value: date) -> str:
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value.isoformat()
 
 
 def read_verdict(text: str | bytes) -> PlanVerdict:
-    """The verdict that `contents` wrote. Raises ValueError, KeyError or TypeError for any other
-    text.
+    """Read the JSON of `verdict_json`.
+
+    Raises ValueError, KeyError or TypeError for any other text.
     """
-    values: dict[str, Any] = json.loads(text)
+    values = json.loads(text)
     if values["format"] != _FORMAT:
-        raise ValueError(f"a verdict of format {values['format']}")
-    accepted = {
-        name: Acceptance(**each | {"at": _time(each["at"])})
-        for name, each in values["accepted"].items()
-    }
-    known = {name: values[name] for name in ("plan", "versions_seen", "code", "who")}
-    return PlanVerdict(
-        **known, lines=tuple(_lines(values["lines"])), at=_time(values["at"]), accepted=accepted
-    )
+        raise ValueError(f"Format {values['format']} of a verdict is unknown.")
+    return _adapter().validate_python(values)
 
 
-def _lines(lines: Iterable[Mapping[str, Any]]) -> Iterable[CheckLine]:
-    for line in lines:
-        days = tuple(map(date.fromisoformat, line["days"]))
-        yield CheckLine(
-            line["name"], CheckOutcome(line["outcome"]), line["figures"], line["table"], days
-        )
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+@cache
+def _adapter() -> TypeAdapter[PlanVerdict]:
+    return TypeAdapter(PlanVerdict)

@@ -1,4 +1,4 @@
-"""A verdict in words, for the terminal and for a run's metadata."""
+"""The text of a verdict, for the terminal and for a run's metadata."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,45 +13,38 @@ from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdic
 _SHOWN = 3
 _ACCEPTED = "accepted"
 COLUMNS = ("check", "outcome", "figures")
-_STYLES = {
-    CheckOutcome.FAILED: "red",
-    CheckOutcome.DECISION: "yellow",
-    CheckOutcome.PASSED: "green",
-}
+_STYLES = {CheckOutcome.FAILED: "red", CheckOutcome.DECISION: "yellow"}
 
 
 def verdict_rows(verdict: PlanVerdict) -> list[tuple[str, str, str]]:
-    """A row a line: its name, what it came to, its figures and who accepted it."""
+    """One row per check: its name, its outcome, and its figures with who accepted it."""
     return [(line.name, _outcome(verdict, line), _figures(verdict, line)) for line in verdict.lines]
 
 
 def terminal_table(verdict: PlanVerdict, *, with_passed: bool = True) -> Table:
-    """The same for a terminal, without the lines that passed if so asked; figures are wrapped,
-    never cut off, and brackets in them are no markup.
-    """
+    """The checks for a terminal. Figures are wrapped, never cut; brackets are not markup."""
     table = Table(title=f"plan {verdict.plan}: {verdict.result}")
     for column in COLUMNS:
         table.add_column(column, overflow="fold")
     for line, row in zip(verdict.lines, verdict_rows(verdict), strict=True):
-        if line.outcome == CheckOutcome.PASSED and not with_passed:
-            continue
-        style = _STYLES.get(
-            CheckOutcome.PASSED if line.name in verdict.accepted else line.outcome, ""
-        )
-        table.add_row(*map(Text, row), style=style if line.outcome != CheckOutcome.PASSED else "")
+        if line.outcome != CheckOutcome.PASSED:
+            style = "green" if line.name in verdict.accepted else _STYLES.get(line.outcome, "")
+            table.add_row(*map(Text, row), style=style)
+        elif with_passed:
+            table.add_row(*map(Text, row))
     return table
 
 
 def markdown(verdict: PlanVerdict) -> str:
-    """The same for Dagster's UI, with the lines that say how it ended below."""
+    """The checks for Dagster's UI, with the ending lines below."""
     return "\n\n".join([markdown_table(COLUMNS, verdict_rows(verdict)), *ending_lines(verdict)])
 
 
 def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
-    """What the checklist comes to, and what to type next."""
+    """The result of the checklist, and what to type next."""
     counts = Counter(_outcome(verdict, line) for line in verdict.lines)
     counted = ", ".join(
-        f"{counts[name]} {name}" for name in (*map(str, CheckOutcome), _ACCEPTED) if counts[name]
+        f"{counts[name]} {name}" for name in (*CheckOutcome, _ACCEPTED) if counts[name]
     )
     yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
     if verdict.passed:
@@ -63,19 +56,17 @@ def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
         yield f"And {len(failed) - _SHOWN} more failed."
     if failed:
         yield (
-            "A check that failed cannot be accepted. Fix the cause and build again:"
-            " by `backfill resume` if days are"
-            " missing, `rebase` if live has changed, `discard` and a new plan if rows are wrong."
+            "A failed check cannot be accepted. Fix the cause and build again: `backfill resume`"
+            " if days are missing, `rebase` if live has changed, `discard` and a new plan if rows"
+            " are wrong."
         )
         return
-    undecided = [line.name for line in verdict.undecided()]
-    for name in undecided[:_SHOWN]:
-        yield f'To accept {name}: `backfill verify {verdict.plan} --accept "{name}" --reason ...`'
+    undecided = verdict.undecided()
+    for line in undecided[:_SHOWN]:
+        accept = f'`backfill verify {verdict.plan} --accept "{line.name}" --reason ...`'
+        yield f"To accept {line.name}: {accept}"
     if len(undecided) > _SHOWN:
-        yield (
-            f"And {len(undecided) - _SHOWN} more; a pattern accepts several, as --accept 'drift"
-            " raw/*'."
-        )
+        yield f"And {len(undecided) - _SHOWN} more. A pattern accepts several: 'drift raw/*'."
 
 
 def _outcome(verdict: PlanVerdict, line: CheckLine) -> str:

@@ -28,11 +28,9 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
-from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.history import Latest, latest
-from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.history import latest
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.ledger import SCHEMA
+from backfill_assets.lake.ledger import SCHEMA, Build
 from backfill_assets.lake.shadow import read_base
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Documents, Paths, writing
@@ -55,126 +53,152 @@ from backfill_assets.verify.checklist import (
 from backfill_assets.verify.checks import RebuiltTable, SideReader, checklist
 from backfill_assets.workspace import Workspace
 
+# A verdict's file is named by its time.
 _STAMP = "%Y%m%dT%H%M%S%f"
+_Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True)
-class Verdicts:
-    """The verdicts of the lake at `root`, a directory or an object-store prefix."""
+def verify(
+    plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime]
+) -> PlanVerdict:
+    """Run the checks on a plan's shadow, and store the verdict. Nothing else is written.
 
-    root: str
+    Checks that were accepted on the same versions stay accepted. Raises UsageError for a plan
+    without a shadow, RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
+    """
+    refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
+    plan.refuse_other_code(workspace.code)
+    base = read_base(workspace.lake.root, plan.id)
+    workspace.lake.recover(
+        [name for name in workspace.names if base is None or name in base.versions]
+    )
+    state = state_of(plan, workspace)
+    names = dict.fromkeys(workspace.names)
+    shadow = state.shadow
+    live = workspace.lake
+    versions = shadow.base.versions
+    opened = latest(
+        live.ledger, names, SCHEMA.names, until=versions, recorded=shadow.base.recorded
+    ).accepted
+    rebuilt = shadow.latest(names, SCHEMA.names, plan=plan.id).accepted
+    tables = {table.name: table for table in workspace.tables}
+    rebuilt_versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
+    lines = checklist(
+        [
+            _rebuilt(table, plan, live, state, opened)
+            for name, table in tables.items()
+            if name in plan.reasons
+        ],
+        SideReader(_row_reader(live, tables, versions), opened),
+        SideReader(_row_reader(shadow, tables, rebuilt_versions), rebuilt),
+        [*workspace.reconciliations, *workspace.consumers],
+    )
+    lines = (*lines, *_rows_changed(plan, workspace), _conflicts(state.conflicts))
+    if {name: shadow.version(name) for name in plan.reasons} != state.versions:
+        raise Conflict(
+            f"The shadow of plan {plan.id} was written while it was verified.",
+            unchanged="No verdict was stored.",
+            next_step="Verify it again.",
+        )
+    verdict = PlanVerdict(
+        plan.id, lines, verified_versions(plan, state), verified_code(plan, workspace), now(), who
+    )
+    return Verdicts(live.root).keep(verdict)
 
-    def keep(self, verdict: PlanVerdict) -> PlanVerdict:
-        """Write a verdict as the newest of its plan, and return it as written.
 
-        It takes over what was accepted in the verdict before it on the same versions.
-        """
-        with writing(self.root, "_verdicts"):
-            with suppress(UsageError):  # one that cannot be read is replaced
-                if earlier := self.newest(verdict.plan):
-                    verdict = verdict.with_acceptances_of(earlier)
-            self._keep(verdict)
-        return verdict
+def _rebuilt(
+    table: Table,
+    plan: Plan,
+    live: Lake,
+    state: ShadowState,
+    opened: Mapping[Partition, Build],
+) -> RebuiltTable:
+    name = table.name
+    folder = live.path(name)
+    shadow = state.shadow
+    accepted = live.latest({name: None}, SCHEMA.names).accepted
+    return RebuiltTable(
+        table,
+        plan.id,
+        plan.code[name],
+        sorted(plan.days_of(name)),
+        accepted=_by_day(name, state.builds),
+        opened=table_days(folder, shadow.base.versions.get(name, -1), _by_day(name, opened)),
+        now=table_days(folder, live.version(name), _by_day(name, accepted)),
+        in_shadow=table_days(shadow.path(name), shadow.version(name), {}).files,
+        unbuilt=_by_day(name, state.unbuilt),
+    )
 
-    def _keep(self, verdict: PlanVerdict) -> None:
-        """Write a verdict atomically as the newest of its plan."""
-        # Another host's clock may be ahead.
-        order = verdict.at.astimezone(UTC)
-        for name in self._names(verdict.plan)[-1:]:
-            last = datetime.strptime(name.partition("-")[0], _STAMP).replace(tzinfo=UTC)
-            order = max(order, last + timedelta(microseconds=1))
-        name = f"{order:{_STAMP}}-{secrets.token_hex(2)}.json"
-        self._documents.write(f"{verdict.plan}/{name}", verdict_json(verdict))
 
-    def all(self, plan: str) -> list[PlanVerdict]:
-        """Every verdict on a plan, oldest first. Raises UsageError if one cannot be read."""
-        return [self._read(plan, name) for name in self._names(plan)]
+def _by_day(name: str, by_partition: Mapping[Partition, _Value]) -> dict[date, _Value]:
+    return {day: value for (table, day), value in by_partition.items() if table == name}
 
-    def newest(self, plan: str) -> PlanVerdict | None:
-        """The newest verdict, which counts. None if the plan was never verified.
 
-        Raises UsageError if it cannot be read.
-        """
-        names = self._names(plan)
-        return self._read(plan, names[-1]) if names else None
+def _row_reader(
+    lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, int]
+) -> Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]:
+    """A function that reads rows of a lake by table, days and columns (None: all).
 
-    def accept(
-        self, plan: str, names: Sequence[str], *, who: str, reason: str, at: datetime
-    ) -> PlanVerdict:
-        """Accept checks of the newest verdict, all or none, and write the result as the newest.
+    It reads each table at its version. It raises UsageError for an unknown table, and
+    TableUnreadable if files are missing or damaged.
+    """
 
-        `names` are names of checks or patterns such as `drift raw/*`. Raises UsageError, and writes
-        nothing, if there is no verdict or a check cannot be accepted.
-        """
-        # The lock keeps both decisions of two people who accept at once.
-        with writing(self.root, "_verdicts"):
-            verdict = self.newest(plan)
-            if verdict is None:
-                raise UsageError(
-                    f"Plan {plan} was not verified.",
-                    unchanged=NOTHING_CHANGED,
-                    next_step=f"Type `backfill verify {plan}`.",
-                )
-            for line in [line for name in names for line in verdict.named(name) or [name]]:
-                verdict = verdict.accept(line, who=who, reason=reason, at=at)
-            self._keep(verdict)
-        return verdict
-
-    def _names(self, plan: str) -> list[str]:
-        return self._documents.names(plan)
-
-    @cached_property
-    def _documents(self) -> Documents:
-        return Documents(Paths(self.root).verdicts)
-
-    def _read(self, plan: str, name: str) -> PlanVerdict:
+    def rows(name: str, days: Sequence[date], columns: Sequence[str] | None) -> pa.Table:
+        if name not in tables:
+            raise UsageError(
+                f"There is no table {name}.",
+                unchanged=NOTHING_CHANGED,
+                next_step=f"The tables are {', '.join(tables)}.",
+            )
+        table = tables[name]
+        version = versions.get(name, -1)
         try:
-            verdict = read_verdict(self._documents.read(f"{plan}/{name}"))
-            if verdict.plan == plan:
-                return verdict
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise UsageError(
-            (
-                f"{Paths(self.root).verdicts}/{plan}/{name} cannot be read as a verdict on plan "
-                f"{plan}."
-            ),
-            unchanged=NOTHING_CHANGED,
-            next_step=f"Type `backfill verify {plan}` again.",
+            read = lake.arrow(Slice(name, table.partition_by, tuple(days), version), columns)
+        except (OSError, pa.ArrowException, DeltaError) as error:
+            damage = next(iter(lake.damaged_files(name, days, version).items()), None)
+            first_line = str(error).partition("\n")[0][:300]
+            why = f"on {damage[0]}, {damage[1]}" if damage else first_line
+            raise TableUnreadable(
+                f"Version {version} of {name} cannot be read: {why}.",
+                unchanged="No verdict was stored.",
+                next_step=(
+                    "`backfill rebase` lets the shadow read live as it is now. Delta's vacuum must"
+                    " keep the files that an open shadow reads."
+                ),
+            ) from None
+        if read.num_columns:
+            return read
+        return pa.table({column: pa.nulls(0) for column in columns or types_of(table.columns)})
+
+    return rows
+
+
+def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[CheckLine]:
+    """Count the rows of each table that publishing would change. This check always passes."""
+    compared = tables_of_shadow(plan, workspace)
+    for table in diff_tables(*compared, Diffs(workspace.lake.root)).tables:
+        counts = ", ".join(
+            f"{table.total(figure):,} {figure}"
+            for figure in ("added", "removed", "changed", "unchanged")
+        )
+        columns = ", ".join(f"{column.name} in {column.changed:,}" for column in table.columns)
+        figures = f"rows: {counts}" + (f"; {columns}" if columns else "")
+        days = tuple(table.days_that_differ)
+        yield CheckLine(
+            f"rows changed {table.name}", CheckOutcome.PASSED, figures, table.name, days
         )
 
 
-def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
-    """The versions that a verdict is about: of the shadow, and of live as it reads it."""
-    shadow = {f"shadow {name}": state.versions[name] for name in plan.reasons}
-    rows = {f"rows of shadow {name}": _rows(name, state) for name in plan.reasons}
-    return (
-        shadow
-        | rows
-        | {f"live {name}": version for name, version in state.shadow.base.versions.items()}
-    )
-
-
-def _rows(name: str, state: ShadowState) -> int:
-    """Content hash of the days. A recreated table can reach the same version with other rows."""
-    days = sorted(
-        f"{day} {build.fingerprint}" for (of, day), build in state.builds.items() if of == name
-    )
-    return int(hashlib.sha256("\n".join(days).encode()).hexdigest()[:12], 16)
-
-
-def verified_code(plan: Plan, workspace: Workspace) -> dict[str, str]:
-    """The code that a verdict is about: tables as planned, their rules, and project checks."""
-    tables = [table for table in workspace.tables if table.name in plan.code]
-    drift = {
-        f"drift thresholds of {table.name}": repr(sorted(table.drift.items()))
-        for table in tables
-        if table.drift
-    }
-    rules = {f"rules of {table.name}": table.rules_version for table in tables}
-    declared = {f"check {each.name}": each.version for each in workspace.reconciliations}
-    declared |= {f"check {each.name}": each.version for each in workspace.consumers}
-    return {**plan.code, **rules, **drift, **declared}
+def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
+    """Check that live did not change under the plan since its shadow was opened."""
+    name = "live since the shadow was opened"
+    if not conflicts:
+        figures = "nothing that the plan reads or replaces has changed"
+        return CheckLine(name, CheckOutcome.PASSED, figures)
+    shown = "; ".join(line.strip() for line in examples(conflicts).splitlines())
+    figures = f"{len(conflicts)} partition(s) have changed under the plan: {shown}"
+    days = tuple(sorted({day for _, day in conflicts}))
+    return CheckLine(name, CheckOutcome.FAILED, figures, days=days)
 
 
 def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
@@ -220,163 +244,109 @@ def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState]
     return approve
 
 
-_Value = TypeVar("_Value")
+def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
+    """The versions that a verdict is about: of the shadow, and of live as it reads it."""
+    versions = {f"shadow {name}": state.versions[name] for name in plan.reasons}
+    versions |= {f"rows of shadow {name}": _content_hash(name, state) for name in plan.reasons}
+    return versions | {f"live {name}": n for name, n in state.shadow.base.versions.items()}
 
 
-def verify(
-    plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime]
-) -> PlanVerdict:
-    """Run the checks on a plan's shadow, and store the verdict. Nothing else is written.
-
-    Checks that were accepted on the same versions stay accepted. Raises UsageError for a plan
-    without a shadow, RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
-    """
-    refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
-    plan.refuse_other_code(workspace.code)
-    base = read_base(workspace.lake.root, plan.id)
-    workspace.lake.recover(
-        [name for name in workspace.names if base is None or name in base.versions]
+def _content_hash(name: str, state: ShadowState) -> int:
+    """A hash of the days. A recreated table can reach the same version with other rows."""
+    days = sorted(
+        f"{day} {build.fingerprint}" for day, build in _by_day(name, state.builds).items()
     )
-    state = state_of(plan, workspace)
-    names = dict.fromkeys(workspace.names)
-    shadow = state.shadow
-    live = workspace.lake
-    opened = latest(
-        live.ledger, names, SCHEMA.names, until=shadow.base.versions, recorded=shadow.base.recorded
-    )
-    inside = shadow.latest(names, SCHEMA.names, plan=plan.id)
-    tables = {table.name: table for table in workspace.tables}
-    versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
-    lines = checklist(
-        [
-            _rebuilt(tables[name], plan, workspace, state, opened)
-            for name in tables
-            if name in plan.reasons
-        ],
-        SideReader(row_reader(live, tables, shadow.base.versions), opened.accepted),
-        SideReader(row_reader(shadow, tables, versions), inside.accepted),
-        reconciled=workspace.reconciliations,
-        consumed_by=workspace.consumers,
-    )
-    lines = (*lines, *_rows_changed(plan, workspace), _conflicts(state.conflicts))
-    if {name: shadow.version(name) for name in plan.reasons} != state.versions:
-        raise Conflict(
-            f"The shadow of plan {plan.id} was written while it was verified.",
-            unchanged="No verdict was kept.",
-            next_step="Verify it again.",
-        )
-    verdict = PlanVerdict(
-        plan.id, lines, verified_versions(plan, state), verified_code(plan, workspace), now(), who
-    )
-    return Verdicts(live.root).keep(verdict)
+    return int(hashlib.sha256("\n".join(days).encode()).hexdigest()[:12], 16)
 
 
-def row_reader(
-    lake: Lake, tables: Mapping[str, Table], versions: Mapping[str, int]
-) -> Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]:
-    """A function that reads rows of a lake by table, days and columns (None: all).
+def verified_code(plan: Plan, workspace: Workspace) -> dict[str, str]:
+    """The code that a verdict is about: tables as planned, their rules, and project checks."""
+    code = dict(plan.code)
+    for table in workspace.tables:
+        if table.name in plan.code:
+            code[f"rules of {table.name}"] = table.rules_version
+            if table.drift:
+                code[f"drift thresholds of {table.name}"] = repr(sorted(table.drift.items()))
+    for check in (*workspace.reconciliations, *workspace.consumers):
+        code[f"check {check.name}"] = check.version
+    return code
 
-    It reads each table at its version. It raises UsageError for an unknown table, and
-    TableUnreadable if files are missing or damaged.
-    """
 
-    def rows(name: str, days: Sequence[date], columns: Sequence[str] | None) -> pa.Table:
-        if name not in tables:
-            raise UsageError(
-                f"There is no table {name}.",
-                unchanged=NOTHING_CHANGED,
-                next_step=f"The tables are {', '.join(tables)}.",
-            )
-        table = tables[name]
-        slice_of = Slice(name, table.partition_by, tuple(days), versions.get(name, -1))
+@dataclass(frozen=True)
+class Verdicts:
+    """The verdicts of the lake at `root`, a directory or an object-store prefix."""
+
+    root: str
+
+    def keep(self, verdict: PlanVerdict) -> PlanVerdict:
+        """Write a verdict as the newest of its plan, and return it as written.
+
+        Acceptances of the verdict before it on the same versions stay valid.
+        """
+        with writing(self.root, "_verdicts"):
+            with suppress(UsageError):  # A verdict that cannot be read is replaced.
+                if earlier := self.newest(verdict.plan):
+                    verdict = verdict.with_acceptances_of(earlier)
+            self._keep(verdict)
+        return verdict
+
+    def _keep(self, verdict: PlanVerdict) -> None:
+        """Write a verdict atomically as the newest of its plan."""
+        # Another host's clock may be ahead.
+        order = verdict.at.astimezone(UTC)
+        for name in self._documents.names(verdict.plan)[-1:]:
+            last = datetime.strptime(name.partition("-")[0], _STAMP).replace(tzinfo=UTC)
+            order = max(order, last + timedelta(microseconds=1))
+        name = f"{order:{_STAMP}}-{secrets.token_hex(2)}.json"
+        self._documents.write(f"{verdict.plan}/{name}", verdict_json(verdict))
+
+    def all(self, plan: str) -> list[PlanVerdict]:
+        """Every verdict on a plan, oldest first. Raises UsageError if one cannot be read."""
+        return [self._read(plan, name) for name in self._documents.names(plan)]
+
+    def newest(self, plan: str) -> PlanVerdict | None:
+        """The newest verdict, which counts. None if the plan was never verified.
+
+        Raises UsageError if it cannot be read.
+        """
+        names = self._documents.names(plan)
+        return self._read(plan, names[-1]) if names else None
+
+    def accept(
+        self, plan: str, names: Sequence[str], *, who: str, reason: str, at: datetime
+    ) -> PlanVerdict:
+        """Accept checks of the newest verdict, all or none, and write the result as the newest.
+
+        `names` are names of checks or patterns such as `drift raw/*`. Raises UsageError, and writes
+        nothing, if there is no verdict or a check cannot be accepted.
+        """
+        # The lock keeps both decisions of two people who accept at once.
+        with writing(self.root, "_verdicts"):
+            verdict = self.newest(plan)
+            if verdict is None:
+                raise UsageError(
+                    f"Plan {plan} was not verified.",
+                    unchanged=NOTHING_CHANGED,
+                    next_step=f"Type `backfill verify {plan}`.",
+                )
+            for line in [line for name in names for line in verdict.named(name)]:
+                verdict = verdict.accept(line, who=who, reason=reason, at=at)
+            self._keep(verdict)
+        return verdict
+
+    @cached_property
+    def _documents(self) -> Documents:
+        return Documents(Paths(self.root).verdicts)
+
+    def _read(self, plan: str, name: str) -> PlanVerdict:
         try:
-            read = lake.arrow(slice_of, columns)
-        except (OSError, pa.ArrowException, DeltaError) as error:
-            lost = lake.damaged_files(name, days, slice_of.version)
-            why = next(
-                (f"on {day}, {of_day}" for day, of_day in lost.items()),
-                str(error).partition("\n")[0][:300],
-            )
-            raise TableUnreadable(
-                f"Version {slice_of.version} of {name} cannot be read: {why}.",
-                unchanged="No verdict was kept.",
-                next_step=(
-                    "`backfill rebase` lets the shadow read live as it is now; Delta's vacuum must "
-                    "keep what an open shadow reads."
-                ),
-            ) from None
-        return (
-            read
-            if read.num_columns
-            else pa.table({column: pa.nulls(0) for column in columns or types_of(table.columns)})
+            verdict = read_verdict(self._documents.read(f"{plan}/{name}"))
+            if verdict.plan == plan:
+                return verdict
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise UsageError(
+            f"{self._documents.folder}/{plan}/{name} is not a readable verdict on plan {plan}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Type `backfill verify {plan}` again.",
         )
-
-    return rows
-
-
-def _rebuilt(
-    table: Table, plan: Plan, workspace: Workspace, state: ShadowState, opened: Latest
-) -> RebuiltTable:
-    name = table.name
-    days = plan.days_of(table.name)
-    folder = workspace.lake.path(table.name)
-    known = workspace.lake.latest({name: None}, SCHEMA.names)
-    return RebuiltTable(
-        table,
-        plan.id,
-        plan.code[name],
-        sorted(days),
-        accepted=_of(name, state.builds),
-        opened=table_days(
-            folder, state.shadow.base.versions.get(name, -1), _of(name, opened.accepted)
-        ),
-        now=table_days(folder, workspace.lake.version(name), _of(name, known.accepted)),
-        in_shadow=_days_in(state.shadow.path(name)),
-        unbuilt=_of(name, state.unbuilt),
-    )
-
-
-def _days_in(folder: str) -> set[date]:
-    table = open_table(folder)
-    return {day for day, _, _ in day_files(table)} if table else set()
-
-
-def _of(name: str, by_partition: Mapping[Partition, _Value]) -> dict[date, _Value]:
-    return {day: value for (of, day), value in by_partition.items() if of == name}
-
-
-def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[CheckLine]:
-    """One check per table that counts the rows that publishing would change. It always passes."""
-    compared = tables_of_shadow(plan, workspace)
-    for table in diff_tables(*compared, Diffs(workspace.lake.root)).tables:
-        counts = (
-            f"{table.total(figure):,} {figure}"
-            for figure in ("added", "removed", "changed", "unchanged")
-        )
-        columns = [
-            f"{column.name} in {column.changed:,}" for column in table.columns if column.changed
-        ]
-        figures = f"rows: {', '.join(counts)}" + (f"; {', '.join(columns)}" if columns else "")
-        days = tuple(table.days_that_differ)
-        yield CheckLine(
-            f"rows changed {table.name}", CheckOutcome.PASSED, figures, table.name, days
-        )
-
-
-def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
-    """The check that live did not change under the plan since its shadow was opened."""
-    if not conflicts:
-        return CheckLine(
-            "live since the shadow was opened",
-            CheckOutcome.PASSED,
-            "nothing that the plan reads or replaces has changed",
-        )
-    shown = "; ".join(line.strip() for line in examples(conflicts).splitlines())
-    figures = f"{len(conflicts)} partition(s) have changed under the plan: {shown}"
-    return CheckLine(
-        "live since the shadow was opened",
-        CheckOutcome.FAILED,
-        figures,
-        "",
-        tuple(sorted({day for _, day in conflicts})),
-    )

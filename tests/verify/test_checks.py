@@ -1,6 +1,7 @@
 """The whole checklist of a small rebuild, and how it is shown."""
 
 import io
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,7 +11,6 @@ from rich.console import Console
 from backfill_assets import DriftThresholds, Reconciled, SliceDays, consumer, reconciliation, table
 from backfill_assets.tables.declaration import Table
 from backfill_assets.verify.builds import (
-    RowBounds,
     TableDays,
     changes_to_live,
     days_built,
@@ -24,6 +24,7 @@ from backfill_assets.verify.text import ending_lines, markdown, terminal_table
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import TABLE, accepted_build, accepted_builds, reader, rows_of_days
 
+OUTSIDE = "days outside the plan"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LIVE = rows_of_days([0, 0, 1, 1], id=["a", "b", "a", "b"], n=[1, 2, 3, 4])
 NOW = rows_of_days([0, 0, 1, 1], id=["a", "b", "a", "b"], n=[1, 2, 13, 14])
@@ -66,7 +67,7 @@ def verdict(of: Table, values=NOW, **changed) -> PlanVerdict:
     opened = TableDays({at: f"files of {at}" for at in live}, live)
     known = RebuiltTable(of, "p1", "c1", days(0, 1), built, opened, opened, days(0, 1))
     sides = reader(o=LIVE), reader(o=values)
-    lines = checklist([replace(known, **changed)], *sides, reconciled=[ids], consumed_by=[report])
+    lines = checklist([replace(known, **changed)], *sides, declared=[ids, report])
     return PlanVerdict("p1", lines, {f"live {TABLE}": 3}, {TABLE: "c1"}, NOON, "ada")
 
 
@@ -74,28 +75,31 @@ def outcomes(of: PlanVerdict) -> dict[str, str]:
     return {line.name.replace(f" {TABLE}", ""): line.outcome.value for line in of.lines}
 
 
+CHECKS = [
+    "days built",
+    "code version",
+    "row counts",
+    "null shares",
+    "unique keys",
+    "drift",
+    "drift.n",
+    OUTSIDE,
+    "changes",
+    "reconciliation ids",
+    "consumer report",
+]
+
+
 def test_a_rebuild_that_moved_a_column_needs_one_decision_and_passes_with_it():
     found = verdict(declared())
-    assert outcomes(found) == {
-        "days built": "passed",
-        "code version": "passed",
-        "row counts": "passed",
-        "null shares": "passed",
-        "unique keys": "passed",
-        "drift": "passed",
-        "drift.n": "decision",
-        "days outside the plan": "passed",
-        "changes": "passed",
-        "reconciliation ids": "passed",
-        "consumer report": "passed",
-    }
+    assert outcomes(found) == dict.fromkeys(CHECKS, "passed") | {"drift.n": "decision"}
     assert found.result == VerdictResult.NEEDS_A_DECISION
     assert found.accept(f"drift {TABLE}.n", who="ada", reason="ten were forgotten", at=NOON).passed
 
 
 def test_a_table_of_which_nothing_was_built_has_no_figures_to_compare():
     found = verdict(declared(), accepted={}, in_shadow=())
-    assert outcomes(found) == {"days built": "passed", "days outside the plan": "passed"}
+    assert outcomes(found) == {"days built": "passed", OUTSIDE: "passed"}
 
 
 def test_the_thresholds_declared_with_the_table_are_its_own():
@@ -113,9 +117,7 @@ def test_thresholds_do_not_change_the_code_version_of_a_table():
 
 @pytest.mark.parametrize("drift", [{"m": DriftThresholds()}, {"n": 0.1}])
 def test_thresholds_of_no_column_and_what_is_no_threshold_are_refused(drift):
-    with pytest.raises(
-        ValueError, match=r"staging/o: drift=.*: write a column, or \"\*\", and its DriftThresholds"
-    ):
+    with pytest.raises(ValueError, match="DriftThresholds"):
         declared(drift=drift)
 
 
@@ -124,14 +126,8 @@ def test_whatever_is_wrong_in_a_rebuild_fails_its_own_line():
     found = verdict(
         declared(), twice, code="c2", unbuilt={day(1): "failed: no rows"}, in_shadow=days(0, 1, 2)
     )
-    wrong = {name for name, outcome in outcomes(found).items() if outcome == "failed"}
-    assert wrong == {
-        "days built",
-        "code version",
-        "unique keys",
-        "days outside the plan",
-        "reconciliation ids",
-    }
+    failed = {name for name, outcome in outcomes(found).items() if outcome == "failed"}
+    assert failed == {"days built", "code version", "unique keys", OUTSIDE, "reconciliation ids"}
     assert found.result == VerdictResult.FAILED
 
 
@@ -158,33 +154,23 @@ def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type
         f'To accept drift {TABLE}.n: `backfill verify p1 --accept "drift {TABLE}.n" --reason ...`',
     ]
     accepted = found.accept(f"drift {TABLE}.n", who="ada", reason="ten [were] forgotten", at=NOON)
-    assert "Accepted by ada: ten [were] forgotten" in " ".join(
-        shown(accepted).replace("│", " ").split()
-    )
-    assert [
-        f"row counts {TABLE}" in shown(accepted, with_passed=each) for each in (True, False)
-    ] == [True, False]
+    assert "ten [were] forgotten" in " ".join(shown(accepted).replace("│", " ").split())
+    assert f"row counts {TABLE}" in shown(accepted)
+    assert f"row counts {TABLE}" not in shown(accepted, with_passed=False)
     assert f"drift {TABLE}.n" in shown(accepted, with_passed=False)
     (line,) = [line for line in markdown(accepted).splitlines() if f"drift {TABLE}.n" in line]
-    assert line.startswith(f"| drift {TABLE}.n | accepted | stability index ")
-    assert "Plan p1: passed" in markdown(accepted)
+    assert line.startswith(f"| drift {TABLE}.n | accepted | ")
+    assert next(ending_lines(accepted)) in markdown(accepted)
 
 
 def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
     found = verdict(declared(), unbuilt={day(1): "missing: never built"})
-    assert (
-        f"| days built {TABLE} | failed | 1 of 2 days built; {day(1)} missing: never built"
-        f" ({day(1)}) |" in markdown(found)
-    )
-    assert (
-        f"Failed: days built {TABLE}: 1 of 2 days built; {day(1)} missing: never built ({day(1)})"
-        in markdown(found)
-    )
-    assert (
-        "A check that failed cannot be accepted. Fix the cause and build again: by"
-        " `backfill resume` if days are missing" in markdown(found)
-    )
-    assert found.lines[0].outcome == CheckOutcome.FAILED
+    line = found.lines[0]
+    assert line.outcome == CheckOutcome.FAILED
+    assert f"| {line.name} | failed | {line.figures} ({day(1)}) |" in markdown(found)
+    _, failed, advice = ending_lines(found)
+    assert failed == f"Failed: {line.name}: {line.figures} ({day(1)})"
+    assert "`backfill resume`" in advice
 
 
 def summary(line: CheckLine) -> tuple[str, list]:
@@ -192,37 +178,38 @@ def summary(line: CheckLine) -> tuple[str, list]:
     return line.outcome.value, list(line.days)
 
 
+def figures(of: CheckLine | str) -> list[float]:
+    """The numbers of a check, in order."""
+    return [
+        float(n) for n in re.findall(r"\d+(?:\.\d+)?", of if isinstance(of, str) else of.figures)
+    ]
+
+
 def test_a_plan_is_built_if_each_of_its_days_is():
-    assert days_built(TABLE, days(0, 1), days(0, 1), {}) == CheckLine(
-        f"days built {TABLE}", CheckOutcome.PASSED, "2 of 2 days built", TABLE, ()
-    )
-    assert (
-        days_built(TABLE, days(0, 1, 2), days(1), {}).figures
-        == "1 of 3 days built, 2 up to date in live"
-    )
+    assert summary(days_built(TABLE, days(0, 1), days(0, 1), {})) == ("passed", [])
+    line = days_built(TABLE, days(0, 1, 2), days(1), {})
+    assert summary(line) == ("passed", [])
+    assert figures(line) == [1, 3, 2]
 
 
 def test_days_that_failed_or_were_never_built_are_named_with_why():
     unbuilt = {day(1): "failed: no_nulls: 3 rows\nand where", day(2): "missing: never built"}
     line = days_built(TABLE, days(0, 1, 2), days(0, 1), unbuilt)
     assert summary(line) == ("failed", days(1, 2))
-    assert (
-        line.figures
-        == f"1 of 3 days built; {day(1)} failed: no_nulls: 3 rows; {day(2)} missing: never built"
-    )
-    many = days_built(
-        TABLE, days(*range(5)), [], dict.fromkeys(days(*range(5)), "missing: never built")
-    )
-    assert many.figures.endswith(
-        f"{day(2)} missing: never built; 5 days are not built: {day(0)}..{day(4)}"
-    )
+    first = f"{day(1)} failed: no_nulls: 3 rows"
+    assert line.figures.split("; ")[1:] == [first, f"{day(2)} {unbuilt[day(2)]}"]
+    five = dict.fromkeys(days(*range(5)), "missing")
+    many = days_built(TABLE, list(five), [], five)
+    assert summary(many) == ("failed", list(five))
+    assert many.figures.split("; ")[3] == f"{day(2)} missing"
+    assert many.figures.endswith(f": {day(0)}..{day(4)}")
 
 
 def test_a_day_of_other_code_than_planned_fails():
     assert summary(planned_code(TABLE, "c1", accepted_builds(0, 1))) == ("passed", [])
     line = planned_code(TABLE, "c1", accepted_builds(0, 1) | accepted_builds(2, code_version="c2"))
     assert summary(line) == ("failed", [day(2)])
-    assert line.figures == "planned c1; built by c1 on 2 day(s), c2 on 1 day(s)"
+    assert line.figures == "planned c1; built by c1 (2 day(s)), c2 (1 day(s))"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +235,7 @@ def test_rows_of_a_day_are_compared_with_the_median_of_the_days_before():
     assert summary(row_counts(TABLE, accepted_builds(8, rows=175), live)) == ("passed", [])
     line = row_counts(TABLE, accepted_builds(8, rows=176), live)
     assert summary(line) == ("decision", [day(8)])
-    assert line.figures.endswith(f"times the usual; {day(8)} 176 rows, 35 usual")
+    assert line.figures.split("; ")[-1] == f"{day(8)} 176 rows, 35 is the median"
     # As many as in live are not held against the days before.
     assert summary(
         row_counts(TABLE, accepted_builds(8, rows=9999), live | accepted_builds(8, rows=9999))
@@ -262,16 +249,6 @@ def test_rows_of_a_day_are_compared_with_the_median_of_the_days_before():
     assert summary(row_counts(TABLE, accepted_builds(40, rows=9999), live)) == ("passed", [])
 
 
-def test_bounds_can_be_others():
-    bounds = RowBounds(of_live=(1, 1))
-    assert summary(
-        row_counts(TABLE, accepted_builds(0, rows=101), accepted_builds(0, rows=100), bounds)
-    ) == (
-        "decision",
-        [day(0)],
-    )
-
-
 def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
     live = accepted_builds(0, 1, rows=50, nulls={"a": 10, "b": 0, "old": 1}, fingerprint="old")
     live |= accepted_builds(3, rows=999, nulls={"a": 0, "b": 0})
@@ -283,16 +260,13 @@ def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
     first, moved = null_shares(
         TABLE, now | accepted_builds(2, rows=5, nulls={"b": 5}) | {day(3): live[day(3)]}, live
     )
-    assert (first.outcome, first.figures) == (
-        CheckOutcome.PASSED,
-        (
-            "2 columns over 2 changed day(s); the largest difference is 7.5% in a; a person decides"
-            " beyond 5.0%; new: new; gone: old; farther: a"
-        ),
+    assert summary(first) == ("passed", [])
+    assert first.figures == (
+        "2 columns over 2 changed day(s); the largest difference is 7.5% in a; needs a decision"
+        " beyond 5.0%; new: new; removed: old"
     )
-    assert moved == CheckLine(
-        f"null shares {TABLE}.a", CheckOutcome.DECISION, "20.0% before, 27.5% now", TABLE
-    )
+    assert (moved.name, summary(moved)) == (f"null shares {TABLE}.a", ("decision", []))
+    assert figures(moved) == [20.0, 27.5]
     assert len(null_shares(TABLE, now, live, warn=0.01)) == 3
     assert len(null_shares(TABLE, now, live, warn=0.08)) == 1
 
@@ -303,11 +277,10 @@ def test_a_day_of_nulls_is_not_watered_down_by_thirty_days_that_have_none():
         7, rows=100, nulls={"a": 100, "b": 3}
     )
     first, moved = null_shares(TABLE, now, live)
-    assert first.figures.endswith("farther: a")
-    said = f"0.0% before, 3.2% now; {day(7)} 0.0% before, 100.0% now"
-    assert moved == CheckLine(
-        f"null shares {TABLE}.a", CheckOutcome.DECISION, said, TABLE, (day(7),)
-    )
+    assert summary(first) == ("passed", [])
+    assert (moved.name, summary(moved)) == (f"null shares {TABLE}.a", ("decision", [day(7)]))
+    together, of_day = moved.figures.split(f"; {day(7)} ")
+    assert (figures(together), figures(of_day)) == ([0.0, 3.2], [0.0, 100.0])
 
 
 def test_one_null_in_a_day_of_few_rows_is_chance():
@@ -330,7 +303,8 @@ def test_no_rows_have_no_nulls():
         accepted_builds(0, rows=0, nulls={}),
         accepted_builds(0, nulls={"a": 1}, fingerprint="old"),
     )
-    assert line.figures == "0 columns over 1 changed day(s); gone: a"
+    assert summary(line) == ("passed", [])
+    assert figures(line) == [0, 1]
 
 
 def test_changes_are_counted_by_fingerprints():
@@ -344,7 +318,5 @@ def test_changes_are_counted_by_fingerprints():
         now,
         accepted_builds(0, rows=4) | accepted_builds(1, rows=5) | {day(5): accepted_build(5)},
     )
-    assert (line.outcome, line.figures) == (
-        CheckOutcome.PASSED,
-        "3 day(s): 1 changed, 1 as in live, 1 new; 9 rows become 20 (+11)",
-    )
+    assert summary(line) == ("passed", [])
+    assert figures(line) == [3, 1, 1, 1, 9, 20, 11]

@@ -8,7 +8,7 @@ import pytest
 from backfill_assets import Reconciled, consumer, definitions, reconciliation
 from backfill_assets.tables.agreements import refuse_unusable
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome
-from backfill_assets.verify.checks import SideReader, consumers, reconciliations
+from backfill_assets.verify.checks import SideReader, project_checks
 from tests.worlds.deliveries import day, days
 from tests.worlds.tables import TABLE, accepted_build, reader, rows_of_days
 
@@ -16,7 +16,7 @@ READ = reader(o=rows_of_days([0, 1, 2], n=[1, 2, 3]), p=rows_of_days([0], n=[1])
 
 
 def reconciled(function) -> CheckLine:
-    (line,) = reconciliations(
+    (line,) = project_checks(
         [reconciliation(tables=[TABLE], name="sums")(function)], {TABLE: [day(0)]}, READ
     )
     assert line.name == "reconciliation sums"
@@ -29,39 +29,34 @@ def test_a_reconciliation_gets_the_days_that_were_rebuilt_of_any_of_its_tables()
         """Both have the same sum."""
         sums = [sum(read(table, days, ["n"])["n"].to_pylist()) for table in (TABLE, "staging/p")]
         return Reconciled(
-            f"{sums[0]} and {sums[1]} on {len(days)} days",
+            f"{sums[0]}, {sums[1]}, {len(days)}",
             [] if sums[0] == sums[1] else ["they differ"],
         )
 
-    found = reconciliations(
+    (found,) = project_checks(
         [equal_sums], {TABLE: [day(2)], "staging/p": [day(0)], "raw/q": [day(1)]}, READ
     )
-    assert found == [
-        CheckLine(
-            "reconciliation equal_sums", CheckOutcome.FAILED, "4 and 1 on 2 days; they differ"
-        )
-    ]
-    (same,) = reconciliations([equal_sums], {TABLE: [day(0)]}, READ)
-    assert (same.outcome, same.figures) == (CheckOutcome.PASSED, "1 and 1 on 1 days")
-    assert reconciliations([equal_sums], {"raw/q": [day(1)], TABLE: []}, READ) == []
+    assert (found.name, found.outcome) == ("reconciliation equal_sums", CheckOutcome.FAILED)
+    assert found.figures == "4, 1, 2; they differ"
+    (same,) = project_checks([equal_sums], {TABLE: [day(0)]}, READ)
+    assert (same.outcome, same.figures) == (CheckOutcome.PASSED, "1, 1, 1")
+    assert not list(project_checks([equal_sums], {"raw/q": [day(1)], TABLE: []}, READ))
     assert equal_sums.promise == "Both have the same sum."
 
 
 def test_of_many_problems_the_first_are_shown_and_the_others_counted():
     line = reconciled(lambda read, days: Reconciled("5 days", [f"day {n}" for n in range(5)]))
-    assert line.figures == "5 days; day 0; day 1; day 2; and 2 more"
+    assert line.figures.split("; ") == ["5 days", "day 0", "day 1", "day 2", "and 2 more"]
 
 
 def test_a_reconciliation_that_raises_or_returns_nonsense_fails():
-    assert (
-        reconciled(lambda read, days: read("staging/none", days)).figures
-        == "it raised KeyError: 'staging/none'"
-    )
-    line = reconciled(lambda read, days: [])
-    assert (line.outcome, line.figures) == (
-        CheckOutcome.FAILED,
-        "it raised TypeError: it returned list, not Reconciled(figures, problems)",
-    )
+    for function, error in (
+        (lambda read, days: read("staging/none", days), "KeyError: 'staging/none'"),
+        (lambda read, days: [], "TypeError: it returned list"),
+    ):
+        line = reconciled(function)
+        assert line.outcome == CheckOutcome.FAILED
+        assert error in line.figures
 
 
 @pytest.mark.parametrize(
@@ -99,13 +94,14 @@ def test_a_reconciliation_that_raises_or_returns_nonsense_fails():
 )
 def test_a_consumer_must_run_and_return_rows(query, outcome, figures):
     declared = consumer(tables=[TABLE], name="report")(query)
-    (line,) = consumers([declared], {TABLE: days(0, 1)}, READ)
+    (line,) = project_checks([declared], {TABLE: days(0, 1)}, READ)
     assert line == CheckLine("consumer report", CheckOutcome(outcome), figures)
 
 
 def test_a_consumer_that_may_be_empty_passes_without_rows():
     declared = consumer(tables=[TABLE], name="report", may_be_empty=True)(lambda read, days: [])
-    assert consumers([declared], {TABLE: [day(0)]}, READ)[0].outcome == CheckOutcome.PASSED
+    (line,) = project_checks([declared], {TABLE: [day(0)]}, READ)
+    assert line.outcome == CheckOutcome.PASSED
 
 
 def test_a_reader_counts_the_lines_that_builds_know_of():

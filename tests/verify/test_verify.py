@@ -2,6 +2,7 @@
 it then lets be published. No Spark.
 """
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from backfill_assets.workspace import Workspace
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, ten_rows
 
 D0, D1, D2, D3 = DAYS
+OUTSIDE = "days outside the plan"
 
 
 @pytest.fixture
@@ -38,6 +40,11 @@ def line(verdict: PlanVerdict, name: str) -> CheckLine:
     return next(each for each in verdict.lines if each.name == name)
 
 
+def figures(verdict: PlanVerdict, name: str) -> list[int]:
+    """The numbers of a check, in order."""
+    return [int(n) for n in re.findall(r"\d+", line(verdict, name).figures)]
+
+
 def test_a_rebuild_that_holds_what_live_holds_passes_and_says_so_of_every_table(lake):
     plan = rebuilt(lake, 10)
     verdict = verdict_of(plan, lake.workspace)
@@ -45,12 +52,9 @@ def test_a_rebuild_that_holds_what_live_holds_passes_and_says_so_of_every_table(
         each for each in verdict.lines if each.outcome != CheckOutcome.PASSED
     ]
     for table in (A.name, B.name):
-        assert line(verdict, f"days built {table}").figures == "2 of 2 days built"
-        assert line(verdict, f"days outside the plan {table}").figures == "2 identical"
-        assert (
-            line(verdict, f"rows changed {table}").figures
-            == "rows: 0 added, 0 removed, 0 changed, 20 unchanged"
-        )
+        assert figures(verdict, f"days built {table}") == [2, 2]
+        assert figures(verdict, f"{OUTSIDE} {table}") == [2]
+        assert figures(verdict, f"rows changed {table}") == [0, 0, 0, 20]
     assert Verdicts(str(lake.root)).newest(plan.id) == verdict
 
 
@@ -70,15 +74,13 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
     plan = rebuilt(lake, 30)
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == VerdictResult.NEEDS_A_DECISION
-    assert f"{D1} 30 rows, 10 in live" in line(verdict, f"row counts {A.name}").figures
-    assert line(verdict, f"rows changed {A.name}").figures.startswith(
-        "rows: 30 added, 10 removed, 0 changed, 10 unchanged"
-    )
+    assert line(verdict, f"row counts {A.name}").days == (D1,)
+    assert figures(verdict, f"rows changed {A.name}")[:4] == [30, 10, 0, 10]
     publication = Publication(plan, lake.workspace, "ada")
-    with pytest.raises(RefusedByGuard, match="needs a decision"):
+    with pytest.raises(RefusedByGuard, match=f"row counts {A.name}"):
         publication.publish("stable", lambda: NOW, require_verified(plan, lake.workspace))
     verdicts = Verdicts(str(lake.root))
-    with pytest.raises(UsageError, match=r"has no line 'nulls \*'. Nothing was changed"):
+    with pytest.raises(UsageError, match=r"'nulls \*'"):
         verdicts.accept(plan.id, ["row counts *", "nulls *"], who="bo", reason="a slip", at=NOW)
     verdicts.accept(
         plan.id,
@@ -97,11 +99,7 @@ def test_days_that_are_not_built_fail_it(lake):
     plan = rebuilt(lake, 10, of=(A.name,))
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == VerdictResult.FAILED
-    forced = "not built yet, which the plan forces"
-    assert (
-        line(verdict, f"days built {B.name}").figures
-        == f"0 of 2 days built; {D1} {forced}; {D2} {forced}"
-    )
+    assert line(verdict, f"days built {B.name}").days == (D1, D2)
 
 
 def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_not(lake):
@@ -110,17 +108,12 @@ def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_no
         lake.write({D3: 11}, table=table)
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == VerdictResult.PASSED
-    assert (
-        line(verdict, f"days outside the plan {A.name}").figures
-        == f"1 identical; 1 built since by others: {D3}"
-    )
+    assert line(verdict, f"{OUTSIDE} {A.name}").figures.endswith(f"by others: {D3}")
     lake.write({D1: 12})
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == VerdictResult.FAILED
-    assert (
-        f"raw/a {D1}: built in live by run"
-        in line(verdict, "live since the shadow was opened").figures
-    )
+    conflicts = verdict.lines[-1]
+    assert (conflicts.outcome, conflicts.days) == (CheckOutcome.FAILED, (D1,))
 
 
 @pytest.mark.parametrize(
