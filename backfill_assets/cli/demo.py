@@ -7,33 +7,37 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.progress import outcome_table, show_progress
+from backfill_assets.cli.progress import follower
 from backfill_assets.cli.terminal import terminal
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.requests import reload
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.errors import NothingToBuild, ServiceUnavailable, UsageError
 from backfill_assets.plan.make import make_plan
-from backfill_assets.plan.progress import Progress, TableOutcome, outcomes
+from backfill_assets.plan.progress import Progress, TableOutcome, lines, outcomes
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.carry_out import carry_out, prepare_rebuild
-from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.servers.child import USUAL_PORT, is_taken
 from backfill_assets.servers.home import dagster_of, servers_record
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import BUNDLED, REMEMBERED, Settings, host_of, read_settings, remember
-from backfill_assets.verbs.run import page_of, seconds_of
+from backfill_assets.verbs.report import table_of
 from backfill_assets.workspace import Workspace, open_workspace
+
+CHECK_EVERY_S = 0.5
+# Each server has some time to end before it is killed.
+STOP_TIMEOUT_S = 90
+# The daemon closes a backfill at its next look after the last run has ended.
+CLOSE_TIMEOUT_S = 30
 
 
 def run_reload() -> int:
@@ -47,11 +51,6 @@ def run_reload() -> int:
         " `backfill status` shows which days are outdated now."
     )
     return exit_codes.DONE
-
-
-CHECK_EVERY_S = 0.5
-# Each server has some time to end before it is killed.
-STOP_TIMEOUT_S = 90
 
 
 def run_up(port: int) -> int:
@@ -68,7 +67,7 @@ def run_up(port: int) -> int:
         console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C stops all servers.")
         watch(servers)
     console.print("All servers have stopped.")
-    return 0
+    return exit_codes.DONE
 
 
 def stop_servers() -> int:
@@ -80,7 +79,7 @@ def stop_servers() -> int:
     record = servers_record(settings.home)
     if record is None or (process := record.up.find()) is None:
         print(f"No servers run on {settings.home}. Nothing was stopped.")
-        return 0
+        return exit_codes.DONE
     process.terminate()
     # One that nobody has waited for counts as ended.
     runs = retry_if_result(lambda still: still is not None)
@@ -94,7 +93,7 @@ def stop_servers() -> int:
             f" {STOP_TIMEOUT_S} s. They may still be ending; see {settings.home / 'logs'}."
         ) from None
     print("All servers have stopped.")
-    return 0
+    return exit_codes.DONE
 
 
 def watch(servers: Servers, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -116,48 +115,62 @@ def interrupted_by_signals() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
-    }
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, interrupt) for number in signals]
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
 
 
-# The daemon closes a backfill at its next look after the last run has ended.
-CLOSE_TIMEOUT_S = 30
+def run_demo(*, days: str, port: int | None, exits: bool) -> int:
+    console = terminal()
+    workspace = workspace_for(days)
+    selected = workspace.calendar.select(days) if days else workspace.calendar.days()
+    copied = deliver(folder_of(workspace.settings))
+    console.print(f"{copied} file(s) of the sample delivered to {workspace.settings.landing}.")
+
+    def build(servers: Servers) -> bool:
+        remember_calendar(workspace)
+        return build_sample(console, servers, workspace, selected)
+
+    stopped = "Stopped. What was committed stays; `backfill demo` again builds what is missing."
+    return run_with_servers(workspace.settings, port, build, exits=exits, stopped=stopped)
 
 
-def run_demo(*, days: str, port: int | None, exit_when_built: bool) -> int:
+def run_with_servers(
+    settings: Settings,
+    port: int | None,
+    work: Callable[[Servers], bool],
+    *,
+    exits: bool,
+    stopped: str,
+    next_step: str = "",
+) -> int:
+    """Start servers, do the work, and keep the UI open unless the command `exits` then.
+
+    Return 0 if the work was completed. `stopped` is printed after Ctrl-C.
+    """
     console = terminal()
     started = time.monotonic()
-    workspace = workspace_for(days)
-    settings = workspace.settings
-    selected = workspace.calendar.select(days) if days else workspace.calendar.days()
-    copied = deliver(folder_of(settings))
-    console.print(f"{copied} file(s) of the sample delivered to {settings.landing}.")
-    with (
-        interrupted_by_signals(),
-        servers_on(settings, port or usual_port(), console.print) as servers,
-    ):
-        remember_calendar(workspace)
+    # If nothing names a port and the usual one is taken, any free one will do.
+    port = port or (None if is_taken(USUAL_PORT) else USUAL_PORT)
+    with interrupted_by_signals(), servers_on(settings, port, console.print) as servers:
         console.print(f"Dagster: {servers.dagster.url}")
         try:
-            complete = launch(console, servers, workspace, selected)
+            is_complete = work(servers)
             console.print(f"{time.monotonic() - started:.0f} s in all.")
-            if exit_when_built:
+            if exits:
                 await_closed(servers.dagster)
             else:
-                console.print(f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C.")
+                ui = f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C."
+                console.print("\n".join(filter(None, (ui, next_step))))
                 watch(servers)
         except KeyboardInterrupt:
-            console.print(
-                "Stopped. What was committed stays; `backfill demo` again builds what is missing."
-            )
-            return 1
-    return 0 if complete else 1
+            console.print(stopped)
+            return exit_codes.PARTIAL
+    return exit_codes.DONE if is_complete else exit_codes.PARTIAL
 
 
 def folder_of(settings: Settings) -> Path:
@@ -192,24 +205,15 @@ def remember_calendar(workspace: Workspace) -> None:
     )
 
 
-def usual_port() -> int | None:
-    """Return Dagster's usual port, or None (any free port) if that is taken."""
-    return None if is_taken(USUAL_PORT) else USUAL_PORT
-
-
 def workspace_for(days: str) -> Workspace:
     """Return the bundled project on the sample's calendar, cut to `days`.
 
     The environment may name another calendar. A day of outages waits for the two days after it, and
     a history for the day before it, except at the calendar's ends.
     """
-    first = FIRST_DAY
-    last = LAST_DAY
-    if days:
-        selected = Calendar(first, last).named(days)
-        first = selected[0]
-        last = selected[-1]
-        _refuse_outside(first, last)
+    sample = Calendar(FIRST_DAY, LAST_DAY)
+    selected = sample.named(days) if days else sample.days()
+    _refuse_outside(selected[0], selected[-1])
     settings = read_settings(remembered=False)
     if settings.project != BUNDLED:  # its lake and its calendar must not be mixed with the sample's
         raise UsageError(
@@ -217,11 +221,9 @@ def workspace_for(days: str) -> Workspace:
             unchanged="Nothing was started.",
             next_step="Use an empty folder for the demo.",
         )
-    named = settings.model_fields_set
-    ends: dict[str, Any] = {
-        name: day for name, day in (("first_day", first), ("last_day", last)) if name not in named
-    }
-    workspace = open_workspace(remembered=False, project=BUNDLED, **ends)
+    ends = {"first_day": selected[0], "last_day": selected[-1]}
+    unset = {name: day for name, day in ends.items() if name not in settings.model_fields_set}
+    workspace = open_workspace(remembered=False, project=BUNDLED, **unset)
     _refuse_outside(workspace.calendar.first, workspace.calendar.last)
     return workspace
 
@@ -235,7 +237,9 @@ def _refuse_outside(first: date, last: date) -> None:
         )
 
 
-def launch(console: Console, servers: Servers, workspace: Workspace, days: list[date]) -> bool:
+def build_sample(
+    console: Console, servers: Servers, workspace: Workspace, days: list[date]
+) -> bool:
     """Plan the days over every table, carry the plan out and show it.
 
     Return whether all of them are built.
@@ -246,9 +250,11 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
         time.sleep(seconds)
 
     def build(plan_id: str) -> Progress:
-        who = getpass.getuser()
-        rebuild = prepare_rebuild(plan_id, workspace, dagster=servers.dagster, who=who, sleep=sleep)
-        return carry_out_and_show(console, rebuild, workspace)
+        dagster = servers.dagster
+        rebuild = prepare_rebuild(
+            plan_id, workspace, dagster=dagster, who=getpass.getuser(), sleep=sleep
+        )
+        return carry_out(rebuild, follower(console, plan_id, workspace, dagster))
 
     for plan_id in Plans(workspace.lake.root).open():  # a demo that was killed leaves its plan open
         build(plan_id)
@@ -256,33 +262,26 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
         partitions=",".join(map(str, days)), canary=0, into="live", reason="backfill demo", yes=True
     )
     plan_id = ""
-    states = dict[Partition, WorkState]()
+    planned = dict[Partition, WorkState]()
     try:
         plan_id = make_plan(request, workspace).plan.id
         console.print(
             f"Plan {plan_id}: {len(days)} day(s) of {len(workspace.tables)} tables, see"
             f" {servers.dagster.url}/runs"
         )
-        states.update(build(plan_id).remaining.states)
+        planned.update(build(plan_id).remaining.states)
     except NothingToBuild:
         console.print("Everything was up to date: nothing had to be computed.")
     accepted = latest_builds(workspace).accepted
-    requested = [(name, day) for name in workspace.names for day in days]
-    before = {
-        partition: WorkState.DONE if partition in accepted else WorkState.PENDING
-        for partition in requested
+    states = {
+        (name, day): WorkState.DONE if (name, day) in accepted else WorkState.PENDING
+        for name in workspace.names
+        for day in days
     }
-    tables = outcomes(workspace.lake.ledger, before | states, plan_id)
-    console.print(outcome_table(tables))
+    tables = outcomes(workspace.lake.ledger, states | planned, plan_id)
+    console.print(table_of(*lines(tables), right=slice(1, None)))
     show_next_steps(console, tables, workspace)
     return all(table.done == table.days for table in tables)
-
-
-def carry_out_and_show(console: Console, rebuild: Rebuild, workspace: Workspace) -> Progress:
-    """Carry a plan out and draw its progress. Return the last progress."""
-    url = page_of(rebuild.plan.id, rebuild.launcher.dagster)
-    seconds = seconds_of(workspace)
-    return carry_out(rebuild, lambda progress: show_progress(console, progress, seconds, url))
 
 
 def show_next_steps(console: Console, tables: Sequence[TableOutcome], workspace: Workspace) -> None:

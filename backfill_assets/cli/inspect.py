@@ -7,7 +7,7 @@ import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import DaysOrCalendar, Json, PlanId, Target
-from backfill_assets.cli.terminal import Output, records
+from backfill_assets.cli.output import Output, records
 
 app = typer.Typer()
 PANEL = "Inspect"
@@ -30,17 +30,15 @@ def status(
 
     Reads the lake and the landing area. Changes nothing.
     """
-    from backfill_assets.verbs.status import explain_day, read_status
+    from backfill_assets.verbs.explain import explain_day
+    from backfill_assets.verbs.status import read_status
     from backfill_assets.workspace import open_workspace
 
     workspace = open_workspace(only_reading=True)
     if why:
-        Output(json_).print(explain_day(workspace, *why))
-        return
+        Output(json_).end(explain_day(workspace, *why))
     report = read_status(workspace, partitions, target)
-    Output(json_).print(report)
-    if check and not report.is_complete:
-        raise typer.Exit(exit_codes.PARTIAL)
+    Output(json_).end(report, None if check else exit_codes.DONE)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -59,7 +57,7 @@ def late(
 
     if html:
         refuse_page(html, "Nothing was read.")
-    Output(json_).print(find_late(open_workspace(only_reading=True), html))
+    Output(json_).end(find_late(open_workspace(only_reading=True), html))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -99,7 +97,7 @@ def log(
     table, day = table_and_days(table, day, target)
     wanted = BuildFilter(plan=plan, run=of_run, last=last)
     report = read_log(workspace, table, day, wanted, target=target, every_column=json_)
-    Output(json_).print(report)
+    Output(json_).end(report)
 
 
 @app.command("list", rich_help_panel=PANEL)
@@ -110,7 +108,7 @@ def list_(json_: Json = False) -> None:
     from backfill_assets.verbs.plan import list_plans
 
     settings = read_settings()
-    Output(json_).print(list_plans(settings.lake, dagster_of(settings)))
+    Output(json_).end(list_plans(settings.lake, dagster_of(settings)))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -123,7 +121,7 @@ def show(plan_id: PlanId = "", json_: Json = False) -> None:
 
     workspace, not_imported = open_records()
     plan_id = resolve_plan_id(plan_id, Plans(workspace.lake.root))
-    Output(json_).print(show_plan(plan_id, workspace, not_imported))
+    Output(json_).end(show_plan(plan_id, workspace, not_imported))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -172,9 +170,8 @@ def diff(
     if html:
         refuse_page(html, "Nothing was compared.")
     report = diff_tables(DiffRequest(first, second, table, days), open_workspace(), html)
-    Output(json_).print(report)
-    if check and report.diff.differs:
-        raise typer.Exit(exit_codes.PARTIAL)
+    has_failed = check and report.diff.differs
+    Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
 
 
 @app.command(rich_help_panel=PANEL)

@@ -7,7 +7,7 @@ import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import Json
-from backfill_assets.cli.terminal import Output
+from backfill_assets.cli.output import Output
 
 if TYPE_CHECKING:
     from backfill_assets.verbs.reconcile import ReconcileReport
@@ -42,8 +42,7 @@ def reconcile(
     dagster = dagster_of(workspace.settings)
     who = getpass.getuser()
     report = compare_records(workspace, dagster, repair=repair, restore=restore, who=who)
-    Output(json_).print(report)
-    raise typer.Exit(code_of(report))
+    Output(json_).end(report, code_of(report))
 
 
 def code_of(report: "ReconcileReport") -> int:
@@ -81,9 +80,7 @@ def maintain(
         who=getpass.getuser(),
         now=utc_now(),
     )
-    code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
-    Output(json_).print(report, code)
-    raise typer.Exit(code)
+    Output(json_).end(report)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -107,8 +104,4 @@ def reproduce(
     workspace = open_workspace(only_reading=True)
     note = Output(as_json=True).note
     report = reproduce_on_server(workspace, table, day, release, who=getpass.getuser(), note=note)
-    code = exit_codes.STOPPED
-    if report.is_rebuilt:
-        code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
-    Output(json_).print(report, code)
-    raise typer.Exit(code)
+    Output(json_).end(report, None if report.is_rebuilt else exit_codes.STOPPED)

@@ -1,7 +1,8 @@
 """The progress and the outcome of a rebuild on a terminal."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import partial
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -9,12 +10,24 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from backfill_assets.plan.progress import Progress, TableOutcome, expected_end, lines
+from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.plan.progress import Progress, expected_end, seconds_by_table
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
-from backfill_assets.verbs.report import table_of, uncut
+from backfill_assets.verbs.report import uncut
+from backfill_assets.verbs.run import Follow
+from backfill_assets.workspace import Workspace
 
 BAR = 24
+
+
+def follower(console: Console, plan_id: str, workspace: Workspace, dagster: Dagster) -> Follow:
+    """Return the function that draws the progress of a plan, with the address of its runs."""
+    seconds = seconds_by_table(latest_builds(workspace).computed.values())
+    url = f"{dagster.url}{tags.runs_of(plan_id)}" if dagster.url else ""
+    return partial(show_progress, console, seconds=seconds, url=url)
 
 
 def show_progress(
@@ -68,7 +81,3 @@ def drawn(progress: Progress, end: datetime | None, url: str = "") -> Group:
     times = f"{minutes}:{seconds:02} since the start" + ("" if progress.over else ends)
     below = [line for line in (chunks_line(progress), times, url) if line]
     return Group(table, *(Text(line, overflow="fold", no_wrap=False) for line in below))
-
-
-def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:
-    return table_of(*lines(outcomes), right=slice(1, None))

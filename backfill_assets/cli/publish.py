@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import Channel, Json, Reason, ShadowId, ToPublish, Yes
-from backfill_assets.cli.terminal import Output, records
+from backfill_assets.cli.output import Output, records
 
 app = typer.Typer()
 PANEL = "Publish"
@@ -39,10 +38,7 @@ def verify(
     workspace = open_workspace()
     plan = plan_in_shadow(plan_id, workspace)
     who = getpass.getuser()
-    report = verify_plan(plan, workspace, who=who, accept=accept or [], reason=reason)
-    code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
-    Output(json_).print(report, code)
-    raise typer.Exit(code)
+    Output(json_).end(verify_plan(plan, workspace, who=who, accept=accept or [], reason=reason))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -85,9 +81,9 @@ def publish(
         channel=channel,
         reason=reason,
         allow_breaking=allow_breaking,
-        with_plans=with_ or (),
+        with_plans=with_ or [],
     )
-    Output(json_).print(report, exit_codes.DONE)
+    Output(json_).end(report)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -99,12 +95,11 @@ def rebase(plan_id: ShadowId = "", json_: Json = False) -> None:
 
     output = Output(json_)
     workspace = open_workspace()
-    plan = plan_in_shadow(plan_id, workspace)
-    report = rebase_plan(plan, workspace, getpass.getuser())
+    report = rebase_plan(plan_in_shadow(plan_id, workspace), workspace, getpass.getuser())
     if report.state.unbuilt:
-        output.preview(report)
-        carry_out(plan.id, workspace, output)
-    output.print(report, exit_codes.DONE)
+        output.preview(report.lines())
+        carry_out(report.plan.id, workspace, output)
+    output.end(report)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -122,13 +117,11 @@ def discard(
     output = Output(json_)
     workspace = open_workspace()
     plan = plan_in_shadow(plan_id, workspace)
-    question = f"Delete the shadow of plan {plan.id}, and the days that were built in it?"
-    if not yes and not output.confirms(question, default=False):
-        output.note("Nothing was discarded.")
-        raise typer.Exit(exit_codes.PARTIAL)
+    if not yes:
+        question = f"Delete the shadow of plan {plan.id}, and the days that were built in it?"
+        output.confirm(question, "Nothing was discarded.")
     dagster = partial(dagster_of, workspace.settings)
-    report = discard_plan(plan, workspace, dagster, who=getpass.getuser(), reason=reason)
-    output.print(report, exit_codes.DONE)
+    output.end(discard_plan(plan, workspace, dagster, who=getpass.getuser(), reason=reason))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -159,7 +152,8 @@ def rollback(
     from backfill_assets.plan.store import Plans
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.settings import read_settings
-    from backfill_assets.verbs.releases import point_channel, preview_rollback, rollback_plan
+    from backfill_assets.verbs.releases import point_channel
+    from backfill_assets.verbs.rollback import preview_rollback, rollback_plan
     from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
@@ -170,18 +164,15 @@ def rollback(
                 "a plan or a release is rolled back: leave out PLAN and --force, or --release"
             )
         lake = Lake(read_settings().lake)
-        output.print(point_channel(lake, release, channel, who=who, reason=reason))
-        return
+        output.end(point_channel(lake, release, channel, who=who, reason=reason))
     workspace = open_workspace()
     plans = Plans(workspace.lake.root)
     plan = plans.read(plans.full_id(plan_id))
     if not json_:
         preview = preview_rollback(plan, workspace, force=force)
-        output.print(preview)
-        asks = preview.restores and not yes
-        if asks and not output.confirms("Restore these days?", default=False):
-            output.note("Nothing was restored.")
-            raise typer.Exit(exit_codes.PARTIAL)
+        output.preview(preview.lines())
+        if preview.restores and not yes:
+            output.confirm("Restore these days?", "Nothing was restored.")
     report = rollback_plan(
         plan,
         workspace,
@@ -191,9 +182,7 @@ def rollback(
         force=force,
         is_previewed=True,
     )
-    code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
-    output.print(report, code)
-    raise typer.Exit(code)
+    output.end(report)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -210,7 +199,7 @@ def releases(
     from backfill_assets.verbs.releases import list_releases, show_release
 
     lake = Lake(read_settings().lake)
-    Output(json_).print(list_releases(lake) if number is None else show_release(lake, number))
+    Output(json_).end(list_releases(lake) if number is None else show_release(lake, number))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -227,7 +216,7 @@ def release(
     from backfill_assets.verbs.releases import release_now
     from backfill_assets.workspace import open_workspace
 
-    Output(json_).print(release_now(open_workspace(), who=getpass.getuser(), reason=reason))
+    Output(json_).end(release_now(open_workspace(), who=getpass.getuser(), reason=reason))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -259,7 +248,7 @@ def switch(
         reason=reason,
         allow_breaking=allow_breaking,
     )
-    Output(json_).print(report, exit_codes.DONE)
+    Output(json_).end(report)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -284,13 +273,12 @@ def export(
     json_: Json = False,
 ) -> None:
     """Write the rows of a released table to a Parquet or CSV file, atomically."""
-    from backfill_assets.verbs.releases import export_table, refuse_file, refuse_two_releases
+    from backfill_assets.verbs.export import export_table, refuse_request
 
-    refuse_file(file, overwrite)
-    refuse_two_releases(number, channel)
+    refuse_request(file, number, channel, overwrite=overwrite)
     workspace = records()
     days = workspace.calendar.select(partitions) if partitions else None
     report = export_table(
         workspace, table, file, days, number=number, channel=channel, overwrite=overwrite
     )
-    Output(json_).print(report)
+    Output(json_).end(report)

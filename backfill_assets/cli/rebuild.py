@@ -6,13 +6,13 @@ After Ctrl-C, chunks that are running go on on the server, and no other is launc
 import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import DaysOrCalendar, Json, PlanId, Target, with_request
-from backfill_assets.cli.terminal import Output
+from backfill_assets.cli.output import Output
 
 if TYPE_CHECKING:
     from backfill_assets.plan.request import RebuildRequest
@@ -29,7 +29,7 @@ def plan(request: Any, json_: Json = False) -> None:
     from backfill_assets.verbs.plan import plan_rebuild
     from backfill_assets.workspace import open_workspace
 
-    Output(json_).print(plan_rebuild(request, open_workspace(only_reading=True)))
+    Output(json_).end(plan_rebuild(request, open_workspace(only_reading=True)))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -70,54 +70,32 @@ def new_plan(request: "RebuildRequest", workspace: "Workspace", output: Output) 
     """
     from backfill_assets.rebuild.carry_out import after_nothing
     from backfill_assets.servers.home import dagster_of
-    from backfill_assets.verbs.plan import plan_rebuild
+    from backfill_assets.verbs.plan import NothingBuilt, plan_rebuild
 
     report = plan_rebuild(request, workspace)
-    if report.contents is None:
+    if isinstance(report, NothingBuilt):
         after_nothing(request, workspace, dagster_of(workspace.settings), output.note)
-        output.print(NothingBuilt(report.nothing), exit_codes.DONE)
-        raise typer.Exit(exit_codes.DONE)
-    plan_id = report.contents.made.plan.id
-    output.preview(report.contents)
-    if not request.yes and not output.confirms("Carry this plan out?", default=True):
-        output.note(
-            f"Nothing was started. The plan is stored: `backfill run {plan_id}` carries it out."
-        )
-        raise typer.Exit(exit_codes.PARTIAL)
+        output.end(report)
+    plan_id = report.made.plan.id
+    output.preview(report.contents())
+    if not request.yes:
+        stored = f"The plan is stored: `backfill run {plan_id}` carries it out."
+        output.confirm("Carry this plan out?", f"Nothing was started. {stored}", default=True)
     return plan_id
 
 
-class NothingBuilt:
-    """A request that needs no plan."""
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-
-    def lines(self) -> list[str]:
-        return [self.why]
-
-    def as_json(self) -> dict[str, Any]:
-        return {"plan": None, "ending": "done"}
-
-
-def carry_out(plan_id: str, workspace: "Workspace", output: Output) -> None:
+def carry_out(plan_id: str, workspace: "Workspace", output: Output) -> NoReturn:
     """Carry a plan out, print how it ended, and exit with the code of that."""
-    from functools import partial
-
-    from backfill_assets.cli.progress import show_progress
+    from backfill_assets.cli.progress import follower
     from backfill_assets.servers.home import dagster_of
-    from backfill_assets.verbs.run import page_of, run_plan, seconds_of
+    from backfill_assets.verbs.run import run_plan
 
     dagster = dagster_of(workspace.settings)
-    follow = partial(
-        show_progress, output.notes, seconds=seconds_of(workspace), url=page_of(plan_id, dagster)
-    )
+    follow = follower(output.notes, plan_id, workspace, dagster)
     who = getpass.getuser()
     with detaching(output, plan_id):
         report = run_plan(plan_id, workspace, dagster, follow, who=who, warn=output.note)
-    code = exit_codes.OF_ENDING[report.end.ending]
-    output.print(report, code)
-    raise typer.Exit(code)
+    output.end(report, exit_codes.OF_ENDING[report.ending])
 
 
 @contextmanager
@@ -150,31 +128,24 @@ def resume(plan_id: PlanId = "", json_: Json = False) -> None:
 @app.command(rich_help_panel=PANEL)
 def watch(plan_id: PlanId = "", json_: Json = False) -> None:
     """Follow a plan that another command or job carries out. Launches nothing."""
-    from functools import partial
-
-    from backfill_assets.cli.progress import show_progress
+    from backfill_assets.cli.progress import follower
     from backfill_assets.plan.lifecycle import resolve_plan_id
     from backfill_assets.plan.store import Plans
     from backfill_assets.servers.home import dagster_of
-    from backfill_assets.verbs.run import ClosedReport, page_of, seconds_of, watch_plan
+    from backfill_assets.verbs.run import watch_plan
     from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
     workspace = open_workspace(only_reading=True)
     plan_id = resolve_plan_id(plan_id, Plans(workspace.lake.root))
     dagster = dagster_of(workspace.settings)
-    follow = partial(
-        show_progress, output.notes, seconds=seconds_of(workspace), url=page_of(plan_id, dagster)
-    )
+    follow = follower(output.notes, plan_id, workspace, dagster)
     try:
         report = watch_plan(plan_id, workspace, dagster, follow)
     except KeyboardInterrupt:  # the command that carries it out goes on
         return
-    code = exit_codes.DONE
-    if not isinstance(report, ClosedReport):
-        code = exit_codes.OF_ENDING[report.end.ending]
-    output.print(report, code)
-    raise typer.Exit(code)
+    # A plan that is closed, such as a published one, has another ending.
+    output.end(report, exit_codes.OF_ENDING.get(report.ending, exit_codes.DONE))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -183,7 +154,7 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.run import cancel_plan
 
-    Output(json_).print(cancel_plan(plan_id, read_settings(), who=getpass.getuser()))
+    Output(json_).end(cancel_plan(plan_id, read_settings(), who=getpass.getuser()))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -233,9 +204,7 @@ def archive(
         reason=reason,
         note=output.note,
     )
-    code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
-    output.print(report, code)
-    raise typer.Exit(code)
+    output.end(report)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -248,11 +217,8 @@ def audit(
     from backfill_assets.verbs.audit import audit_days
     from backfill_assets.workspace import open_workspace
 
-    output = Output(json_)
     who = getpass.getuser()
     # The address of the run goes to stderr: the report alone is on stdout.
     note = Output(as_json=True).note
     report = audit_days(open_workspace(), partitions, target, who=who, note=note)
-    output.print(report)
-    if not report.is_complete:
-        raise typer.Exit(exit_codes.PARTIAL)
+    Output(json_).end(report)

@@ -34,12 +34,12 @@ def demo(
     if not story:
         from backfill_assets.cli.demo import run_demo
 
-        raise typer.Exit(run_demo(days=days, port=port, exit_when_built=exit_))
+        raise typer.Exit(run_demo(days=days, port=port, exits=exit_))
     if days:
         raise typer.BadParameter("a story has days of its own; leave out --days")
-    from backfill_assets.cli.story import run as play
+    from backfill_assets.cli.story import run_story
 
-    raise typer.Exit(play(story, port=port, exit_when_played=exit_))
+    raise typer.Exit(run_story(story, port=port, exits=exit_))
 
 
 @app.command(rich_help_panel=PANEL)

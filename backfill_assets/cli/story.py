@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
@@ -22,15 +21,13 @@ from typing import Any
 
 from rich.console import Console
 
-from backfill_assets.cli import exit_codes
-from backfill_assets.cli.demo import await_closed, interrupted_by_signals, usual_port, watch
+from backfill_assets.cli.demo import run_with_servers
 from backfill_assets.cli.terminal import terminal
 from backfill_assets.datasets.case_reports import sample as case_reports
 from backfill_assets.datasets.outages import sample as outages
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.storage import write_whole
 from backfill_assets.plan.store import Plans
-from backfill_assets.servers.stack import servers_on
 from backfill_assets.settings import read_settings
 
 STORIES = Path(__file__).with_name("stories")
@@ -133,9 +130,8 @@ def read_story(name: str) -> Story:
             unchanged="Nothing was started.",
             next_step=f"The stories are {', '.join(story_names())}.",
         )
-    told = tomllib.loads((STORIES / f"{name}.toml").read_text())
-    steps = [_step(entry) for entry in told["steps"]]
-    return Story(name, told["project"], told["opening"], told["settings"], steps)
+    contents = tomllib.loads((STORIES / f"{name}.toml").read_text())
+    return Story(name, **contents | {"steps": [_step(entry) for entry in contents["steps"]]})
 
 
 def _step(entry: Mapping[str, Any]) -> Step:
@@ -150,42 +146,30 @@ def _step(entry: Mapping[str, Any]) -> Step:
     return Arrival(says, published.target, published.path, entry.get("lines"))
 
 
-def run(name: str, *, port: int | None, exit_when_played: bool) -> int:
-    """Play a story. The exit code is 0 if every step ended as it should."""
-    started = time.monotonic()
+def run_story(name: str, *, port: int | None, exits: bool) -> int:
+    """Show a story. The exit code is 0 if every step ended as it should."""
     story = read_story(name)
     console = terminal()
     folder = new_folder(story)
     console.print(
-        f"{story.opening}\nIt is played in {folder}, where the bundled tables are a project of your"
+        f"{story.opening}\nIts folder is {folder}, where the bundled tables are a project of your"
         " own."
     )
-    with chdir(folder), interrupted_by_signals():
+    with chdir(folder):
         settings = read_settings()
+        landing = Path(settings.landing)
         if story.project == outages.__package__:
-            outages.deliver(Path(settings.landing))
-        with servers_on(settings, port or usual_port(), console.print) as servers:
-            console.print(f"Dagster: {servers.dagster.url}")
-            try:
-                whole = play(
-                    story, console, Plans(settings.lake), Path(settings.landing), run_typed
-                )
-                console.print(f"\n{time.monotonic() - started:.0f} s in all.")
-                if exit_when_played:
-                    await_closed(servers.dagster)
-                else:
-                    console.print(
-                        f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C."
-                    )
-                    console.print(
-                        f"To go on from here, in a second terminal: cd {folder.name} && backfill"
-                        " status"
-                    )
-                    watch(servers)
-            except KeyboardInterrupt:
-                console.print(f"Stopped. To play it again, delete {folder} first.")
-                return exit_codes.PARTIAL
-    return exit_codes.DONE if whole else exit_codes.PARTIAL
+            outages.deliver(landing)
+        return run_with_servers(
+            settings,
+            port,
+            lambda _: play(story, console, Plans(settings.lake), landing, run_typed),
+            exits=exits,
+            stopped=f"Stopped. To see it again, delete {folder} first.",
+            next_step=(
+                f"To go on from here, in a second terminal: cd {folder.name} && backfill status"
+            ),
+        )
 
 
 def new_folder(story: Story) -> Path:

@@ -30,7 +30,7 @@ from backfill_assets.plan import text
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.request import RebuildRequest, default_of
 from backfill_assets.rebuild.carry_out import after_nothing, log_changes
-from backfill_assets.verbs.plan import PlanContents, plan_rebuild
+from backfill_assets.verbs.plan import NothingBuilt, PlanReport, plan_rebuild
 from backfill_assets.verbs.report import sentences
 from backfill_assets.verbs.run import RunReport, run_plan
 
@@ -88,12 +88,12 @@ def plan_named(config: Mapping[str, Any]) -> str:
 
 def _make_plan(run: VerbRun, config: Config) -> None:
     report = plan_rebuild(request_of(dict(config)), run.workspace)
-    if report.contents is None:
-        run.show(report.nothing, {})
+    if isinstance(report, NothingBuilt):
+        run.show(report.why, {})
         return
-    plan_id = log_plan(run, report.contents)
+    plan_id = log_plan(run, report)
     how = f'launch the job run_plan with `plan: "{plan_id}"`, or type `backfill run {plan_id}`'
-    metadata = {**metadata_of_plan(report.contents), "to carry it out": how}
+    metadata = {**metadata_of_plan(report), "to carry it out": how}
     run.show(f"Nothing was started. To carry it out, {how}.", metadata)
 
 
@@ -102,15 +102,16 @@ def _run_plan(run: VerbRun, config: Config) -> None:
     if not plan_id:
         request = request_of(dict(config))
         planned = plan_rebuild(request, run.workspace)
-        if planned.contents is None:
+        if isinstance(planned, NothingBuilt):
             after_nothing(request, run.workspace, run.dagster(), run.context.log.warning)
             built = "nothing: every day is up to date"
-            run.show(planned.nothing, {"ending": Ending.DONE.value, "built": built})
+            run.show(planned.why, {"ending": Ending.DONE.value, "built": built})
             return
-        plan_id = log_plan(run, planned.contents)
+        plan_id = log_plan(run, planned)
     report = carry_out(run, run.plan(plan_id).id)
-    is_complete = report.end.ending == Ending.DONE
-    message = sentences(report) if is_complete else f"{sentences(report)}\nOr re-execute this run."
+    is_complete = report.is_complete
+    message = sentences(report.lines())
+    message = message if is_complete else f"{message}\nOr re-execute this run."
     run.show(message, metadata_of_ending(report), is_complete=is_complete)
 
 
@@ -152,12 +153,12 @@ def plan_of_parent(run: VerbRun) -> str:
     return dagster_run.tags.get(tags.PLAN, "") if dagster_run.parent_run_id else ""
 
 
-def log_plan(run: VerbRun, contents: PlanContents) -> str:
+def log_plan(run: VerbRun, report: PlanReport) -> str:
     """Write the plan to the run's log, tag the run with it, and return its id."""
-    plan_id = contents.made.plan.id
-    _, rows = contents.table
+    plan_id = report.made.plan.id
+    _, rows = report.table
     days = [f"  {table}: {count} day(s), {which}: {why}" for table, count, which, why in rows]
-    run.context.log.info("\n".join([f"Plan {plan_id}", *days, sentences(contents)]))
+    run.context.log.info("\n".join([f"Plan {plan_id}", *days, sentences(report.contents())]))
     return run.plan(plan_id).id
 
 
@@ -165,14 +166,14 @@ def log_plan(run: VerbRun, contents: PlanContents) -> str:
 BLOCKED_SHOWN = 100
 
 
-def metadata_of_plan(contents: PlanContents) -> Mapping[str, Any]:
-    made = contents.made
+def metadata_of_plan(report: PlanReport) -> Mapping[str, Any]:
+    made = report.made
     expected = made.expected
-    expected_line = text.expected_line(expected, contents.price_per_hour)
-    cost = expected.cost(contents.price_per_hour)
+    expected_line = text.expected_line(expected, report.price_per_hour)
+    cost = expected.cost(report.price_per_hour)
     metadata: dict[str, Any] = {
         "plan": made.plan.id,
-        "days": as_table(contents.table),
+        "days": as_table(report.table),
         "partitions": len(made.plan.partitions()),
         "chunks": as_list(text.chunk_lines(made.plan)),
         "expected": expected_line.removeprefix("Expected: "),

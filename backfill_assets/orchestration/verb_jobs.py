@@ -25,8 +25,9 @@ from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
 from backfill_assets.verbs.diff import DiffReport, diff_tables
 from backfill_assets.verbs.maintain import maintain_lake
 from backfill_assets.verbs.publish import publish_plan, verify_plan
-from backfill_assets.verbs.releases import rollback_plan, switch_table
+from backfill_assets.verbs.releases import switch_table
 from backfill_assets.verbs.report import sentences
+from backfill_assets.verbs.rollback import rollback_plan
 from backfill_assets.verify.text import markdown
 
 
@@ -52,7 +53,7 @@ def _verify(run: VerbRun, config: VerifyConfig) -> None:
         "verdict": report.verdict.result.value,
         "checklist": MetadataValue.md(markdown(report.verdict)),
     }
-    run.show(sentences(report), metadata, is_complete=report.is_complete)
+    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 
 
 class PublishConfig(Config):
@@ -76,7 +77,7 @@ def _publish(run: VerbRun, config: PublishConfig) -> None:
     report = publish_plan(plan, run.workspace, run.dagster, runs, who=run.who, **_options(config))
     release = report.published.release.number
     metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
-    run.show(sentences(report), metadata)
+    run.show(sentences(report.lines()), metadata)
 
 
 class RollbackConfig(Config):
@@ -92,7 +93,7 @@ def _rollback(run: VerbRun, config: RollbackConfig) -> None:
     plan = run.plan(config.plan)
     report = rollback_plan(plan, run.workspace, run.dagster, who=run.who, **_options(config))
     metadata = {"plan": plan.id, "days": as_table(report.table)}
-    run.show(sentences(report), metadata, is_complete=report.is_complete)
+    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 
 
 class SwitchConfig(Config):
@@ -114,7 +115,7 @@ def _switch(run: VerbRun, config: SwitchConfig) -> None:
         allow_breaking=config.allow_breaking,
     )
     number = report.release.number if report.release else None
-    run.show(sentences(report), {"release": number, "readers get": config.to})
+    run.show(sentences(report.lines()), {"release": number, "readers get": config.to})
 
 
 class DiffConfig(Config):
@@ -150,7 +151,7 @@ def _diff(run: VerbRun, config: DiffConfig) -> None:
         **totals,
         **({"details": as_code(report.details)} if report.details else {}),
     }
-    run.show(sentences(report), metadata)
+    run.show(sentences(report.lines()), metadata)
 
 
 class ReproduceConfig(Config):
@@ -175,7 +176,7 @@ def _reproduce(run: VerbRun, config: ReproduceConfig) -> None:
         REPRODUCTION: MetadataValue.json(report.as_json()),
     }
     run.context.log_event(_observation(report, metadata))
-    run.show(sentences(report), metadata, is_complete=report.is_complete)
+    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 
 
 def _observation(report: ReproduceReport, metadata: Mapping[str, Any]) -> AssetObservation:
@@ -183,7 +184,7 @@ def _observation(report: ReproduceReport, metadata: Mapping[str, Any]) -> AssetO
     return AssetObservation(
         AssetKey(report.reproduction.table.split("/")),
         partition=report.reproduction.day,
-        description=sentences(report),
+        description=sentences(report.lines()),
         metadata=metadata,
     )
 
@@ -215,7 +216,7 @@ def _maintain(run: VerbRun, config: MaintainConfig) -> None:
         "removed_bytes": sum(upkeep.removed_bytes for upkeep in result.tables),
         "tables": as_table(report.table),
     }
-    run.show(sentences(report), metadata, is_complete=report.is_complete)
+    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 
 
 VERB_JOBS = (

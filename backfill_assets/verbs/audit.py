@@ -29,7 +29,7 @@ from backfill_assets.reproduce.reproduction import (
     read_reproduction,
 )
 from backfill_assets.servers.home import dagster_of
-from backfill_assets.verbs.report import Line, table_of
+from backfill_assets.verbs.report import Line, Report, table_of
 from backfill_assets.workspace import Workspace
 
 FAILURES_SHOWN = 10
@@ -48,7 +48,7 @@ class AuditedTable:
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(Report):
     tables: Mapping[str, AuditedTable]
 
     @property
@@ -85,7 +85,7 @@ class AuditReport:
                 days = days_as_typed(map(date.fromisoformat, table.failed))
                 yield f"  backfill run --partitions {days} --target {name} --force"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         return {"tables": {name: vars(table) for name, table in self.tables.items()}}
 
 
@@ -152,7 +152,7 @@ def _counted(days: list[date], builds: list[Build]) -> AuditedTable:
 
 
 @dataclass(frozen=True)
-class ReproduceReport:
+class ReproduceReport(Report):
     reproduction: Reproduction
 
     @property
@@ -172,7 +172,7 @@ class ReproduceReport:
         yield from (f"  {line}" for line in self.details)
         yield "Nothing was written."
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         return self.reproduction.contents()
 
 

@@ -1,6 +1,6 @@
 """Compare a plan, a day, two tables or two releases. No server and no Spark is needed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,18 +8,24 @@ from typing import Any
 from backfill_assets.diff import text
 from backfill_assets.diff.diff import Diff
 from backfill_assets.diff.sides import DiffRequest
-from backfill_assets.verbs.report import Line, TableContents, refuse_page, table_of, write_page
+from backfill_assets.verbs.report import (
+    Line,
+    Report,
+    TableContents,
+    refuse_page,
+    table_of,
+    write_page,
+)
 from backfill_assets.workspace import Workspace
 
 NUMBERS = slice(2, 7)
 
 
 @dataclass(frozen=True)
-class DiffReport:
+class DiffReport(Report):
     diff: Diff
     # The file or the address at which the page is kept.
     page: str = ""
-    is_complete = True
 
     @property
     def table(self) -> TableContents:
@@ -38,7 +44,7 @@ class DiffReport:
         if self.page:
             yield f"Written to {self.page}."
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         return {**asdict(self.diff), "differs": self.diff.differs, "html": self.page}
 
 

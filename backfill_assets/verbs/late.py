@@ -25,7 +25,7 @@ from backfill_assets.plan.late import (
     rebuild_commands,
 )
 from backfill_assets.plan.status import latest_builds
-from backfill_assets.verbs.report import Line, refuse_page, table_of, write_page
+from backfill_assets.verbs.report import Line, Report, refuse_page, table_of, write_page
 from backfill_assets.workspace import Workspace
 
 PAGE_WIDTH = 132
@@ -42,7 +42,7 @@ PAGE = """<!doctype html>
 
 
 @dataclass(frozen=True)
-class LateReport:
+class LateReport(Report):
     late: Late
     ask_above_days: int
     html: str = ""

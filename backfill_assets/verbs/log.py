@@ -4,7 +4,7 @@ It is read from the ledger and the tables' logs. No server is needed.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -17,7 +17,7 @@ from backfill_assets.lake.history import BuildHistory, build_history, build_key,
 from backfill_assets.lake.ledger import COMMITTED, Build, short_fingerprint
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.plan.store import Plans
-from backfill_assets.verbs import report
+from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
 
@@ -87,8 +87,9 @@ def lines_by_run(
     unrecorded = {build_key(build) for build in trail.unrecorded}
     by_run: dict[str, dict[object, list[Build]]] = {}
     for build in builds:
+        key = build_key(build)
+        group = (build.table, build.outcome, *_facts(build), key in unrecorded) if fold else key
         by_run[build.run] = by_run.pop(build.run, {})  # to the end
-        group = _all_but_day(build, build_key(build) in unrecorded) if fold else build_key(build)
         by_run[build.run].setdefault(group, []).append(build)
     return {
         run: [
@@ -97,24 +98,6 @@ def lines_by_run(
         ]
         for run, groups in by_run.items()
     }
-
-
-def _all_but_day(build: Build, unrecorded: bool) -> object:
-    # A failed or unchanged day has no commit of its own: the table's version differs from day to
-    # day.
-    commit = build.delta_version if build.outcome in COMMITTED else None
-    read = tuple(sorted(build.input_versions.items()))
-    return (
-        build.table,
-        build.outcome,
-        commit,
-        build.code_version,
-        read,
-        build.who,
-        build.plan,
-        build.reason,
-        unrecorded,
-    )
 
 
 # Fingerprints, figures and verdicts are most of the ledger, and are read only when days are named.
@@ -146,13 +129,13 @@ LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
 
 
 @dataclass(frozen=True)
-class LogReport:
+class LogReport(Report):
     builds: Sequence[Build]
     history: BuildHistory
     # With days named, each build is shown in full.
     in_full: bool
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         unrecorded = {build_key(build) for build in self.history.unrecorded}
         return {
             "builds": [
@@ -161,7 +144,7 @@ class LogReport:
             ]
         }
 
-    def lines(self) -> Iterator[report.Line]:
+    def lines(self) -> Iterator[Line]:
         """Yield a paragraph per run; the latest comes last."""
         by_run = lines_by_run(self.builds, self.history, fold=not self.in_full)
         for name, lines in by_run.items():
@@ -215,10 +198,12 @@ def table_and_days(table: str, day: str, target: str) -> tuple[str, str]:
 
 
 def _in_shadows(root: str, plan: str, tables: Collection[str]) -> list[Build]:
-    ledgers = {
-        each: ledger for each, ledger in ledgers_of_shadows(root).items() if each.startswith(plan)
-    }
-    return [build for ledger in ledgers.values() for build in ledger.builds(dict.fromkeys(tables))]
+    return [
+        build
+        for plan_id, ledger in ledgers_of_shadows(root).items()
+        if plan_id.startswith(plan)
+        for build in ledger.builds(dict.fromkeys(tables))
+    ]
 
 
 def recorded_tables(table: str, workspace: Workspace) -> list[str]:
@@ -262,7 +247,10 @@ def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
     text.append(f"{days} day{'s' if days > 1 else ''} {one.outcome}", STYLES.get(one.outcome, ""))
     tries = f", in {len(line.builds)} builds" if len(line.builds) > days else ""
     yield text.append(f", {ranges(line.days)}{tries}")
-    yield Text(f"    {', '.join(_facts(line))}")
+    rows = sum(build.rows for build in line.builds)
+    has_rows = rows or one.succeeded
+    counts = [f"{rows:,} rows{ROWS_OF_OUTCOME.get(one.outcome, '')}"] if has_rows else []
+    yield Text(f"    {', '.join(counts + _facts(one))}")
     messages = line.messages()
     for message, day in list(messages.items())[:1]:
         shown = message.strip() if in_full else message.strip().partition("\n")[0]
@@ -274,25 +262,16 @@ def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
         yield from _input_lines(build)
 
 
-def _facts(line: LogLine) -> list[str]:
-    """Return rows, commit, code version and the versions of the inputs, as words."""
-    one = line.example
-    rows = sum(build.rows for build in line.builds)
-    facts = []
-    if rows or one.succeeded:
-        facts.append(f"{rows:,} rows" + ROWS_OF_OUTCOME.get(one.outcome, ""))
-    if one.outcome in COMMITTED:
-        facts.append(f"commit {one.delta_version}")
-    if one.write_mode != "overwrite":
-        facts.append(one.write_mode)
-    facts.append(f"code {one.code_version}")
-    if one.git_commit:
-        facts.append(f"git {one.git_commit}")
-    versions = one.input_versions.items()
+def _facts(build: Build) -> list[str]:
+    """Return commit, code version and the versions of the inputs, as words."""
+    # A failed or unchanged day has no commit of its own.
+    commit = f"commit {build.delta_version}" if build.outcome in COMMITTED else ""
+    mode = build.write_mode if build.write_mode != "overwrite" else ""
+    git = f"git {build.git_commit}" if build.git_commit else ""
+    versions = sorted(build.input_versions.items())
     read = [f"{name} at version {version}" for name, version in versions if version >= 0]
-    if read:
-        facts.append(f"read {' and '.join(read)}")
-    return facts
+    inputs = f"read {' and '.join(read)}" if read else ""
+    return [fact for fact in (commit, mode, f"code {build.code_version}", git, inputs) if fact]
 
 
 def _input_lines(build: Build) -> Iterator[Text]:

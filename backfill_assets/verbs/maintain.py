@@ -1,6 +1,6 @@
 """Maintain the lake's files, and import archives. No server is needed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -23,7 +23,7 @@ from backfill_assets.step.sources import (
     next_line,
     take_in_named,
 )
-from backfill_assets.verbs.report import Line, TableContents, table_of
+from backfill_assets.verbs.report import Line, Report, TableContents, table_of
 from backfill_assets.workspace import Workspace
 
 COLUMNS = ("table", "files", "compact", "remove", "keep, and what for")
@@ -31,7 +31,7 @@ RELEASES_SHOWN = 10
 
 
 @dataclass(frozen=True)
-class MaintainReport:
+class MaintainReport(Report):
     result: Maintenance
     applied: bool
     rollback_days: int
@@ -54,7 +54,7 @@ class MaintainReport:
             does = "`backfill maintain --apply` does it."
             yield f"Nothing was changed. {does if self._has_work else 'There is nothing to do.'}"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         return {
             "applied": self.applied,
             "rollback_days": self.rollback_days,
@@ -130,7 +130,7 @@ def maintain_lake(
 
 
 @dataclass(frozen=True)
-class ArchiveReport:
+class ArchiveReport(Report):
     results: Sequence[tuple[str, LoadResult]]
     is_selection: bool
     next_step: str
@@ -146,7 +146,7 @@ class ArchiveReport:
             which = " of these names" if self.is_selection else ""
             yield f"Every archive{which} is imported already. Nothing was read."
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         return {"archives": [{"source": name, **asdict(result)} for name, result in self.results]}
 
 

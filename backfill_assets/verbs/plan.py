@@ -6,7 +6,10 @@ Only planning writes: it stores the plan. Nothing is launched.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
+
+from rich.table import Table
 
 from backfill_assets.calendar import ranges
 from backfill_assets.dagster_client import tags
@@ -15,6 +18,7 @@ from backfill_assets.errors import BackfillError, NothingToBuild, ServiceUnavail
 from backfill_assets.plan.lifecycle import is_in_shadow, what_is_half_done
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.remaining import remaining_reader
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.source_changes import changed_files
@@ -38,101 +42,90 @@ from backfill_assets.plan.text import (
 )
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.verbs.report import Line, TableContents, by_partition, table_of
+from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.verbs.run import RunReport
 from backfill_assets.workspace import Workspace
 
 LAUNCHED_SHOWN = 100
+# How many days with changed files are named.
+CHANGED_SHOWN = 3
 # Other states of a backfill are words already.
 STATUSES = {"completed_success": "completed", "completed_failed": "completed, some failed"}
-
-
-PLAN_COLUMNS = ("plan", "state", "started (UTC)", "who", "days", "tables", "reason")
-LAUNCHED_COLUMNS = ("kind", "id", "launched (UTC)", "status", "partitions", "title", "who")
+# The values in the two tables of a list, and the headings that differ from their names.
+PLAN_VALUES = ("plan", "state", "started", "who", "days", "tables", "reason")
+LAUNCHED_VALUES = ("kind", "id", "at", "status", "partitions", "title", "who")
+HEADINGS = {"started": "started (UTC)", "at": "launched (UTC)"}
 
 
 @dataclass(frozen=True)
-class PlansReport:
+class PlansReport(Report):
     plans: Sequence[Mapping[str, Any]]
     launched: Sequence[Mapping[str, Any]]
     unavailable: str
 
     def lines(self) -> Iterator[Line]:
         if self.plans:
-            names = ("plan", "state", "started", "who", "days", "tables", "reason")
-            shown = [
+            plans = [
                 {**plan, "tables": len(plan["tables"]), "state": _state(plan)}
                 for plan in self.plans
             ]
-            yield table_of(PLAN_COLUMNS, [[plan[name] for name in names] for plan in shown])
+            yield _table(PLAN_VALUES, plans)
         else:
             yield "There is no plan here yet: `backfill plan` makes one."
-        outside = [launched for launched in self.launched if not launched["plan"]]
+        outside = [
+            {**launched, "status": STATUSES.get(launched["status"], in_words(launched["status"]))}
+            for launched in self.launched
+            if not launched["plan"]
+        ]
         if outside:
-            yield table_of(LAUNCHED_COLUMNS, map(_launched_row, outside), title=OUTSIDE)
+            yield _table(LAUNCHED_VALUES, outside, title="launched outside a plan")
         if self.unavailable:
             yield self.unavailable
 
-    def as_json(self) -> dict[str, Any]:
-        return vars(self)
-
-
-OUTSIDE = "launched outside a plan"
-
-
-def _launched_row(launched: Mapping[str, Any]) -> list[object]:
-    status = launched["status"]
-    shown = {**launched, "status": STATUSES.get(status, in_words(status))}
-    return [shown[name] for name in ("kind", "id", "at", "status", "partitions", "title", "who")]
-
 
 def list_plans(root: str, dagster: Dagster) -> PlansReport:
-    """List the plans of the lake, and what the webserver has launched if it answers."""
-    plans = plans_of(Plans(root))
+    """List the plans of the lake, and what the webserver has launched if it answers.
+
+    The plan started last is first; plans never started are last.
+    """
+    store = Plans(root)
+    plans = sorted(
+        (_plan(store, plan_id) for plan_id in store.ids()),
+        key=lambda plan: str(plan["started"]),
+        reverse=True,
+    )
     try:
-        launched = [_launched(each) for each in dagster.launched(limit=LAUNCHED_SHOWN)]
+        return PlansReport(plans, list(map(_launched, dagster.launched(limit=LAUNCHED_SHOWN))), "")
     except ServiceUnavailable as error:
         unavailable = f"Runs and backfills launched outside a plan are not listed: {error}"
         return PlansReport(plans, [], unavailable)
-    return PlansReport(plans, launched, "")
-
-
-def plans_of(plans: Plans) -> list[dict[str, Any]]:
-    """Return a row for each plan. The last started is first; plans never started are last."""
-    rows = [_plan(plans, plan_id) for plan_id in plans.ids()]
-    return sorted(rows, key=lambda row: str(row["started"]), reverse=True)
 
 
 def _plan(plans: Plans, plan_id: str) -> dict[str, Any]:
-    events = plans.events(plan_id)
-    started = [event for event in events if event.kind == "started"]
-    row = {
+    started = next((event for event in plans.events(plan_id) if event.kind == "started"), None)
+    values = {
         "plan": plan_id,
         "state": plans.state(plan_id),
         "in_shadow": is_in_shadow(plan_id, plans),
-        "started": f"{started[0].at:%Y-%m-%d %H:%M}" if started else "",
-        "who": started[0].facts.get("who", "") if started else "",
+        "started": f"{started.at:%Y-%m-%d %H:%M}" if started else "",
+        "who": started.facts.get("who", "") if started else "",
     }
     try:
         plan = plans.read(plan_id)
     except BackfillError as error:  # a plan that cannot be read must not hide the others
-        return row | {"days": "", "tables": [], "reason": error.what.rstrip(".")}
-    return row | {
-        "days": _span(plan),
+        return values | {"days": "", "tables": [], "reason": error.what.rstrip(".")}
+    days = plan.days()
+    return values | {
+        "days": ranges(days) if len(days) < 3 else f"{days[0]}..{days[-1]} ({len(days)})",
         "tables": list(plan.reasons),
         "reason": plan.options.reason,
         "into": plan.options.into,
     }
 
 
-def _state(row: Mapping[str, Any]) -> str:
-    in_shadow = row["in_shadow"] and row["state"] != PUBLISHING
-    return f"{in_words(row['state'])}, in its shadow" if in_shadow else in_words(row["state"])
-
-
-def _span(plan: Plan) -> str:
-    days = plan.days()
-    return ranges(days) if len(days) < 3 else f"{days[0]}..{days[-1]} ({len(days)})"
+def _state(plan: Mapping[str, Any]) -> str:
+    is_hidden = plan["in_shadow"] and plan["state"] != PUBLISHING
+    return in_words(plan["state"]) + (", in its shadow" if is_hidden else "")
 
 
 def _launched(launched: Launched) -> dict[str, Any]:
@@ -148,85 +141,88 @@ def _launched(launched: Launched) -> dict[str, Any]:
     }
 
 
+def _table(
+    names: Sequence[str], values: Sequence[Mapping[str, Any]], title: str | None = None
+) -> Table:
+    rows = [[value[name] for name in names] for value in values]
+    return table_of([HEADINGS.get(name, name) for name in names], rows, title=title)
+
+
 @dataclass(frozen=True)
-class PlanContents:
-    """A plan, what it leaves out, how long it takes, and which days will fail."""
+class PlanReport(Report):
+    """A new plan, what it leaves out, how long it takes, and which days will fail."""
 
     made: Planned
     price_per_hour: float | None
 
     @property
     def table(self) -> TableContents:
-        return plan_table(self.made.plan)
+        return _table_of_plan(self.made.plan)
 
-    def lines(self) -> Iterator[Line]:
-        yield from plan_lines(self.made.plan)
+    def contents(self) -> Iterator[Line]:
+        """Yield the lines without the last one, which says how to carry the plan out."""
+        yield from _plan_lines(self.made.plan)
         yield from self.made.columns
         yield from blocked_lines(self.made.selection)
         yield expected_line(self.made.expected, self.price_per_hour)
         yield from unusable_lines(self.made.unusable)
 
-
-@dataclass(frozen=True)
-class PlanReport:
-    """A new plan. If there is nothing to build, `contents` is None and `nothing` says why."""
-
-    contents: PlanContents | None
-    nothing: str = ""
-
     def lines(self) -> Iterator[Line]:
-        if self.contents is None:
-            yield self.nothing
-            return
-        yield from self.contents.lines()
-        plan_id = self.contents.made.plan.id
+        yield from self.contents()
+        plan_id = self.made.plan.id
         yield f"Nothing was started. To carry it out: `backfill run {plan_id}`."
 
-    def as_json(self) -> dict[str, Any]:
-        if self.contents is None:
-            return {"id": None}
-        made = self.contents.made
+    def as_json(self) -> Mapping[str, Any]:
+        made = self.made
         expected = made.expected
         return {
             "id": made.plan.id,
             "plan": made.plan.as_json(),
             "blocked": by_partition(made.selection.blocked),
             "will_fail": by_partition(made.unusable),
-            "columns": list(made.columns),
+            "columns": made.columns,
             "minutes": round(expected.minutes, 2),
             "spread": round(expected.spread, 2),
-            "unknown": list(expected.unknown),
-            "cost": expected.cost(self.contents.price_per_hour),
+            "unknown": expected.unknown,
+            "cost": expected.cost(self.price_per_hour),
         }
 
 
-def plan_rebuild(request: RebuildRequest, workspace: Workspace) -> PlanReport:
+@dataclass(frozen=True)
+class NothingBuilt(Report):
+    """The answer to a request that needs no plan: everything requested is up to date."""
+
+    why: str
+    id: None = None
+    plan: None = None
+    ending: Ending = Ending.DONE
+
+    def lines(self) -> Iterator[Line]:
+        yield self.why
+
+
+def plan_rebuild(request: RebuildRequest, workspace: Workspace) -> PlanReport | NothingBuilt:
     """Make a plan and store it. Nothing is launched."""
     try:
-        made = make_plan(request, workspace)
+        return PlanReport(make_plan(request, workspace), workspace.settings.price_per_hour)
     except NothingToBuild as nothing:
-        return PlanReport(None, str(nothing))
-    return PlanReport(PlanContents(made, workspace.settings.price_per_hour))
+        return NothingBuilt(str(nothing))
 
 
-def plan_table(plan: Plan) -> TableContents:
+def _table_of_plan(plan: Plan) -> TableContents:
     """Return a row for each table: its days, and why they are in the plan."""
     rows = [tuple(map(str, row)) for row in table_rows(plan)]
     return ("table", "days", "which", "why"), rows
 
 
-def plan_lines(plan: Plan) -> Iterator[Line]:
+def _plan_lines(plan: Plan) -> Iterator[Line]:
     """Yield a plan's days and reasons by table, and its chunks in order."""
-    yield table_of(*plan_table(plan), title=f"plan {plan.id}")
+    yield table_of(*_table_of_plan(plan), title=f"plan {plan.id}")
     yield from chunk_lines(plan)
 
 
-# How many days with changed files are named.
-NAMED = 3
-
-
 @dataclass(frozen=True)
-class PlanDetails:
+class PlanDetails(Report):
     """A plan, its events, and its progress or how it ended."""
 
     plan: Plan
@@ -238,7 +234,7 @@ class PlanDetails:
     ended: Ended | None
     why_no_progress: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         if self.progress:
             values = self.progress.progress_values()
         else:
@@ -246,7 +242,7 @@ class PlanDetails:
             values = {"plan": self.plan.id, "why": self.why_no_progress, **ending}
         return {
             **values,
-            "files_changed": dict(self.files_changed),
+            "files_changed": self.files_changed,
             "state": self.state,
             "half_done": self.half_done,
             "contents": self.plan.as_json(),
@@ -258,19 +254,22 @@ class PlanDetails:
 
     def lines(self) -> Iterator[Line]:
         plan_id = self.plan.id
-        yield from plan_lines(self.plan)
+        yield from _plan_lines(self.plan)
         for event in self.events:
             yield f"  {event.at:%Y-%m-%d %H:%M:%S} UTC {event_words(event)}"
-        for partition, files in list(self.files_changed.items())[:NAMED]:
+        for partition, files in list(self.files_changed.items())[:CHANGED_SHOWN]:
             yield f"  {partition}: {files}"
-        if len(self.files_changed) > NAMED:
-            more = len(self.files_changed) - NAMED
+        if len(self.files_changed) > CHANGED_SHOWN:
+            more = len(self.files_changed) - CHANGED_SHOWN
             yield (
                 f"  Files of {more} more day(s) changed: `backfill status --why TABLE DAY` names"
                 " them."
             )
         if self.ended:
-            yield from _ended_lines(plan_id, self.ended)
+            if self.ended.tables:
+                yield table_of(OUTCOME_COLUMNS, self.ended.rows())
+            yield from self.ended.early_stops
+            yield self.ended.line(plan_id)
         if self.half_done:
             sentence = self.half_done[0].upper() + self.half_done[1:]
             yield f"{sentence}. Until then nothing of live is released."
@@ -287,13 +286,6 @@ class PlanDetails:
             yield f"Its progress cannot be computed any more. {self.why_no_progress}"
 
 
-def _ended_lines(plan_id: str, ended: Ended) -> Iterator[Line]:
-    if ended.tables:
-        yield table_of(OUTCOME_COLUMNS, ended.rows())
-    yield from ended.early_stops
-    yield ended.line(plan_id)
-
-
 def show_plan(plan_id: str, workspace: Workspace, not_imported: str) -> PlanDetails:
     """Read a plan, its events and its progress.
 
@@ -305,20 +297,13 @@ def show_plan(plan_id: str, workspace: Workspace, not_imported: str) -> PlanDeta
     state = plans.state(plan_id)
     half = what_is_half_done(plan_id, plans) if plans.half_done(plan_id) else ""
     changed = by_partition(changed_files(plan, workspace.lake))
+    details = partial(PlanDetails, plan, events, state, half, changed)
     if state in CLOSED or half:
-        return PlanDetails(plan, events, state, half, changed, None, how_ended(events), "")
-    progress = None
-    why_not = not_imported
-    if not not_imported:
-        progress, why_not = _progress(plan, workspace)
-    return PlanDetails(plan, events, state, half, changed, progress, None, why_not)
-
-
-def _progress(plan: Plan, workspace: Workspace) -> tuple[RunReport | None, str]:
-    """Return the plan's progress, or why there is none: the project lacks one of its tables."""
+        return details(None, how_ended(events), "")
+    if not_imported:
+        return details(None, None, not_imported)
     try:
-        reader = remaining_reader(plan, workspace)
-        watch = Watch(plan, Plans(workspace.lake.root), reader, utc_now)
-        return RunReport(watch.progress(), workspace), ""
-    except BackfillError as error:
-        return None, str(error)
+        watch = Watch(plan, plans, remaining_reader(plan, workspace), utc_now)
+        return details(RunReport(watch.progress(), workspace), None, "")
+    except BackfillError as error:  # the project lacks one of its tables
+        return details(None, None, str(error))

@@ -1,14 +1,14 @@
 """Verify, publish, rebase or discard a plan that was built in its shadow. No server is needed."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, UsageError
-from backfill_assets.lake.releases import STABLE
+from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
@@ -21,7 +21,7 @@ from backfill_assets.publish.release_live import Runs
 from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import wipe_shadows
-from backfill_assets.verbs.report import Line, TableContents, by_partition
+from backfill_assets.verbs.report import Line, Report, TableContents, by_partition
 from backfill_assets.verify.checklist import PlanVerdict, verdict_json
 from backfill_assets.verify.text import ending_lines, terminal_table
 from backfill_assets.verify.verify import Verdicts, require_verified, verify
@@ -43,7 +43,7 @@ def plan_to_publish(plan_id: str, channel: str, workspace: Workspace) -> Plan:
 
 
 @dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(Report):
     verdict: PlanVerdict
     # Whoever accepts checks has seen those that passed.
     with_passed: bool = True
@@ -56,7 +56,7 @@ class VerifyReport:
         yield terminal_table(self.verdict, with_passed=self.with_passed)
         yield from ending_lines(self.verdict)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         return dict(json.loads(verdict_json(self.verdict)))
 
 
@@ -78,14 +78,13 @@ def verify_plan(
 
 
 @dataclass(frozen=True)
-class PublishReport:
+class PublishReport(Report):
     plan_id: str
     channel: str
     published: Published
     readers: Readers
     not_reported: str
     ask_above_days: int
-    is_complete = True
 
     @property
     def table(self) -> TableContents:
@@ -97,14 +96,14 @@ class PublishReport:
             yield self.not_reported
         yield from outdated_lines(self.readers.outdated, self.ask_above_days)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         return {
             "plan": self.plan_id,
             "release": self.published.release.number,
-            "channels": dict(self.published.release.channels),
+            "channels": self.published.release.channels,
             "accepted": self.published.count("accepted"),
             "unchanged": self.published.count("unchanged"),
-            "outdated_now": days_as_json(self.readers),
+            "outdated_now": self.readers.outdated,
             "not_reported": self.not_reported,
         }
 
@@ -116,10 +115,10 @@ def publish_plan(
     runs: Runs,
     *,
     who: str,
-    channel: str = STABLE,
-    reason: str = "",
-    allow_breaking: bool = False,
-    with_plans: Sequence[str] = (),
+    channel: str,
+    reason: str,
+    allow_breaking: bool,
+    with_plans: Sequence[str],
 ) -> PublishReport:
     """Put the days of a plan's shadow into live and into one release.
 
@@ -133,28 +132,35 @@ def publish_plan(
         channel, utc_now, approve, runs=runs, allow_breaking=allow_breaking
     )
     readers = readers_left(plan, workspace)
-    not_reported = ""
-    try:
-        after_publication(plan, published.builds, readers, workspace, dagster())
-    except BackfillError as error:
-        not_reported = text.not_reported(error)
+    not_reported = report_to_dagster(plan, published.builds, readers, workspace, dagster)
     ask_above = workspace.settings.ask_above_days
     return PublishReport(plan.id, channel, published, readers, not_reported, ask_above)
 
 
-def days_as_json(readers: Readers) -> dict[str, list[str]]:
-    return {name: [str(day) for day in days] for name, days in readers.outdated.items()}
+def report_to_dagster(
+    plan: Plan,
+    builds: Sequence[Build],
+    readers: Readers,
+    workspace: Workspace,
+    dagster: Callable[[], Dagster],
+) -> str:
+    """Report the days of a publication or a rollback. Return a warning if that fails, or ""."""
+    try:
+        after_publication(plan, builds, readers, workspace, dagster())
+        return ""
+    except BackfillError as error:
+        return text.not_reported(error)
 
 
 @dataclass(frozen=True)
-class RebaseReport:
+class RebaseReport(Report):
     plan: Plan
     state: ShadowState
 
     def lines(self) -> Iterator[Line]:
         yield from shadows.rebased_lines(self.plan, self.state)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         return {"plan": self.plan.id, "conflicts": by_partition(self.state.conflicts)}
 
 
@@ -164,14 +170,11 @@ def rebase_plan(plan: Plan, workspace: Workspace, who: str) -> RebaseReport:
 
 
 @dataclass(frozen=True)
-class DiscardReport:
-    plan_id: str
+class DiscardReport(Report):
+    plan: str
 
     def lines(self) -> Iterator[Line]:
-        yield f"Plan {self.plan_id} is discarded: its shadow is deleted. Live is unchanged."
-
-    def as_json(self) -> dict[str, Any]:
-        return {"plan": self.plan_id}
+        yield f"Plan {self.plan} is discarded: its shadow is deleted. Live is unchanged."
 
 
 def discard_plan(

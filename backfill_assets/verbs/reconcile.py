@@ -25,7 +25,7 @@ from backfill_assets.reconcile.dagster_record import (
     with_stale,
 )
 from backfill_assets.reconcile.put_back import PutBack, put_back
-from backfill_assets.verbs.report import Line
+from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
 COMPARED_COLUMNS = (
@@ -45,7 +45,7 @@ COMPARED_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class ReconcileReport:
+class ReconcileReport(Report):
     comparison: RecordsComparison
     records: Records
     url: str
@@ -97,7 +97,7 @@ class ReconcileReport:
         but = f" and differ on {differing}" if differing else ""
         yield f"{compared} agree on {comparison.agreeing} partition(s){but}."
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         comparison = self.comparison
         missing = comparison.not_in_dagster
         return {
@@ -202,7 +202,7 @@ def ask_dagster(
         known = {name: read_materialized(dagster, name) for name in workspace.names}
         return running, with_stale(dagster, known, workspace.graph), ""
     except ServiceUnavailable as gone:
-        return frozenset(), None, str(gone).replace(" Nothing was launched by this request.", "")
+        return frozenset(), None, f"{gone.what} {gone.next_step}"
 
 
 def repair_records(

@@ -1,8 +1,8 @@
 """A report: what a verb did or found, as lines for people and as values for programs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -16,14 +16,20 @@ Line = str | Text | Table
 TableContents = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
-class HasLines(Protocol):
-    def lines(self) -> Iterable[Line]: ...
+class Report:
+    """The answer of a verb: a frozen dataclass. The command line prints it, and a job logs it."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that was requested was done."""
+        return True
 
-class Report(HasLines, Protocol):
-    """The answer of a verb. The command line prints it, and a job logs it."""
+    def lines(self) -> Iterator[Line]:
+        raise NotImplementedError
 
-    def as_json(self) -> Mapping[str, Any]: ...
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the report as values for JSON: its fields by name, where no class says more."""
+        return vars(self)
 
 
 def table_of(
@@ -50,9 +56,9 @@ def uncut(table: Table) -> None:
         column.overflow = "fold"
 
 
-def sentences(report: HasLines) -> str:
+def sentences(lines: Iterable[Line]) -> str:
     """Return the lines of a report without its tables, as a run's log shows them."""
-    return "\n".join(str(line) for line in report.lines() if not isinstance(line, Table))
+    return "\n".join(str(line) for line in lines if not isinstance(line, Table))
 
 
 def by_partition(values: Mapping[Partition, Any]) -> dict[str, Any]:
@@ -60,11 +66,11 @@ def by_partition(values: Mapping[Partition, Any]) -> dict[str, Any]:
     return {f"{table} {day}": value for (table, day), value in values.items()}
 
 
-def refuse_page(file: Path, unchanged: str) -> None:
-    """Raise UsageError if a page cannot be written to this file."""
-    if file.suffix != ".html" or file.is_dir():
+def refuse_file(file: Path, endings: Sequence[str], unchanged: str) -> None:
+    """Raise UsageError if `file` has another ending, is a folder, or is in no folder."""
+    if file.suffix not in endings or file.is_dir():
         raise UsageError(
-            f"{file} is not a file that ends in .html.",
+            f"{file} is not a file that ends in {' or '.join(endings)}.",
             unchanged=unchanged,
             next_step="Name such a file.",
         )
@@ -74,6 +80,11 @@ def refuse_page(file: Path, unchanged: str) -> None:
             unchanged=unchanged,
             next_step="Make it, or name another file.",
         )
+
+
+def refuse_page(file: Path, unchanged: str) -> None:
+    """Raise UsageError if a page cannot be written to this file."""
+    refuse_file(file, [".html"], unchanged)
 
 
 def write_page(page: str, file: Path) -> None:

@@ -5,7 +5,7 @@ ends.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,10 @@ from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan import text
 from backfill_assets.plan.lifecycle import finishing, resolve_plan_id
-from backfill_assets.plan.progress import Progress, outcomes, seconds_by_table
+from backfill_assets.plan.progress import Ending, Progress, outcomes
 from backfill_assets.plan.progress import lines as outcome_columns_and_rows
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left, remaining_reader
 from backfill_assets.plan.shadow import workspace_of
-from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, Plans, in_words
 from backfill_assets.rebuild.carry_out import after_plan, carry_out, prepare_rebuild
 from backfill_assets.rebuild.launch import utc_now
@@ -28,7 +27,7 @@ from backfill_assets.rebuild.run import Canceller
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
-from backfill_assets.verbs.report import Line, TableContents, by_partition, table_of
+from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.workspace import Workspace
 
 # A step ends after its current Spark query, or is terminated (dagster.yaml); the daemon looks every
@@ -40,12 +39,20 @@ NO_READERS = Readers({})
 
 
 @dataclass(frozen=True)
-class RunReport:
+class RunReport(Report):
     """How far a plan was carried out, and which days outside of it are outdated by that."""
 
     end: Progress
     workspace: Workspace
     readers: Readers = NO_READERS
+
+    @property
+    def ending(self) -> Ending:
+        return self.end.ending
+
+    @property
+    def is_complete(self) -> bool:
+        return self.ending == Ending.DONE
 
     @property
     def table(self) -> TableContents:
@@ -63,10 +70,8 @@ class RunReport:
         is_shadow = workspace_of(self.end.plan, self.workspace) is not self.workspace
         yield from text.ending_lines(self.end, in_shadow=is_shadow)
 
-    def as_json(self) -> dict[str, Any]:
-        outdated = self.readers.outdated.items()
-        days_now = {name: [str(day) for day in days] for name, days in outdated}
-        return {**self.progress_values(), "outdated_now": days_now}
+    def as_json(self) -> Mapping[str, Any]:
+        return {**self.progress_values(), "outdated_now": self.readers.outdated}
 
     def progress_values(self) -> dict[str, Any]:
         end = self.end
@@ -79,7 +84,7 @@ class RunReport:
             "saved": len(end.remaining.saved),
             "early_stops": list(map(str, end.remaining.early_stops)),
             "chunks_over": len(end.chunks_over),
-            "running": {str(number): launched for number, launched in end.running.items()},
+            "running": end.running,
             "seconds": round((end.at - end.started).total_seconds(), 1),
         }
 
@@ -114,20 +119,17 @@ def plan_to_resume(plan_id: str, workspace: Workspace) -> str:
 
 
 @dataclass(frozen=True)
-class ClosedReport:
+class ClosedReport(Report):
     """A plan that is not carried out any more."""
 
-    plan_id: str
-    state: str
+    plan: str
+    ending: str
 
     def lines(self) -> Iterator[Line]:
         yield (
-            f"Plan {self.plan_id} was {in_words(self.state)}. `backfill show {self.plan_id}` shows"
-            " what it did."
+            f"Plan {self.plan} was {in_words(self.ending)}. `backfill show {self.plan}` shows what"
+            " it did."
         )
-
-    def as_json(self) -> dict[str, Any]:
-        return {"plan": self.plan_id, "ending": self.state}
 
 
 def watch_plan(
@@ -145,18 +147,8 @@ def watch_plan(
     return RunReport(end, workspace, readers_left(plan, workspace) if is_live else NO_READERS)
 
 
-def page_of(plan_id: str, dagster: Dagster) -> str:
-    """Return the address of Dagster's page of a plan's runs, or "" without a webserver."""
-    return f"{dagster.url}{tags.runs_of(plan_id)}" if dagster.url else ""
-
-
-def seconds_of(workspace: Workspace) -> dict[str, list[float]]:
-    """Return the recorded seconds of each table's days."""
-    return seconds_by_table(latest_builds(workspace).computed.values())
-
-
 @dataclass(frozen=True)
-class CancelReport:
+class CancelReport(Report):
     plan_id: str
     # Before it was cancelled.
     state: str
@@ -178,7 +170,7 @@ class CancelReport:
                 f" `backfill resume {plan_id}` builds the rest."
             )
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, Any]:
         ids = [launched.id for launched in self.cancelled]
         return {"plan": self.plan_id, "ending": "cancelled", "cancelled": ids}
 

@@ -89,13 +89,13 @@ def test_the_doctor_says_of_a_home_that_is_not_there_whether_it_can_be_made(tmp_
     assert [
         (each.level, each.message) for each in (home_found(settings), lake_found(settings))
     ] == [
-        ("ok", f"{tmp_path}/home does not exist yet; what writes into it makes it"),
-        ("ok", f"{tmp_path}/home/lake does not exist yet; what writes into it makes it"),
+        ("ok", f"{tmp_path}/home does not exist yet; it is made when needed"),
+        ("ok", f"{tmp_path}/home/lake does not exist yet; it is made when needed"),
     ]
     no_room = home_found(read_settings(home="/proc/home"))
     assert (no_room.level, no_room.message) == (
         "FAIL",
-        "/proc/home does not exist, and cannot be made in /proc by this user",
+        "/proc/home does not exist, and this user cannot make it in /proc",
     )
     with pytest.raises(SettingsError, match="is a file, and no folder"):
         read_settings(home=_file(tmp_path))

@@ -17,7 +17,7 @@ from backfill_assets.errors import RefusedByGuard, ServiceUnavailable, TableUnre
 from backfill_assets.lake.releases import CANDIDATE, TableVersion
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.reading import read
-from backfill_assets.verbs.releases import write
+from backfill_assets.verbs.export import write
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import BuiltLake
 

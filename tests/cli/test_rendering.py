@@ -11,14 +11,15 @@ from typer.testing import CliRunner
 
 from backfill_assets.cli import exit_codes, guide, terminal
 from backfill_assets.cli.app import app
-from backfill_assets.cli.progress import drawn, outcome_table, show_progress
+from backfill_assets.cli.progress import drawn, show_progress
 from backfill_assets.cli.terminal import WIDTH_OF_A_PIPE
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.progress import Progress, TableOutcome
+from backfill_assets.plan.progress import Progress, TableOutcome, lines
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
+from backfill_assets.verbs.report import table_of
 from tests.worlds.command_line import GUIDES
 from tests.worlds.deliveries import day
 
@@ -49,9 +50,10 @@ HALF = replace(
 @pytest.mark.parametrize("width", [80, WIDTH_OF_A_PIPE], ids=["a narrow terminal", "a pipe"])
 def test_no_name_of_a_table_and_no_figure_is_cut(width):
     printed = StringIO()
-    table = outcome_table(
-        [TableOutcome(NAME, 1234, changed=1234, rows=12_345_678, checks=7_404, checks_passed=7_404)]
+    outcome = TableOutcome(
+        NAME, 1234, changed=1234, rows=12_345_678, checks=7_404, checks_passed=7_404
     )
+    table = table_of(*lines([outcome]), right=slice(1, None))
     Console(file=printed, width=width).print(table)
     assert (NAME in printed.getvalue(), "…" in printed.getvalue()) == (True, False)
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.terminal import Output
+from backfill_assets.cli.output import Output
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.requests import REPRODUCTION
@@ -176,7 +176,7 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
     assert launched["runConfigData"] == {
         "ops": {"build_again": {"config": {"table": NAME, "day": str(DAY), "release": 3}}}
     }
-    Output(as_json=False).print(ReproduceReport(answer))
+    Output(as_json=False).preview(ReproduceReport(answer).lines())
     printed = capsys.readouterr().out
     assert f"{NAME} {DAY} differs, from the same code and inputs." in printed
     assert f'{NAME} {DAY} outage_number="7": customers 5 → 6' in printed

@@ -87,7 +87,7 @@ def test_the_doctor_names_the_packages_that_local_jars_leave_out(tmp_path):
     )
     assert (
         jars(settings, (DRIVER, READER)).message
-        == f"BACKFILL_SPARK_JARS names no jar of {READER}, by which sources are read"
+        == f"BACKFILL_SPARK_JARS names no jar of {READER}, which sources need"
     )
 
 

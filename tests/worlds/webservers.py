@@ -15,7 +15,7 @@ import pytest
 
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.cli.maintain import code_of
-from backfill_assets.cli.terminal import Output
+from backfill_assets.cli.output import Output
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import (
     _DAY_TAG,
@@ -519,7 +519,7 @@ class ReconciledLake:
         workspace = open_workspace(only_reading=not (repair or restore))
         dagster = dagster_of(workspace.settings, httpx.MockTransport(self.web))
         report = reconcile(workspace, dagster, repair=repair, restore=restore, who="ada")
-        Output(as_json=False).print(report)
+        Output(as_json=False).preview(report.lines())
         return code_of(report), self.capsys.readouterr().out.splitlines()
 
 

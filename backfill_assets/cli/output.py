@@ -1,0 +1,66 @@
+"""How a command ends: it prints its report, for people or as JSON, and exits with a code."""
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.terminal import terminal
+
+if TYPE_CHECKING:
+    from backfill_assets.verbs.report import Line, Report
+    from backfill_assets.workspace import Workspace
+
+
+class Output:
+    """Prints what a command has to say: lines for people, or one JSON object for programs."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        # Notes while a command works must not mix with JSON.
+        self.notes = terminal(stderr=as_json)
+
+    def end(self, report: "Report", code: int | None = None) -> NoReturn:
+        """Print the report, and exit. Without a `code`, it is 0 if the report is complete, else 1.
+
+        JSON has the code too.
+        """
+        if code is None:
+            code = exit_codes.DONE if report.is_complete else exit_codes.PARTIAL
+        if self.as_json:
+            print(json.dumps({**report.as_json(), "exit_code": code}, default=str))
+        self.preview(report.lines())
+        raise typer.Exit(code)
+
+    def preview(self, lines: "Iterable[Line]") -> None:
+        """Print lines. A program that reads JSON gets the report alone."""
+        if not self.as_json:
+            console = terminal()
+            for line in lines:
+                console.print(line)
+
+    def note(self, text: str) -> None:
+        self.notes.print(text)
+
+    def confirm(self, question: str, refused: str, *, default: bool = False) -> None:
+        """Ask, and exit with 1 if the answer is no. In a pipe or a script, nothing is asked."""
+        is_answered = sys.stdin.isatty() and sys.stdout.isatty() and not self.as_json
+        if is_answered and not typer.confirm(question, default=default):
+            self.note(refused)
+            raise typer.Exit(exit_codes.PARTIAL)
+
+
+def records() -> "Workspace":
+    """Return the workspace of a command that shows records.
+
+    If the project cannot be imported, it has no tables, and stderr says why.
+    """
+    from backfill_assets.workspace import open_records
+
+    workspace, not_imported = open_records()
+    if not_imported:
+        terminal(stderr=True).print(f"{not_imported}\nThe records are shown without it.")
+    return workspace

@@ -1,0 +1,137 @@
+"""One day of one table: why it has its status, and everything that is recorded of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from rich.text import Text
+
+from backfill_assets.errors import SourceError, UsageError
+from backfill_assets.lake.ledger import Build, short_fingerprint
+from backfill_assets.lake.running import RunningStep, running_steps
+from backfill_assets.lake.shadow import ledgers_of_shadows
+from backfill_assets.plan.source_changes import changed_since
+from backfill_assets.plan.status import latest_builds, status_of
+from backfill_assets.verbs.report import Line, Report
+from backfill_assets.workspace import Workspace
+
+# What was requested of a build, by the fields that have it.
+REQUEST = ("run", "plan", "who", "reason", "spark_conf", "accept")
+
+
+@dataclass(frozen=True)
+class ExplainedBuild:
+    """A build of the day. `files_changed` says how its files differ from those before."""
+
+    build: Build
+    is_in_shadow: bool
+    files_changed: str
+
+    def as_json(self) -> Mapping[str, Any]:
+        more = {"in_shadow": self.is_in_shadow, "files_changed": self.files_changed}
+        return self.build.to_json() | more
+
+    def lines(self) -> Iterator[Line]:
+        build = self.build
+        commit = f", commit {build.delta_version} of the table" if build.outcome != "failed" else ""
+        shadow = ", in the shadow of its plan" if self.is_in_shadow else ""
+        git = f", git {build.git_commit}" if build.git_commit else ""
+        yield (
+            f"  {build.at:%Y-%m-%d %H:%M:%S} UTC {build.outcome}: {build.rows}"
+            f" rows{commit}{shadow}, code {build.code_version}{git}"
+        )
+        request = {name.replace("_", " "): getattr(build, name) for name in REQUEST}
+        yield f"    {_words(request)}"
+        if build.delivered:
+            changed = f"; {self.files_changed}" if self.files_changed else ""
+            yield f"    from the delivery: {short_fingerprint(build.delivered)}{changed}"
+        for table, days in build.inputs.items():
+            version = build.input_versions.get(table, -1)
+            read = f", read at version {version}" if version >= 0 else ""
+            for day, fingerprint in days.items():
+                yield f"    from {table} {day}: {short_fingerprint(fingerprint)}{read}"
+        if build.message:
+            yield f"    {build.message}"
+
+
+@dataclass(frozen=True)
+class Explanation(Report):
+    table: str
+    day: date
+    state: str
+    why: str
+    running: Mapping[str, str]
+    code_now: str
+    files: Sequence[str]
+    builds: Sequence[ExplainedBuild]
+
+    def as_json(self) -> Mapping[str, Any]:
+        return vars(self) | {"builds": [build.as_json() for build in self.builds]}
+
+    def lines(self) -> Iterator[Line]:
+        yield Text(f"{self.table} {self.day}: {self.state}", style="bold")
+        if self.running:
+            yield f"  {_words(self.running)} UTC"
+        elif self.why:
+            yield f"  {self.why}"
+        for file in self.files:
+            yield f"  delivered: {file}"
+        for build in self.builds:
+            yield from build.lines()
+        if not self.builds:
+            yield "  no build of this day is recorded"
+
+
+def explain_day(workspace: Workspace, name: str, day_text: str) -> Explanation:
+    """Explain one day of one table. UsageError for an unknown table or day."""
+    tables = workspace.named(name) if name else []
+    days = workspace.calendar.select(day_text)
+    if len(tables) != 1 or len(days) != 1:
+        example = f"{workspace.names[0]} {workspace.calendar.first}"
+        raise UsageError(
+            "--why explains one day of one table.",
+            unchanged="Nothing was read.",
+            next_step=f"Type, for example, `backfill status --why {example}`.",
+        )
+    table = tables[0]
+    day = days[0]
+    partition = (table.name, day)
+    source = table.source()
+    step = running_steps(workspace.lake.root).get(partition)
+    runs = {partition: step.run} if step else {}
+    latest = latest_builds(workspace)
+    found = status_of(workspace, [table], [day], latest=latest, running=runs).partitions[partition]
+    try:
+        files = source.described(workspace.area, day) if source else []
+    except SourceError as error:
+        files = [str(error)]
+    return Explanation(
+        *partition,
+        found.state,
+        found.why,
+        _request(step) if step else {},
+        table.version,
+        files,
+        _builds(workspace, {table.name: [day]}),
+    )
+
+
+def _request(step: RunningStep) -> dict[str, str]:
+    return {"run": step.run, "plan": step.plan, "since": f"{step.since:%Y-%m-%d %H:%M:%S}"}
+
+
+def _builds(workspace: Workspace, wanted: Mapping[str, list[date]]) -> list[ExplainedBuild]:
+    """Return the builds in live and in shadows, oldest first."""
+    shadows = ledgers_of_shadows(workspace.lake.root)
+    in_shadows = [build for ledger in shadows.values() for build in ledger.builds(wanted)]
+    builds = [*workspace.lake.ledger.builds(wanted), *in_shadows]
+    builds.sort(key=lambda build: build.at)
+    return [
+        ExplainedBuild(build, build in in_shadows, changed_since(builds[:n], build))
+        for n, build in enumerate(builds)
+    ]
+
+
+def _words(request: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in request.items() if value)
