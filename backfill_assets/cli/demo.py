@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
@@ -222,7 +223,9 @@ def workspace_for(days: str) -> Workspace:
             next_step="Use an empty folder for the demo.",
         )
     ends = {"first_day": selected[0], "last_day": selected[-1]}
-    unset = {name: day for name, day in ends.items() if name not in settings.model_fields_set}
+    unset: dict[str, Any] = {
+        name: day for name, day in ends.items() if name not in settings.model_fields_set
+    }
     workspace = open_workspace(remembered=False, project=BUNDLED, **unset)
     _refuse_outside(workspace.calendar.first, workspace.calendar.last)
     return workspace
