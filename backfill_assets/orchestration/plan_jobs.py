@@ -109,10 +109,10 @@ def _run_plan(run: VerbRun, config: Config) -> None:
             return
         plan_id = log_plan(run, planned)
     report = carry_out(run, run.plan(plan_id).id)
-    is_complete = report.is_complete
     message = sentences(report.lines())
-    message = message if is_complete else f"{message}\nOr re-execute this run."
-    run.show(message, metadata_of_ending(report), is_complete=is_complete)
+    if not report.is_complete:
+        message = f"{message}\nOr re-execute this run."
+    run.show(message, metadata_of_ending(report), is_complete=report.is_complete)
 
 
 LEFT_OPEN = """This run was terminated; plan {0} stays open.
