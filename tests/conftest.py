@@ -35,19 +35,28 @@ hypothesis.settings.load_profile("here")
 # the time of collecting.
 gc.set_threshold(50_000, 10, 10)
 
-# After the pure tests, files that mostly wait for servers go first, so that other processes compute
-# meanwhile. Then come those that build many days, and mypy, which would be alone at the end.
+# After the pure tests, the longest files go first, so that none is alone at the end. Those that
+# mostly wait for servers begin, so that other processes compute meanwhile.
 EARLY = (
     "tests/journeys/test_journeys.py",
     "tests/journeys/test_demo.py",
+    "tests/orchestration/test_runs.py",
     "tests/journeys/test_faults.py",
-    "tests/journeys/",
-    "tests/test_own_project.py",
+    "tests/sources/test_kafka.py",
     "tests/test_style.py",
+    "tests/journeys/",
+    "tests/orchestration/test_fed_by_arrival.py",
+    "tests/publish/test_in_an_object_store.py",
+    "tests/lake/test_on_the_engine.py",
     "tests/step/",
+    "tests/benchmarks/",
+    "tests/models/",
+    "tests/publish/",
+    "tests/datasets/",
+    "tests/reproduce/",
+    "tests/test_own_project.py",
     "tests/lake/",
     "tests/orchestration/",
-    "tests/sources/test_kafka.py",
 )
 
 # A test without any of these marks is `pure`.

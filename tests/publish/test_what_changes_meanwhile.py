@@ -22,6 +22,7 @@ from tests.worlds.small_lake import (
     A,
     B,
     SmallLake,
+    copy_of,
     killed_when,
     publish_verified,
     rebuilt_in_shadow,
@@ -35,7 +36,7 @@ D0, D1, D2, D3 = DAYS
 
 @pytest.fixture
 def lake(tmp_path) -> SmallLake:
-    return ten_rows(tmp_path)
+    return copy_of(ten_rows, tmp_path)
 
 
 def test_what_is_written_to_the_shadow_after_it_was_looked_at_is_not_published(lake):

@@ -14,7 +14,7 @@ from backfill_assets.tables.agreements import Reconciled, reconciliation
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict, VerdictResult
 from backfill_assets.verify.verify import Verdicts, require_verified, verify
 from backfill_assets.workspace import Workspace
-from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, ten_rows
+from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, copy_of, ten_rows
 
 D0, D1, D2, D3 = DAYS
 OUTSIDE = "days outside the plan"
@@ -22,7 +22,7 @@ OUTSIDE = "days outside the plan"
 
 @pytest.fixture
 def lake(tmp_path) -> SmallLake:
-    return ten_rows(tmp_path)
+    return copy_of(ten_rows, tmp_path)
 
 
 def rebuilt(lake: SmallLake, rows: int, of: tuple[str, ...] = (A.name, B.name)) -> Plan:

@@ -17,7 +17,7 @@ from backfill_assets.datasets.outages.staging import outage_updates, outages
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.commit import FileCommit, commit_and_record
 from backfill_assets.lake.data_files import write_frame
-from backfill_assets.lake.history import commit_metadata
+from backfill_assets.lake.history import commit_metadata, latest
 from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build, Ledger
@@ -34,6 +34,7 @@ from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
+from tests.worlds.suite import copied_once
 from tests.worlds.tables import CALENDAR, table, workspace_of
 
 TABLE = "staging/o"
@@ -316,13 +317,18 @@ def late_lake(root: Path) -> LateLake:
     """Twenty arrival days, outages of the first eighteen built; then one row about day 3 and two
     about day 14 arrived late, and three about day 1 arrived too late for any day.
     """
+    copied_once("late-lake", _make_late_lake, root)
+    names = (outage_updates.name, outages.name)
+    return LateLake(root, latest(Ledger(str(root)), dict.fromkeys(names)).accepted)
+
+
+def _make_late_lake(root: Path) -> None:
     lake = LateLake(root)
     for n in range(20):
         lake.arrive(n, {n: 9, **({n - 1: 2} if n else {})})
     lake.build(*range(18))
     lake.arrive(17, {17: 9, 16: 2, 3: 1})
     lake.arrive(18, {18: 9, 17: 2, 14: 2, 1: 3})
-    return lake
 
 
 NAME = "raw/a"

@@ -49,6 +49,7 @@ from backfill_assets.verify.checklist import PlanVerdict
 from backfill_assets.verify.verify import Verdicts, require_verified, verify
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
+from tests.worlds.suite import copied_once
 from tests.worlds.tables import workspace_of
 
 DAYS = [day(n) for n in range(4)]
@@ -305,6 +306,13 @@ def released_lake(root: Path | str) -> SmallLake:
         lake.write(RELEASED, table=table)
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
     return lake
+
+
+def copy_of(make: Callable[[Path], SmallLake], root: Path) -> SmallLake:
+    """The lake that `make` writes below `root`, written once a session and copied."""
+    copied_once(make.__name__, make, root)
+    # The names of runs go on behind the two that wrote the lake.
+    return SmallLake(root / "lake", runs=Counter(run=2))
 
 
 def approved(state: ShadowState) -> None:

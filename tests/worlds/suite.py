@@ -94,6 +94,11 @@ def made_once(name: str, make: Callable[[Path], object]) -> Path:
     return folder
 
 
+def copied_once(name: str, make: Callable[[Path], object], root: Path) -> None:
+    """Fill `root` as `make` does, which is called once a session."""
+    shutil.copytree(made_once(name, make), root, dirs_exist_ok=True)
+
+
 def connect() -> str:
     """The address of the engine, which is running; from now on this process knows its token."""
     record = json.loads((made_once("engine", _start_engine) / "engine.json").read_text())
