@@ -29,9 +29,9 @@ from backfill_assets.plan.text import markdown_table
 from backfill_assets.step.sources import (
     archives_of,
     comma_separated,
+    load_named_archives,
     load_sentence,
-    next_line,
-    take_in_named,
+    next_step_after_load,
 )
 from backfill_assets.workspace import Workspace
 
@@ -77,7 +77,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
         files = comma_separated(config.files)
         done = []
         with failing_without_retry():
-            for _, result in take_in_named(
+            for _, result in load_named_archives(
                 workspace,
                 name,
                 full_refresh=config.full_refresh,
@@ -92,7 +92,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
             "bytes read": sum(result.bytes_read for result in done),
             "dagster/row_count": sum(result.rows for result in done if not result.dropped),
             "archives": MetadataValue.md(markdown_table(("archive", "result"), lines)),
-            "next": next_line(workspace.tables, [name]),
+            "next": next_step_after_load(workspace.tables, [name]),
         }
         if problems := [load_sentence(result) for result in done if result.problem]:
             raise Failure("\n".join(problems), metadata=metadata, allow_retries=False)

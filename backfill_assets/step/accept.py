@@ -17,7 +17,7 @@ def refuse_without_reason(accept: str, reason: str) -> None:
         raise UsageError(
             f"--accept {accept} needs a reason.",
             unchanged=NOTHING_CHANGED,
-            next_step="Add --reason 'why'. It is recorded with every day that is built.",
+            next_step="Add --reason 'why'. It is recorded.",
         )
 
 

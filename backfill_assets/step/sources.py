@@ -1,4 +1,4 @@
-"""Messages about the sources of tables, and the import of their archives.
+"""Messages about the sources of tables, and the loading of their archives.
 
 Sources report files that nobody reads, and days whose files lack declared columns.
 """
@@ -6,6 +6,7 @@ Sources report files that nobody reads, and days whose files lack declared colum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from itertools import chain
 from shlex import quote
 
 from backfill_assets.calendar import ranges
@@ -14,16 +15,18 @@ from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.archives.loading import LoadResult, is_selected, load_archives
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Source
-from backfill_assets.step.accept import is_accepted, unknown_names
+from backfill_assets.step.accept import is_accepted, refuse_without_reason, unknown_names
 from backfill_assets.step.inputs import ask_source
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
+
+_NOTHING_READ = "Nothing was read."
 
 
 def archives_of(tables: Sequence[Table]) -> dict[str, Archive]:
     """The archives that these tables read, by name. Raise ValueError if two have the same name."""
     archives: dict[str, Archive] = {}
-    for archive in (archive for table in tables for archive in _archives_of_table(table)):
+    for archive in chain.from_iterable(map(_archives_of_table, tables)):
         other = archives.setdefault(archive.name, archive)
         if other != archive:
             raise ValueError(
@@ -39,7 +42,7 @@ def _archives_of_table(table: Table) -> Sequence[Archive]:
     return source.archives if source else ()
 
 
-def take_in_named(
+def load_named_archives(
     workspace: Workspace,
     name: str = "",
     *,
@@ -48,115 +51,110 @@ def take_in_named(
     accept: str = "",
     reason: str = "",
 ) -> Iterator[tuple[str, LoadResult]]:
-    """Take in the archives called `name`, or all; each as it is done, with the name. `files`: only
-    those of these patterns.
+    """Load the archives called `name`, or all, and yield each result with the name of its archive.
 
-    `accept` lists files that are taken in although a guard refuses them, for this `reason`.
-    UsageError for an unknown name, and for patterns and names of no file that lies there.
+    `files` are patterns: only files that match one are loaded. `accept` lists files that are loaded
+    although a guard refuses them, for this `reason`. Raises UsageError for an unknown name, and for
+    patterns and names that match no file.
     """
     archives = archives_of(workspace.tables)
     if not archives:
         raise UsageError(
-            "No table reads archives. Nothing was read. Declare them: reads={'rows':"
-            " TwoFlows(Landing(...), Archive(...))}."
+            "No table reads archives.",
+            unchanged=_NOTHING_READ,
+            next_step="Declare them: reads={'rows': TwoFlows(Landing(...), Archive(...))}.",
         )
     if name and name not in archives:
         raise UsageError(
-            f"No table reads archives named {name}. Nothing was read. There are:"
-            f" {', '.join(archives)}."
+            f"No table reads archives named {name}.",
+            unchanged=_NOTHING_READ,
+            next_step=f"There are: {', '.join(archives)}.",
         )
-    if accept and not reason.strip():
-        raise UsageError(
-            "Archives are accepted for a reason, which is recorded: --reason 'why'. Nothing was"
-            " read."
-        )
-    asked = [name] if name else [*archives]
-    listed = _listed(workspace, [archives[each] for each in asked]) if files or accept else []
-    unknown = [
-        pattern for pattern in files if not any(is_selected(each, [pattern]) for each in listed)
-    ]
+    refuse_without_reason(accept, reason)
+    chosen = [archives[name]] if name else list(archives.values())
+    listed = _listed(workspace.area, chosen) if files or accept else []
+    unknown = [pattern for pattern in files if not any(is_selected(f, [pattern]) for f in listed)]
     if unknown := [*unknown, *unknown_names(accept, listed)]:
         raise UsageError(
-            f"There is no archive {unknown[0]}. Nothing was read. There are:"
-            f" {named(listed) or 'none'}."
+            f"There is no archive {unknown[0]}.",
+            unchanged=_NOTHING_READ,
+            next_step=f"There are: {named(listed) or 'none'}.",
         )
-    accepted = [each for each in listed if is_accepted(each, accept)]
-    for each in asked:
+    accepted = [file for file in listed if is_accepted(file, accept)]
+    for archive in chosen:
         try:
             for result in load_archives(
-                archives[each],
+                archive,
                 workspace.area,
                 full_refresh=full_refresh,
                 only=files,
                 accept=accepted,
                 reason=reason,
             ):
-                yield each, result
-        except SourceError as error:  # its folder: those of others are taken in
-            yield each, LoadResult(each, problem=str(error))
+                yield archive.name, result
+        except SourceError as error:  # of its folder: the other archives are loaded
+            yield archive.name, LoadResult(archive.name, problem=str(error))
 
 
-def _listed(workspace: Workspace, archives: Sequence[Archive]) -> list[str]:
-    return [
-        name
-        for each in archives
-        for name in (*each.listed(workspace.area), *each.late(workspace.area))
-    ]
+def _listed(area: LandingArea, archives: Sequence[Archive]) -> list[str]:
+    return [file for archive in archives for file in (*archive.listed(area), *archive.late(area))]
 
 
 def load_sentence(result: LoadResult) -> str:
     """The result of loading one archive, as a sentence."""
-    rows = f"{_counted(result.rows, 'row')} of {_counted(len(result.days), 'day')}"
-    of_days = f"{rows}{f' ({ranges(result.days)})' if result.days else ''}"
+    days = f" ({ranges(result.days)})" if result.days else ""
+    rows = f"{_counted(result.rows, 'row')} of {_counted(len(result.days), 'day')}{days}"
     if result.problem:
         accept = (
             f" Fix the file, or accept it as is: `backfill archive --accept {quote(result.name)}"
             " --reason 'why'`."
         )
         return (
-            f"{result.problem}. What was taken in of it before"
-            f" stays.{accept if result.acceptable else ''}"
+            f"{result.problem}. Rows that were loaded from it before"
+            f" stay.{accept if result.acceptable else ''}"
         )
     if result.left_out:
         return f"{result.name} was modified after `modified_before`, and was skipped."
     if result.dropped:
         return (
-            f"{result.name} was removed: {of_days} dropped. Days that were built with it are"
+            f"{result.name} was removed: {rows} dropped. Days that were built with it are"
             " unchanged."
         )
-    said = [f"{result.name}: {result.bytes_read:,} bytes read, {of_days}"]
-    record = result.record
-    if record and record.same_as:
-        said.append(f"the same content as {record.same_as}, which is in")
-    if record and record.before:
-        said.append(f"{_counted(record.before, 'row')} of days before the first one left out")
-    if record and record.undated:
-        first = ", ".join(map(str, record.examples))
-        said.append(
-            f"{_counted(record.undated, 'row')} without a day that can be read left out, the first"
-            f" in row {first}"
-        )
-    if record and record.accepted:
-        said.append(f"accepted: {record.accepted}")
-    return "; ".join(said)
+    parts = [f"{result.name}: {result.bytes_read:,} bytes read, {rows}"]
+    if record := result.record:
+        if record.same_as:
+            parts.append(f"the same content as {record.same_as}, which is in")
+        if record.before:
+            parts.append(f"{_counted(record.before, 'row')} of days before the first one left out")
+        if record.undated:
+            examples = ", ".join(map(str, record.examples))
+            parts.append(
+                f"{_counted(record.undated, 'row')} without a day that can be read left out, the"
+                f" first in row {examples}"
+            )
+        if record.accepted:
+            parts.append(f"accepted: {record.accepted}")
+    return "; ".join(parts)
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def comma_separated(names: str) -> list[str]:
-    return [each.strip() for each in names.split(",") if each.strip()]
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def next_line(tables: Sequence[Table], names: Sequence[str]) -> str:
-    """What to type once archives of these names are taken in."""
-    read = [
+def next_step_after_load(tables: Sequence[Table], names: Sequence[str]) -> str:
+    """The command to type once archives of these names are loaded, as a sentence."""
+    readers = [
         table.name
         for table in tables
         if any(archive.name in names for archive in _archives_of_table(table))
     ]
-    return f"See which days are to be built with them: `backfill status --target {','.join(read)}`."
+    return (
+        f"See which days are to be built with them: `backfill status --target {','.join(readers)}`."
+    )
 
 
 def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:

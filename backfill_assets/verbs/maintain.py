@@ -19,9 +19,9 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.sources.archives.loading import LoadResult
 from backfill_assets.step.sources import (
     comma_separated,
+    load_named_archives,
     load_sentence,
-    next_line,
-    take_in_named,
+    next_step_after_load,
 )
 from backfill_assets.verbs.report import Line, Report, TableContents, table_of
 from backfill_assets.workspace import Workspace
@@ -166,10 +166,12 @@ def import_archives(
     """
     only = comma_separated(files)
     results = []
-    for source, result in take_in_named(
+    for source, result in load_named_archives(
         workspace, name, full_refresh=full_refresh, files=only, accept=accept, reason=reason
     ):
         results.append((source, result))
         note(load_sentence(result))
-    next_step = next_line(workspace.tables, [source for source, _ in results]) if results else ""
+    next_step = (
+        next_step_after_load(workspace.tables, [source for source, _ in results]) if results else ""
+    )
     return ArchiveReport(results, bool(only), next_step)

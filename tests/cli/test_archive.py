@@ -84,8 +84,8 @@ def test_a_doubtful_archive_is_accepted_by_name_and_reason(folder):
     )
     assert (
         archive("--accept", "past/cut.jsonl", folder=folder).stderr
-        == "backfill: Archives are accepted for a reason, which is recorded: --reason 'why'."
-        " Nothing was read.\n"
+        == "backfill: --accept past/cut.jsonl needs a reason. Nothing was changed. Add --reason"
+        " 'why'. It is recorded.\n"
     )
     accepted = archive("--accept", "past/cut*", "--reason", "the last row is lost", folder=folder)
     assert (

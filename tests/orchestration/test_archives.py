@@ -48,7 +48,7 @@ def test_an_archive_that_cannot_be_read_fails_the_run_and_the_others_are_in(hist
     result = launched(history)
     assert not result.success
     (failure,) = [event for event in result.all_events if event.is_step_failure]
-    assert "past/2018.jsonl is cut off. What was taken in of it before stays." in str(
+    assert "past/2018.jsonl is cut off. Rows that were loaded from it before stay." in str(
         failure.event_specific_data
     )
     assert history.take_in().keys() == {"past/2018.jsonl"}

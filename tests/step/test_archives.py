@@ -10,7 +10,7 @@ from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.archives.two_flows import TwoFlows
 from backfill_assets.sources.files.fields import Field, field
 from backfill_assets.sources.files.landing import Landing
-from backfill_assets.step.sources import archives_of, take_in_named
+from backfill_assets.step.sources import archives_of, load_named_archives
 from backfill_assets.tables.declaration import Table, table
 from tests.worlds.archives import DAYS, PAST, History
 from tests.worlds.outages import no_spark
@@ -37,7 +37,7 @@ def test_a_folder_of_archives_that_cannot_be_listed_holds_up_no_other(history):
         history.workspace,
         tables=(reading("other", Archive("loop", day="at")), *history.workspace.tables),
     )
-    results = list(take_in_named(workspace))
+    results = list(load_named_archives(workspace))
     assert [(name, result.rows, bool(result.problem)) for name, result in results] == [
         ("loop", 0, True),
         ("past", 2, False),
@@ -50,5 +50,5 @@ def test_an_archive_that_two_tables_read_has_the_columns_that_either_requires(hi
         reading(name, PAST, field(f"{name} STRING", required=True)) for name in ("number", "cents")
     ]
     assert [each.name for each in archives_of(either)["past"].fields] == ["number", "cents"]
-    ((_, result),) = take_in_named(replace(history.workspace, tables=tuple(either)))
+    ((_, result),) = load_named_archives(replace(history.workspace, tables=tuple(either)))
     assert result.problem == "past/2019.jsonl has no column number, which number needs"
