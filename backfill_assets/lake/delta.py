@@ -28,7 +28,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.fs import FileSystem
 
-from backfill_assets.errors import ServiceUnavailable, TableUnreadable, UsageError
+from backfill_assets.errors import (
+    NOTHING_COMMITTED,
+    ServiceUnavailable,
+    TableUnreadable,
+    UsageError,
+)
 from backfill_assets.lake.storage import files_in
 
 
@@ -65,7 +70,7 @@ def _commit_info(store: FileSystem, version: int) -> dict[str, Any] | None:
     return dict(next(infos, {}))
 
 
-# Tables that are kept open: those of one act, at a few versions each.
+# Tables that are kept open: those of one command, at a few versions each.
 KEPT = 64
 
 
@@ -79,10 +84,9 @@ class _Commit(NamedTuple):
 
 
 class CachedTable(DeltaTable):
-    """A table at the version at which it was opened, for reading. The list of its files is put
-    together once.
+    """A table at the version at which it was opened, for reading. Its files are listed once.
 
-    `facts`: what else follows from this version alone, kept by whoever found it out.
+    `facts` is a cache for values that depend on this version only.
     """
 
     _files: dict[bool, Any] | None = None
@@ -106,9 +110,8 @@ class Remedy(NamedTuple):
 
 
 LAKE_REMEDY = Remedy(
-    "Nothing was written to it. Restore its folder from a copy, or move it away: then a table's"
-    " days can be built again, and the ledger is put together from the commits of the tables"
-    " (`backfill reconcile --repair`).",
+    "Restore its folder from a copy, or move it away. Then the days of a table can be built again,"
+    " and the ledger is restored from the commits of the tables (`backfill reconcile --repair`).",
     "Correct BACKFILL_LAKE or the credentials.",
 )
 _kept: OrderedDict[_Commit, DeltaTable] = OrderedDict()
@@ -118,9 +121,9 @@ _lock = Lock()
 def open_table(
     path: str, version: int | None = None, remedy: Remedy = LAKE_REMEDY
 ) -> DeltaTable | None:
-    """The table at `path` at `version` (None: the newest), for reading; None if there is none.
+    """Open the table at `path` at `version` (None: the newest), for reading. None without one.
 
-    ServiceUnavailable if the store does not answer, TableUnreadable if it has no log that can be
+    Raises ServiceUnavailable if the store does not answer, and TableUnreadable if the log cannot be
     read.
     """
     commit = _commit_file(path, version)
@@ -153,23 +156,28 @@ def _version_gone(path: str, version: int) -> TableUnreadable:
 
 
 def table_to_write(path: str) -> DeltaTable | None:
-    """Open the newest version for writing, for this caller only: `deltalake` changes the object.
+    """Open the newest version for writing. None if there is no table.
 
-    Raises as `open_table` does, and ServiceUnavailable for a folder that this user may not write
-    to: the library's own answer to that is a panic of its threads.
+    The object is for this caller only, because `deltalake` changes it. Raises as `open_table` does,
+    and ServiceUnavailable for a folder that this user may not write to. Without that check, the
+    threads of the library panic.
     """
     for folder in (Path(path), Path(path, "_delta_log")) if "://" not in path else ():
-        existing = next(each for each in [folder, *folder.parents] if each.exists())
+        existing = next(place for place in [folder, *folder.parents] if place.exists())
         if not os.access(existing, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise ServiceUnavailable(
-                f"{existing} may not be written to by this user. Nothing was written. Correct its"
-                " permissions, or set BACKFILL_LAKE to another place; see `backfill doctor`."
+                f"This user may not write to {existing}.",
+                unchanged="Nothing was written.",
+                next_step=(
+                    "Correct its permissions, or set BACKFILL_LAKE to another place. See `backfill"
+                    " doctor`."
+                ),
             )
     return _open(DeltaTable, path, None)
 
 
 def version_of(path: str) -> int:
-    """The newest version of a Delta table; -1 where there is none."""
+    """The newest version of a Delta table. -1 if there is no table."""
     table = open_table(path)
     return -1 if table is None else int(table.version())
 
@@ -188,15 +196,16 @@ def _commit_file(path: str, version: int | None) -> _Commit | None:
         return None
     name = _newest_file(path) if version is None else _file_of(version)
     try:
-        of_file = Path(path, "_delta_log", name).stat()
+        info = Path(path, "_delta_log", name).stat()
     except OSError:
         return None
-    return _Commit(path, name, of_file.st_ino, of_file.st_mtime_ns) if name else None
+    return _Commit(path, name, info.st_ino, info.st_mtime_ns) if name else None
 
 
 def _newest_file(path: str) -> str:
-    """The name of the file of the newest commit. A log of years is not listed: the newest commits
-    follow on its checkpoint.
+    """The name of the file of the newest commit.
+
+    A long log is not listed: the newest commits follow its checkpoint.
     """
     log = Path(path, "_delta_log")
     with suppress(OSError, ValueError, TypeError, KeyError):
@@ -224,35 +233,39 @@ def _open(
         return kind(path, version=version)
     except TableNotFoundError as error:
         if "PermissionDenied" in str(error):
-            # Which the library takes for a table that is not there.
+            # The library reports a missing table.
             raise ServiceUnavailable(
-                f"{path} may not be read by this user. Correct its permissions."
+                f"This user may not read {path}.",
+                unchanged="Nothing was read.",
+                next_step="Correct its permissions.",
             ) from None
         return None
     except DeltaError as error:
         if version is not None and "not the same as the specified end version" in str(error):
             raise _version_gone(path, version) from None
         raise TableUnreadable(
-            f"The Delta table {path} cannot be read: {one_line(error)}. {remedy.damaged}"
+            f"The Delta table {path} cannot be read: {one_line(error)}.",
+            unchanged="Nothing was written to it.",
+            next_step=remedy.damaged,
         ) from None
     except OSError as error:  # credentials, a host that is not there: local files raise DeltaError
         if "://" not in path:
             raise
         raise ServiceUnavailable(
-            f"{path} cannot be opened: {one_line(error)}. {remedy.away}"
+            f"{path} cannot be opened: {one_line(error)}.",
+            unchanged="Nothing was read.",
+            next_step=remedy.away,
         ) from None
 
 
 def one_line(error: Exception) -> str:
-    """The beginning of an error of `deltalake`, without the colours and arrows of its causes, and
-    without a list of calls.
-    """
-    said = re.split(r"\n\s*0: ", str(error))[0]
-    return shorten(re.sub(r"\x1b\[\d*m|↳", "", said), 300, placeholder=" ...").rstrip(".")
+    """The beginning of an error of `deltalake`, without colours, arrows and a list of calls."""
+    text = re.split(r"\n\s*0: ", str(error))[0]
+    return shorten(re.sub(r"\x1b\[\d*m|↳", "", text), 300, placeholder=" ...").rstrip(".")
 
 
 class DeletedRows(NamedTuple):
-    """Rows deleted by a deletion vector: how many, and a hash of their positions."""
+    """The number of rows that a deletion vector deletes, and a hash of their positions."""
 
     rows: int = 0
     hash: str = ""
@@ -282,24 +295,20 @@ def deleted_rows_by_file(table: DeltaTable) -> dict[str, DeletedRows]:
         ) from None
     for batch in vectors:
         for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
-            digest = hashlib.sha256(
-                kept.values.to_numpy(zero_copy_only=False).tobytes()
-            ).hexdigest()
-            deleted[unquote(uri).partition(root)[2].lstrip("/")] = DeletedRows(
-                kept.values.false_count, digest[:32]
-            )
+            bits = kept.values.to_numpy(zero_copy_only=False).tobytes()
+            path = unquote(uri).partition(root)[2].lstrip("/")
+            digest = hashlib.sha256(bits).hexdigest()[:32]
+            deleted[path] = DeletedRows(kept.values.false_count, digest)
     return deleted
 
 
 def other_partitioning(table: DeltaTable, column: str) -> str:
-    """Say how `table` is partitioned, if not by `column` alone; else ""."""
+    """How `table` is partitioned, if not by `column` alone. Otherwise ""."""
     columns = table.metadata().partition_columns
+    if columns == [column]:
+        return ""
     by = ", ".join(columns) or "no column"
-    return (
-        ""
-        if columns == [column]
-        else f"is partitioned by {by}, and declared with partition_by={column!r}"
-    )
+    return f"is partitioned by {by}, and declared with partition_by={column!r}"
 
 
 def refuse_other_partitioning(folder: str, table: DeltaTable | None, column: str) -> None:
@@ -307,7 +316,11 @@ def refuse_other_partitioning(folder: str, table: DeltaTable | None, column: str
     if table and (other := other_partitioning(table, column)):
         name = "/".join(folder.rsplit("/", 2)[1:])
         raise UsageError(
-            f"{folder} {other}. Nothing was committed. Delta keeps the column that a table was made"
-            " with. Move that folder away, or remove it, and rebuild all days: `backfill run"
-            f" --partitions FIRST..LAST --target {name} --yes`. Or declare partition_by as it was."
+            f"{folder} {other}. Delta cannot change the partition column of a table.",
+            unchanged=NOTHING_COMMITTED,
+            next_step=(
+                "Move that folder away, or remove it, and rebuild all days: `backfill run"
+                f" --partitions FIRST..LAST --target {name} --yes`. Or declare partition_by as it"
+                " was."
+            ),
         )

@@ -1,4 +1,4 @@
-"""Latest builds, builds that only commits know, and the builds that wrote the rows.
+"""Latest builds, builds that are only in commits, and the builds that wrote the rows.
 
 Each commit carries the builds that it holds. A crash may come between a data commit and the ledger,
 so every writer first records the commits that the ledger lacks, and its own commit says so. Before
@@ -43,10 +43,10 @@ def build_key(build: Build) -> BuildKey:
 
 
 def unrecorded(recorded: Iterable[Build], committed: Iterable[Build]) -> list[Build]:
-    """Those of `committed` that are not `recorded`, oldest first."""
-    known = {build_key(build) for build in recorded}
+    """The builds of `committed` that are not `recorded`, oldest first."""
+    keys = {build_key(build) for build in recorded}
     return sorted(
-        (build for build in committed if build_key(build) not in known), key=lambda b: b.at
+        (build for build in committed if build_key(build) not in keys), key=lambda b: b.at
     )
 
 
@@ -59,8 +59,8 @@ def committed_builds(path: str) -> list[Build]:
 def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
     """The builds of the table's commits that are not `recorded`, oldest first.
 
-    Only commits that may hold such builds are read. A table that has not come to the newest
-    recorded version was deleted and made again: all its commits count.
+    Only commits that may hold such builds are read. A table below the newest recorded version was
+    deleted and made again. Then all its commits count.
     """
     last = version_of(path)
     if last < recorded.version:
@@ -75,28 +75,23 @@ def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
 
 
 def last_committed(path: str, days: Collection[date]) -> dict[date, Build]:
-    """The last build of each of these days by the table's own commits.
-
-    No commit before the last ones of these days is read.
-    """
+    """The last build of each of these days by the table's own commits, newest commits first."""
     last: dict[date, Build] = {}
-    if not days:
-        return last
     for commit in commits_at(path, range(version_of(path), -1, -1)):
+        if len(last) == len(days):
+            break
         for build in builds_of(commit):
             if build.day in days:
                 last.setdefault(build.day, build)
-        if len(last) == len(days):
-            break
     return last
 
 
 def recover(ledger: Ledger, table: str) -> list[Build]:
-    """Record what the ledger lacks of all commits of one table.
+    """Record the builds of all commits of one table that the ledger lacks.
 
-    Waits until no writer is at work on that table.
+    Waits for a writer of that table.
     """
-    # A live writer holds this until it has recorded what it committed.
+    # A writer holds this until it has recorded its commit.
     with writing(ledger.root, table):
         return _record(ledger, table, committed_builds(Paths(ledger.root).table(table)))
 
@@ -146,8 +141,9 @@ class BuildHistory:
 def build_history(
     ledger: Ledger, tables: Collection[str], columns: Sequence[str] | None = None
 ) -> BuildHistory:
-    """Every build of `tables`, changing nothing. `columns` narrows what is read of each build in
-    the ledger.
+    """Every build of `tables`. Nothing is changed.
+
+    `columns` are the columns of the ledger to read (None: all).
     """
     recorded = ledger.builds(dict.fromkeys(tables), columns)
     committed = [
@@ -242,15 +238,16 @@ LATEST_COLUMNS = (
 
 @dataclass(frozen=True)
 class Latest:
-    """Of each partition the last build, the last `accepted` one, whose rows are in the table, and
-    the last audit of its rows.
+    """The latest builds of each partition.
 
-    `computed`: the last build of which is known how long it took, which one that was put back is
-    not. `compared`: the last audit that held the rows against those that were accepted; not every
-    audit can. `damaged`, if it was checked: the accepted partitions that do not hold the accepted
-    rows any more. `plans`: by plan, the partitions that it has built, whoever
-    built them since; whole for the plan that was asked for. `of_live`: in a shadow, the accepted
-    partitions that it has not built, whose rows are those of live.
+    last      the last build
+    accepted  the last accepted build, whose rows are in the table
+    computed  the last build whose duration is known; a restored build has none
+    audits    the last audit
+    compared  the last audit that compared the rows with the accepted ones; not every audit can
+    damaged   the accepted partitions that no longer hold the accepted rows, if that was checked
+    plans     the partitions that each plan has built; complete for the plan that was asked for
+    of_live   in a shadow: the accepted partitions whose rows are in live
     """
 
     last: dict[Partition, Build] = field(default_factory=dict)
@@ -268,12 +265,17 @@ class Latest:
             partition = (build.table, build.day)
             if build.plan and build.succeeded:
                 self.plans.setdefault(build.plan, set()).add(partition)
-            of_builds = [self.last, self.accepted] if build.succeeded else [self.last]
-            of_builds += [self.computed] if build.succeeded and build.seconds > 0 else []
-            of_audits = [self.audits, self.compared] if build.fingerprint else [self.audits]
-            for known in of_audits if build.outcome in AUDITS else of_builds:
-                if partition not in known or known[partition].at <= build.at:
-                    known[partition] = build
+            if build.outcome in AUDITS:
+                kinds = [self.audits, self.compared] if build.fingerprint else [self.audits]
+            elif build.succeeded:
+                kinds = [self.last, self.accepted]
+                kinds += [self.computed] if build.seconds > 0 else []
+            else:
+                kinds = [self.last]
+            for builds_of_kind in kinds:
+                newest = builds_of_kind.get(partition)
+                if newest is None or newest.at <= build.at:
+                    builds_of_kind[partition] = build
 
     def built_by(self, plan: str) -> set[Partition]:
         """The partitions that a plan has built, also if they were built again since."""
@@ -286,15 +288,13 @@ class Latest:
     def damaged_by_audits(self) -> dict[Partition, Damage]:
         """The accepted partitions in which an audit found other rows than were accepted.
 
-        The finding stands until the rows of the day are committed again, or until an audit compares
-        them again.
+        The finding stands until the rows are committed or compared again.
         """
-        found: dict[Partition, Damage] = {}
-        for partition in self.compared:
-            audit = self._of_accepted(partition, self.compared)
-            if audit and audit.finding:
-                found[partition] = Damage(DamageKind.OTHER_ROWS, detail=audit.message)
-        return found
+        return {
+            partition: Damage(DamageKind.OTHER_ROWS, detail=audit.message)
+            for partition in self.compared
+            if (audit := self._of_accepted(partition, self.compared)) and audit.finding
+        }
 
     def _of_accepted(self, partition: Partition, audits: Mapping[Partition, Build]) -> Build | None:
         accepted = self.accepted.get(partition)
@@ -319,10 +319,11 @@ def latest(
     until: Mapping[str, int] | None = None,
     recorded: Mapping[str, datetime] | None = None,
 ) -> Latest:
-    """The latest builds of these tables and days (None: all), and what `plan` has built, whether a
-    crash left them out of the ledger or not. With `until`, only those whose rows are in these
-    versions of the tables, and of those that made no commit of their own only what was `recorded`
-    by then.
+    """The latest builds of these tables and days (None: all), and the partitions that `plan` built.
+
+    Builds that a crash left out of the ledger are included. With `until`, only builds whose rows
+    are in these versions of the tables. Those without a commit of their own count if they were
+    `recorded` by then.
     """
     files = ledger.files()
     rows = files.rows(list(columns), days)
@@ -333,7 +334,7 @@ def latest(
     for name, newest in files.newest(days).items():
         of_table = days[name]
         with suppress(TableUnreadable):
-            # `damaged` names its days. Other tables are not affected.
+            # `Lake.damaged` reports its days. Other tables are not affected.
             lacking = lacking_builds(Paths(ledger.root).table(name), newest)
             last = until.get(name, -1) if until is not None else None
             builds.add(
@@ -370,9 +371,7 @@ def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:
 
 
 def _last_rows(rows: pa.Table) -> pa.Array:
-    """Where the last build of each partition is, the last accepted one, the last that took some
-    time, and of its audits the last, and the last that compared its rows; oldest first.
-    """
+    """The positions of the builds that `Latest` has of each partition, oldest first."""
     by_time = pc.sort_indices(rows["at"])
     others = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))
     kind = pc.if_else(
@@ -384,7 +383,7 @@ def _last_rows(rows: pa.Table) -> pa.Array:
         .append_column("kind", kind)
         .take(by_time)
     )
-    # Typed: of no rows, too.
+    # With a type, because there may be no rows.
     numbered = builds.append_column("number", pa.array(range(len(by_time)), pa.int64()))
     comparing = numbered.filter(
         pc.and_(pc.equal(numbered["kind"], "audited"), pc.greater(numbered["fingerprint"], ""))
@@ -392,10 +391,10 @@ def _last_rows(rows: pa.Table) -> pa.Array:
     accepted = numbered.filter(pc.equal(numbered["kind"], "accepted"))
     computed = accepted.filter(pc.greater(accepted["seconds"], 0.0)) if timed else accepted
     last = [
-        each.group_by(["table", "day", "kind"])
+        rows_of_kind.group_by(["table", "day", "kind"])
         .aggregate([("number", "max")])["number_max"]
         .combine_chunks()
-        for each in (numbered, comparing, computed)
+        for rows_of_kind in (numbered, comparing, computed)
     ]
     return by_time.take(pc.unique(pa.concat_arrays(last)).sort())
 

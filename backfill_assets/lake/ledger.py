@@ -29,7 +29,7 @@ from backfill_assets.lake.storage import Paths
 # Outcomes of an audit of rows that are in the table. Neither changes what is accepted.
 AuditOutcome = Literal["audited", "refused"]
 Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "refused"]
-# What an audit found if the files hold other rows than were accepted, or cannot be read.
+# The finding of an audit: the files hold other rows than were accepted, or cannot be read.
 Finding = Literal["", "other_rows", "unreadable_files"]
 AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 # The act that recorded a build in live. A step has none.
@@ -47,11 +47,16 @@ def refuse_unstorable_text(name: str, text: str) -> None:
     """Raise UsageError if the text is too long to store with every build, or is not valid UTF-8."""
     if len(text) > LONGEST_TEXT:
         raise UsageError(
-            f"{name} has {len(text):,} characters, and is kept with every day that is built."
-            f" Nothing was done. Give at most {LONGEST_TEXT:,}."
+            f"{name} has {len(text):,} characters. It is stored with every build.",
+            unchanged="Nothing was done.",
+            next_step=f"Give at most {LONGEST_TEXT:,}.",
         )
     if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise UsageError(f"{name} {text!a} is not UTF-8. Nothing was done. Give it as text.")
+        raise UsageError(
+            f"{name} {text!a} is not UTF-8.",
+            unchanged="Nothing was done.",
+            next_step="Give it as text.",
+        )
 
 
 def short_fingerprint(fingerprint: str) -> str:
@@ -59,24 +64,26 @@ def short_fingerprint(fingerprint: str) -> str:
     return fingerprint[:12]
 
 
-# Never changed once made. Not frozen, because that makes making one several times slower, and a
-# long record has many.
+# Never changed. Not frozen, because creating one would be several times slower, and a long record
+# has many.
 @dataclass(slots=True)
 class Build:
     """The result of one day of one table in one run. Times are UTC, durations are seconds.
 
-    `inputs` maps each table that was read to its days and their fingerprints, `delivered` is the
-    fingerprint of the day's source files, `files` the number of lines of each by name, `hashes`
-    what tells its contents apart; `day_fingerprints` maps an event day to the fingerprint of the
-    rows about it; `checks` holds the verdicts of the rules, `rules` is their version;
-    `delta_version` is the table's version after the build, `data_files` a hash of the names of the
-    day's files in it; a day is `mixed` if it also keeps rows (merge) that other code made, or that
-    were made from another delivery or other inputs; `write_mode` may be append_once in records of
-    older versions of this package; `spark_conf` are Spark settings that were this request's only,
-    `accept` the files that it accepted by name; `git_commit` is that of the table's code, with
-    `-dirty` where files had changed since, "" where no repository has it. `act` recorded the build,
-    and `undone_plan` is the plan that a rollback took back. `finding`: what an audit found about
-    the files.
+    inputs           the days of each table that was read, with their fingerprints
+    delivered        the fingerprint of the day's source files
+    files, hashes    the number of lines of each source file, and the hash of its contents
+    day_fingerprints the fingerprint of the rows about each event day
+    checks, rules    the verdicts of the rules, and the version of the rules
+    delta_version    the version of the table after the build
+    data_files       a hash of the names of the day's files in that version
+    mixed            whether the day also keeps rows of other code, deliveries or inputs (merge)
+    write_mode       may be append_once in records of older versions of this package
+    spark_conf       the Spark settings of this request
+    accept           the files that it accepted by name
+    git_commit       that of the table's code, with `-dirty` if files had changed; "" without one
+    act, undone_plan the act that recorded the build, and the plan that a rollback took back
+    finding          the finding of an audit about the files
     """
 
     table: str
@@ -116,7 +123,7 @@ class Build:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the day's rows in the table are this build's (unchanged: equal to it)."""
+        """Whether the table has the rows of this build, or equal ones (unchanged)."""
         return self.outcome not in ("failed", *AUDITS)
 
     @property
@@ -132,14 +139,10 @@ class Build:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Build:
-        known = {f.name: entry[f.name] for f in fields(cls) if f.name in entry}
-        return cls(
-            **known
-            | {
-                "day": date.fromisoformat(entry["day"]),
-                "at": datetime.fromisoformat(entry["at"]),
-            }
-        )
+        values = {f.name: entry[f.name] for f in fields(cls) if f.name in entry}
+        day = date.fromisoformat(entry["day"])
+        at = datetime.fromisoformat(entry["at"])
+        return cls(**values | {"day": day, "at": at})
 
 
 NESTED = (
@@ -162,13 +165,13 @@ KINDS: dict[str, pa.DataType] = {
     "mixed": pa.bool_(),
     "at": pa.timestamp("us", tz="UTC"),
 }
-SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fields(Build)])
+BUILD_SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fields(Build)])
 
 
 def to_arrow(builds: Sequence[Build]) -> pa.Table:
     rows = [{f.name: getattr(b, f.name) for f in fields(Build)} for b in builds]
     return pa.Table.from_pylist(
-        [row | {n: json.dumps(row[n]) for n in NESTED} for row in rows], schema=SCHEMA
+        [row | {n: json.dumps(row[n]) for n in NESTED} for row in rows], schema=BUILD_SCHEMA
     )
 
 
@@ -230,74 +233,74 @@ class LedgerFiles:
         days: Days | None = None,
         after: datetime | None = None,
     ) -> pa.Table:
-        """The rows of these tables and days (None: all), as Arrow; null where a file has no such
-        column. `after`: only those that were recorded later; files without any are not read.
+        """The rows of these tables and days (None: all), as Arrow.
+
+        Columns that a file lacks are null. With `after`, only rows that were recorded later are
+        read, and only the files that have any.
         """
-        later = (
-            None if after is None else ds.field("at") > pa.scalar(after, SCHEMA.field("at").type)
-        )
+        later = pc.scalar(True)
+        if after is not None:
+            later = ds.field("at") > pa.scalar(after, BUILD_SCHEMA.field("at").type)
         parts = [self.files.read((), columns)]
-        for table in self._by_table if days is None else days:
-            wanted = None if days is None else days[table]
-            in_days = (
-                None if wanted is None else ds.field("day").isin(pa.array(wanted, pa.date32()))
-            )
-            chosen = later if in_days is None else in_days if later is None else in_days & later
+        for table, of_days in (dict.fromkeys(self._by_table) if days is None else days).items():
+            chosen = later
+            if of_days is not None:
+                chosen &= ds.field("day").isin(pa.array(of_days, pa.date32()))
             parts.append(self.files.read(self._by_table.get(table, ()), columns, chosen))
         return pa.concat_tables(parts)
 
     def built_after(self, since: Mapping[str, datetime]) -> set[Partition]:
         """The partitions with a build or an audit recorded after the time of their table."""
-        built: set[Partition] = set()
-        for name, at in since.items():
-            built |= {
-                (name, day) for day in self.rows(["day"], {name: None}, after=at)["day"].to_pylist()
-            }
-        return built
+        return {
+            (name, day)
+            for name, at in since.items()
+            for day in self.rows(["day"], {name: None}, after=at)["day"].to_pylist()
+        }
 
     def plans_after(self, since: Mapping[str, datetime]) -> set[str]:
         """The plans with a build recorded after the time of its table."""
-        plans = (
-            self.rows(["plan"], {name: None}, after=at)["plan"].to_pylist()
+        return {
+            plan
             for name, at in since.items()
-        )
-        return {plan for of_table in plans for plan in of_table if plan}
+            for plan in self.rows(["plan"], {name: None}, after=at)["plan"].to_pylist()
+            if plan
+        }
 
     def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
         """The recorded commits of each table, and the latest time of any of its builds."""
         names = list(dict.fromkeys(tables))
         log = self.files.log
-        known: dict[str, RecordedCommits] = (
+        newest: dict[str, RecordedCommits] = (
             log.facts.setdefault("newest", {}) if isinstance(log, CachedTable) else {}
         )
-        unknown = [name for name in names if name not in known]
-        for name in unknown:
+        for name in names:
+            if name in newest:
+                continue
             rows = self.rows(["delta_version", "outcome", "at"], {name: None})
             committed = rows.filter(pc.is_in(rows["outcome"], pa.array(COMMITTED)))
             versions = frozenset(committed["delta_version"].unique().to_pylist())
             latest = pc.max(rows["at"]).as_py()
-            known[name] = (
+            newest[name] = (
                 RecordedCommits(max(versions, default=-1), latest, versions)
                 if latest
                 else RecordedCommits()
             )
-        return {name: known[name] for name in names}
+        return {name: newest[name] for name in names}
 
 
-# Runs that finish together all append here; the default of 15 retries was seen to run out with four
-# writers.
-COMMIT_RETRIES = 200
-# A few days are found by the bounds of groups of so many rows, which are the builds of some days as
-# they came; the others are not read.
+# Runs that finish together all append here. With four writers, the default of 15 was not enough.
+APPEND_RETRIES = 200
+# Readers of a few days skip groups of rows by their bounds.
 GROUP_ROWS = 1000
-# Of ten years of nights, a table has three files of this size, which are read as fast as one.
-COMPACTED = 2**20
+# Ten years of nightly builds of a table are three files of this size.
+COMPACTED_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The record of every build in the lake at `root`. Grain: (table, day, run, at); partitioned by
-    table.
+    """The record of every build in the lake at `root`.
+
+    Grain: (table, day, run, at). Partitioned by table.
     """
 
     root: str
@@ -311,24 +314,22 @@ class Ledger:
         return RecordTable(
             self.root,
             "_ledger",
-            SCHEMA,
+            BUILD_SCHEMA,
             bounds="day,delta_version,at",
-            compacted=COMPACTED,
-            retries=COMMIT_RETRIES,
+            compacted=COMPACTED_BYTES,
+            retries=APPEND_RETRIES,
             partition_by="table",
             group_rows=GROUP_ROWS,
         )
-
-    def append(self, builds: Sequence[Build]) -> None:
-        if builds:
-            self._append(builds)
 
     # Object stores have no locks. If two writers create the ledger, the metadata of the second one
     # makes this append fail.
     @retry(
         retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True
     )
-    def _append(self, builds: Sequence[Build]) -> None:
+    def append(self, builds: Sequence[Build]) -> None:
+        if not builds:
+            return
         table = self.records.to_write()
         self.records.append(table, to_arrow(builds))
         self.records.compact(table)

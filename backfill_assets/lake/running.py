@@ -48,7 +48,7 @@ class RunningStep:
 def mark_running(root: str, work: RunningStep) -> Iterator[None]:
     """Keep a marker for `work` in the lake at `root` during the block.
 
-    On a disk without locks the work goes on without a marker: markers inform, and lock nothing.
+    On a disk without locks there is no marker, and the work continues: markers only inform.
     """
     with ExitStack() as until_done:
         if work.days and Paths(root).is_local:

@@ -29,22 +29,21 @@ from backfill_assets.settings import PRIVATE
 def make_cache(folder: Path, *, and_home: bool = False) -> None:
     """Create a cache folder in the home. Raises OSError if there is no home.
 
-    With `and_home` the home is created too, private to its owner. `status` does not create one
-    unless it has to.
+    With `and_home`, the home is created too, private to its owner.
     """
     if and_home:
         folder.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
     folder.mkdir(exist_ok=True)
 
 
-WORDS = ("No space left on device", "Disk quota exceeded")
+FULL_DISK = ("No space left on device", "Disk quota exceeded")
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is that a disk has no room."""
+    """Whether an error, or one of its causes, is a full disk."""
     while error is not None:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
-            words in str(error) for words in WORDS
+            words in str(error) for words in FULL_DISK
         ):
             return True
         error = error.__cause__ or error.__context__
@@ -57,14 +56,14 @@ def full_disk_message(lake: str, table: str) -> str:
     places["temporary files"] = tempfile.gettempdir()
     room = ", ".join(f"{_free(path)} MB for {name} at {path}" for name, path in places.items())
     return (
-        f"A disk is full, of the lake or of the engine's temporary files: {room}. Days of {table}"
-        " that were not committed stay as they were. Make room, then continue the plan with"
-        " `backfill resume`, or re-execute this run from failure."
+        f"The disk of the lake or of temporary files is full: {room}. Days of {table} that were not"
+        " committed are unchanged. Make room, then continue the plan with `backfill resume`, or"
+        " re-execute this run from failure."
     )
 
 
 def _free(path: str) -> int:
-    folder = next(each for each in [Path(path), *Path(path).parents] if each.exists())
+    folder = next(place for place in [Path(path), *Path(path).parents] if place.exists())
     return int(psutil.disk_usage(str(folder)).free // 2**20)
 
 
@@ -86,7 +85,7 @@ class Paths:
         return f"{self.root}/{name}"
 
     def uri(self, name: str) -> str:
-        """A table's address, the same however its path was written."""
+        """A table's address. It does not depend on how the path of the lake was written."""
         return Path(self.table(name)).resolve().as_uri() if self.is_local else self.table(name)
 
     @property
@@ -123,7 +122,7 @@ class Paths:
 
     @property
     def locks(self) -> Path:
-        """Only where the lake is local: object stores have no file locks."""
+        """Only for a local lake: object stores have no file locks."""
         return Path(self.root) / "_locks"
 
     @property
@@ -145,9 +144,8 @@ def archived_in(root: str) -> list[str]:
     return sorted(f"{ARCHIVED}/{folder.base_name}" for folder in folders if not folder.is_file)
 
 
-# Arrow raises, in spite of `allow_not_found`, for a folder that another process makes, or removes,
-# at that moment.
-_AGAIN = retry(
+# In spite of `allow_not_found`, Arrow raises while another process creates or removes a folder.
+_RETRY = retry(
     retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True
 )
 
@@ -162,20 +160,18 @@ class Documents:
     def _files(self) -> fs.FileSystem:
         return files_in(self.folder)
 
-    @_AGAIN
+    @_RETRY
     def names(self, within: str = "") -> list[str]:
-        """The names of the finished files, or of those in a folder `within`, in order; none if
-        there is no such folder.
-        """
+        """The names of the finished files in the folder `within`, in order."""
         return sorted(file.base_name for file in self._listed(within))
 
-    @_AGAIN
+    @_RETRY
     def names_by_folder(self) -> dict[str, list[str]]:
         """The names by folder, from one listing. The top folder is ""."""
         names: dict[str, list[str]] = {"": []}
         for file in self._listed("", recursive=True):
             names.setdefault(file.path.rpartition("/")[0], []).append(file.base_name)
-        return {folder: sorted(of_folder) for folder, of_folder in names.items()}
+        return {folder: sorted(listed) for folder, listed in names.items()}
 
     def _listed(self, within: str, *, recursive: bool = False) -> list[fs.FileInfo]:
         files = self._files.get_file_info(
@@ -195,10 +191,9 @@ class Documents:
         self._files.delete_file(path)
 
     def write(self, path: str, contents: str) -> None:
-        """Write the file at `path` below the folder, whole or not at all."""
+        """Write the file at `path` below the folder. Readers see the whole file or none."""
         if "://" in self.folder:  # an object appears when it is complete
-            # Unbuffered, the handler is given an Arrow buffer, which it does not take (deltalake
-            # 1.6).
+            # Without a buffer, the handler fails on Arrow's own (deltalake 1.6).
             with self._files.open_output_stream(path, buffer_size=2**16) as out:
                 out.write(contents.encode())
             return
@@ -215,24 +210,23 @@ def write_whole(path: Path, contents: str | bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give the name of a draft, which takes the place of the file `path` at the end of the block.
+    """Give the path of a draft that replaces the file `path` at the end of the block.
 
-    If the block fails, the draft is removed. Sources and `Documents` read no file whose name begins
-    with an underscore.
+    If the block fails, the draft is removed. Its name begins with an underscore, so sources and
+    `Documents` do not read it.
     """
     draft = path.with_name(f"_{secrets.token_hex(4)}.{path.name}")
     try:
         yield draft
         with draft.open("rb") as written:
-            # After a power cut, a file that has its name has its contents.
+            # After a power cut, a file with the final name has its contents.
             os.fsync(written.fileno())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
 
 
-# Longer than any single commit should take; a lock dies with its process, so waiting longer means a
-# writer is stuck.
+# Longer than a commit takes. A lock ends with its process, so after that a writer is stuck.
 TIMEOUT_S = 1800
 
 
@@ -242,7 +236,7 @@ class LockHeld(Exception):
 
 @contextmanager
 def file_lock(path: Path, *, patience: float = 0) -> Iterator[None]:
-    """Hold the lock of `path`, waiting `patience` seconds at most; then Locked."""
+    """Hold the lock of `path`. Raises LockHeld after waiting `patience` seconds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, timeout=patience, poll_interval=0.01)
     try:
@@ -271,6 +265,7 @@ def writing(root: str, name: str) -> Iterator[None]:
             yield
     except LockHeld:
         raise Conflict(
-            f"Another process has been writing {name} for {TIMEOUT_S // 60} minutes (lock {path})."
-            " Nothing was written. Wait for it or end it, then run again."
+            f"Another process has been writing {name} for {TIMEOUT_S // 60} minutes (lock {path}).",
+            unchanged="Nothing was written.",
+            next_step="Wait for it or end it, then run again.",
         ) from None

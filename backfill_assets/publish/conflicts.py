@@ -16,7 +16,7 @@ from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import data_files
-from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.shadow import Shadow, read_base, shadow_root
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now, shadow_of
@@ -117,7 +117,7 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
     before = None
     while versions != before:  # no commit came between the versions and the builds
         own = shadow.latest(
-            {name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names, plan=plan.id
+            {name: plan.days_of(name) for name in plan.reasons}, BUILD_SCHEMA.names, plan=plan.id
         )
         before = versions
         versions = _versions(plan, shadow)

@@ -21,7 +21,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.damage import Depth
-from backfill_assets.lake.ledger import SCHEMA, Act, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Act, Build
 from backfill_assets.lake.moves import PromoteCommit
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import PLAN_PUBLISHED, STABLE, Release
@@ -112,7 +112,7 @@ class IntoLive:
         }
         if changed := written | outdated_on_live(self.plan, self.workspace, shadow, [name]):
             raise Conflict(**in_conflict(self.plan, changed))
-        known = lake.latest({name: days}, SCHEMA.names)
+        known = lake.latest({name: days}, BUILD_SCHEMA.names)
         damaged = lake.damaged(known, {name: None}, Depth.FILES)
         of_live = {p: build for p, build in known.accepted.items() if p not in damaged}
         versions = {other.name: lake.version(other.name) for other, _ in self.table.windows()}
@@ -165,7 +165,7 @@ def recorded_by(act: Act, plan: Plan, workspace: Workspace) -> list[Build]:
     were killed, too.
     """
     latest = workspace.lake.latest(
-        {name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names
+        {name: plan.days_of(name) for name in plan.reasons}, BUILD_SCHEMA.names
     ).accepted
     return [
         build

@@ -25,7 +25,7 @@ from backfill_assets.dagster_client.client import SHADOW, Dagster, payload
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.tables.graph import Graph
 
@@ -215,7 +215,7 @@ def report_shown_wrong(
     wrong = [
         (name, day) for name, day in graph.in_order(up_to_date) if _is_shown_wrong(known[name], day)
     ]
-    builds = lake.latest(_by_table(wrong), SCHEMA.names) if wrong else Latest()
+    builds = lake.latest(_by_table(wrong), BUILD_SCHEMA.names) if wrong else Latest()
     right = builds.accepted.keys() - builds.refused()
     # Inputs first: what is reported later than its inputs is not stale.
     return report_builds(

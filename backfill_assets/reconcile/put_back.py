@@ -15,7 +15,7 @@ from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.integrity import damaged, damaged_at
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.moves import RestoreCommit, RestoreRecord
 from backfill_assets.tables.declaration import Table
 
@@ -43,7 +43,7 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
     versions = dict[date, int]()
 
     def decide() -> list[Build]:
-        accepted = lake.latest({name: None}, SCHEMA.names).accepted
+        accepted = lake.latest({name: None}, BUILD_SCHEMA.names).accepted
         by_log = damaged(folder, accepted.values(), depth=Depth.LOG)
         builds = [accepted[name, day] for day in by_log]
         at_build = [(build, build.delta_version) for build in builds]

@@ -17,7 +17,7 @@ from backfill_assets.diff.tables import Side
 from backfill_assets.errors import NOTHING_CHANGED, SourceError, TableUnreadable, UsageError
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import damaged, damaged_files
-from backfill_assets.lake.ledger import SCHEMA, Build, short_fingerprint
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, short_fingerprint
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import NO_DELIVERY, Delivered, deliveries, files_changed
@@ -82,7 +82,9 @@ def recorded_build(name: str, day: str, release: int | None, workspace: Workspac
     (table,), (on,) = tables, days
     if release is not None:
         return _of_release(table, on, release, workspace)
-    build = workspace.lake.latest({table.name: [on]}, SCHEMA.names).accepted.get((table.name, on))
+    build = workspace.lake.latest({table.name: [on]}, BUILD_SCHEMA.names).accepted.get(
+        (table.name, on)
+    )
     if build is None:
         raise UsageError(
             f"No build of {table.name} {on} was accepted.",
@@ -111,7 +113,7 @@ def _of_release(table: Table, day: date, number: int, workspace: Workspace) -> R
     until = {read.name: version.version}
     ledger = workspace.lake.ledger
     builds = latest(
-        ledger, {read.name: [day]}, SCHEMA.names, until=until, recorded=release.recorded
+        ledger, {read.name: [day]}, BUILD_SCHEMA.names, until=until, recorded=release.recorded
     )
     if (build := builds.accepted.get((read.name, day))) is None:
         raise UsageError(

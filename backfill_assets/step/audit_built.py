@@ -12,7 +12,7 @@ from backfill_assets.lake.commit import FileCommit
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import damaged, damaged_files
-from backfill_assets.lake.ledger import SCHEMA, Build, Days, Finding
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, Days, Finding
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.spark.reading import SliceRows, schema_of
 from backfill_assets.quality.profile import schema_mismatches
@@ -43,7 +43,7 @@ def audit_built(
     """
     lake = workspace.lake
     version = workspace.lake.version(table.name)
-    known = lake.latest(_relevant(table, days), SCHEMA.names)
+    known = lake.latest(_relevant(table, days), BUILD_SCHEMA.names)
     accepted = known.accepted
     earlier = known.damaged_by_audits()
     built = {

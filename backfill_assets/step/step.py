@@ -26,7 +26,7 @@ from backfill_assets.errors import (
     UsageError,
 )
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
-from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.client import fetch_days
@@ -131,7 +131,7 @@ class Step:
         """The accepted builds of days, with all recorded columns, to be reported again."""
         if not days:
             return []
-        builds = self.workspace.lake.latest({self.table.name: days}, SCHEMA.names).accepted
+        builds = self.workspace.lake.latest({self.table.name: days}, BUILD_SCHEMA.names).accepted
         return [builds[self.table.name, day] for day in days]
 
     def _compute(self, due: Due, start: Snapshot) -> list[Build]:

@@ -30,7 +30,7 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.shadow import read_base
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Documents, Paths, writing
@@ -78,9 +78,9 @@ def verify(
     live = workspace.lake
     versions = shadow.base.versions
     opened = latest(
-        live.ledger, names, SCHEMA.names, until=versions, recorded=shadow.base.recorded
+        live.ledger, names, BUILD_SCHEMA.names, until=versions, recorded=shadow.base.recorded
     ).accepted
-    rebuilt = shadow.latest(names, SCHEMA.names, plan=plan.id).accepted
+    rebuilt = shadow.latest(names, BUILD_SCHEMA.names, plan=plan.id).accepted
     tables = {table.name: table for table in workspace.tables}
     rebuilt_versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
     lines = checklist(
@@ -116,7 +116,7 @@ def _rebuilt(
     name = table.name
     folder = live.path(name)
     shadow = state.shadow
-    accepted = live.latest({name: None}, SCHEMA.names).accepted
+    accepted = live.latest({name: None}, BUILD_SCHEMA.names).accepted
     return RebuiltTable(
         table,
         plan.id,

@@ -34,7 +34,7 @@ from backfill_assets.datasets.case_reports.tables import (
     new_cases,
 )
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.ledger import SCHEMA, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.sources.files.formats import Csv
@@ -347,7 +347,7 @@ def test_what_is_accepted_by_name_is_built_and_the_record_says_so_and_why(
     reports = built.copied(tmp_path)
     (reports.landing / FILE).write_bytes(gzip.compress(BROKEN[way][0](text(reports)).encode()))
     reports.run(run="accepting", accept=accept, reason="as it was published")
-    build = reports.workspace.lake.latest({RAW: [DAY]}, SCHEMA.names).accepted[RAW, DAY]
+    build = reports.workspace.lake.latest({RAW: [DAY]}, BUILD_SCHEMA.names).accepted[RAW, DAY]
     assert (build.run, build.accept, build.reason, build.rows) == (
         "accepting",
         accept,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.history import Latest, latest
-from backfill_assets.lake.ledger import SCHEMA
+from backfill_assets.lake.ledger import BUILD_SCHEMA
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.publish import Publication
@@ -123,7 +123,7 @@ def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     lake.roll_back(plan)
     ledger = lake.workspace.lake.ledger
-    restored = latest(ledger, {A.name: None}, SCHEMA.names).accepted[A.name, SECOND]
+    restored = latest(ledger, {A.name: None}, BUILD_SCHEMA.names).accepted[A.name, SECOND]
     found = {
         "outcome": "refused",
         "finding": "other_rows",

@@ -190,7 +190,9 @@ declared_once = declared()
             id="about a number",
         ),
         pytest.param(
-            {"key": ["n", "m"]}, "the key names m, which is not a column", id="a key that is no column"
+            {"key": ["n", "m"]},
+            "the key names m, which is not a column",
+            id="a key that is no column",
         ),
         pytest.param(
             {"key": ["n"], "columns": "day DATE, n ARRAY<MAP <STRING, INT>>"},

@@ -139,7 +139,10 @@ class Ducks:
             "raw/orders: Saying is a source whose horizon is not a whole number",
         ),
         (Saying("a", Landing("a"), "", packages="g:a:1"), "packages are not a tuple of texts"),
-        (Saying("a", Landing("a"), "", archives="ftp://old"), "archives are not a tuple of Archive"),
+        (
+            Saying("a", Landing("a"), "", archives="ftp://old"),
+            "archives are not a tuple of Archive",
+        ),
         (Saying(b"a", Landing("a"), ""), "name is not a text"),  # type: ignore[arg-type]
     ],
     ids=["no source", "horizon", "packages", "archives", "name"],

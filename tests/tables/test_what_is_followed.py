@@ -358,9 +358,7 @@ def test_what_is_declared_of_another_table_counts_where_it_is_used(
     ],
 )
 def test_code_that_reads_what_is_not_in_the_version_is_refused(folder, above, returned, reader):
-    with pytest.raises(
-        ValueError, match=rf"{reader}, and its result .* version by hand: version="
-    ):
+    with pytest.raises(ValueError, match=rf"{reader}, and its result .* version by hand: version="):
         version(folder, shop=f"{above}def t(x):\n    return {returned}\n")
 
 
