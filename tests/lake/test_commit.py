@@ -47,8 +47,7 @@ def test_every_version_is_read_alike_by_everyone(given):
         [(SECOND, 2), (THIRD, 4), (THIRD, None), (FOURTH, 5)],
     ]
     for version, rows in enumerate(want):
-        for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
-            assert seen(version) == ordered(rows), (seen.__name__, version)
+        given.assert_read_alike(version, ordered(rows))
 
 
 def test_every_kind_of_column_comes_back_as_it_was(given):
@@ -114,8 +113,7 @@ def test_files_of_an_older_version_are_put_back_by_one_commit(given):
         given.root, NAME, lambda: accepted(FIRST, THIRD, outcome="restored"), back
     )
     assert {b.delta_version for b in builds} == {2}
-    for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
-        assert seen(2) == [(FIRST, 1), (SECOND, 5), (THIRD, 3)]
+    given.assert_read_alike(2, [(FIRST, 1), (SECOND, 5), (THIRD, 3)])
     unused = DeltaTable(given.folder).vacuum(
         retention_hours=0, enforce_retention_duration=False, dry_run=True
     )
@@ -130,8 +128,7 @@ def test_spark_merges_into_it_and_slices_are_read_after_that(given):
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     ).collect()
     given.commit(row(THIRD, 3), days=(THIRD,))
-    for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
-        assert seen(2) == [(FIRST, 1), (SECOND, 9), (THIRD, 3)]
+    given.assert_read_alike(2, [(FIRST, 1), (SECOND, 9), (THIRD, 3)])
 
 
 def test_a_table_that_spark_made_is_gone_on_with(given):
@@ -139,8 +136,7 @@ def test_a_table_that_spark_made_is_gone_on_with(given):
         "day"
     ).save(given.folder)
     given.commit(row(SECOND, 2), days=(SECOND,))
-    for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
-        assert seen(1) == [(FIRST, 1), (SECOND, 2)]
+    given.assert_read_alike(1, [(FIRST, 1), (SECOND, 2)])
 
 
 def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given):
@@ -188,23 +184,18 @@ def test_a_dropped_column_disappears_with_the_last_day_that_was_built_with_it(gi
         1: [(FIRST, 3), (SECOND, 2)],
         2: [(FIRST, 3), (SECOND, 4)],
     }.items():
-        for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
-            assert seen(version) == rows, (seen.__name__, version)
+        given.assert_read_alike(version, rows)
 
 
 def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    refused = (
-        rf"integer, now long\..* does not replace {SECOND}\..* {FIRST}\.\.{SECOND} --target raw/a"
-        r" --force --canary 0"
-    )
-    with pytest.raises(UsageError, match=refused):
+    with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n BIGINT")
+    assert f"{FIRST}..{SECOND} --target raw/a --force" in refused.value.next_step
     assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
     given.commit((FIRST, 2**40), (SECOND, 4), days=(FIRST, SECOND), columns="day DATE, n BIGINT")
-    for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
-        assert seen(1) == [(FIRST, 2**40), (SECOND, 4)], seen.__name__
-        assert seen(0) == [(FIRST, 1), (SECOND, 2)], seen.__name__
+    given.assert_read_alike(1, [(FIRST, 2**40), (SECOND, 4)])
+    given.assert_read_alike(0, [(FIRST, 1), (SECOND, 2)])
 
 
 @pytest.mark.parametrize(
@@ -213,12 +204,7 @@ def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
 def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(given, partitioned, by):
     rows = given.spark.createDataFrame([(FIRST, 1)], "day DATE, n INT")
     rows.write.format("delta").partitionBy(*partitioned).save(given.folder)
-    with pytest.raises(
-        UsageError,
-        match=(
-            rf"is partitioned by {by}, and declared with partition_by='day'.*--target raw/a --yes"
-        ),
-    ):
+    with pytest.raises(UsageError, match=f"by {by}, .* --target raw/a --yes"):
         given.commit((FIRST, 2), days=(FIRST,), columns="day DATE, n INT")
     assert given.by_delta() == given.by_library() == [(FIRST, 1)]
     with pytest.raises(UsageError, match=by):
@@ -254,8 +240,7 @@ def test_a_lake_whose_name_needs_escaping_is_read_and_written(tmp_path, spark):
     given = Given(tmp_path / "a läke #1+", spark)
     given.commit(row(FIRST, 1), row(SECOND, 2), days=(FIRST, SECOND))
     given.commit(row(SECOND, 3), days=(SECOND,))
-    for seen in (given.by_slice, given.by_library, given.by_duckdb, given.by_delta):
-        assert seen(1) == [(FIRST, 1), (SECOND, 3)]
+    given.assert_read_alike(1, [(FIRST, 1), (SECOND, 3)])
 
 
 def test_a_build_names_the_files_that_the_table_lists_for_its_day(given):
@@ -319,7 +304,7 @@ def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):
 
 def test_another_type_is_refused_and_nothing_is_written(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match=r"n is integer, now string\. Nothing was committed"):
+    with pytest.raises(UsageError, match="integer, now string"):
         given.commit((FIRST, "1"), days=(FIRST,), columns="day DATE, n STRING")
     assert DeltaTable(given.folder).version() == 0
     assert [b.day for b in Ledger(given.root).builds()] == [FIRST, SECOND]
@@ -327,7 +312,7 @@ def test_another_type_is_refused_and_nothing_is_written(given):
 
 def test_a_column_that_is_spelled_in_another_case_is_refused(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match=r"has n, now spelled N\. Nothing was committed"):
+    with pytest.raises(UsageError, match="now spelled N"):
         given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, N INT")
 
 
@@ -341,7 +326,7 @@ def test_a_column_that_is_spelled_in_another_case_is_refused(given):
         ),
         pytest.param(
             {"delta.constraints.small": "n < 2"},
-            r"has constraints \(delta\.constraints\.small\)",
+            r"delta\.constraints\.small",
             id="a constraint",
         ),
     ],
@@ -391,10 +376,7 @@ def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given,
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}},
     ]
     (log / f"{1:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
-    with pytest.raises(
-        UsageError,
-        match=r"has columns that may not be null or are computed \(n\).* Nothing was committed",
-    ):
+    with pytest.raises(UsageError, match=r"\(n\)"):
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n INT")
     assert (DeltaTable(given.folder).version(), given.by_delta()) == (1, [(FIRST, 1)])
 

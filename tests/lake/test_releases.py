@@ -229,7 +229,7 @@ def test_readers_keep_their_release_if_a_new_one_cannot_be_written(releases, mon
         raise DeltaError("No space left on device")
 
     monkeypatch.setattr(record_table, "write_deltalake", fail)
-    with pytest.raises(ServiceUnavailable, match=r"Release 2 cannot be written .*No space left"):
+    with pytest.raises(ServiceUnavailable, match=r"Release 2 .*No space left"):
         commit_after(releases.root, first, [replace(first, number=2)])
     assert releases.all() == [first]
 
@@ -265,7 +265,7 @@ class AsInMemory(RuleBasedStateMachine):
     def point(self, channel: str, data) -> None:
         number = data.draw(st.integers(1, len(self.numbers)))
         if self.releases.get(number).kind == POINTED:
-            with pytest.raises(UsageError, match=f"Release {number} has no tables of its own"):
+            with pytest.raises(UsageError, match=f"^Release {number} "):
                 self.releases.point(self.releases.newest(), channel, number, who="a", reason="b")  # type: ignore[arg-type]
             return
         self.releases.point(self.releases.newest(), channel, number, who="a", reason="b")  # type: ignore[arg-type]

@@ -58,13 +58,11 @@ def test_settings_that_come_too_late_are_refused_together_with_a_remedy():
         apply_conf(
             conf, {"spark.sql.shuffle.partitions": "64"} | late, "the engine at sc://host:15002"
         )
-    assert (
-        str(refused.value)
-        == "spark.executor.instances=8, spark.driver.memory=9g cannot be set for one plan: the"
-        " engine at sc://host:15002 is running already, and takes this when it starts, if at"
-        " all. Nothing was computed. Start it with the setting (BACKFILL_SPARK_CONF), or give"
-        " every run a driver of its own (BACKFILL_SPARK_MASTER)."
+    assert refused.value.what == (
+        "spark.executor.instances=8, spark.driver.memory=9g cannot be set for one plan: the engine"
+        " at sc://host:15002 is running already, and takes this only when it starts, if at all."
     )
+    assert "BACKFILL_SPARK_CONF" in refused.value.next_step
     assert conf == Running()
 
 
@@ -90,10 +88,7 @@ def test_a_plan_cannot_set_what_the_rows_depend_on(name):
     class Never(SparkResource):
         _init_session = start
 
-    with pytest.raises(
-        UsageError,
-        match=f"{name} cannot be set for one plan: rows may depend on it. Nothing was computed.",
-    ):
+    with pytest.raises(UsageError, match=f"^{name} cannot be set"):
         Never(spark_config={"spark.remote": "sc://host:1"}).session({name: "other"})
 
 
@@ -109,9 +104,7 @@ def test_a_plan_cannot_set_what_the_rows_depend_on(name):
     ],
 )
 def test_what_rows_may_depend_on_is_the_same_in_every_session(given, name):
-    with pytest.raises(
-        SettingsError, match=f"BACKFILL_SPARK_CONF sets {name}=other, on which rows may depend"
-    ):
+    with pytest.raises(SettingsError, match=f"{name}=other"):
         session_conf(read_settings(spark_conf={name: "other"}, **given))
 
 

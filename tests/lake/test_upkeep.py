@@ -266,13 +266,7 @@ def test_of_one_table_only_its_files_are_removed_and_no_release_is_retired(lake)
     done = maintain(lake.workspace.lake, RELEASE_WINDOW, later(60), "ada", B.name)
     assert ([table.name for table in done.tables], [*done.retired]) == ([B.name], [])
     assert values_of_release(lake, 1) == {FIRST: 2, SECOND: MANY}
-    with pytest.raises(
-        UsageError,
-        match=(
-            f"There is no table raw/x in this lake. Nothing was done. Its tables are {A.name},"
-            f" {B.name}"
-        ),
-    ):
+    with pytest.raises(UsageError, match=f"raw/x .*{A.name}, {B.name}"):
         preview_maintenance(lake.workspace.lake, RELEASE_WINDOW, later(60), "raw/x")
 
 

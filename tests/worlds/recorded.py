@@ -373,6 +373,10 @@ class Given:
         made = self.files(*rows, columns=columns)
         return commit_and_record(self.root, NAME, lambda: accepted(*days), made)
 
+    def assert_read_alike(self, version: int, rows: list[tuple[Any, ...]]) -> None:
+        for read in (self.by_delta, self.by_slice, self.by_library, self.by_duckdb):
+            assert read(version) == rows, (read.__name__, version)
+
     def by_delta(self, version: int | None = None) -> list[tuple]:
         reader = self.spark.read.format("delta")
         frame = (reader if version is None else reader.option("versionAsOf", version)).load(
