@@ -15,7 +15,7 @@ from backfill_assets.errors import UsageError
 ClippedWindow = Callable[[date], range]
 
 Partition = tuple[str, date]  # (table, day)
-# The newest days, by how many: as many as the calendar has, if that is more.
+# The number of newest days. If it is larger than the calendar, all days.
 LAST_DAYS = re.compile(r"last\s+0*([1-9]\d{0,8})", re.ASCII)
 
 
@@ -25,7 +25,7 @@ def today_utc() -> date:
 
 @dataclass(frozen=True)
 class Calendar:
-    """The days from `first` to `fixed_last`, or to yesterday where no last day is fixed."""
+    """The days from `first` to `fixed_last`, or to yesterday if no last day is fixed."""
 
     first: date
     fixed_last: date | None = None
@@ -42,14 +42,15 @@ class Calendar:
         return list(between(self.first, self.last))
 
     def clip(self, days: Iterable[date]) -> list[date]:
-        """Those of `days` that are in the calendar, in their order."""
+        """The days of the calendar among `days`, in their order."""
         first = self.first
         last = self.last
         return [day for day in days if first <= day <= last]
 
     def window(self, first: int, last: int) -> ClippedWindow:
-        """The offsets `first` to `last`, clipped to the calendar; its end is fixed at the time of
-        the call.
+        """The offsets `first` to `last`, clipped to the calendar.
+
+        The end of the calendar is fixed at the time of the call.
         """
         lowest = self.first.toordinal()
         highest = self.last.toordinal()
@@ -80,7 +81,7 @@ class Calendar:
         return days
 
     def named(self, text: str) -> list[date]:
-        """The same days, within the calendar or not: of it, only `last 7` speaks."""
+        """The same days, also outside the calendar. Only `last 7` depends on it."""
         parts = (piece.strip() for piece in text.split(","))
         return sorted({day for part in parts for day in self._part(part)})
 
@@ -113,9 +114,7 @@ def as_day(text: str) -> date:
 
 
 def refuse_no_day(argument: str, value: object) -> None:
-    """ValueError for what is neither a date nor None: text, or a time of a day, which no date
-    compares with.
-    """
+    """Raise ValueError unless the value is a date or None. A datetime is not a date here."""
     if value is not None and type(value) is not date:
         raise ValueError(f"{argument}={value!r} is not a day: write date(2024, 6, 1)")
 
@@ -140,9 +139,7 @@ def days_around_any(days: Iterable[date], first: int, last: int) -> list[date]:
 
 
 def _ordinals(first: int, last: int) -> range:
-    """From `first` to `last`, but for those of which there is no date: a window may be wider than
-    all dates.
-    """
+    """The ordinals from `first` to `last` that are dates. A window may be wider than all dates."""
     return range(max(first, date.min.toordinal()), min(last, date.max.toordinal()) + 1)
 
 
@@ -158,13 +155,14 @@ def consecutive(days: Iterable[date]) -> list[list[date]]:
 
 
 def one_range(of_tables: Iterable[Iterable[date]], most: int) -> tuple[date, date] | None:
-    """The first and the last of the days that every table has, if those are the same, without a
-    gap, and at most so many.
+    """The first and last day of all tables, if they have the same days without a gap.
+
+    None otherwise, or if there are more than `most` days.
     """
-    spans = [consecutive(days) for days in of_tables]
-    if any(each != spans[0] for each in spans) or len(spans[0]) != 1 or len(spans[0][0]) > most:
+    first, *others = [consecutive(days) for days in of_tables]
+    if any(spans != first for spans in others) or len(first) != 1 or len(first[0]) > most:
         return None
-    return spans[0][0][0], spans[0][0][-1]
+    return first[0][0], first[0][-1]
 
 
 def days_as_typed(days: Iterable[date]) -> str:

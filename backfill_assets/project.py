@@ -1,9 +1,8 @@
-"""The project that commands and servers work on: a Python module with `defs =
-backfill_assets.definitions(tables=[...])`.
+"""The project of commands and servers: a Python module that declares tables.
 
-BACKFILL_PROJECT names the module, or `project` in the `[tool.backfill]` table of the nearest
-pyproject.toml, from the working directory upward (see settings.py). Commands import the module for
-its tables only and do not load Dagster for that.
+It has `defs = backfill_assets.definitions(tables=[...])`. BACKFILL_PROJECT names the module, or
+`project` in the `[tool.backfill]` table of the nearest pyproject.toml, from the working directory
+upward (see settings.py). Commands import the module for its tables only, and do not load Dagster.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ IMPORTLIB = str(Path(importlib.__file__).parent)
 
 @dataclass(frozen=True)
 class Project:
-    """Tables, inputs first, the ends of their calendar where no setting names them, and what tables
-    promise together.
+    """Tables, inputs first, and what is declared about several of them.
+
+    The first and last day are those of the calendar, unless settings name others.
     """
 
     tables: tuple[Table, ...]
@@ -43,7 +43,7 @@ class Project:
 
 
 def declare(project: Project) -> bool:
-    """Hand `project` to the `load` that is importing its module; False if there is none."""
+    """Pass `project` to the `load` that imports its module. Returns False without one."""
     declared = _declared.get()
     if declared is not None:
         declared.append(project)
@@ -55,8 +55,8 @@ def load(module: str, folder: Path) -> Project:
     """Import `module`, which may be in `folder`, and return the project that it declares.
 
     Raises SettingsError if there is no such module, if importing it fails, or if it does not
-    declare exactly one project. `sys.modules` and `sys.path` are left as they were: whoever imports
-    the module later gets Dagster's definitions from it.
+    declare exactly one project. `sys.modules` and `sys.path` are unchanged, so a later import of
+    the module gets Dagster's definitions.
     """
     declared: list[Project] = []
     imported_before = sys.modules.pop(module, None)
@@ -73,11 +73,11 @@ def load(module: str, folder: Path) -> Project:
         if imported_before:
             sys.modules[module] = imported_before
     if len(declared) != 1:
+        calls = f"calls {{}} {len(declared)} times" if declared else "never calls {}"
         raise SettingsError(
-            f"The project {module} calls `backfill_assets.definitions(tables=[...])`"
-            f" {len(declared)} times, with the modules that it imports.",
+            f"The module {module} {calls.format('`backfill_assets.definitions(tables=[...])`')}.",
             unchanged="Nothing was done.",
-            next_step="It must be called once.",
+            next_step="Call it once, in the module or in one that it imports.",
         )
     return declared[0]
 
@@ -98,7 +98,7 @@ def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
             ),
         )
     raised = traceback.TracebackException.from_exception(error)
-    # The way through this package and the import system says nothing to the author of the module.
+    # Frames of this package and of the import system do not help the author of the module.
     frames = [
         frame
         for frame in raised.stack
@@ -107,19 +107,17 @@ def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
     raised.stack = traceback.StackSummary.from_list(frames)
     last = (error.filename, error.lineno) if isinstance(error, SyntaxError) else None
     file, line = last or ((frames[-1].filename, frames[-1].lineno) if frames else ("", None))
-    said = (
-        f"The project {module} cannot be imported. Nothing was done. It"
-        f" raised:\n{''.join(raised.format()).rstrip()}"
+    return ProjectError(
+        f"The project {module} cannot be imported. It raised:\n{''.join(raised.format()).rstrip()}",
+        f"{file}, line {line}" if file else "",
+        unchanged="Nothing was done.",
     )
-    return ProjectError(said, f"{file}, line {line}" if file else "")
 
 
 def in_order(tables: Sequence[Table]) -> tuple[Table, ...]:
-    """`tables`, inputs before the tables that read them, each with those that are declared as its
-    inputs.
+    """Order tables, inputs before the tables that read them.
 
-    Raises ValueError if two share a name, an input is missing, or a table is made from itself by
-    way of others.
+    Raises ValueError if two share a name, an input is missing, or a table depends on itself.
     """
     names = [table.name for table in tables]
     ordered: dict[str, Table] = {}

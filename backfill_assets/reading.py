@@ -1,5 +1,6 @@
-"""Reading a release: `backfill_assets.read` and `backfill_assets.open_release`. Neither needs a
-server or a Spark session.
+"""Read a release: `backfill_assets.read` and `backfill_assets.open_release`.
+
+Neither needs a server or a Spark session.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def read(
     channel: str = STABLE,
     spark: SparkSession | None = None,
 ) -> ds.Dataset | DataFrame:
-    """The rows of a table as a release has them, which no later build, release or rollback changes.
+    """Read the rows of a table in a release. Later builds and rollbacks do not change them.
 
         read("features/region_daily", days="2019-09-01..2019-09-07").to_table().to_pandas()
         polars.scan_pyarrow_dataset(read("features/region_daily"))
@@ -61,47 +62,44 @@ def read(
         duckdb.sql("SELECT region, sum(outages) FROM rows GROUP BY region")
 
     table    its name, `layer/table`, or the Table itself
-    days     a date, "2019-09-01", "2019-09-01..2019-09-07,2019-09-10", or several of these; every
-             day if not given. A day that the release does not have adds no rows; if none is within
-             its days, a warning says which these are
-    release  a release's number, or one that `open_release` returned; several tables read with the
-             same belong together
-    channel  the channel whose release is read where none is named: `stable`, or for example
-             `candidate`
+    days     a date, "2019-09-01", "2019-09-01..2019-09-07,2019-09-10", or several of these. By
+             default every day. Days that the release does not have add no rows. If it has none of
+             them, a warning names its days
+    release  a release's number, or the result of `open_release`. Read several tables with the same
+             one, so that their rows belong together
+    channel  the channel to read if no release is named: `stable`, or for example `candidate`
     spark    a Spark session that can read Delta tables
 
-    Returns a `pyarrow.dataset.Dataset` of the rows of exactly these days, with the table's columns;
-    with `spark`, a DataFrame of the same rows. The lake is found as the command line finds it:
-    BACKFILL_LAKE, BACKFILL_HOME, or the project's folder.
+    Returns a `pyarrow.dataset.Dataset` of the rows of these days, with the table's columns. With
+    `spark`, a DataFrame of the same rows. The lake is found as on the command line: BACKFILL_LAKE,
+    BACKFILL_HOME, or the project's folder.
 
-    Raises UsageError if there is no release yet, no such release, channel or table, if the release
-    was retired, or `days` are not days; TableUnreadable if the version is not there any more,
-    because it was vacuumed or its log is gone, or if it has deletion vectors, which only Spark
-    reads; ServiceUnavailable if the store of the lake does not answer; and SettingsError for a
-    wrong setting.
+    Raises UsageError if there is no such release, channel or table, if the release was retired, or
+    if `days` are not days. Raises TableUnreadable if the version was vacuumed, if its log is gone,
+    or if only Spark can read it. Raises ServiceUnavailable if the store of the lake does not
+    answer, and SettingsError for a wrong setting.
     """
     released = released_table(table, release, channel)
-    chosen = None if days is None else days_of(days)
-    if chosen and (outside := released.outside(chosen)):
+    selected = None if days is None else days_of(days)
+    if selected and (outside := released.outside(selected)):
         warnings.warn(f"{outside} No rows are read.", stacklevel=2)
-    return released.dataset(chosen) if spark is None else released.frame(spark, chosen)
+    return released.dataset(selected) if spark is None else released.frame(spark, selected)
 
 
 def released_table(
     table: str | Table, release: int | Release | None, channel: str
 ) -> ReleasedTable:
-    """The table of the release that is meant, in the lake that the settings name."""
+    """The table in a release, in the lake that the settings name."""
     root = read_settings().lake
     opened = release if isinstance(release, Release) else _release_in(root, release, channel)
     return ReleasedTable(root, opened, table if isinstance(table, str) else table.name)
 
 
 def open_release(release: int | None = None, *, channel: str = STABLE) -> Release:
-    """The release of that number; if not given, the one that readers of `channel` get now.
+    """Open the release of that number. Default: the one that readers of `channel` get now.
 
-    Give it to `read` for each of several tables, so that all their rows are of one release whatever
-    is released meanwhile. Its `number`, `at`, `who`, `reason` and `tables` (name to path and Delta
-    version) say what it is. Raises as `read` does.
+    Pass it to `read` for several tables, so that their rows are of one release. It has `number`,
+    `at`, `who`, `reason` and `tables` (name to path and Delta version). Raises as `read` does.
     """
     return _release_in(read_settings().lake, release, channel)
 
@@ -120,13 +118,13 @@ def _release_in(root: str, number: int | None, channel: str) -> Release:
 
 
 def days_of(days: Days) -> Collection[date]:
-    """The days that are named, each once, in order. UsageError for what is no day, and for `last
-    7`, which a calendar needs.
+    """The named days, in order and without duplicates.
+
+    Raises UsageError for anything else, and for `last 7`, which needs a calendar.
     """
     named = [days] if isinstance(days, str | date) else days
-    parts = [
-        part if isinstance(part, str) else part.strftime("%Y-%m-%d") for part in named
-    ]  # a date with a time is a date too
+    # A date with a time is a date too.
+    parts = [part if isinstance(part, str) else part.strftime("%Y-%m-%d") for part in named]
     if any("last" in part for part in parts):
         raise UsageError(
             "`last` has another meaning every day.",

@@ -1,8 +1,7 @@
-"""The workspace: settings, tables, calendar, lake and landing area of one code location, as one
-frozen value.
+"""The workspace: settings, tables, calendar, lake and landing area of one project, as one value.
 
-The command line or the code location makes it once and passes it to everything that needs it.
-Several workspaces can be used side by side in one process.
+The command line or the code location makes it once and passes it on. One process can use several
+workspaces.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ from backfill_assets.tables.graph import Graph, tables_named
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a code location works on. `tables` are in order: inputs before the tables that read
-    them.
+    """The tables of a project, inputs first, with their settings, calendar, lake and landing area.
 
-    `reconciliations` and `consumers`: what the project declares about several tables together.
+    `reconciliations` and `consumers` are declared about several tables together.
     """
 
     settings: Settings
@@ -41,8 +39,9 @@ class Workspace:
 
     @classmethod
     def of(cls, project: Project, settings: Settings) -> Workspace:
-        """The workspace of a project. Raises SettingsError if neither the settings nor the project
-        name the first day.
+        """The workspace of a project.
+
+        Raises SettingsError if neither the settings nor the project name the first day.
         """
         first = settings.first_day or project.first_day
         last = settings.last_day or project.last_day
@@ -60,20 +59,26 @@ class Workspace:
                 f"The calendar's last day {last} is before its first day {first}.",
                 unchanged="Nothing was done.",
             )
-        area = area_of(settings)
-        calendar = Calendar(first, last)
-        agreements = (project.reconciliations, project.consumers)
-        return cls(settings, project.tables, calendar, Lake(settings.lake), area, *agreements)
+        return cls(
+            settings,
+            project.tables,
+            Calendar(first, last),
+            Lake(settings.lake),
+            area_of(settings),
+            project.reconciliations,
+            project.consumers,
+        )
 
     @property
     def graph(self) -> Graph:
-        """Which partitions read which. The end of a growing calendar is fixed at the time of the
-        call.
+        """The partitions that each partition reads.
+
+        The end of a growing calendar is fixed at the time of the call.
         """
         return Graph(self.tables, Calendar(self.calendar.first, self.calendar.last))
 
     def with_cached_listing(self) -> Workspace:
-        """The same workspace for one act: it looks at each folder of the landing area once."""
+        """The same workspace for one command. It lists each folder of the landing area once."""
         return replace(self, area=self.area.with_cached_listing())
 
     @property
@@ -88,34 +93,25 @@ class Workspace:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The packages besides Delta's by which Spark reads the sources: their Maven coordinates,
-        each once.
-        """
-        return tuple(
-            sorted(
-                {
-                    each
-                    for table in self.tables
-                    if (source := table.source())
-                    for each in source.packages
-                }
-            )
-        )
+        """The Maven coordinates of the packages that Spark needs to read the sources."""
+        sources = [source for table in self.tables if (source := table.source())]
+        return tuple(sorted({package for source in sources for package in source.packages}))
 
     def named(self, target: str) -> list[Table]:
-        """The tables that `--target` names, inputs first; all if it is empty. UsageError for a name
-        or pattern of none.
+        """The tables that `--target` names, inputs first. All tables if it is empty.
+
+        Raises UsageError for a name or pattern without a table.
         """
         return tables_named(target, self.tables)
 
     def make_home(self) -> None:
-        """Make the home, private to its owner, unless it is there."""
-        with suppress(OSError):  # who writes into it says what is wrong
+        """Make the home, private to its owner, if it does not exist."""
+        with suppress(OSError):  # the first write into it reports the error
             self.settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
 
 
 def area_of(settings: Settings) -> LandingArea:
-    """The landing area that the settings name, and where services are asked."""
+    """The landing area that the settings name, with the addresses of services."""
     area = LandingArea.at(
         settings.landing, settings.home / "landed", settings.max_line_bytes, settings.lake
     )
@@ -125,11 +121,11 @@ def area_of(settings: Settings) -> LandingArea:
 def open_workspace(
     start: Path | None = None, *, only_reading: bool = False, **given: Any
 ) -> Workspace:
-    """The workspace of a command typed in the folder `start` (the working directory, if None). Its
-    home is made, if it can be, unless the command is `only_reading`.
+    """The workspace of a command typed in the folder `start` (None: the working directory).
 
-    `given` settings come before those of the environment. Raises SettingsError for settings that
-    are not allowed and for a project that cannot be imported.
+    Its home is made, unless the command is `only_reading`. `given` settings come before those of
+    the environment. Raises SettingsError for settings that are not allowed and for a project that
+    cannot be imported.
     """
     start = start or Path.cwd()
     settings = read_settings(start, **given)
@@ -140,11 +136,11 @@ def open_workspace(
 
 
 def open_records() -> tuple[Workspace, str]:
-    """The workspace of a command that shows what was recorded, and "": it does not need the
-    project's code.
+    """The workspace of a command that shows records, and why it has no tables ("": it has them).
 
-    Where that cannot be imported: a workspace without tables, on the days from the first to the
-    last that was ever built, and why. Raises SettingsError for settings that are not allowed.
+    Such a command does not need the project's code. If that cannot be imported, the workspace has
+    no tables, and its calendar has the days from the first to the last that was built. Raises
+    SettingsError for settings that are not allowed.
     """
     try:
         return open_workspace(only_reading=True), ""
@@ -152,10 +148,5 @@ def open_records() -> tuple[Workspace, str]:
         settings = read_settings()
         lake = Lake(settings.lake)
         days = lake.ledger.rows(["day"])["day"].to_pylist() or [today_utc()]
-        return Workspace(
-            settings,
-            (),
-            Calendar(min(days), max(days)),
-            lake,
-            area_of(settings),
-        ), str(error)
+        calendar = Calendar(min(days), max(days))
+        return Workspace(settings, (), calendar, lake, area_of(settings)), str(error)

