@@ -41,16 +41,15 @@ BUNDLED = "backfill_assets.datasets.outages.project"
 
 
 def project_at(start: Path) -> tuple[Path, str]:
-    """The project's folder and its module, by the nearest pyproject.toml from `start` upward that
-    names one.
+    """The project's folder and module, by the nearest pyproject.toml from `start` upward.
 
-    Without one: `start` and the bundled outages. Raises SettingsError for a pyproject.toml that is
-    not TOML, or whose [tool.backfill] has any other key.
+    Without one that names a project: `start` and the bundled outages. Raises SettingsError for a
+    pyproject.toml that is not TOML, or that has another key in [tool.backfill].
     """
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
         contents = file.read_bytes() if file.is_file() else b""
-        if b"backfill" not in contents:  # it concerns others, whether it can be read or not
+        if b"backfill" not in contents:  # it is not ours, even if it cannot be read
             continue
         try:
             tool = tomllib.loads(contents.decode()).get("tool")
@@ -107,9 +106,9 @@ CRON_WORDS = re.compile(
     "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat|l", re.IGNORECASE
 )
 MONTHS = {name: str(n) for n, name in enumerate(CRON_WORDS.pattern.split("|")[:12], start=1)}
-# The most days of a month, where they are not 31.
+# The most days of a month, if not 31.
 LENGTHS = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
-# A value of these may hold a password, a token or a key: no message shows it.
+# Values of these may hold a password, a token or a key. No message shows them.
 MAY_BE_SECRET = frozenset(
     {
         "lake",
@@ -125,13 +124,14 @@ MAY_BE_SECRET = frozenset(
 
 
 def refuse_unknown(fields: Collection[str], file: Path) -> None:
-    """SettingsError for such a name in the environment or in `file`, if it is there, and for lines
-    of that which set nothing; `fields` are those of the settings.
+    """Raise SettingsError for unknown settings in the environment or in `file`.
+
+    Also for a line of the file that sets nothing. `fields` are the names of all settings.
     """
-    known = {f"{PREFIX}{name.upper()}" for name in fields}
-    for name in sorted({*os.environ, *_names_in(file)} - known):
+    names = {f"{PREFIX}{name.upper()}" for name in fields}
+    for name in sorted({*os.environ, *_names_in(file)} - names):
         if name.startswith(PREFIX):
-            meant = nearest(name, known) or "one that `backfill guide settings-and-commands` lists"
+            meant = nearest(name, names) or "one that `backfill guide settings-and-commands` lists"
             raise SettingsError(
                 f"{name} is not a setting.",
                 unchanged="Nothing was done.",
@@ -141,18 +141,18 @@ def refuse_unknown(fields: Collection[str], file: Path) -> None:
 
 def _names_in(file: Path) -> list[str]:
     bindings = list(parse_stream(StringIO(file.read_text("utf-8")))) if file.is_file() else []
-    for each in bindings:
-        if each.error or (each.value is None and (each.key or "").startswith(PREFIX)):
+    for binding in bindings:
+        if binding.error or (binding.value is None and (binding.key or "").startswith(PREFIX)):
             raise SettingsError(
-                f"Line {each.original.line} of {file} sets nothing.",
+                f"Line {binding.original.line} of {file} sets nothing.",
                 unchanged="Nothing was done.",
                 next_step="Write NAME=value; a quote that begins a value also ends it.",
             )
-    return [each.key for each in bindings if each.key]
+    return [binding.key for binding in bindings if binding.key]
 
 
 def secrets_in(remote: str) -> list[str]:
-    """What a Spark Connect address has that is secret and has another place, by name."""
+    """The secrets in a Spark Connect address, by name. They have a place of their own."""
     host, *parameters = remote.split(";")
     has_token = any(
         parameter.partition("=")[0].strip().lower() == "token" for parameter in parameters
@@ -161,8 +161,9 @@ def secrets_in(remote: str) -> list[str]:
 
 
 def parsable(url: str) -> str:
-    """The web address itself; ValueError, which does not show it, for a port that is none, or a
-    password that was cut.
+    """Return the web address. Raise ValueError for a wrong port or a password that was cut off.
+
+    The error does not show the address.
     """
     try:
         parts = urlsplit(url)
@@ -181,7 +182,7 @@ def parsable(url: str) -> str:
 
 
 def schedule(cron: str) -> str:
-    """A cron line itself; ValueError for anything else."""
+    """Return the cron line. Raise ValueError for anything else."""
     fields = cron.split()
     bounds = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
     numbers = [
@@ -190,33 +191,33 @@ def schedule(cron: str) -> str:
         for n in re.findall(r"\d+", field)
     ]
     is_outside = any(not low <= number <= high for number, (low, high) in numbers)
-    # Steps of nothing, and words that are none of a month, of a weekday, or "the last".
+    # Words other than months, weekdays and "l" (the last day).
     is_word = any(not CRON_WORDS.fullmatch(word) for word in re.findall(r"[a-zA-Z]+", cron))
     if len(fields) != len(bounds) or is_outside or re.search(r"/0*(\D|$)", cron) or is_word:
         raise ValueError(
             "a schedule is MINUTE (0-59) HOUR (0-23) DAY (1-31) MONTH (1-12) WEEKDAY (0-7)"
         )
     if fields[4] == "*" and _never_comes(fields[2], fields[3].lower()):
-        raise ValueError(
-            f"no month of {fields[3]} has a day {fields[2]}, so that it would never start"
-        )
+        raise ValueError(f"no month of {fields[3]} has a day {fields[2]}, so it would never start")
     return cron
 
 
 def _never_comes(day: str, month: str) -> bool:
-    """Whether no month that a cron line names has a day that it names. Of ranges of days the first
-    counts; of months, none.
+    """Whether no month of a cron line has one of its days.
+
+    Of a range of days the first counts. A range of months is not judged.
     """
-    firsts = [part[0] for each in day.split(",") if (part := re.findall(r"^\d+", each))]
-    months = [MONTHS.get(each, each) for each in month.split(",")]
-    if len(firsts) < len(day.split(",")) or not all(each.isdigit() for each in months):
+    days = [re.match(r"\d+", part) for part in day.split(",")]
+    months = [MONTHS.get(part, part) for part in month.split(",")]
+    if not all(days) or not all(part.isdigit() for part in months):
         return False
-    return all(int(first) > LENGTHS.get(int(each), 31) for first in firsts for each in months)
+    return all(first and int(first[0]) > LENGTHS.get(int(m), 31) for first in days for m in months)
 
 
 def from_json(value: Any) -> Any:
-    """A value, out of the JSON that it may be written as; ValueError, which does not show it, for
-    any other text.
+    """Return the value, parsed if it is text. Raise ValueError for text that is not JSON.
+
+    The error does not show the text.
     """
     try:
         return json.loads(value) if isinstance(value, str) else value
@@ -225,14 +226,12 @@ def from_json(value: Any) -> Any:
 
 
 def without_password(address: str) -> str:
-    """A path or an address itself; ValueError for one of an object store that has a user with a
-    password in it.
-    """
+    """Return the path or address. Raise ValueError for an address with a password."""
     user, at, _ = address.partition("://")[2].partition("/")[0].rpartition("@")
     if at and ":" in user:
         raise ValueError(
-            "its address has a password, which logs and the UI would show: set the store's own"
-            " variables"
+            "its address has a password, which logs and the UI would show: set the variables of the"
+            " store"
         )
     return address
 
@@ -252,30 +251,24 @@ def host_of(remote: str) -> str:
 
 
 def refuse_file(home: Path) -> None:
-    """SettingsError for a home that is a file, or that would have to be in one."""
-    nearest = next((place for place in (home, *home.parents) if place.exists()), home)
-    if nearest.exists() and not nearest.is_dir():
-        what = (
-            "is a file, and no folder"
-            if nearest == home
-            else f"cannot be made: {nearest} is a file"
-        )
+    """Raise SettingsError for a home that is a file, or that is below one."""
+    existing = next((place for place in (home, *home.parents) if place.exists()), home)
+    if existing.exists() and not existing.is_dir():
+        why = "is a file" if existing == home else f"cannot be created: {existing} is a file"
         raise SettingsError(
-            f"The home {home} {what}.",
+            f"The home {home} {why}.",
             unchanged="Nothing was done.",
-            next_step=f"Move {nearest} away, or set BACKFILL_HOME to another folder.",
+            next_step=f"Move {existing} away, or set BACKFILL_HOME to another folder.",
         )
 
 
 def home_set_by(folder: Path) -> str:
-    """Which setting names the home of commands that are typed in this project's folder."""
+    """The setting that names the home of commands that are typed in this project's folder."""
     return set_by("HOME", folder) or f"the one of the folder {folder}"
 
 
 def set_by(setting: str, folder: Path) -> str:
-    """Where a setting of commands that are typed in this project's folder comes from; "" if it is
-    not set.
-    """
+    """Where a setting of commands in this project's folder comes from. "" if it is not set."""
     name = f"{PREFIX}{setting}"
     file = folder / ".env"
     if os.environ.get(name):
@@ -285,28 +278,27 @@ def set_by(setting: str, folder: Path) -> str:
 
 
 def sentence(problem: Any) -> str:
-    """What pydantic found wrong with a setting, with an example of a right one."""
+    """An error of pydantic about a setting, as a sentence with an example."""
     name = str(problem["loc"][0]) if problem["loc"] else ""
     reason = problem["msg"].removeprefix("Value error, ")
     if not name:
-        return f"{reason}. Nothing was done."
+        return f"{reason}."
     example = f", for example {EXAMPLES[name]}" if name in EXAMPLES else ""
     value = "" if name in MAY_BE_SECRET else f"={problem['input']!r}"
-    return f"BACKFILL_{name.upper()}{value} is not allowed: {reason}{example}. Nothing was done."
+    return f"BACKFILL_{name.upper()}{value} is not allowed: {reason}{example}."
 
 
-# In the home: settings that go with it, such as the calendar of a demo. The environment and .env go
-# before it.
+# The settings of a home, such as the calendar of a demo. The environment and .env come first.
 REMEMBERED = "settings.env"
-# The mode of a home: what lies in it, logs and tables too, only its owner can read. A folder that
-# is there keeps its own.
+# The mode of a new home: only its owner can read logs and tables. A folder that exists keeps its
+# mode.
 PRIVATE = 0o700
 WebAddress = Annotated[str, Field(pattern=r"^https?://.+"), AfterValidator(parsable)]
 Host = Annotated[str, Field(pattern=r"^([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?$")]
 
 
 class Settings(BaseSettings):
-    """What the environment says; paths without a value lie under `home`."""
+    """The settings. Paths without a value are below `home`."""
 
     model_config = SettingsConfigDict(env_prefix="BACKFILL_", frozen=True, extra="ignore")
 
@@ -316,37 +308,31 @@ class Settings(BaseSettings):
     landing: Annotated[str, AfterValidator(without_password), AfterValidator(of_known_store)] = ""
     first_day: date | None = None
     last_day: date | None = None
-    # One run of many days is several times faster than many runs (the guide to operations,
-    # "Speed"); the plan cuts chunks.
+    # One run of many days is several times faster than many runs (guide to operations, "Speed").
     days_per_run: int = Field(default=1000, ge=1)
     spark_master: str | None = None
     spark_remote: str | None = Field(default=None, pattern=r"^sc://.+")
     spark_conf: Annotated[dict[str, str], NoDecode, BeforeValidator(from_json)] = {}
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
-    # Not given: the servers that `backfill up` runs on the home, and no others, which may be of
-    # another lake.
+    # By default only the servers of `backfill up` on this home. Others may be of another lake.
     dagster_url: WebAddress | None = None
-    # Of proxies and tunnels before the webserver of `backfill up`; it answers to no other names
-    # than these and its own.
+    # Proxies and tunnels before the webserver of `backfill up`. It refuses other host names.
     allowed_hosts: Annotated[tuple[Host, ...], NoDecode] = ()
-    # Where services are asked, by the name of their source, as JSON; a key may be in the address's
-    # query.
+    # The addresses of services by the name of their source, as JSON. The query may hold a key.
     service_urls: Annotated[dict[str, WebAddress], NoDecode, BeforeValidator(from_json)] = {}
-    # When the nightly run starts, in UTC: by half past one the day before is in, with room.
+    # The start of the nightly run, in UTC. By then the deliveries of the day before have arrived.
     nightly_cron: Annotated[str, AfterValidator(schedule)] = "30 1 * * *"
-    # Rows that arrive after the watermark make days of the horizon outdated; else somebody has to
-    # plan them.
+    # Whether rows that arrive after the watermark make days outdated. Otherwise they are planned.
     nightly_late_rows: bool = True
-    # Days that no plan may rebuild: closed books, days somebody signed.
+    # Days that no plan may rebuild, such as closed books.
     protected_days: str = ""
-    # A quarter of data: more is seldom rebuilt without thinking.
+    # About a quarter of a year. Larger rebuilds need a confirmation.
     ask_above_days: int = Field(default=100, ge=0)
-    # `backfill maintain` keeps files as long; tables keep commits 400.
+    # `backfill maintain` keeps files for so long. Tables keep commits for 400 days.
     rollback_days: int = Field(default=30, ge=1, le=400)
-    # What an hour of this machine or cluster costs, in whatever money; a plan then says what it
-    # will cost.
+    # The price of an hour of this machine or cluster. A plan then shows its cost.
     price_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    # Spark holds a line in memory whole, several times over.
+    # Spark holds several copies of a line in memory.
     max_line_bytes: int = Field(default=16 * 2**20, ge=1)
 
     @field_validator("spark_jars", "allowed_hosts", mode="before")
@@ -387,7 +373,7 @@ class Settings(BaseSettings):
         wrong = re.findall(r"%[0-9A-Fa-f]{2}|[\[\]{}^|\\\x00-\x1f]", lake)
         if wrong and "://" not in lake:
             shown = " ".join(
-                each if each.isprintable() else repr(each) for each in sorted(set(wrong))
+                part if part.isprintable() else repr(part) for part in sorted(set(wrong))
             )
             raise ValueError(f"Delta tables cannot be opened in a folder with {shown} in its path")
         return lake
@@ -417,8 +403,9 @@ class Settings(BaseSettings):
         return self
 
     def protected(self) -> list[date]:
-        """The days that no plan may rebuild, on the calendar or off it. UsageError for words that
-        need a calendar.
+        """The days that no plan may rebuild, also outside the calendar.
+
+        Raises UsageError for words that need a calendar.
         """
         if "last" in self.protected_days:
             raise UsageError(
@@ -435,15 +422,15 @@ class Settings(BaseSettings):
 
 
 def _absolute(folder: Path, path: str | Path) -> Path:
-    # Without `..`, for Spark names files so; links are left, for what they lead to may change.
+    # Without `..`, as in Spark's names of files. Links stay, because their targets may change.
     return Path(os.path.abspath(folder / Path(path).expanduser()))  # noqa: PTH100
 
 
 def read_settings(start: Path | None = None, *, remembered: bool = True, **given: Any) -> Settings:
-    """The settings of a command typed in the folder `start` (the working directory, if None).
+    """The settings of a command typed in the folder `start` (None: the working directory).
 
     `given` settings come before those of the environment. Without `remembered`, `settings.env` in
-    the home is not read. Raises SettingsError with a line for every value that is not allowed.
+    the home is not read. Raises SettingsError with a line for every wrong value.
     """
     start = start or Path.cwd()
     files = (project_at(start)[0] / ".env",)
@@ -456,7 +443,9 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
             return Settings(_env_file=(own, *files), start=start, **given)  # type: ignore[call-arg]
         return settings
     except ValidationError as error:
-        raise SettingsError("\n".join(sentence(problem) for problem in error.errors())) from None
+        raise SettingsError(
+            "\n".join(map(sentence, error.errors())), unchanged="Nothing was done."
+        ) from None
     except UnicodeDecodeError as error:
         raise SettingsError(
             f"{files[0]} is not UTF-8: {error}.",
@@ -466,9 +455,7 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
 
 
 def remember(settings: Settings, **values: Any) -> None:
-    """Keep `values` in the home, for every command that works on it without other settings in its
-    environment.
-    """
+    """Store `values` in the home, as settings of all commands that work on it."""
     settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
     lines = [f"BACKFILL_{name.upper()}={value}\n" for name, value in values.items()]
     (settings.home / REMEMBERED).write_text("".join(lines))
