@@ -10,17 +10,15 @@ from math import isfinite
 from typing import Any, Literal
 
 LONGEST_ERROR = 2000  # characters: it goes into commits, the ledger and the event log
-
-
-NAME = re.compile(r"[A-Za-z0-9_.]+")
-
-
+# The fingerprint of a day without rows.
 EMPTY_DAY = "0-0-0"
+# Dagster has no checks with other names.
+_NAME = re.compile(r"[A-Za-z0-9_.]+")
 
 
 @dataclass(frozen=True)
 class DayProfile:
-    """The figures of one day: what rules look at and what the ledger keeps."""
+    """The figures of one day, for rules and for the ledger."""
 
     day: date
     rows: int = 0
@@ -38,15 +36,13 @@ class DayProfile:
 
 
 Severity = Literal["error", "warning"]
-
-
-# Whether a day passed, why, and the figures that were looked at.
+# Whether a day passed, why, and the figures of the decision.
 Judged = tuple[bool, str, Mapping[str, float | int | str]]
 
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """What a rule says of one day: whether it passed, why, and the figures it looked at."""
+    """The verdict of a rule on one day: whether it passed, why, and the figures."""
 
     rule: str
     passed: bool
@@ -61,9 +57,10 @@ class RuleVerdict:
 
 @dataclass(frozen=True)
 class Cut:
-    """What a row may be made of: what was known before the time in its `column`. `known`: by input
-    an SQL expression that says when a row of it was known, "" where all of it always is. `outcomes`
-    are columns that are known later.
+    """A row may use only values that were known before the time in its `column`.
+
+    `known` has, by input, the SQL expression of the time at which a row of it was known; "" for an
+    input that is always known. `outcomes` are columns that are known later.
     """
 
     column: str
@@ -73,11 +70,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Rule:
-    """One promise. `offending` is the SQL condition that finds rows that break it, where rows can
-    be named.
+    """One promise about a day.
 
-    `columns`, `measures` and `tables` (of `compared_with`) are those of the table that it looks at.
-    With a `cut`, the table is computed once more from less.
+    `offending` is the SQL condition of rows that break it, if it is about rows. The rule looks at
+    these `columns` and `measures` of its table, and at these `tables` of its `compared_with`. With
+    a `cut`, the table is computed again without later values.
     """
 
     name: str
@@ -92,27 +89,19 @@ class Rule:
     cut: Cut | None = None
 
     def verdict(self, profile: DayProfile) -> RuleVerdict:
-        """What the rule says of a day. A judge that raises, or answers what is no verdict, has not
-        found it good: other days are judged for themselves.
-        """
+        """Judge a day. A judge that raises or returns no verdict fails this day only."""
         try:
             passed, message, figures = self.judge(profile)
-            passed = bool(passed)
-            message = str(message)
-            figures = {str(name): _plain(n) for name, n in figures.items()}
+            plain = {str(name): _plain(figure) for name, figure in figures.items()}
+            return RuleVerdict(self.name, bool(passed), str(message), plain, self.severity)
         except Exception as error:
-            passed = False
             message = f"its judge raised {type(error).__name__}: {str(error)[:LONGEST_ERROR]}"
-            figures = {}
-        return RuleVerdict(self.name, passed, message, figures, self.severity)
+            return RuleVerdict(self.name, False, message, severity=self.severity)
 
     def described(self) -> str:
-        """The promise, and what becomes of a day that breaks it."""
-        refuses = self.severity == "error"
-        return (
-            f"{self.promise} A day that breaks this is"
-            f" {'not committed' if refuses else 'committed, with a warning'}."
-        )
+        """The promise, and the consequence for a day that breaks it."""
+        result = "not committed" if self.severity == "error" else "committed, with a warning"
+        return f"{self.promise} A day that breaks this is {result}."
 
     def as_warning(self) -> Rule:
         """The same rule, reported but never refusing a day."""
@@ -120,32 +109,25 @@ class Rule:
 
 
 def _plain(figure: Any) -> float | int | str:
-    """A figure as commits, the ledger and Dagster can keep it: numbers of other types as Python's,
-    all else as text.
-    """
-    value = figure.item() if hasattr(figure, "item") else figure  # numpy's
-    return (
-        value
-        if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value))
-        else str(value)
-    )
+    """A figure that commits, the ledger and Dagster can store: a Python number, or text."""
+    value = figure.item() if hasattr(figure, "item") else figure  # A number of numpy.
+    is_finite = isinstance(value, float) and isfinite(value)
+    return value if is_finite or isinstance(value, str | int) else str(value)
 
 
 def refuse_unusable_rules(table: str, rules: Sequence[object]) -> None:
-    """ValueError for what is no rule, for a name that Dagster has no check for, and for two rules
-    of one name.
-    """
+    """Raise ValueError for a value that is not a rule, and for a bad or repeated name."""
     names = []
     for rule in rules:
         if not isinstance(rule, Rule):
             raise ValueError(
-                f"{table}: {rule!r} is no rule; a rule is called, as in rules.has_rows()"
+                f"{table}: {rule!r} is not a rule. Call the function, as in rules.has_rows()."
             )
-        if not NAME.fullmatch(rule.name):
+        if not _NAME.fullmatch(rule.name):
             raise ValueError(
-                f"{table}: {rule.name!r} is not the name of a rule: write letters, digits and"
-                " underscores"
+                f"{table}: {rule.name!r} is not a valid name of a rule. Write letters, digits and"
+                " underscores."
             )
         names.append(rule.name)
     if len(set(names)) < len(names):
-        raise ValueError(f"{table}: two rules of one name in {names}")
+        raise ValueError(f"{table}: two rules have one name in {names}.")

@@ -1,7 +1,7 @@
-"""Rules: what a day must promise before it is committed.
+"""Rules: the checks that a day must pass before it is committed.
 
 A rule looks at one day's profile (and the row counts of the accepted days before it) and knows
-nothing of Spark or Dagster. What a rule needs measured beyond counts and nulls, it declares, so
+nothing of Spark or Dagster. A rule declares the figures that it needs beyond counts and nulls, so
 that one pass answers all rules of a table.
 """
 
@@ -29,18 +29,18 @@ def types_as_declared() -> Rule:
 
 
 def columns_still_filled() -> Rule:
-    """No column is null in all rows of a day of which the accepted rows had values: every table
-    with a source has this rule.
+    """No column is null in all rows of a day whose accepted rows had values.
+
+    Every table with a source has this rule.
     """
 
     def judge(day: DayProfile) -> Judged:
         empty = [
             name for name in day.filled_before if day.rows and day.nulls.get(name, 0) == day.rows
         ]
-        advice = f" If that is right, accept it: --accept {','.join(empty)} --reason 'why'"
         message = (
             f"{', '.join(empty)} null in all {day.rows:,} rows, and had values in the accepted"
-            f" ones.{advice}"
+            f" ones. If that is right, accept it: --accept {','.join(empty)} --reason 'why'"
         )
         return not empty, message if empty else "no column lost its values", {"columns": len(empty)}
 
@@ -71,29 +71,26 @@ def has_rows() -> Rule:
 
 
 def rows_within(low: float, high: float) -> Rule:
-    """Rows between `low` and `high` times the median of the accepted days among the 28 before;
-    fewer than 7 say nothing, nor does a median of 0, for no day with rows could follow.
+    """Rows between `low` and `high` times the median of the accepted days among the 28 before.
+
+    A day passes after fewer than 7 such days, and after a median of 0, which no day with rows could
+    follow.
     """
     if not 0 <= low < high:
         raise ValueError(f"rows_within({low}, {high}): low must be below high and not negative")
 
     def judge(day: DayProfile) -> Judged:
-        if len(day.trailing_rows) < ENOUGH_TRAILING_DAYS:
-            return (
-                True,
-                f"{len(day.trailing_rows)} accepted days before: too few to compare",
-                {"rows": day.rows},
-            )
-        usual = median(day.trailing_rows)
+        before = day.trailing_rows
+        if len(before) < ENOUGH_TRAILING_DAYS:
+            too_few = f"{len(before)} accepted days before: too few to compare"
+            return True, too_few, {"rows": day.rows}
+        usual = median(before)
+        figures = {"rows": day.rows, "usual": usual}
         if not usual:
-            return (
-                True,
-                "most accepted days before have no rows: nothing to compare with",
-                {"rows": day.rows, "usual": usual},
-            )
+            return True, "most accepted days before have no rows: nothing to compare with", figures
         passed = low * usual <= day.rows <= high * usual
         message = f"{day.rows:,} rows; {low:g} to {high:g} times the usual {usual:,.0f} promised"
-        return passed, message, {"rows": day.rows, "usual": usual}
+        return passed, message, figures
 
     return Rule(
         "rows_within", f"Rows: {low:g} to {high:g} times the median of the 28 days before.", judge
@@ -108,40 +105,38 @@ def no_nulls(*columns: str) -> Rule:
 
 def nulls_at_most(share: float, *columns: str) -> Rule:
     """At most this share (0 to 1) of the day's values is null, in each column."""
-    offending = " OR ".join(f"`{column}` IS NULL" for column in columns)
-    rule = _share_of_each(
+    return _share_of_each(
         "nulls_at_most",
         share,
         columns,
         "null",
         lambda day, column: day.nulls.get(column, 0),
-        offending,
+        offending=" OR ".join(f"`{column}` IS NULL" for column in columns),
+        looks_at=columns,
     )
-    return replace(rule, columns=columns)
 
 
 def filled_at_most(share: float, *columns: str) -> Rule:
-    """At most this share (0 to 1) of the day's rows has a value in each of these columns, which say
-    what is wrong with it.
+    """At most this share (0 to 1) of the day's rows has a value in each of these columns.
+
+    Such columns describe the faults of a row.
     """
-    offending = " OR ".join(f"`{column}` IS NOT NULL" for column in columns)
-    rule = _share_of_each(
+    return _share_of_each(
         "filled_at_most",
         share,
         columns,
         "filled",
         lambda day, column: day.rows - day.nulls.get(column, 0),
-        offending,
+        offending=" OR ".join(f"`{column}` IS NOT NULL" for column in columns),
+        looks_at=columns,
     )
-    return replace(rule, columns=columns)
 
 
 def unique_key() -> Rule:
     def judge(day: DayProfile) -> Judged:
-        message = (
-            f"{day.repeated_keys:,} keys more than once" if day.repeated_keys else "every key once"
-        )
-        return day.repeated_keys == 0, message, {"repeated_keys": day.repeated_keys}
+        repeated = day.repeated_keys
+        message = f"{repeated:,} keys more than once" if repeated else "every key once"
+        return not repeated, message, {"repeated_keys": repeated}
 
     return Rule("unique_key", "No key twice.", judge, counts_keys=True)
 
@@ -149,17 +144,18 @@ def unique_key() -> Rule:
 def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
     """At most this share of a day's values could not be read into each column's type.
 
-    The table keeps the names of such columns in `unparsed`, and measures `unparsed_<column>`.
+    The table lists the names of these columns in its column `unparsed`, and has the measures
+    `unparsed_<column>`.
     """
-
-    def count(day: DayProfile, column: str) -> int:
-        return day.measures.get(f"unparsed_{column}", 0)
-
-    rule = _share_of_each(
-        "unparsed_at_most", share, columns, "unreadable", count, "size(unparsed) > 0"
-    )
-    return replace(
-        rule, columns=["unparsed"], measures=[f"unparsed_{column}" for column in columns]
+    return _share_of_each(
+        "unparsed_at_most",
+        share,
+        columns,
+        "unreadable",
+        lambda day, column: day.measures.get(f"unparsed_{column}", 0),
+        offending="size(unparsed) > 0",
+        looks_at=["unparsed"],
+        measures=[f"unparsed_{column}" for column in columns],
     )
 
 
@@ -170,6 +166,8 @@ def _share_of_each(
     kind: str,
     count: Callable[[DayProfile, str], int],
     offending: str,
+    looks_at: Sequence[str],
+    measures: Sequence[str] = (),
 ) -> Rule:
     """A rule that at most `share` of a day's values are of a kind, in each of `columns`."""
     _require_share(name, share)
@@ -178,20 +176,13 @@ def _share_of_each(
 
     def judge(day: DayProfile) -> Judged:
         counts = {column: count(day, column) for column in columns}
-        over = [
-            f"{column} {n:,} of {day.rows:,}"
-            for column, n in counts.items()
-            if n > share * day.rows
-        ]
-        return (
-            not over,
-            f"{kind}: {', '.join(over)}" if over else f"{kind} values at most {share:.2%}",
-            counts,
-        )
+        allowed = share * day.rows
+        over = [f"{column} {n:,} of {day.rows:,}" for column, n in counts.items() if n > allowed]
+        message = f"{kind}: {', '.join(over)}" if over else f"{kind} values at most {share:.2%}"
+        return not over, message, counts
 
-    return Rule(
-        name, f"At most {share:.2%} {kind} values in {', '.join(columns)}.", judge, offending
-    )
+    promise = f"At most {share:.2%} {kind} values in {', '.join(columns)}."
+    return Rule(name, promise, judge, offending, columns=looks_at, measures=measures)
 
 
 def rejected_at_most(share: float, table: str) -> Rule:
@@ -201,46 +192,35 @@ def rejected_at_most(share: float, table: str) -> Rule:
     def judge(day: DayProfile) -> Judged:
         rejected = day.compared_rows.get(table, 0)
         lines = rejected + day.rows
-        return (
-            rejected <= share * lines,
-            f"{rejected:,} of {lines:,} lines in {table}",
-            {"rejected": rejected, "lines": lines},
-        )
+        message = f"{rejected:,} of {lines:,} lines in {table}"
+        return rejected <= share * lines, message, {"rejected": rejected, "lines": lines}
 
-    return Rule(
-        "rejected_at_most",
-        f"At most {share:.2%} of the day's lines rejected.",
-        judge,
-        tables=[table],
-    )
+    promise = f"At most {share:.2%} of the day's lines rejected."
+    return Rule("rejected_at_most", promise, judge, tables=[table])
 
 
 def no_leak(cut: str, known: Mapping[str, str], outcomes: Sequence[str] = ()) -> Rule:
-    """No row is made of what was known only after its `cut`, a column of times: shifting all that
-    changes nothing.
+    """No row uses values that were known only after its `cut`, a column of times.
 
         rules.no_leak("asked_at", known={"prices": "known_at", "shops": ""}, outcomes=["paid_at"])
 
-    cut       the column that says, of each row, when its values must have been known
-    known     of each input the SQL expression of when a row of it was known; "" for one that is
-              always known whole
-    outcomes  columns that are known later: what a model is to predict
+    cut       the column with the time at which the values of a row must have been known
+    known     by input, the SQL expression of the time at which a row of it was known; "" for an
+              input that is always known
+    outcomes  columns that are known later, such as the label of a model
 
-    The table is computed once more, for one of the days that are built together, without what was
-    known only after the cut. `leaks(table, inputs)` asks the same in a test.
+    The table is computed again for one of the days that are built together, without the rows that
+    were known only after the cut. `leaks(table, inputs)` does the same in a test.
     """
     if outcomes and isinstance(outcomes, str):
         raise ValueError(f"no_leak: write outcomes=[{outcomes!r}]")
 
     def judge(day: DayProfile) -> Judged:
         if day.leaks is None:
-            return True, "no row was computed once more: there is nothing to compare with", {}
-        changed = "; ".join(day.leaks)
-        message = (
-            f"changed without what was known only after {cut}: {changed}"
-            if changed
-            else "nothing known later is used"
-        )
+            return True, "no row was computed again: there is nothing to compare with", {}
+        message = "nothing known later is used"
+        if day.leaks:
+            message = f"changed without what was known only after {cut}: {'; '.join(day.leaks)}"
         return not day.leaks, message, {"changed": len(day.leaks)}
 
     inputs = "; ".join(f"{name} by {sql}" if sql else name for name, sql in known.items())

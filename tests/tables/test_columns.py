@@ -234,7 +234,7 @@ declared_once = declared()
         ),
         pytest.param(
             {"rules": [has_rows]},
-            r"is no rule; a rule is called, as in rules\.has_rows\(\)",
+            r"is not a rule\. Call the function, as in rules\.has_rows\(\)",
             id="a rule not called",
         ),
         pytest.param(
