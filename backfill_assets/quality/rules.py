@@ -38,9 +38,10 @@ def columns_still_filled() -> Rule:
         empty = [
             name for name in day.filled_before if day.rows and day.nulls.get(name, 0) == day.rows
         ]
+        advice = f" If that is right, accept it: --accept {','.join(empty)} --reason 'why'"
         message = (
             f"{', '.join(empty)} null in all {day.rows:,} rows, and had values in the accepted"
-            f" ones. If that is right, accept it: --accept {','.join(empty)} --reason 'why'"
+            f" ones.{advice}"
         )
         return not empty, message if empty else "no column lost its values", {"columns": len(empty)}
 
@@ -80,17 +81,22 @@ def rows_within(low: float, high: float) -> Rule:
         raise ValueError(f"rows_within({low}, {high}): low must be below high and not negative")
 
     def judge(day: DayProfile) -> Judged:
-        before = day.trailing_rows
-        if len(before) < ENOUGH_TRAILING_DAYS:
-            too_few = f"{len(before)} accepted days before: too few to compare"
-            return True, too_few, {"rows": day.rows}
-        usual = median(before)
-        figures = {"rows": day.rows, "usual": usual}
+        if len(day.trailing_rows) < ENOUGH_TRAILING_DAYS:
+            return (
+                True,
+                f"{len(day.trailing_rows)} accepted days before: too few to compare",
+                {"rows": day.rows},
+            )
+        usual = median(day.trailing_rows)
         if not usual:
-            return True, "most accepted days before have no rows: nothing to compare with", figures
+            return (
+                True,
+                "most accepted days before have no rows: nothing to compare with",
+                {"rows": day.rows, "usual": usual},
+            )
         passed = low * usual <= day.rows <= high * usual
         message = f"{day.rows:,} rows; {low:g} to {high:g} times the usual {usual:,.0f} promised"
-        return passed, message, figures
+        return passed, message, {"rows": day.rows, "usual": usual}
 
     return Rule(
         "rows_within", f"Rows: {low:g} to {high:g} times the median of the 28 days before.", judge
@@ -134,9 +140,10 @@ def filled_at_most(share: float, *columns: str) -> Rule:
 
 def unique_key() -> Rule:
     def judge(day: DayProfile) -> Judged:
-        repeated = day.repeated_keys
-        message = f"{repeated:,} keys more than once" if repeated else "every key once"
-        return not repeated, message, {"repeated_keys": repeated}
+        message = (
+            f"{day.repeated_keys:,} keys more than once" if day.repeated_keys else "every key once"
+        )
+        return day.repeated_keys == 0, message, {"repeated_keys": day.repeated_keys}
 
     return Rule("unique_key", "No key twice.", judge, counts_keys=True)
 
@@ -176,10 +183,16 @@ def _share_of_each(
 
     def judge(day: DayProfile) -> Judged:
         counts = {column: count(day, column) for column in columns}
-        allowed = share * day.rows
-        over = [f"{column} {n:,} of {day.rows:,}" for column, n in counts.items() if n > allowed]
-        message = f"{kind}: {', '.join(over)}" if over else f"{kind} values at most {share:.2%}"
-        return not over, message, counts
+        over = [
+            f"{column} {n:,} of {day.rows:,}"
+            for column, n in counts.items()
+            if n > share * day.rows
+        ]
+        return (
+            not over,
+            f"{kind}: {', '.join(over)}" if over else f"{kind} values at most {share:.2%}",
+            counts,
+        )
 
     promise = f"At most {share:.2%} {kind} values in {', '.join(columns)}."
     return Rule(name, promise, judge, offending, columns=looks_at, measures=measures)
@@ -192,8 +205,11 @@ def rejected_at_most(share: float, table: str) -> Rule:
     def judge(day: DayProfile) -> Judged:
         rejected = day.compared_rows.get(table, 0)
         lines = rejected + day.rows
-        message = f"{rejected:,} of {lines:,} lines in {table}"
-        return rejected <= share * lines, message, {"rejected": rejected, "lines": lines}
+        return (
+            rejected <= share * lines,
+            f"{rejected:,} of {lines:,} lines in {table}",
+            {"rejected": rejected, "lines": lines},
+        )
 
     promise = f"At most {share:.2%} of the day's lines rejected."
     return Rule("rejected_at_most", promise, judge, tables=[table])
@@ -217,10 +233,13 @@ def no_leak(cut: str, known: Mapping[str, str], outcomes: Sequence[str] = ()) ->
 
     def judge(day: DayProfile) -> Judged:
         if day.leaks is None:
-            return True, "no row was computed again: there is nothing to compare with", {}
-        message = "nothing known later is used"
-        if day.leaks:
-            message = f"changed without what was known only after {cut}: {'; '.join(day.leaks)}"
+            return True, "no row was computed once more: there is nothing to compare with", {}
+        changed = "; ".join(day.leaks)
+        message = (
+            f"changed without what was known only after {cut}: {changed}"
+            if changed
+            else "nothing known later is used"
+        )
         return not day.leaks, message, {"changed": len(day.leaks)}
 
     inputs = "; ".join(f"{name} by {sql}" if sql else name for name, sql in known.items())

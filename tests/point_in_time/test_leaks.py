@@ -207,7 +207,7 @@ def test_the_leak_rule_reports_days_that_were_not_computed():
     verdict = rule.verdict(DayProfile(date(2019, 8, 15)))
     assert (verdict.passed, verdict.message) == (
         True,
-        "no row was computed again: there is nothing to compare with",
+        "no row was computed once more: there is nothing to compare with",
     )
     with pytest.raises(ValueError, match="staging/outage_updates has no rule no_leak"):
         leaks(outage_updates, {})
