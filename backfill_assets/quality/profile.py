@@ -5,12 +5,12 @@ It is the row count and the sums of the two halves of every row's 64-bit hash (x
 https://xxhash.com). Equal rows give equal fingerprints; about one pair of different days in 10^19
 would.
 
-Rows that broke a rule are shown in messages, commits, the ledger and the event log.
+Rows that broke a rule are shown in messages, commits, the ledger and the event log. So long values
+are cut.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -21,24 +21,12 @@ from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, Stru
 from backfill_assets.quality.rule import DayProfile
 
 SAMPLE_SIZE = 20
-
-
-TEXTS = "array<string>"  # of samples: dates and numbers are kept as texts too
-
-
-LONGEST_SHOWN = 300  # characters of one value
-
-
-ROWS_SHOWN = 5
-
-
+TEXTS = "array<string>"  # The type of samples: dates and numbers are stored as text too.
 COLUMNS_SHOWN = 60
-
-
-_COUNT = "__count"  # a name that no declared column has: Spark's own, `count`, may be one
-
-
-# By itself Spark writes times as JSON to the millisecond only.
+_LONGEST_SHOWN = 300  # characters of one value
+_ROWS_SHOWN = 5
+_COUNT = "__count"  # No declared column has this name. Spark's own, `count`, may be one.
+# Without these Spark writes times as JSON to the millisecond only.
 _WHOLE_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -53,11 +41,10 @@ def profiles(
     measures: Mapping[str, str],
     samples: Mapping[str, str],
 ) -> dict[date, DayProfile]:
-    """One pass over `rows`: the profile of each day that has any. Grain of the query: (day, the day
-    that the rows are about).
+    """The profile of each day that has rows, from one pass. Grain of the query: (day, `about`).
 
-    Only where some row has values for a sample are those rows looked at again: collecting values in
-    the first pass would cost all rows Spark's fast aggregation.
+    `about` is the column of the day that rows are about. Rows are read a second time only for a
+    sample with values: collecting values in the first pass would cost Spark's fast aggregation.
     """
     hashed = rows.withColumn("__hash", row_hash(rows.schema))
     names = [f.name for f in rows.schema.fields if f.name != day]
@@ -66,33 +53,39 @@ def profiles(
         F.sum(F.shiftrightunsigned("__hash", 32)).alias("high"),
         F.sum(F.col("__hash").bitwiseAND(0xFFFFFFFF)).alias("low"),
         F.array(*[F.count_if(F.col(f"`{name}`").isNull()) for name in names]).alias("nulls"),
-        F.array(*_totals(rows, measures.values())).alias("measures"),
+        F.array(*_sums(rows, measures.values())).alias("measures"),
         F.array(*[F.count_if(F.size(F.expr(sql)) > 0) for sql in samples.values()]).alias(
             "sampled"
         ),
     ]
-    keys = [
-        F.col(day).alias("day"),
-        (F.col(about) if about else F.lit(None)).cast("string").alias("about"),
-    ]
-    groups: dict[date, list[Any]] = {}
-    for group in hashed.groupBy(*keys).agg(*figures).collect():
-        groups.setdefault(group.day, []).append(group)
-    by_day = {
-        d: _fold(d, of_day, names, list(measures), about is not None)
-        for d, of_day in groups.items()
+    about_day = (F.col(about) if about else F.lit(None)).cast("string").alias("about")
+    groups = hashed.groupBy(F.col(day).alias("day"), about_day).agg(*figures).collect()
+    values = {
+        name: _samples(rows, day, sql)
+        for n, (name, sql) in enumerate(samples.items())
+        if any(group.sampled[n] for group in groups)
     }
-    for n, (name, sql) in enumerate(samples.items()):
-        if any(group.sampled[n] for of_day in groups.values() for group in of_day):
-            for d, values in _samples(rows, day, sql).items():
-                by_day[d] = replace(by_day[d], samples={**by_day[d].samples, name: values})
-    return by_day
+    by_day: dict[date, list[Any]] = {}
+    for group in groups:
+        by_day.setdefault(group.day, []).append(group)
+    return {
+        at: DayProfile(
+            at,
+            rows=sum(group.rows for group in of_day),
+            fingerprint=_fingerprint(of_day),
+            nulls=dict(zip(names, _totals(of_day, "nulls"), strict=True)),
+            measures=dict(zip(measures, _totals(of_day, "measures"), strict=True)),
+            samples={name: sample[at] for name, sample in values.items() if at in sample},
+            day_fingerprints=(
+                {group.about or "": _fingerprint([group]) for group in of_day} if about else {}
+            ),
+        )
+        for at, of_day in by_day.items()
+    }
 
 
-def _totals(rows: DataFrame, expressions: Iterable[str]) -> list[Column]:
-    """The sum of each expression, rounded to a whole number once: nothing of a row's fraction is
-    lost.
-    """
+def _sums(rows: DataFrame, expressions: Iterable[str]) -> list[Column]:
+    """The sum of each expression. Fractions are rounded once, after the sum."""
     values = [F.expr(sql) for sql in expressions]
     kinds = [field.dataType for field in rows.select(*values).schema.fields] if values else []
     return [
@@ -106,7 +99,7 @@ def _totals(rows: DataFrame, expressions: Iterable[str]) -> list[Column]:
 
 
 def _samples(rows: DataFrame, day: str, sql: str) -> dict[date, list[str]]:
-    """Of each day, up to 20 of the distinct values of an array expression, in order."""
+    """The first 20 distinct values of an array expression, for each day with values."""
     values = rows.select(
         F.col(day).alias("day"), F.explode(F.expr(sql).cast(TEXTS)).alias("value")
     ).distinct()
@@ -116,40 +109,25 @@ def _samples(rows: DataFrame, day: str, sql: str) -> dict[date, list[str]]:
     return {row.day: [shortened(value) for value in row["first"]] for row in first.collect()}
 
 
-def _fold(
-    day: date, groups: list[Any], columns: list[str], measures: list[str], by_day: bool
-) -> DayProfile:
-    def total(values: str) -> list[int]:
-        return [
-            sum(column)
-            for column in zip(*[[n or 0 for n in g[values]] for g in groups], strict=True)
-        ]
-
-    return DayProfile(
-        day,
-        rows=sum(g.rows for g in groups),
-        fingerprint=_fingerprint(groups),
-        nulls=dict(zip(columns, total("nulls"), strict=True)),
-        measures=dict(zip(measures, total("measures"), strict=True)),
-        day_fingerprints={g.about or "": _fingerprint([g]) for g in groups} if by_day else {},
-    )
+def _totals(groups: Sequence[Any], figures: str) -> list[int]:
+    columns = zip(*[group[figures] for group in groups], strict=True)
+    return [sum(figure or 0 for figure in column) for column in columns]
 
 
-def _fingerprint(groups: list[Any]) -> str:
-    return fingerprint(*[sum(g[name] for g in groups) for name in ("rows", "high", "low")])
+def _fingerprint(groups: Sequence[Any]) -> str:
+    return fingerprint(*[sum(group[part] for group in groups) for part in ("rows", "high", "low")])
 
 
 def fingerprint(rows: int, high: int, low: int) -> str:
-    """The count of rows, and the sums of the upper and the lower halves of their hashes."""
+    """The text of a fingerprint: the row count, and the sums of both halves of the hashes."""
     return f"{rows}-{high % 2**64:x}-{low % 2**64:x}"
 
 
 def row_hash(schema: StructType) -> Column:
-    """A 64-bit hash of a row: of the names and types of its columns, and of its values in the order
-    of those names.
+    """A 64-bit hash of a row: of its columns' names and types, and of its values in that order.
 
-    Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one: which columns are
-    null is hashed too.
+    Spark's hash ignores nulls, so that (null, 'a') and ('a', null) would have one hash. Therefore
+    the positions of nulls are hashed too.
     """
     fields = sorted(schema.fields, key=lambda f: f.name)
     columns = [F.col(f"`{f.name}`") for f in fields]
@@ -161,28 +139,26 @@ def row_hash(schema: StructType) -> Column:
 
 
 def _bits(columns: Sequence[Column]) -> Column:
-    """One whole number that says which of these are null."""
+    """A whole number with one bit for each column that is null."""
     return _sum([c.isNull().cast("bigint") * F.lit(2**n) for n, c in enumerate(columns)])
 
 
 def _sum(terms: Sequence[Column]) -> Column:
-    """The sum, by halves: added one after the other, fifty terms lie deeper than a message to Spark
-    Connect may be nested.
-    """
+    """The sum, by halves. A chain of fifty terms is nested too deeply for Spark Connect."""
     half = len(terms) // 2
     return _sum(terms[:half]) + _sum(terms[half:]) if half else terms[0]
 
 
 def _hashable(value: Column, kind: DataType) -> Column:
-    if isinstance(kind, MapType):  # a map has no order and no hash: its sorted entries have both
+    if isinstance(kind, MapType):  # A map has no order and no hash.
         return F.to_json(_ordered(value, kind), _WHOLE_TIMES)
-    if isinstance(kind, ArrayType | StructType):  # nulls within would be passed over here too
+    if isinstance(kind, ArrayType | StructType):  # Spark ignores nulls within these.
         return F.to_json(_ordered(value, kind), {"ignoreNullFields": "false"} | _WHOLE_TIMES)
     return value
 
 
 def _ordered(value: Column, kind: DataType) -> Column:
-    """`value` with the sorted entries of each map, however deep it lies, in its place."""
+    """`value` with sorted entries instead of each map, at any depth."""
     if "map<" not in kind.simpleString():
         return value
     if isinstance(kind, ArrayType):
@@ -202,7 +178,7 @@ def _ordered(value: Column, kind: DataType) -> Column:
 
 
 def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:
-    """How many keys stand more than once in each day that has such."""
+    """The number of repeated keys of each day that has any."""
     repeated = (
         rows.groupBy(*dict.fromkeys([day, *key]))
         .agg(F.count(F.lit(1)).alias(_COUNT))
@@ -215,8 +191,9 @@ def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date
 
 
 def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
-    """How the computed columns differ from the declared ones, in words; nullability is the rules'
-    matter.
+    """The differences of the computed from the declared columns, as text.
+
+    Nullability is left to the rules.
     """
     have = {f.name: f.dataType.simpleString() for f in computed.fields}
     want = {f.name: f.dataType.simpleString() for f in declared.fields}
@@ -224,11 +201,8 @@ def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
     faults = [f"{name} is there {n} times" for name in have if (n := names.count(name)) > 1]
     faults += [f"{name} is missing" for name in want if name not in have]
     faults += [f"{name} is not declared" for name in have if name not in want]
-    faults += (
-        ["there is no column besides the day: Parquet has no rows without columns"]
-        if len(want) < 2
-        else []
-    )
+    if len(want) < 2:
+        faults.append("there is no column but the day: Parquet has no rows without columns")
     return faults + [
         f"{n} is {have[n]}, declared {want[n]}" for n in want if n in have and have[n] != want[n]
     ]
@@ -237,24 +211,25 @@ def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
 def offending_rows(
     rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None
 ) -> list[str]:
-    """Up to five rows of a day, as JSON, that satisfy `condition`; without one, rows whose key
-    repeats.
+    """Up to five rows of a day that satisfy `condition`, as JSON.
+
+    Without a condition, rows with a repeated key.
     """
     offending = rows.where(F.col(day) == F.lit(on))
     if condition is None:
-        # As many as have the key, a null being a value.
+        # The number of rows with the same key. Null is a value.
         of_key = F.count(F.lit(1)).over(Window.partitionBy(*key))
         offending = (
             offending.withColumn(_COUNT, of_key).where(F.col(_COUNT) > 1).drop(_COUNT).orderBy(*key)
         )
     else:
         offending = offending.where(condition)
-    shown = offending.limit(ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()
+    shown = offending.limit(_ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()
     return [_as_text(json.loads(row.row), [day, *key]) for row in shown]
 
 
 def _as_text(row: Mapping[str, Any], key: Sequence[str]) -> str:
-    """A row as JSON; of a wide one the key and the first columns."""
+    """A row as JSON: its key, and the first columns."""
     ordered = {**{name: row[name] for name in key if name in row}, **row}
     values = {name: shortened(value) for name, value in list(ordered.items())[:COLUMNS_SHOWN]}
     more = {"...": f"{len(row) - COLUMNS_SHOWN} more columns"} if len(row) > COLUMNS_SHOWN else {}
@@ -262,12 +237,10 @@ def _as_text(row: Mapping[str, Any], key: Sequence[str]) -> str:
 
 
 def shortened(value: Any) -> Any:
-    """The value, or the beginning of its text if that is long: it goes into commits, the ledger and
-    the event log.
-    """
+    """The value, or the beginning of its text if that is long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return (
         value
-        if len(text) <= LONGEST_SHOWN
-        else f"{text[:LONGEST_SHOWN]}... ({len(text):,} characters)"
+        if len(text) <= _LONGEST_SHOWN
+        else f"{text[:_LONGEST_SHOWN]}... ({len(text):,} characters)"
     )

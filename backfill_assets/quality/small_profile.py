@@ -1,9 +1,9 @@
 """The profile of rows that fit into this process, without a Spark job of its own.
 
 Spark computes what only Spark can as extra columns of the rows: the hash of each row, and the SQL
-of measures and samples. The rows come here as one Arrow table, and are counted, summed and grouped
-here. On a small slice most of the time goes into planning and starting Spark jobs, and this needs
-one job instead of three.
+of measures and samples. The rows arrive as one Arrow table, and are counted, summed and grouped
+here. A small slice spends most of its time on planning and starting Spark jobs. This needs one job
+instead of three.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _SAMPLE = "__sample"
 def with_figures(
     rows: DataFrame, *, measures: Mapping[str, str], samples: Mapping[str, str]
 ) -> DataFrame:
-    """`rows` with the further columns that `small_profiles` reads."""
+    """Add the columns that `small_profiles` reads."""
     return rows.select(
         "*",
         row_hash(rows.schema).alias(_HASH),
@@ -38,7 +38,7 @@ def with_figures(
 
 
 def without_figures(rows: pa.Table) -> pa.Table:
-    """The rows alone."""
+    """Remove the columns that `with_figures` added."""
     return rows.select(
         [name for name in rows.column_names if not name.startswith((_HASH, _MEASURE, _SAMPLE))]
     )
@@ -53,48 +53,37 @@ def small_profiles(
     measures: Sequence[str],
     samples: Sequence[str],
 ) -> dict[date, DayProfile]:
-    """The profile of each day that has rows. `rows` are those of `with_figures`; keys are counted
-    if there is a `key`.
+    """The profile of each day that has rows, from the rows of `with_figures`.
+
+    Repeated keys are counted if there is a `key`.
     """
     columns = [name for name in without_figures(rows).column_names if name != day]
     return {
-        on: _of_day(on, of_day, columns, about, key, measures, samples)
-        for on, of_day in by_value(rows, day)
-        if on
+        at: DayProfile(
+            at,
+            rows=of_day.num_rows,
+            fingerprint=_fingerprint(of_day),
+            nulls={name: of_day[name].null_count for name in columns},
+            measures={name: _total(of_day[f"{_MEASURE}{n}"]) for n, name in enumerate(measures)},
+            samples={
+                name: values
+                for n, name in enumerate(samples)
+                if (values := _samples(of_day[f"{_SAMPLE}{n}"]))
+            },
+            day_fingerprints=(
+                {str(on or ""): _fingerprint(part) for on, part in _by_value(of_day, about)}
+                if about
+                else {}
+            ),
+            repeated_keys=_repeated(of_day, key) if key else 0,
+        )
+        for at, of_day in _by_value(rows, day)
+        if at
     }
 
 
-def _of_day(
-    on: date,
-    rows: pa.Table,
-    columns: Sequence[str],
-    about: str | None,
-    key: Sequence[str],
-    measures: Sequence[str],
-    samples: Sequence[str],
-) -> DayProfile:
-    return DayProfile(
-        on,
-        rows=rows.num_rows,
-        fingerprint=_fingerprint(rows),
-        nulls={name: rows[name].null_count for name in columns},
-        measures={name: _total(rows[f"{_MEASURE}{n}"]) for n, name in enumerate(measures)},
-        samples={
-            name: values
-            for n, name in enumerate(samples)
-            if (values := _samples(rows[f"{_SAMPLE}{n}"]))
-        },
-        day_fingerprints=(
-            {str(at or ""): _fingerprint(part) for at, part in by_value(rows, about)}
-            if about
-            else {}
-        ),
-        repeated_keys=_repeated(rows, key) if key else 0,
-    )
-
-
-def by_value(rows: pa.Table, column: str) -> Iterator[tuple[Any, pa.Table]]:
-    """The rows of each value of a column, in order; those without a value first."""
+def _by_value(rows: pa.Table, column: str) -> Iterator[tuple[Any, pa.Table]]:
+    """The rows of each value of a column, in order. Nulls are first."""
     for value in sorted(pc.unique(rows[column]).to_pylist(), key=lambda v: (v is not None, v)):
         is_value = (
             pc.is_null(rows[column])
@@ -112,8 +101,10 @@ def _fingerprint(rows: pa.Table) -> str:
 
 
 def _total(values: pa.ChunkedArray) -> int:
-    """The sum as a whole number. Raises what has Spark sum instead for a sum that is no number, and
-    for a text that is none.
+    """The sum as a whole number.
+
+    Raises OverflowError for an infinite sum and ArrowInvalid for a text that is not a number. The
+    caller then lets Spark compute the profile.
     """
     kind = values.type
     if not (pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
@@ -132,19 +123,15 @@ def _samples(values: pa.ChunkedArray) -> list[str]:
 
 
 def _repeated(rows: pa.Table, key: Sequence[str]) -> int:
-    """How many keys stand more than once."""
-    # Numbers for names: Arrow's own for the count, `count_all`, may be one of the key.
+    """The number of repeated keys."""
+    # Arrow's name for the count, `count_all`, may be a column of the key. So columns get numbers.
     columns = {str(n): _groupable(rows[name]) for n, name in enumerate(key)}
     counts = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])["count_all"]
     return int(pc.sum(pc.greater(counts, 1)).as_py() or 0)
 
 
 def _groupable(values: pa.ChunkedArray) -> Any:
-    """Values by which Arrow groups as Spark does: -0.0 is 0.0, and lists and structs are compared
-    by what they hold.
-    """
+    """Values that Arrow groups as Spark does: -0.0 is 0.0, and lists are equal by their items."""
     if pa.types.is_floating(values.type):
         return pc.add(values, pa.scalar(0.0, values.type))
-    return (
-        [repr(value) for value in values.to_pylist()] if pa.types.is_nested(values.type) else values
-    )
+    return list(map(repr, values.to_pylist())) if pa.types.is_nested(values.type) else values
