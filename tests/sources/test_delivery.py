@@ -11,20 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from backfill_assets import Csv, Landing, Parquet, field
-from backfill_assets.errors import IncompleteDelivery, SourceError
+from backfill_assets.errors import IncompleteDelivery
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import Field
 from backfill_assets.sources.protocol import Delivery
-from tests.worlds.deliveries import day, put
+from tests.worlds.deliveries import day, delivery_of, put, refusal_of
 
 HEADER = "country,cases\n"
 FIELDS = (field("country STRING", required=True), field("cases BIGINT", "cases", "confirmed"))
 CASES = Landing("cases", files="%m-%d-%Y.csv*", format=Csv(), fields=FIELDS)
 NAME = "cases/08-15-2019.csv"
-
-
-def delivered(source: Landing, root, **area) -> Delivery | SourceError:
-    return source.delivered(LandingArea(root, **area), [day(0)])[day(0)]
 
 
 ZSTD = bytes(pa.compress((HEADER + "a,1\n").encode(), "zstd", asbytes=True))
@@ -48,8 +44,7 @@ FILES = {
 @pytest.mark.parametrize(("name", "text", "rows"), FILES.values(), ids=FILES)
 def test_the_rows_of_a_file_are_counted_without_its_header(tmp_path, name, text, rows):
     put(tmp_path, name, text)
-    delivery = delivered(CASES, tmp_path)
-    assert isinstance(delivery, Delivery)
+    delivery = delivery_of(CASES, LandingArea(tmp_path))
     assert delivery.files == {name: rows}
 
 
@@ -86,8 +81,7 @@ FAULTS = {
 @pytest.mark.parametrize(("name", "text", "why"), DOUBTS.values(), ids=DOUBTS)
 def test_a_file_that_should_not_be_used_says_why(tmp_path, name, text, why):
     put(tmp_path, name, text)
-    delivery = delivered(CASES, tmp_path)
-    assert isinstance(delivery, Delivery)
+    delivery = delivery_of(CASES, LandingArea(tmp_path))
     assert delivery.doubts.keys() == {name}
     assert delivery.doubts[name].startswith(why)
 
@@ -98,22 +92,22 @@ def test_a_file_that_cannot_be_used_fails_its_day_and_says_why(tmp_path, name, t
     source = (
         Landing("cases", files="%m-%d-%Y.parquet", format=Parquet()) if "parquet" in name else CASES
     )
-    refused = delivered(source, tmp_path)
-    assert str(refused).startswith(f"the source for {day(0)} cannot be used: {name} {why}")
+    refusal = refusal_of(source, LandingArea(tmp_path))
+    assert refusal.what.startswith(f"the source for {day(0)} cannot be used: {name} {why}")
 
 
 def test_a_parquet_file_says_its_rows_and_its_columns(tmp_path):
     path = put(tmp_path, "cases/2019-08-15.parquet", b"")
     pq.write_table(pa.table({"country": ["a", "b"], "iso": [1, 2]}), path)
-    delivery = delivered(Landing("cases", format=Parquet(), fields=FIELDS[:1]), tmp_path)
-    assert isinstance(delivery, Delivery)
+    delivery = delivery_of(
+        Landing("cases", format=Parquet(), fields=FIELDS[:1]), LandingArea(tmp_path)
+    )
     assert (delivery.files, delivery.undeclared) == ({"cases/2019-08-15.parquet": 2}, ["iso"])
 
 
 def test_columns_that_nobody_declared_are_named(tmp_path):
     put(tmp_path, NAME, "country,ISO3,cases,UID\na,b,1,c\n")
-    delivery = delivered(CASES, tmp_path)
-    assert isinstance(delivery, Delivery)
+    delivery = delivery_of(CASES, LandingArea(tmp_path))
     assert delivery.undeclared == ["ISO3", "UID"]
     assert CASES.described(LandingArea(tmp_path), day(0))[-1] == "not declared: ISO3, UID"
 
@@ -135,24 +129,23 @@ def test_a_file_that_was_written_just_now_is_left_alone_until_it_has_settled(tmp
     file = put(tmp_path, NAME, HEADER + "a,1\n")
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
     os.utime(file, (1000, 1000))
-    waiting = delivered(source, tmp_path, clock=lambda: 1010.0)
-    assert isinstance(waiting, IncompleteDelivery)
-    assert (
-        str(waiting)
-        == f"the source for {day(0)} is still being written: {NAME} was written 10 s ago, and is"
-        " read once it has been unchanged for 60 s"
+    waiting = refusal_of(source, LandingArea(tmp_path, clock=lambda: 1010.0))
+    assert (type(waiting), waiting.what) == (
+        IncompleteDelivery,
+        f"the source for {day(0)} is still being written: {NAME} was written 10 s ago, and is"
+        " read once it has been unchanged for 60 s",
     )
-    assert isinstance(delivered(source, tmp_path, clock=lambda: 1061.0), Delivery)
+    delivery_of(source, LandingArea(tmp_path, clock=lambda: 1061.0))
 
 
 def test_files_without_their_marker_are_left_alone_until_it_is_written(tmp_path):
     put(tmp_path, "cases/2019-08-15/a.csv", HEADER + "a,1\n")
     source = Landing("cases", format=Csv(), marker="_SUCCESS")
-    waiting = delivered(source, tmp_path)
-    assert isinstance(waiting, IncompleteDelivery)
-    assert "cases/2019-08-15/a.csv has no _SUCCESS beside it yet" in str(waiting)
+    waiting = refusal_of(source, LandingArea(tmp_path))
+    assert type(waiting) is IncompleteDelivery
+    assert waiting.what.endswith("cases/2019-08-15/a.csv has no _SUCCESS beside it yet")
     put(tmp_path, "cases/2019-08-15/_SUCCESS", "")
-    assert isinstance(delivered(source, tmp_path), Delivery)
+    delivery_of(source, LandingArea(tmp_path))
 
 
 def test_a_file_that_keeps_the_time_of_what_it_is_a_copy_of_has_not_settled(tmp_path):
@@ -161,10 +154,10 @@ def test_a_file_that_keeps_the_time_of_what_it_is_a_copy_of_has_not_settled(tmp_
     file = put(tmp_path, NAME, HEADER + "a,1\n")
     for modified in (time.time() - 86_400, time.time() + 30, time.time() + 86_400):
         os.utime(file, (modified, modified))
-        assert "was written 0 s ago" in str(delivered(source, tmp_path))
-    assert isinstance(delivered(source, tmp_path, clock=lambda: time.time() + 61), Delivery)
-    behind = delivered(source, tmp_path, clock=lambda: time.time() - 90)
-    assert "has a time 90 s ahead of this machine's clock, and is read" in str(behind)
+        assert type(refusal_of(source, LandingArea(tmp_path))) is IncompleteDelivery
+    delivery_of(source, LandingArea(tmp_path, clock=lambda: time.time() + 61))
+    behind = refusal_of(source, LandingArea(tmp_path, clock=lambda: time.time() - 90))
+    assert "has a time 90 s ahead of this machine's clock, and is read" in behind.what
 
 
 def test_a_marker_in_a_folder_of_several_days_names_its_day(tmp_path):
@@ -173,8 +166,7 @@ def test_a_marker_in_a_folder_of_several_days_names_its_day(tmp_path):
     put(tmp_path, "cases/08-16-2019.done", "")
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), marker="{month}-{day}-{year}.done")
     found = source.delivered(LandingArea(tmp_path), [day(0), day(1)])
-    assert str(found[day(0)]).endswith(f"{NAME} has no 08-15-2019.done beside it yet")
-    assert isinstance(found[day(1)], Delivery)
+    assert [type(each) for each in found.values()] == [IncompleteDelivery, Delivery]
     put(tmp_path, "cases/08-16-2019.txt", "")
     assert source.unmatched(LandingArea(tmp_path)) == ["cases/08-16-2019.txt"]  # the marker is none
 
@@ -182,8 +174,7 @@ def test_a_marker_in_a_folder_of_several_days_names_its_day(tmp_path):
 def test_a_marker_is_not_named_as_a_file_that_is_not_read(tmp_path):
     for name in ("a.csv", "DONE", "notes.txt"):
         put(tmp_path, f"cases/2019-08-15/{name}", HEADER + "a,1\n")
-    delivery = delivered(Landing("cases", format=Csv(), marker="DONE"), tmp_path)
-    assert isinstance(delivery, Delivery)
+    delivery = delivery_of(Landing("cases", format=Csv(), marker="DONE"), LandingArea(tmp_path))
     assert delivery.unread == ["cases/2019-08-15/notes.txt"]
 
 
@@ -225,9 +216,7 @@ def test_json_lines_without_any_declared_column_are_of_another_data_set(tmp_path
     name = "cases/2019-08-15.jsonl"
 
     def doubts(*fields: Field) -> Mapping[str, str]:
-        delivery = delivered(Landing("cases", fields=fields), tmp_path)
-        assert isinstance(delivery, Delivery)
-        return delivery.doubts
+        return delivery_of(Landing("cases", fields=fields), LandingArea(tmp_path)).doubts
 
     for line in ({"poll": 1, "date": "x"}, {"confirmed": 1}):
         put(tmp_path, name, (json.dumps(line) + "\n") * 3)
@@ -242,26 +231,20 @@ def test_what_was_counted_for_another_format_is_counted_anew(tmp_path):
     put(tmp_path, "landing/cases/2019-08-15.csv", HEADER + "a;1\n")
     os.utime(tmp_path / "landing/cases/2019-08-15.csv", (1000, 1000))
     area = LandingArea(tmp_path / "landing", tmp_path / "cache")
-    found = {}
+    undeclared = []
     for delimiter in ",;":
-        source = Landing(
-            "cases",
-            format=Csv(delimiter),
-            fields=[field("country STRING", "country,cases", "country")],
-        )
-        found[delimiter] = source.delivered(area, [day(0)])[day(0)]
-    assert {delimiter: type(each) for delimiter, each in found.items()} == {
-        ",": Delivery,
-        ";": Delivery,
-    }
-    assert [getattr(each, "undeclared", None) for each in found.values()] == [["cases"], []]
+        fields = [field("country STRING", "country,cases", "country")]
+        source = Landing("cases", format=Csv(delimiter), fields=fields)
+        undeclared.append(delivery_of(source, area).undeclared)
+    assert undeclared == [["cases"], []]
 
 
 def test_a_file_is_read_if_the_pattern_names_its_ending(tmp_path):
     for name in ("cases/08-15-2019.txt", "cases/2019-08-15.log"):
         put(tmp_path, name, HEADER + "a,1\n")
-    delivery = delivered(Landing("cases", ["%m-%d-%Y.txt", "%Y-%m-%d*"], Csv(), FIELDS), tmp_path)
-    assert isinstance(delivery, Delivery)
+    delivery = delivery_of(
+        Landing("cases", ["%m-%d-%Y.txt", "%Y-%m-%d*"], Csv(), FIELDS), LandingArea(tmp_path)
+    )
     assert (delivery.files, delivery.unread) == (
         {"cases/08-15-2019.txt": 1},
         ["cases/2019-08-15.log"],

@@ -14,8 +14,8 @@ from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.servers.child import free_port
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.delta import DeltaSource
-from backfill_assets.sources.protocol import Delivery
-from tests.worlds.deliveries import day, days
+from backfill_assets.sources.protocol import DAYS_UNCHANGED, Delivery
+from tests.worlds.deliveries import day, days, refusal_of
 
 DATES = pa.date32()
 ORDERS = DeltaSource("orders", "ordered_on")
@@ -70,25 +70,22 @@ def test_a_commit_changes_the_days_that_it_writes_to_and_no_others(tmp_path):
 
 def test_a_missing_table_or_one_with_other_partitions_fails_its_days(tmp_path):
     area = LandingArea(tmp_path)
-    missing = ORDERS.delivered(area, [day(0)])[day(0)]
-    assert isinstance(missing, NotDelivered)
-    assert str(missing) == f"no source for {day(0)}: there is no Delta table at {tmp_path}/orders"
-    append(tmp_path, {day(0): [1]})
-    other = DeltaSource("orders", "cents").delivered(area, [day(0)])[day(0)]
-    assert (type(other), str(other)) == (
-        SourceError,
-        (
-            f"no source for {day(0)}: the Delta table {tmp_path}/orders is partitioned by"
-            " ordered_on, not by cents"
-        ),
+    missing = refusal_of(ORDERS, area)
+    assert (type(missing), missing.what) == (
+        NotDelivered,
+        f"no source for {day(0)}: there is no Delta table at {tmp_path}/orders",
     )
+    append(tmp_path, {day(0): [1]})
+    other = refusal_of(DeltaSource("orders", "cents"), area)
+    assert type(other) is SourceError
+    assert other.what.endswith(" is partitioned by ordered_on, not by cents")
 
 
 def test_a_table_with_an_arrival_day_that_is_not_its_day_fails_its_days_and_says_so(tmp_path):
     append(tmp_path, {day(0): [1]}, cents="Arrival_Day")
-    refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
-    assert isinstance(refused, SourceError)
-    assert "has a column Arrival_Day that is not its day" in str(refused)
+    refused = refusal_of(ORDERS, LandingArea(tmp_path))
+    assert "has a column Arrival_Day that is not its day" in refused.what
+    assert refused.next_step == "Rename it there."
 
 
 @pytest.mark.services
@@ -105,12 +102,11 @@ def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch
         LandingArea(Path("/nowhere")), days(0, 1)
     )
     assert {type(each) for each in away.values()} == {IncompleteDelivery}
-    message = str(away[day(0)])
-    assert message.startswith(f"no source for {day(0)}: s3://bucket/orders cannot be opened: ")
-    assert message.endswith(
-        " Correct `path` of orders or the store's credentials. Its days stay as they were built."
-    )
-    assert message.isprintable()
+    error = away[day(0)]
+    assert isinstance(error, SourceError)
+    assert error.unchanged == DAYS_UNCHANGED
+    assert "Correct `path` of orders or the store's credentials." in str(error)
+    assert str(error).isprintable()
 
 
 def test_a_deletion_vector_that_cannot_be_read_fails_the_days_and_says_so(tmp_path):
@@ -129,7 +125,7 @@ def test_a_deletion_vector_that_cannot_be_read_fails_the_days_and_says_so(tmp_pa
         {"add": added | {"deletionVector": vector}},
     ]
     (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
-    refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
+    refused = refusal_of(ORDERS, LandingArea(tmp_path))
     assert type(refused) is SourceError
     assert (
         f"{tmp_path}/orders cannot be read: External error: Kernel error: Deletion Vector error"
@@ -170,7 +166,7 @@ def test_a_partition_that_is_of_no_day_is_named_and_keeps_no_day_from_being_read
 
 def test_a_day_that_is_neither_a_date_nor_a_text_fails_its_days_and_says_so(tmp_path):
     add_cents(tmp_path, [20190815], [1])
-    refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
+    refused = refusal_of(ORDERS, LandingArea(tmp_path))
     assert type(refused) is SourceError
     assert str(refused).endswith(
         f"ordered_on of the Delta table {tmp_path}/orders has the type long. A day must be a DATE"
@@ -181,7 +177,7 @@ def test_a_day_that_is_neither_a_date_nor_a_text_fails_its_days_and_says_so(tmp_
 def test_a_damaged_table_fails_its_days_and_is_to_be_mended_where_it_is(tmp_path):
     append(tmp_path, {day(0): [1]})
     next((tmp_path / "orders" / "_delta_log").glob("*.json")).write_text("no json")
-    refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
+    refused = refusal_of(ORDERS, LandingArea(tmp_path))
     assert type(refused) is SourceError
     assert str(refused).endswith("Fix it there.")
 

@@ -1,6 +1,7 @@
 """What a file's columns are to those that its source declares, and which days lack which."""
 
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -94,93 +95,46 @@ def test_an_era_begins_where_a_column_comes_or_goes():
             lambda: field("cases BIGINT", since=date(2020, 2, 1), until=date(2020, 1, 1)),
             "2020-01-01 is before 2020-02-01",
         ),
-        (
-            lambda: Landing("a", fields=[field("a STRING"), field("a BIGINT", "b")]),
-            "two columns are called a",
-        ),
-        (
-            lambda: Landing("a", fields=[field("source_file STRING")]),
-            "every source of files has a column source_file: give",
-        ),
-        (
-            lambda: Landing("a", fields=[field("unparsed STRING", "b")]),
-            "every source of files has a column unparsed: give",
-        ),
-        (
-            lambda: Landing(
-                "a", fields=[field("a DATE", "x", until=day(0)), field("b DATE", "x", since=day(1))]
-            ),
-            "a and b are both read from x",
-        ),
-        (
-            lambda: Landing("a", fields=[field("a STRING", "x"), field("b STRING", "x")]),
-            "a and b are both read from x",
-        ),
-        (lambda: Landing("a", files=[]), "files needs at least one pattern"),
-        (
-            lambda: Landing("a", fewest=1.5),
-            "fewest=1.5 is not valid: it should be less than or equal to 1",
-        ),
-        (lambda: Landing("a", format="csv"), "format='csv' is not valid: it should be a"),  # type: ignore[arg-type]
-        (lambda: Landing("a", format=Csv), "format=<class .*Csv'> is not valid: it should be a"),  # type: ignore[arg-type]
-        (
-            lambda: Landing("a", settled="60"),  # type: ignore[arg-type]
-            "settled='60' is not valid: it should be a valid number",
-        ),
-        (
-            lambda: Landing("a", settled=-5),
-            "settled=-5 is not valid: it should be greater than or equal to 0",
-        ),
-        (
-            lambda: Landing("a", horizon=-1),
-            "horizon=-1 is not valid: it should be greater than or equal to 0",
-        ),
-        (lambda: Landing("a", horizon="a week"), "horizon='a week' is not valid: it should be"),  # type: ignore[arg-type]
-        (lambda: Landing("a", fields=["order STRING"]), "fields=.'order STRING'. is not valid"),  # type: ignore[list-item]
-        (lambda: Landing("a", files=7), "files=7 is not valid: it should be a valid string or"),  # type: ignore[arg-type]
-        (lambda: Landing(7), "name=7 is not valid: it is not a text"),  # type: ignore[arg-type]
-        (lambda: Landing("../orders"), "name must be a folder below the landing area"),
-        (lambda: Landing(""), "name must be a folder below the landing area"),
-        (lambda: Landing("/orders"), "name must be a folder below the landing area"),
-        (
-            lambda: Landing("a", "%Y-%m-%d.csv", marker="_SUCCESS"),
-            "marker='_SUCCESS' is not valid: it must be the name of a file",
-        ),
-        (lambda: Landing("a", marker="done/ok"), "marker='done/ok' is not valid"),
-        (
-            lambda: field("a STRING", since="2024-06-02"),  # type: ignore[arg-type]
-            r"Field\('a'\): since='2024-06-02' is not valid",
-        ),
-        (lambda: field("a STRING", ["x", "y"]), "names=.*is not valid"),  # type: ignore[arg-type]
+        (lambda: field("a STRING", since="2024-06-02"), r"Field\('a'\): since='2024-06-02' "),  # type: ignore[arg-type]
+        (lambda: field("a STRING", ["x", "y"]), "names="),  # type: ignore[arg-type]
     ],
-    ids=[
-        "no type",
-        "days in the wrong order",
-        "one name twice",
-        "a name that every source has",
-        "a name that rows of CSV have",
-        "one place on other days",
-        "one place twice",
-        "no files",
-        "share",
-        "a format as text",
-        "a format that is not made",
-        "seconds as text",
-        "seconds below 0",
-        "days below 0",
-        "days in words",
-        "columns as text",
-        "a pattern that is a number",
-        "a name that is a number",
-        "a folder outside the landing area",
-        "no folder",
-        "a folder from the root on",
-        "a marker of all days",
-        "a marker in another folder",
-        "a day as text",
-        "names in a list",
-    ],
+    ids=["no type", "days in the wrong order", "a day as text", "names in a list"],
 )
-def test_a_declaration_that_cannot_be_meant_is_refused_where_it_is_made(declared, why):
+def test_an_invalid_column_is_refused_where_it_is_declared(declared, why):
     with pytest.raises(ValueError, match=why):
         declared()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"fields": [field("a STRING"), field("a BIGINT", "b")]}, "two columns are called a"),
+        ({"fields": [field("source_file STRING")]}, "has a column source_file: give"),
+        ({"fields": [field("unparsed STRING", "b")]}, "has a column unparsed: give"),
+        (
+            {"fields": [field("a DATE", "x", until=day(0)), field("b DATE", "x", since=day(1))]},
+            "a and b are both read from x",
+        ),
+        ({"fields": [field("a STRING", "x"), field("b STRING", "x")]}, "a and b are both"),
+        ({"fields": ["order STRING"]}, "fields="),
+        ({"files": []}, "files needs at least one pattern"),
+        ({"files": 7}, "files=7 is not valid: it should be a valid string or"),
+        ({"fewest": 1.5}, "fewest=1.5 is not valid: it should be less than or equal to 1"),
+        ({"format": "csv"}, "format='csv'"),
+        ({"format": Csv}, "format=<class .*Csv'> is not valid: it should be a"),
+        ({"settled": "60"}, "settled='60'"),
+        ({"settled": -5}, "settled=-5"),
+        ({"horizon": -1}, "horizon=-1"),
+        ({"horizon": "a week"}, "horizon='a week'"),
+        ({"name": 7}, "name=7 is not valid: it is not a text"),
+        ({"name": "../orders"}, "name must be a folder below the landing area"),
+        ({"name": ""}, "name must be"),
+        ({"name": "/orders"}, "name must be"),
+        ({"files": "%Y-%m-%d.csv", "marker": "_SUCCESS"}, "marker='_SUCCESS' is not valid: it"),
+        ({"marker": "done/ok"}, "marker='done/ok'"),
+    ],
+    ids=str,
+)
+def test_an_invalid_landing_is_refused_where_it_is_declared(given: dict[str, Any], why):
+    with pytest.raises(ValueError, match=why):
+        Landing(**{"name": "a"} | given)

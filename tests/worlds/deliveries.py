@@ -13,6 +13,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from backfill_assets.errors import SourceError
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.protocol import Delivery, Source
+
 FIRST = date(2019, 8, 15)
 
 
@@ -67,6 +71,20 @@ def put(root: Path, name: str, text: str | bytes = LINE) -> Path:
         text = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
     path.write_bytes(text)
     return path
+
+
+def delivery_of(source: Source, area: LandingArea, at: date = FIRST) -> Delivery:
+    """A day's delivery, which can be used."""
+    delivery = source.delivered(area, [at])[at]
+    assert isinstance(delivery, Delivery), delivery
+    return delivery
+
+
+def refusal_of(source: Source, area: LandingArea, at: date = FIRST) -> SourceError:
+    """The reason why a day's delivery cannot be used."""
+    refusal = source.delivered(area, [at])[at]
+    assert isinstance(refusal, SourceError), refusal
+    return refusal
 
 
 ARRIVALS = days(*range(4))

@@ -153,8 +153,8 @@ class Columns:
         # Spark would silently turn infinite dates into other dates. PostgreSQL raises when it casts
         # such a text.
         why = (
-            f"{name} holds what Spark has no value for; leave it out, or read a view that has it as"
-            " text: "
+            f"{name} has a value that Spark cannot hold. Leave the column out, or read a view that"
+            " has it as text: "
         )
         refused = f"({_literal(why)} || {column}::text)::{kind}"
         if plain in ("date", _WITH_ZONE):
