@@ -19,7 +19,7 @@ def archives(tmp_path: Path) -> ArchiveLake:
     return ArchiveLake(tmp_path)
 
 
-def test_an_archive_modified_too_late_is_left_alone_and_named(archives):
+def test_an_archive_modified_too_late_is_skipped(archives):
     path = archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0])))
     archives.archive = replace(PAST, modified_before=datetime(2020, 1, 1, tzinfo=UTC))
     (left,) = archives.run().values()
@@ -56,6 +56,6 @@ def test_an_archive_modified_too_late_is_left_alone_and_named(archives):
     ],
     ids=str,
 )
-def test_what_cannot_be_an_archive_is_refused_where_it_is_declared(given: dict[str, Any], problem):
+def test_an_invalid_archive_is_refused_where_it_is_declared(given: dict[str, Any], problem):
     with pytest.raises(ValueError, match=problem):
         Archive(**{"name": "past"} | given)

@@ -47,7 +47,7 @@ def archives(tmp_path: Path) -> ArchiveLake:
         ),
     ],
 )
-def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_name(
+def test_a_doubtful_archive_is_refused_until_accepted_by_name(
     archives, content, problem, then
 ):
     archives.put("a.csv", WAS)
@@ -78,7 +78,7 @@ def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_n
 
 
 @pytest.mark.parametrize("form", [JSON_LINES, Csv()], ids=["JSON lines", "CSV"])
-def test_columns_may_come_late_in_an_archive_and_be_called_otherwise(archives, form: AnyFormat):
+def test_a_required_column_may_come_late_and_by_another_name(archives, form: AnyFormat):
     archives.archive = replace(PAST, format=form, fields=FIELDS)
     if form == JSON_LINES:
         archives.put(

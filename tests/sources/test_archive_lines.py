@@ -19,7 +19,7 @@ def archives(tmp_path: Path) -> ArchiveLake:
     return ArchiveLake(tmp_path)
 
 
-def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(
+def test_rows_before_the_first_day_and_without_a_day_are_counted(
     archives, monkeypatch
 ):
     archives.put(
@@ -90,7 +90,7 @@ def test_a_time_with_an_offset_is_of_its_utc_day_and_bad_bytes_are_marked(archiv
     assert archives.held()[day(0)][1] == '{"at": "2019-08-15", "t": "\ufffd"}'
 
 
-def test_times_at_the_ends_of_the_calendar_are_of_no_day_and_stop_nothing(archives):
+def test_times_outside_the_calendar_have_no_day(archives):
     ends = ["9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00"]
     archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0]), *({"at": end} for end in ends)))
     archives.put("b.jsonl", lines(*rows(ARCHIVED_DAYS[1])))
@@ -100,7 +100,7 @@ def test_times_at_the_ends_of_the_calendar_are_of_no_day_and_stop_nothing(archiv
     assert sorted(archives.held()) == ARCHIVED_DAYS[:2]
 
 
-def test_numbers_that_json_has_not_are_text_wherever_a_row_of_parquet_has_them(archives):
+def test_parquet_numbers_that_json_lacks_become_text(archives):
     nan = float("nan")
     archives.archive = replace(PAST, format=Parquet())
     archives.put(
@@ -117,7 +117,7 @@ def test_numbers_that_json_has_not_are_text_wherever_a_row_of_parquet_has_them(a
     ] == [{"at": str(ARCHIVED_DAYS[0]), "list": [1.5, "nan"], "of": {"share": "nan"}}]
 
 
-def test_rows_of_an_archive_with_a_day_in_its_name_are_of_that_day(archives):
+def test_an_archive_with_a_day_in_its_name_has_rows_of_that_day(archives):
     """Also those that cannot be read: they are rows of the day, as those of a file that lands for
     it.
     """
@@ -148,7 +148,7 @@ def test_rows_of_an_archive_with_a_day_in_its_name_are_of_that_day(archives):
 
 
 @pytest.mark.parametrize("form", [JSON_LINES, Parquet()], ids=["JSON lines", "Parquet"])
-def test_the_day_in_a_name_serves_any_format(archives, form):
+def test_a_day_in_the_name_works_for_any_format(archives, form):
     archives.archive = Archive("past", files="%Y-%m-%d*", format=form)
     archives.put("2019-08-15 a.jsonl", '{"n": 1}\n[2]\n')
     archives.put("2019-08-15 a.parquet", parquet(pa.table({"n": [1, 2]})))

@@ -41,7 +41,7 @@ def messages(why: Mapping[date, SourceError]) -> dict[date, str]:
     return {day: f"{type(error).__name__}: {error}" for day, error in why.items()}
 
 
-def test_many_days_and_places_are_one_request_and_nothing_is_asked_twice(weather, area, policy):
+def test_many_days_and_places_are_one_request_and_none_is_repeated(weather, area, policy):
     source = service(PLENTY)
     assert fetch_days(source, area, DAYS[:3], policy) == {}
     assert fetch_days(source, area, DAYS, policy) == {}
@@ -61,7 +61,7 @@ def test_many_days_and_places_are_one_request_and_nothing_is_asked_twice(weather
     assert (len(weather.log), source.delivered(area, DAYS)) == (3, before)
 
 
-def test_how_days_and_places_are_put_together_makes_no_difference_to_what_is_kept(
+def test_stored_answers_do_not_depend_on_how_requests_are_grouped(
     tmp_path, weather, policy
 ):
     one, other = (area_of(tmp_path / name, weather.url) for name in ("one", "other"))
@@ -74,7 +74,7 @@ def test_how_days_and_places_are_put_together_makes_no_difference_to_what_is_kep
     assert all(rows(by_place, other, day) == expected(day) for day in DAYS[:5])
 
 
-def test_another_place_or_variable_is_another_question(weather, area, policy):
+def test_another_place_or_variable_is_another_query(weather, area, policy):
     source = service(PLENTY)
     fetch_days(source, area, DAYS[:2], policy)
     for other in (
@@ -87,7 +87,7 @@ def test_another_place_or_variable_is_another_question(weather, area, policy):
     assert delivered(source, area) == DAYS[:2]
 
 
-def test_what_may_pass_is_asked_again_after_longer_and_longer_waits(weather, area, policy, clock):
+def test_temporary_errors_are_retried_with_growing_waits(weather, area, policy, clock):
     weather.faults += ["500", "cut off", "not JSON"]
     assert fetch_days(service(PLENTY), area, DAYS[:2], policy) == {}
     assert (len(weather.log), clock.slept) == (4, [1, 2, 4])
@@ -102,7 +102,7 @@ def test_what_may_pass_is_asked_again_after_longer_and_longer_waits(weather, are
         pytest.param("429", 60, id="429 that says nothing: the shortest span of a limit"),
     ],
 )
-def test_a_service_that_asks_to_wait_is_left_alone_as_long(
+def test_a_pause_that_the_service_asks_for_is_obeyed(
     weather, area, policy, clock, fault, slept
 ):
     weather.faults.append(fault)
@@ -110,7 +110,7 @@ def test_a_service_that_asks_to_wait_is_left_alone_as_long(
     assert (len(weather.log), sum(clock.slept)) == (2, slept)
 
 
-def test_a_long_wait_is_left_to_a_later_run_and_no_process_asks_before(
+def test_a_long_pause_is_left_to_a_later_run(
     weather, area, policy, clock
 ):
     weather.faults.append("429 3600")
@@ -126,7 +126,7 @@ def test_a_long_wait_is_left_to_a_later_run_and_no_process_asks_before(
     assert fetch_days(service(PLENTY), area, DAYS, policy) == {}
 
 
-def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_on(
+def test_days_beyond_the_budget_wait_for_the_next_day(
     weather, area, policy, clock
 ):
     # Two cells: four units a minute are two requests.
@@ -145,7 +145,7 @@ def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_
     assert delivered(source, area) == DAYS[:10]
 
 
-def test_days_that_the_service_has_not_got_yet_wait(weather, area, policy):
+def test_days_that_the_service_lacks_wait(weather, area, policy):
     weather.newest = DAYS[2]
     weather.faults = ["a missing day"]
     why = fetch_days(service(PLENTY), area, DAYS[:3], policy)
@@ -175,7 +175,7 @@ def test_an_answer_that_is_too_large_is_given_up(weather, area, policy):
     assert len(weather.log) == 2
 
 
-def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, policy):
+def test_an_unreachable_service_is_tried_for_the_first_days_only(tmp_path, policy):
     with running() as gone:
         pass
     why = fetch_days(
@@ -187,7 +187,7 @@ def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, polic
     assert "CRET" not in str(why)
 
 
-def test_a_key_in_the_address_is_sent_and_counts_for_nothing(weather, area, policy):
+def test_a_key_in_the_address_is_sent_and_never_stored(weather, area, policy):
     with_key = replace(area, urls={"weather": f"{weather.url}?apikey=S3CRET"})
     assert fetch_days(service(PLENTY), with_key, DAYS[:1], policy) == {}
     assert weather.asked[0]["apikey"] == "S3CRET"
@@ -211,7 +211,7 @@ def spoil(budget: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["damaged", "full"])
-def test_days_wait_whose_budget_cannot_be_used_and_those_that_are_kept_are_there(
+def test_days_wait_while_the_budget_cannot_be_used(
     weather, area, policy, how
 ):
     source = service(PLENTY)
@@ -227,7 +227,7 @@ def test_days_wait_whose_budget_cannot_be_used_and_those_that_are_kept_are_there
     assert fetch_days(source, area, DAYS[:3], policy) == {}
 
 
-def test_an_answer_counts_although_the_budget_could_not_record_it(
+def test_an_answer_counts_even_if_the_budget_cannot_record_it(
     weather, area, policy, monkeypatch
 ):
     source = service(PLENTY)
@@ -243,7 +243,7 @@ def test_an_answer_counts_although_the_budget_could_not_record_it(
     assert (fetch_days(source, area, DAYS[:2], policy), delivered(source, area)) == ({}, DAYS[:2])
 
 
-def test_a_request_of_more_than_the_budget_says_so(weather, area, policy):
+def test_a_request_larger_than_the_budget_is_refused(weather, area, policy):
     why = fetch_days(service(((1, 60.0),)), area, DAYS[:1], policy)
     assert messages(why)[DAYS[0]].startswith(
         "SourceError: weather cannot be asked: a request of 2 units never fits"
@@ -310,7 +310,7 @@ def test_retry_after_is_seconds_or_a_time(header, seconds):
         pytest.param("too deep", "the answer is wrong: RecursionError", id="lists in lists"),
     ],
 )
-def test_a_wrong_answer_is_not_kept_and_named_and_other_days_are_there(
+def test_a_wrong_answer_is_not_stored_and_stops_no_other_day(
     weather, area, policy, fault, message
 ):
     source = service(PLENTY, at_once=2)
@@ -346,7 +346,7 @@ def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, 
         pytest.param(DAYS[:0], 4, id="none: it is not the days"),
     ],
 )
-def test_days_that_a_service_refuses_hold_up_no_others_of_their_request(
+def test_refused_days_stop_no_other_days_of_their_request(
     weather, area, policy, has, asked
 ):
     weather.has = has
@@ -385,7 +385,7 @@ def test_places_on_a_fine_grid_get_their_own_answers(weather, area, policy):
     }
 
 
-def test_days_wait_for_another_process_that_does_not_stop_asking(
+def test_days_wait_while_another_process_holds_the_lock(
     weather, area, policy, monkeypatch
 ):
     monkeypatch.setattr(storage, "TIMEOUT_S", 0.1)

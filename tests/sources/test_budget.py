@@ -47,7 +47,7 @@ def test_delayed_requests_never_exceed_the_limit_where_they_arrive(tmp_path, clo
     assert max(in_spans) > limit.units - 3, "the budget is made use of"
 
 
-def test_the_limit_that_is_used_up_says_how_long_to_wait(budget, clock):
+def test_a_used_up_limit_tells_how_long_to_wait(budget, clock):
     slots = [budget.take() for _ in range(4)]
     for slot in slots:
         budget.answered(slot)
@@ -62,7 +62,7 @@ def test_the_limit_that_is_used_up_says_how_long_to_wait(budget, clock):
     assert budget.take(4).wait == 0
 
 
-def test_a_request_that_never_ended_counts_as_long_as_one_may_take(tmp_path, budget, clock):
+def test_a_request_without_an_end_counts_for_the_longest_time(tmp_path, budget, clock):
     for _ in range(4):
         budget.take()  # and the process is killed
     after = Budget(budget.path, budget.limits, LONGEST, clock)
@@ -72,7 +72,7 @@ def test_a_request_that_never_ended_counts_as_long_as_one_may_take(tmp_path, bud
     assert after.take(4).wait == 0
 
 
-def test_all_wait_when_the_service_says_so_and_the_longest_word_holds(tmp_path, budget, clock):
+def test_all_processes_obey_the_longest_pause(tmp_path, budget, clock):
     other = Budget(budget.path, budget.limits, LONGEST, clock)
     budget.pause(30)
     other.pause(10)
@@ -82,7 +82,7 @@ def test_all_wait_when_the_service_says_so_and_the_longest_word_holds(tmp_path, 
 
 
 @pytest.mark.parametrize("seconds", [-400 * 86_400.0, 400 * 86_400.0], ids=["back", "forward"])
-def test_a_clock_that_is_set_changes_nothing_while_the_machine_runs(budget, clock, seconds):
+def test_setting_the_clock_changes_nothing_while_the_machine_runs(budget, clock, seconds):
     budget.answered(budget.take(4))
     clock.set_by += seconds
     assert budget.take().wait == 60
@@ -94,7 +94,7 @@ def test_a_clock_that_is_set_changes_nothing_while_the_machine_runs(budget, cloc
     assert budget.take().wait == 0
 
 
-def test_the_budget_survives_a_restart_and_a_clock_that_was_set_back(budget, clock):
+def test_the_budget_survives_a_restart_with_a_clock_set_back(budget, clock):
     budget.answered(budget.take(4))
     clock.now = clock.now + 20
     clock.boot = "another start"
@@ -106,7 +106,7 @@ def test_the_budget_survives_a_restart_and_a_clock_that_was_set_back(budget, clo
     assert budget.take(4).wait == 0
 
 
-def test_an_answer_that_comes_after_its_request_was_forgotten_ends_no_other(tmp_path, clock):
+def test_an_answer_to_a_forgotten_request_ends_no_other_request(tmp_path, clock):
     budget = Budget(tmp_path / "budget.sqlite", [Limit(2, 1.0)], LONGEST, clock)
     late = budget.take(2)
     clock.now += 100_000
@@ -116,7 +116,7 @@ def test_an_answer_that_comes_after_its_request_was_forgotten_ends_no_other(tmp_
     assert budget.take().wait > 0
 
 
-def test_a_source_of_the_same_name_and_shorter_limits_forgets_nothing_of_a_day(budget, clock):
+def test_shorter_limits_forget_no_request_of_a_day(budget, clock):
     budget.answered(budget.take(4))
     for _ in range(2):
         clock.now += 3600
@@ -125,7 +125,7 @@ def test_a_source_of_the_same_name_and_shorter_limits_forgets_nothing_of_a_day(b
     assert budget.take() == (0, 86_400.0 - 3 * 3600, "10 in 86,400 s")
 
 
-def test_a_request_that_never_fits_is_refused_and_says_so(budget):
+def test_a_request_that_never_fits_is_refused(budget):
     with pytest.raises(
         ValueError,
         match=r"a request of 5 units never fits into a limit of 4 in 60 s: request less at a time",

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.servers
         ),
     ],
 )
-def test_without_its_library_a_source_says_for_each_day_what_to_install(source, module, said):
+def test_a_missing_client_library_fails_each_day_and_is_named(source, module, said):
     program = (
         f"import sys; sys.modules['{module}'] = None\nfrom datetime import date; from pathlib"
         " import Path; from backfill_assets import Kafka, LandingArea, PostgresTable\nfor day,"

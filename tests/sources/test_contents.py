@@ -79,7 +79,7 @@ BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: inco
         ),
     ],
 )
-def test_a_file_says_how_many_lines_it_has_and_why_it_cannot_be_used(
+def test_lines_and_faults_of_a_file_are_found(
     tmp_path, name, text, lines, fault
 ):
     file = put(tmp_path, name, text)
@@ -98,7 +98,7 @@ def test_a_file_says_how_many_lines_it_has_and_why_it_cannot_be_used(
 )
 @example([b"a\r", b"\nb"])
 @example([b"", b"a", b"", b"\n"])
-def test_lines_are_counted_however_the_pieces_fall(pieces):
+def test_lines_are_counted_for_any_pieces(pieces):
     lines = LineCounter()
     whole = b"".join(pieces).removeprefix(b"\xef\xbb\xbf").splitlines()
     for piece in pieces:
@@ -116,7 +116,7 @@ def test_lines_are_counted_however_the_pieces_fall(pieces):
         max_size=5,
     )
 )
-def test_a_file_is_utf_8_as_a_whole_however_the_pieces_fall(pieces):
+def test_utf_8_is_detected_for_any_pieces(pieces):
     lines = LineCounter()
     for piece in [*pieces, b""]:
         lines.add(piece)
@@ -129,7 +129,7 @@ def test_a_file_is_utf_8_as_a_whole_however_the_pieces_fall(pieces):
     st.integers(0, 40),
     st.binary(max_size=3),
 )
-def test_what_is_unpacked_is_what_python_unpacks_or_refused(members, length, cut, behind):
+def test_gzip_is_unpacked_as_python_does(members, length, cut, behind):
     packed = b"".join(map(gzip.compress, members)) + behind
     packed = packed[: len(packed) - cut]
     pieces = [packed[at : at + length] for at in range(0, len(packed), length)]
@@ -155,7 +155,7 @@ def line_of(size: int, path: Path) -> Path:
     return path
 
 
-def test_a_line_far_longer_than_memory_should_hold_is_measured_and_not_held(tmp_path):
+def test_a_very_long_line_is_measured_in_little_memory(tmp_path):
     file = line_of(256 * 2**20, tmp_path / "a.jsonl.gz")
     tracemalloc.start()
     contents = read_contents(file)
@@ -180,7 +180,7 @@ def test_a_line_far_longer_than_memory_should_hold_is_measured_and_not_held(tmp_
         "before its last value",
     ],
 )
-def test_a_file_that_is_cut_off_within_a_value_is_noticed(tmp_path, text, ends_with_newline, cut):
+def test_a_file_cut_off_within_a_value_is_detected(tmp_path, text, ends_with_newline, cut):
     path = tmp_path / "a.csv"
     path.write_text(text)
     assert Csv(ends_with_newline=ends_with_newline).contents(path).cut == cut
@@ -201,7 +201,7 @@ def test_a_file_that_is_cut_off_within_a_value_is_noticed(tmp_path, text, ends_w
         "whole, without a line feed at its end",
     ],
 )
-def test_values_of_several_lines_that_nothing_closes_are_cut_off(tmp_path, text, cut):
+def test_an_unclosed_multiline_value_is_cut_off(tmp_path, text, cut):
     (path := tmp_path / "a.csv").write_text(text)
     assert Csv(multiline=True).contents(path).cut == cut
 
@@ -246,7 +246,7 @@ LINES = [
 ]
 
 
-def test_lines_of_csv_are_the_same_rows_by_either_way_whatever_quotes_they_have(
+def test_csv_lines_give_the_same_rows_as_delivery_and_as_archive(
     tmp_path, spark, seed
 ):
     chance = random.Random(seed)

@@ -31,7 +31,7 @@ def store() -> Store:
     return Store()
 
 
-def test_a_home_that_is_made_for_copies_is_private_to_its_owner(tmp_path, store):
+def test_a_home_created_for_copies_is_private(tmp_path, store):
     home = tmp_path / "home"
     look(LocalCopies(home / "landed" / "copies"), store, "a")
     assert home.stat().st_mode & 0o777 == 0o700
@@ -70,7 +70,7 @@ def test_the_least_recently_used_copies_are_removed_when_there_are_too_many(tmp_
     assert [*copies.folder.glob("*/*")] == [path], "no link of a look is left"
 
 
-def test_what_nobody_has_used_for_a_week_goes(tmp_path, store):
+def test_copies_unused_for_a_week_are_removed(tmp_path, store):
     copies = LocalCopies(tmp_path, most=99)
     look(copies, store, "a", "b")
     long_ago = (tmp_path / "a").stat().st_mtime - _UNUSED_S - 1
@@ -79,7 +79,7 @@ def test_what_nobody_has_used_for_a_week_goes(tmp_path, store):
     assert shared(copies) == ["b", "c"]
 
 
-def test_what_is_not_what_was_judged_or_not_fetched_to_its_end_is_not_kept(tmp_path, store):
+def test_changed_or_incomplete_objects_are_not_cached(tmp_path, store):
     def cut_off() -> Iterator[bytes]:
         yield b"half"
         raise OSError("no more")

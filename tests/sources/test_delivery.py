@@ -79,7 +79,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("name", "text", "why"), DOUBTS.values(), ids=DOUBTS)
-def test_a_file_that_should_not_be_used_says_why(tmp_path, name, text, why):
+def test_a_doubtful_file_says_why(tmp_path, name, text, why):
     put(tmp_path, name, text)
     delivery = delivery_of(CASES, LandingArea(tmp_path))
     assert delivery.doubts.keys() == {name}
@@ -87,7 +87,7 @@ def test_a_file_that_should_not_be_used_says_why(tmp_path, name, text, why):
 
 
 @pytest.mark.parametrize(("name", "text", "why"), FAULTS.values(), ids=FAULTS)
-def test_a_file_that_cannot_be_used_fails_its_day_and_says_why(tmp_path, name, text, why):
+def test_an_unusable_file_fails_its_day(tmp_path, name, text, why):
     put(tmp_path, name, text)
     source = (
         Landing("cases", files="%m-%d-%Y.parquet", format=Parquet()) if "parquet" in name else CASES
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_used_fails_its_day_and_says_why(tmp_path, name, t
     assert refusal.what.startswith(f"the source for {day(0)} cannot be used: {name} {why}")
 
 
-def test_a_parquet_file_says_its_rows_and_its_columns(tmp_path):
+def test_rows_and_columns_of_a_parquet_file_are_found(tmp_path):
     path = put(tmp_path, "cases/2019-08-15.parquet", b"")
     pq.write_table(pa.table({"country": ["a", "b"], "iso": [1, 2]}), path)
     delivery = delivery_of(
@@ -105,14 +105,14 @@ def test_a_parquet_file_says_its_rows_and_its_columns(tmp_path):
     assert (delivery.files, delivery.undeclared) == ({"cases/2019-08-15.parquet": 2}, ["iso"])
 
 
-def test_columns_that_nobody_declared_are_named(tmp_path):
+def test_undeclared_columns_are_listed(tmp_path):
     put(tmp_path, NAME, "country,ISO3,cases,UID\na,b,1,c\n")
     delivery = delivery_of(CASES, LandingArea(tmp_path))
     assert delivery.undeclared == ["ISO3", "UID"]
     assert CASES.described(LandingArea(tmp_path), day(0))[-1] == "not declared: ISO3, UID"
 
 
-def test_files_that_are_of_no_day_are_named(tmp_path):
+def test_files_that_match_no_day_are_listed(tmp_path):
     for name in (
         NAME,
         "cases/README.md",
@@ -125,7 +125,7 @@ def test_files_that_are_of_no_day_are_named(tmp_path):
     assert CASES.unmatched(LandingArea(tmp_path)) == others
 
 
-def test_a_file_that_was_written_just_now_is_left_alone_until_it_has_settled(tmp_path):
+def test_a_recent_file_is_not_read_until_it_has_settled(tmp_path):
     file = put(tmp_path, NAME, HEADER + "a,1\n")
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
     os.utime(file, (1000, 1000))
@@ -138,7 +138,7 @@ def test_a_file_that_was_written_just_now_is_left_alone_until_it_has_settled(tmp
     delivery_of(source, LandingArea(tmp_path, clock=lambda: 1061.0))
 
 
-def test_files_without_their_marker_are_left_alone_until_it_is_written(tmp_path):
+def test_files_are_not_read_until_their_marker_exists(tmp_path):
     put(tmp_path, "cases/2019-08-15/a.csv", HEADER + "a,1\n")
     source = Landing("cases", format=Csv(), marker="_SUCCESS")
     waiting = refusal_of(source, LandingArea(tmp_path))
@@ -148,7 +148,7 @@ def test_files_without_their_marker_are_left_alone_until_it_is_written(tmp_path)
     delivery_of(source, LandingArea(tmp_path))
 
 
-def test_a_file_that_keeps_the_time_of_what_it_is_a_copy_of_has_not_settled(tmp_path):
+def test_a_copy_with_an_old_modification_time_has_not_settled(tmp_path):
     """Of `cp -p`, and of a machine whose clock is ahead."""
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
     file = put(tmp_path, NAME, HEADER + "a,1\n")
@@ -160,7 +160,7 @@ def test_a_file_that_keeps_the_time_of_what_it_is_a_copy_of_has_not_settled(tmp_
     assert "has a time 90 s ahead of this machine's clock, and is read" in behind.what
 
 
-def test_a_marker_in_a_folder_of_several_days_names_its_day(tmp_path):
+def test_a_marker_in_a_folder_of_several_days_contains_the_day(tmp_path):
     for n in (15, 16):
         put(tmp_path, f"cases/08-{n}-2019.csv", HEADER + "a,1\n")
     put(tmp_path, "cases/08-16-2019.done", "")
@@ -171,14 +171,14 @@ def test_a_marker_in_a_folder_of_several_days_names_its_day(tmp_path):
     assert source.unmatched(LandingArea(tmp_path)) == ["cases/08-16-2019.txt"]  # the marker is none
 
 
-def test_a_marker_is_not_named_as_a_file_that_is_not_read(tmp_path):
+def test_a_marker_is_not_listed_as_unread(tmp_path):
     for name in ("a.csv", "DONE", "notes.txt"):
         put(tmp_path, f"cases/2019-08-15/{name}", HEADER + "a,1\n")
     delivery = delivery_of(Landing("cases", format=Csv(), marker="DONE"), LandingArea(tmp_path))
     assert delivery.unread == ["cases/2019-08-15/notes.txt"]
 
 
-def test_a_marker_that_would_serve_several_days_serves_none(tmp_path):
+def test_a_marker_of_several_days_is_not_accepted(tmp_path):
     put(tmp_path, "cases/_SUCCESS", "")
     for name in (
         "2019-08-15.csv",
@@ -199,7 +199,7 @@ def test_a_marker_that_would_serve_several_days_serves_none(tmp_path):
     )
 
 
-def test_a_file_that_lies_there_packed_too_may_be_one_delivery_twice(tmp_path):
+def test_a_file_that_is_also_there_packed_may_be_a_duplicate(tmp_path):
     for name in (NAME, f"{NAME}.gz", "cases/08-15-2019.csv.bak", "cases/08-16-2019.csv.gz"):
         put(tmp_path, name, HEADER + "a,1\n")
     found = CASES.delivered(LandingArea(tmp_path), [day(0), day(1)])
@@ -227,7 +227,7 @@ def test_json_lines_without_any_declared_column_are_of_another_data_set(tmp_path
     assert doubts(FIELDS[1]) == {name: "has none of the columns cases in its first lines"}
 
 
-def test_what_was_counted_for_another_format_is_counted_anew(tmp_path):
+def test_contents_of_another_format_are_read_again(tmp_path):
     put(tmp_path, "landing/cases/2019-08-15.csv", HEADER + "a;1\n")
     os.utime(tmp_path / "landing/cases/2019-08-15.csv", (1000, 1000))
     area = LandingArea(tmp_path / "landing", tmp_path / "cache")

@@ -57,7 +57,7 @@ def test_a_day_is_delivered_as_the_files_of_its_partition(tmp_path, kind):
     )
 
 
-def test_a_commit_changes_the_days_that_it_writes_to_and_no_others(tmp_path):
+def test_a_commit_changes_only_the_days_it_writes_to(tmp_path):
     append(tmp_path, {day(0): [1, 2], day(1): [3]})
     before = fingerprints(tmp_path)
     append(tmp_path, {day(1): [4], day(2): [5]})
@@ -81,7 +81,7 @@ def test_a_missing_table_or_one_with_other_partitions_fails_its_days(tmp_path):
     assert other.what.endswith(" is partitioned by ordered_on, not by cents")
 
 
-def test_a_table_with_an_arrival_day_that_is_not_its_day_fails_its_days_and_says_so(tmp_path):
+def test_another_column_called_arrival_day_fails_the_days(tmp_path):
     append(tmp_path, {day(0): [1]}, cents="Arrival_Day")
     refused = refusal_of(ORDERS, LandingArea(tmp_path))
     assert "has a column Arrival_Day that is not its day" in refused.what
@@ -89,7 +89,7 @@ def test_a_table_with_an_arrival_day_that_is_not_its_day_fails_its_days_and_says
 
 
 @pytest.mark.services
-def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch):
+def test_days_stay_as_built_while_the_store_does_not_answer(monkeypatch):
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
         "AWS_ALLOW_HTTP": "true",
@@ -109,7 +109,7 @@ def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch
     assert str(error).isprintable()
 
 
-def test_a_deletion_vector_that_cannot_be_read_fails_the_days_and_says_so(tmp_path):
+def test_an_unreadable_deletion_vector_fails_the_days(tmp_path):
     append(tmp_path, {day(0): [1, 2, 3]})
     log = tmp_path / "orders" / "_delta_log"
     added = next(
@@ -142,7 +142,7 @@ def add_cents(root: Path, of: list, cents: list[int]) -> None:
     )
 
 
-def test_a_partition_that_is_of_no_day_is_named_and_keeps_no_day_from_being_read(tmp_path, spark):
+def test_a_partition_without_a_day_is_listed_and_stops_no_day(tmp_path, spark):
     """Some of these texts are days to Spark, some to Python, and some to neither."""
     area = LandingArea(tmp_path)
     odd = [
@@ -164,7 +164,7 @@ def test_a_partition_that_is_of_no_day_is_named_and_keeps_no_day_from_being_read
     assert ORDERS.unmatched(area) == sorted(f"orders/ordered_on={text}" for text in odd)
 
 
-def test_a_day_that_is_neither_a_date_nor_a_text_fails_its_days_and_says_so(tmp_path):
+def test_a_day_column_of_another_type_fails_the_days(tmp_path):
     add_cents(tmp_path, [20190815], [1])
     refused = refusal_of(ORDERS, LandingArea(tmp_path))
     assert type(refused) is SourceError
@@ -174,7 +174,7 @@ def test_a_day_that_is_neither_a_date_nor_a_text_fails_its_days_and_says_so(tmp_
     )
 
 
-def test_a_damaged_table_fails_its_days_and_is_to_be_mended_where_it_is(tmp_path):
+def test_a_damaged_table_fails_the_days(tmp_path):
     append(tmp_path, {day(0): [1]})
     next((tmp_path / "orders" / "_delta_log").glob("*.json")).write_text("no json")
     refused = refusal_of(ORDERS, LandingArea(tmp_path))
@@ -190,7 +190,7 @@ def test_a_damaged_table_fails_its_days_and_is_to_be_mended_where_it_is(tmp_path
         pytest.param(DATES, "arrival_day", id="an arrival day"),
     ],
 )
-def test_spark_reads_the_rows_of_the_days_asked_for(tmp_path, spark, kind, by):
+def test_spark_reads_the_rows_of_the_requested_days(tmp_path, spark, kind, by):
     source = DeltaSource("orders", by)
     area = LandingArea(tmp_path)
     append(tmp_path, {day(0): [1, 2], day(1): [3]}, kind, by)

@@ -46,7 +46,7 @@ def test_a_column_is_found_by_the_first_of_its_names(names, places, missing, unk
     assert header_of(names, CASES) == Header(places, missing, unknown)
 
 
-def test_a_required_column_that_a_file_lacks_is_named_with_all_that_it_was_called():
+def test_a_missing_required_column_is_named_with_all_its_names():
     assert (
         missing_columns(header_of(["Confirmed"], CASES), CASES, day(0))
         == "has no column Country_Region, also called Country/Region, which country needs"
@@ -54,13 +54,13 @@ def test_a_required_column_that_a_file_lacks_is_named_with_all_that_it_was_calle
     assert missing_columns(header_of(["Country/Region"], CASES), CASES, day(0)) == ""
 
 
-def test_a_required_column_is_not_looked_for_on_days_whose_files_do_not_have_it():
+def test_a_required_column_is_required_only_from_since_until():
     since = [field("n BIGINT"), field("region STRING", required=True, since=day(1), until=day(2))]
     of_days = {at: missing_columns(header_of(["n"], since), since, at) for at in days(0, 1, 2, 3)}
     assert [bool(why) for why in of_days.values()] == [False, True, True, False]
 
 
-def test_a_file_with_none_of_the_declared_columns_is_named_with_those_it_has():
+def test_a_file_without_declared_columns_lists_its_own():
     declared = [
         field("id STRING"),
         field("town STRING"),
@@ -75,14 +75,14 @@ def test_a_file_with_none_of_the_declared_columns_is_named_with_those_it_has():
     assert missing_columns(header_of(["x"], ()), (), day(0)) == ""
 
 
-def test_a_file_that_has_a_column_twice_is_refused():
+def test_a_repeated_column_is_refused():
     assert (
         repeated_columns(header_of(["Country_Region", "a", "a"], CASES))
         == "has more than one column a"
     )
 
 
-def test_an_era_begins_where_a_column_comes_or_goes():
+def test_an_era_begins_where_a_column_appears_or_disappears():
     found = eras(CASES, days(0, 1, 2, 3, 4))
     assert found == {("lat",): [day(0)], (): days(1, 2, 3), ("cases",): [day(4)]}
 

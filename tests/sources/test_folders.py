@@ -53,12 +53,12 @@ def test_a_file_of_the_day_is_found(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", DOES_NOT.values(), ids=DOES_NOT)
-def test_anything_else_is_not(tmp_path, name):
+def test_other_files_are_not_found(tmp_path, name):
     put(tmp_path, name)
     assert files_by_day(tmp_path, [day(0)]) == {day(0): []}
 
 
-def test_all_of_a_days_files_come_together_and_in_order(tmp_path):
+def test_all_files_of_a_day_are_found_in_order(tmp_path):
     put(tmp_path, BELONGS["a folder named for the day"].replace("08-15", "08-16"))
     expected = sorted(put(tmp_path, name) for name in BELONGS.values())
     files = files_by_day(tmp_path, days(0, 1, 2))
@@ -66,7 +66,7 @@ def test_all_of_a_days_files_come_together_and_in_order(tmp_path):
     assert [len(of_day) for of_day in files.values()] == [5, 1, 0]
 
 
-def test_a_link_to_a_folder_within_a_days_folder_is_not_followed_and_not_passed_over(tmp_path):
+def test_a_link_in_the_folder_of_a_day_is_listed_and_not_followed(tmp_path):
     """It may lead back, or to what is read already; whoever put it there may have meant it to be
     read.
     """
@@ -86,7 +86,7 @@ def test_a_link_to_a_folder_within_a_days_folder_is_not_followed_and_not_passed_
         (("%Y/%m%d/*",), ["2019-08-15/", "extra/"]),
     ],
 )
-def test_a_linked_folder_of_no_day_is_named_and_one_of_a_day_is_followed(tmp_path, pattern, unread):
+def test_a_linked_folder_is_followed_only_if_a_pattern_matches_it(tmp_path, pattern, unread):
     elsewhere = put(tmp_path / "other", "in/more.jsonl").parent.parent
     (tmp_path / "landing").mkdir()
     for name in ("2019-08-15", "extra"):
@@ -96,17 +96,17 @@ def test_a_linked_folder_of_no_day_is_named_and_one_of_a_day_is_followed(tmp_pat
     assert found == ([] if len(unread) > 1 else [tmp_path / "landing/2019-08-15/in/more.jsonl"])
 
 
-def test_a_landing_area_that_is_not_there_holds_nothing(tmp_path):
+def test_a_missing_landing_area_has_no_files(tmp_path):
     assert files_by_day(tmp_path / "nowhere", [day(0)]) == {day(0): []}
 
 
-def test_a_link_to_itself_is_a_file_of_its_day_and_of_no_other(tmp_path):
+def test_a_link_to_itself_is_a_file_of_its_day(tmp_path):
     link = tmp_path / "2019-08-15.jsonl"
     link.symlink_to(link)
     assert files_by_day(tmp_path, days(0, 1)) == {day(0): [link], day(1): []}
 
 
-def test_a_folder_that_cannot_be_listed_is_among_the_files_of_the_days_it_may_hold(
+def test_a_folder_that_cannot_be_listed_is_a_file_of_all_its_possible_days(
     tmp_path, nobody
 ):
     closed = [
@@ -151,7 +151,7 @@ OTHER_PATTERNS = {
 
 
 @pytest.mark.parametrize(("pattern", "name", "other"), OTHER_PATTERNS.values(), ids=OTHER_PATTERNS)
-def test_a_pattern_says_where_the_days_are_and_other_files_are_named(
+def test_a_pattern_finds_files_and_other_files_are_listed(
     tmp_path, pattern, name, other
 ):
     file = put(tmp_path, name)
@@ -160,13 +160,13 @@ def test_a_pattern_says_where_the_days_are_and_other_files_are_named(
     assert unmatched(tmp_path, [pattern]) == [other]
 
 
-def test_a_file_that_two_patterns_stand_for_is_delivered_once(tmp_path):
+def test_a_file_that_matches_two_patterns_is_found_once(tmp_path):
     file = put(tmp_path, "2019-08-15.jsonl")
     assert files_by_day(tmp_path, [day(0)], ["%Y-%m-%d*", "%Y-%m-%d.jsonl"]) == {day(0): [file]}
 
 
 @given(st.dates(), st.sampled_from([pattern for pattern, _, _ in OTHER_PATTERNS.values()]))
-def test_a_day_is_read_out_of_the_name_that_it_was_written_into(day, pattern):
+def test_the_day_in_a_name_is_found_by_its_pattern(day, pattern):
     name = pattern.replace("**", "x/y").replace("*", "z")
     for part, value in {
         "year": f"{day:%Y}".zfill(4),
@@ -191,7 +191,7 @@ NO_PATTERNS = {
 
 
 @pytest.mark.parametrize(("text", "why"), NO_PATTERNS.items(), ids=NO_PATTERNS)
-def test_what_is_no_pattern_of_a_day_is_refused(text, why):
+def test_an_invalid_pattern_is_refused(text, why):
     with pytest.raises(ValueError, match=re.escape(why)):
         Pattern(text)
 
@@ -232,5 +232,5 @@ IN_AUGUST = [day(0), day(16)]
         (("%Y}/%m%d/a",), [day(0)], [("2019}/0815/", False)]),
     ],
 )
-def test_what_must_be_listed_for_some_days_is_as_little_as_their_patterns_say(patterns, of, parts):
+def test_only_folders_that_may_have_the_days_are_listed(patterns, of, parts):
     assert listing.folders_to_list([Pattern(text) for text in patterns], of) == parts

@@ -45,7 +45,7 @@ def area(tmp_path: Path) -> LandingArea:
     return LandingArea(tmp_path, tmp_path / "landed")
 
 
-def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it(
+def test_a_day_has_the_records_with_its_timestamps(
     topic, area, spark
 ):
     topic.create(2, **{"compression.type": "lz4"}).send(
@@ -71,7 +71,7 @@ def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it
     )
 
 
-def test_records_out_of_order_are_of_their_own_days_none_twice_and_none_lost(
+def test_records_out_of_order_are_read_once_with_their_day(
     topic, area, tmp_path, spark, seed
 ):
     chance = random.Random(seed)
@@ -91,7 +91,7 @@ def test_records_out_of_order_are_of_their_own_days_none_twice_and_none_lost(
     assert rows(topic, area, spark, some) == topic.expected(some)
 
 
-def test_a_late_record_changes_the_day_of_its_timestamp_and_no_other(topic, area, spark):
+def test_a_late_record_changes_only_its_own_day(topic, area, spark):
     wanted = days(0, 1, 2)
     topic.create().send(at(0, hours=1), at(1, hours=1), at(2, hours=1))
     before = fingerprints(topic, area, wanted)
@@ -105,7 +105,7 @@ def test_a_late_record_changes_the_day_of_its_timestamp_and_no_other(topic, area
     assert rows(topic, area, spark, [day(1)]) == topic.expected([day(1)])
 
 
-def test_every_record_is_read_once_to_know_its_day_and_once_to_build_a_hundred_days(
+def test_a_record_is_read_once_for_the_index_and_once_for_the_build(
     topic, area, spark
 ):
     hundred = days(*range(100))
@@ -129,7 +129,7 @@ def test_every_record_is_read_once_to_know_its_day_and_once_to_build_a_hundred_d
     assert size < to_read[0] < 1.1 * size
 
 
-def test_of_transactions_the_records_of_committed_ones_are_read_once_they_are(topic, area, spark):
+def test_only_records_of_committed_transactions_are_read(topic, area, spark):
     topic.create()
     producer = Producer(quiet(topic.broker.address) | {"transactional.id": topic.name})
     producer.init_transactions()
@@ -163,7 +163,7 @@ def test_of_transactions_the_records_of_committed_ones_are_read_once_they_are(to
 @pytest.mark.parametrize(
     "known", [True, False], ids=["records were known before they were deleted", "they were not"]
 )
-def test_days_that_the_topic_no_longer_holds_fail_and_say_from_where_on_it_does(
+def test_expired_days_fail_and_name_the_next_complete_day(
     topic, area, spark, known
 ):
     wanted = days(0, 1, 2, 3)
@@ -188,7 +188,7 @@ def test_days_that_the_topic_no_longer_holds_fail_and_say_from_where_on_it_does(
         topic.source.read(area, spark, wanted)
 
 
-def test_a_clock_that_is_ahead_or_counts_otherwise_keeps_no_day_from_being_built(
+def test_wrong_producer_clocks_stop_no_day(
     topic, area, spark
 ):
     """A producer that counts in microseconds, and one whose clock was years ahead: beyond any
@@ -211,7 +211,7 @@ def test_a_clock_that_is_ahead_or_counts_otherwise_keeps_no_day_from_being_built
     assert delivered[day(1)].what.endswith(str(day(2)))
 
 
-def test_what_is_known_of_a_topic_grows_with_its_days_and_not_with_its_records(topic, area):
+def test_the_index_grows_with_days_and_not_with_records(topic, area):
     """Times of devices that were without a network for up to six hours: hardly two records of a day
     follow each other.
     """
@@ -225,7 +225,7 @@ def test_what_is_known_of_a_topic_grows_with_its_days_and_not_with_its_records(t
     ] == [f"{topic.name}/0"] * 2
 
 
-def test_records_that_were_deleted_before_they_were_known_are_counted_as_gone(topic, area):
+def test_records_deleted_before_they_were_indexed_expire_their_days(topic, area):
     topic.create().send(at(0), at(1))
     topic.source.delivered(area, days(0, 1))
     topic.send(at(1, hours=1), at(2), at(2, hours=1), at(3)).delete_before(4)
@@ -234,7 +234,7 @@ def test_records_that_were_deleted_before_they_were_known_are_counted_as_gone(to
     assert delivered[day(2)].what.endswith(str(day(3)))
 
 
-def test_a_topic_of_the_same_name_that_was_made_anew_is_another(topic, area):
+def test_a_recreated_topic_is_another_topic(topic, area):
     topic.create().send(at(0), at(0, hours=1))
     before = topic.source.delivered(area, [day(0)])[day(0)]
     topic.broker.admin.delete_topics([topic.name])[topic.name].result()
@@ -253,7 +253,7 @@ def test_a_topic_of_the_same_name_that_was_made_anew_is_another(topic, area):
 CONNECTS = "127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1"
 
 
-def test_what_cannot_be_read_says_why(topic, area):
+def test_an_unreadable_topic_says_why(topic, area):
     source = topic.source
     login = {
         "security.protocol": "SASL_PLAINTEXT",
@@ -312,7 +312,7 @@ def test_what_cannot_be_read_says_why(topic, area):
     assert isinstance(not_over, IncompleteDelivery)
 
 
-def test_a_login_is_made_by_both_clients_with_a_password_of_the_environment(
+def test_both_clients_log_in_with_a_password_from_the_environment(
     topic, area, spark, monkeypatch
 ):
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
@@ -360,7 +360,7 @@ def tables(source: Kafka) -> tuple[Table, ...]:
     return events, events_daily
 
 
-def test_days_of_a_topic_are_built_and_a_late_record_makes_exactly_its_day_outdated(
+def test_days_of_a_topic_are_built_and_a_late_record_outdates_its_day(
     topic, tmp_path, spark
 ):
     wanted = days(0, 1, 2)

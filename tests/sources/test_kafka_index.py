@@ -48,7 +48,7 @@ def runs_of(lengths: list[tuple[int, int]]) -> list[OffsetRun]:
     ],
     ids=["a number", "no number"],
 )
-def test_options_that_are_none_are_refused_where_they_are_declared(options, said):
+def test_invalid_options_are_refused_where_they_are_declared(options, said):
     with pytest.raises(ValueError, match=said):
         Kafka("events", "127.0.0.1:9092", options)
 
@@ -65,7 +65,7 @@ def test_ranges_cover_every_run_once_in_order_and_are_few(lengths):
     assert len(spans) <= _MAX_RANGES
 
 
-def test_offsets_of_other_days_are_read_along_only_where_there_are_few():
+def test_small_gaps_between_runs_are_read_too():
     near = GAP
     far = GAP + 1
     assert offsets_to_read(runs_of([(0, 5), (near, 5)])) == [(0, near + 10)]
@@ -73,7 +73,7 @@ def test_offsets_of_other_days_are_read_along_only_where_there_are_few():
     assert offsets_to_read([]) == []
 
 
-def test_what_is_read_since_goes_on_with_the_run_of_before():
+def test_newer_records_extend_the_last_run():
     assert join_runs(
         [OffsetRun(7, 0, 3, 3, 30)], [OffsetRun(7, 4, 6, 2, 20), OffsetRun(8, 6, 7, 1, 1)]
     ) == [
@@ -87,7 +87,7 @@ def test_what_is_read_since_goes_on_with_the_run_of_before():
     ]
 
 
-def test_records_of_a_day_near_each_other_are_one_run_however_they_were_read():
+def test_near_records_of_a_day_are_one_run_for_any_order_of_reading():
     runs = [
         OffsetRun(7, 0, 1, 1, 5),
         OffsetRun(8, 1, 2, 1, 5),
@@ -102,7 +102,7 @@ def test_records_of_a_day_near_each_other_are_one_run_however_they_were_read():
     assert [join_runs(join_runs([], runs[:n]), runs[n:]) for n in range(5)] == [whole] * 5
 
 
-def test_the_days_are_gone_of_which_a_record_was_deleted():
+def test_days_with_a_deleted_record_are_expired():
     known = IndexedPartition(
         0,
         30,
@@ -127,7 +127,7 @@ def test_the_days_are_gone_of_which_a_record_was_deleted():
     ], "no day 99, for which today is not over"
 
 
-def test_of_what_was_deleted_unseen_the_first_record_that_is_left_says_the_days():
+def test_the_first_remaining_record_tells_the_expired_days():
     def expired(known: IndexedPartition, begins: int) -> ExpiredDays:
         return known.expired_days(begins, 8)
 

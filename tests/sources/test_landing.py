@@ -53,7 +53,7 @@ def test_files_without_lines_are_not_read(tmp_path, spark):
     assert (read.columns, read.collect()) == (["arrival_day", "source_file", "line", "is_utf8"], [])
 
 
-def test_files_that_are_not_read_are_named_where_nothing_else_is_delivered(tmp_path):
+def test_unread_files_are_named_if_nothing_else_is_delivered(tmp_path):
     for name in (
         "2019-08-15.csv",
         "2019-08-16/a.parquet",
@@ -75,7 +75,7 @@ def test_files_that_are_not_read_are_named_where_nothing_else_is_delivered(tmp_p
     )
 
 
-def test_files_that_are_not_read_beside_those_that_are_are_named_and_change_nothing(tmp_path):
+def test_unread_files_are_listed_and_change_no_delivery(tmp_path):
     put(tmp_path, "events/2019-08-15/a.jsonl", LINE)
     source = Landing("events")
     area = LandingArea(tmp_path)

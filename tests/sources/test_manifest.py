@@ -44,7 +44,7 @@ def test_a_file_is_read_once_even_by_the_next_process(tmp_path):
     assert Manifest(saved).contents([file])[file].content == "saved"
 
 
-def test_a_file_that_was_written_again_is_read_again(tmp_path):
+def test_a_rewritten_file_is_read_again(tmp_path):
     file = put(tmp_path, "a.jsonl")
     saved = tmp_path / "landed.json"
     saved_by_another(file, saved)
@@ -52,14 +52,14 @@ def test_a_file_that_was_written_again_is_read_again(tmp_path):
     assert Manifest(saved).contents([file]) == Manifest().contents([file])
 
 
-def test_a_file_that_changed_just_now_is_not_trusted_to_stay(tmp_path):
+def test_a_recently_changed_file_is_not_saved(tmp_path):
     manifest = Manifest(tmp_path / "landed.json")
     manifest.contents([put(tmp_path, "a.jsonl")])
     manifest.save()
     assert not (tmp_path / "landed.json").exists()
 
 
-def test_other_contents_of_the_same_size_and_time_are_noticed(tmp_path):
+def test_other_contents_of_the_same_size_and_time_are_detected(tmp_path):
     file = put(tmp_path, "a.jsonl")
     manifest = Manifest()
     times = (file.stat().st_atime, file.stat().st_mtime)
@@ -79,7 +79,7 @@ class WholeSeconds(LocalDisk):
         return state._replace(stamp=(size, *(int(each) // 10**9 * 10**9 for each in times)))
 
 
-def test_a_file_written_again_within_the_second_is_noticed_by_a_process_that_goes_on(tmp_path):
+def test_a_file_rewritten_within_a_second_is_detected(tmp_path):
     file = put(tmp_path, "a.jsonl")
     later = [0.0]
     os.utime(file, (1000, 1000))
@@ -106,7 +106,7 @@ def test_sources_of_other_formats_in_one_folder_keep_a_manifest_each(tmp_path):
     assert len(saved) == 2
 
 
-def test_a_saved_manifest_that_cannot_be_read_is_made_anew(tmp_path):
+def test_an_unreadable_manifest_is_rebuilt(tmp_path):
     file = put(tmp_path, "a.jsonl")
     saved = tmp_path / "landed.json"
     saved.write_text('{"half')
@@ -114,7 +114,7 @@ def test_a_saved_manifest_that_cannot_be_read_is_made_anew(tmp_path):
 
 
 @pytest.mark.parametrize("form", [None, _FORM_VERSION - 1], ids=["no form", "an earlier form"])
-def test_a_saved_manifest_of_another_form_is_made_anew(tmp_path, form):
+def test_a_manifest_of_another_version_is_rebuilt(tmp_path, form):
     file = put(tmp_path, "a.jsonl")
     saved = tmp_path / "landed.json"
     saved_by_another(file, saved)
@@ -123,7 +123,7 @@ def test_a_saved_manifest_of_another_form_is_made_anew(tmp_path, form):
     assert Manifest(saved).contents([file]) == Manifest().contents([file])
 
 
-def test_a_file_that_cannot_be_read_is_named_with_the_reason_and_the_others_are_read(
+def test_an_unreadable_file_has_a_fault_and_stops_no_other(
     tmp_path, nobody
 ):
     good = put(tmp_path, "a.jsonl")
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason_and_the_others_are_
     }
 
 
-def test_what_could_not_be_read_is_read_once_it_can(tmp_path):
+def test_a_file_is_read_again_once_it_is_readable(tmp_path):
     manifest = Manifest(clock=in_a_minute)
     file = tmp_path / "a.jsonl"
     assert manifest.contents([file])[file].fault

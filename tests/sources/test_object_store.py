@@ -65,7 +65,7 @@ def shown(delivery: Delivery | SourceError) -> tuple[dict, list, str] | str:
     return dict(delivery.files), list(delivery.unread), delivery.fingerprint
 
 
-def test_objects_are_of_the_days_that_the_same_files_on_a_disk_are_of(bucket, area, tmp_path):
+def test_a_store_and_a_disk_give_the_same_deliveries(bucket, area, tmp_path):
     disk = on_disk(tmp_path / "disk")
     bucket.put_all(disk.root)
     asked = days(0, 1, 2, 17)
@@ -86,7 +86,7 @@ def test_objects_are_of_the_days_that_the_same_files_on_a_disk_are_of(bucket, ar
     assert EVENTS.size(area, days(0, 1, 17)) == EVENTS.size(disk, days(0, 1, 17))
 
 
-def test_of_a_day_its_own_folders_are_listed_and_the_files_beside_them(bucket, area):
+def test_only_the_folders_of_a_day_are_listed(bucket, area):
     with bucket.counting() as requests:
         assert isinstance(EVENTS.delivered(area, [day(0)])[day(0)], NotDelivered)
     assert requests == {"lists": 3}, (
@@ -94,14 +94,14 @@ def test_of_a_day_its_own_folders_are_listed_and_the_files_beside_them(bucket, a
     )
 
 
-def test_a_colon_in_a_name_keeps_no_object_from_being_read(bucket, area):
+def test_an_object_with_a_colon_in_its_name_is_read(bucket, area):
     bucket.put("events/2019-08-15/10:00.jsonl", LINE.encode())
     assert shown(EVENTS.delivered(area, [day(0)])[day(0)])[0] == {
         "events/2019-08-15/10:00.jsonl": 1
     }
 
 
-def test_one_look_lists_a_folder_once_for_all_that_ask(bucket, area):
+def test_a_cached_listing_lists_a_folder_once(bucket, area):
     bucket.put("events/2019-08-15.jsonl", LINE.encode())
     look = area.with_cached_listing()
     with bucket.counting() as requests:
@@ -147,7 +147,7 @@ def test_an_object_that_the_client_cannot_read_fails_only_its_possible_days(buck
     assert {type(each) for each in EVENTS.delivered(area, days(0, 1)).values()} == {SourceError}
 
 
-def test_an_object_that_is_replaced_after_it_was_judged_is_not_read(bucket, area, tmp_path):
+def test_an_object_that_was_replaced_or_deleted_is_not_read(bucket, area, tmp_path):
     name = "events/2019-08-15.jsonl"
     bucket.put(name, LINE.encode())
     look = area.with_cached_listing()
@@ -223,7 +223,7 @@ def test_an_unreadable_store_fails_every_day_and_loses_no_archive(
     assert source._archived(area, [day(0)])[day(0)].files
 
 
-def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(
+def test_status_lists_a_source_once_for_two_tables(
     bucket, tmp_path, monkeypatch
 ):
     for name in ("2019-08-15.jsonl", "notes.txt"):
@@ -244,7 +244,7 @@ def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(
     assert (finding.level, WRONG[no_bucket] in finding.message) == ("FAIL", True)
 
 
-def test_an_archive_in_the_store_is_read_once_until_it_is_another(bucket, area, tmp_path):
+def test_an_archive_in_the_store_is_read_again_only_if_it_changed(bucket, area, tmp_path):
     lines = "".join(
         f"{json.dumps({'at': str(on), 'n': n})}\n" for n, on in enumerate(days(0, 1, 1))
     )

@@ -48,7 +48,7 @@ def differing(before: dict[date, Delivery], after: dict[date, Delivery]) -> set[
     return {at for at in {*before, *after} if before.get(at) != after.get(at)}
 
 
-def test_a_day_is_delivered_as_its_rows_and_one_without_any_is_not(orders):
+def test_a_day_with_rows_is_delivered_and_one_without_is_not(orders):
     delivered = orders.delivered(AREA, days(0, 1, 2))
     assert [isinstance(each, Delivery) and dict(each.files) for each in delivered.values()] == [
         {"orders": 3},
@@ -91,7 +91,7 @@ def test_a_day_is_delivered_as_its_rows_and_one_without_any_is_not(orders):
         pytest.param("ALTER TABLE orders ADD note text", {day(0), day(1)}, id="a column comes"),
     ],
 )
-def test_a_change_shows_in_its_days_and_no_others(orders, postgres, change, changed):
+def test_a_change_changes_only_its_days(orders, postgres, change, changed):
     before = looked_at(orders, 0, 1, 2)
     postgres.execute(change)
     assert differing(before, looked_at(orders, 0, 1, 2)) == changed
@@ -110,7 +110,7 @@ def test_rewritten_equal_rows_are_the_same_delivery_but_another_state(orders, po
     assert fingerprints(looked_at(view, 0, 1)) == fingerprints(before)
 
 
-def test_with_a_column_of_changes_that_column_alone_is_looked_at(orders, postgres):
+def test_with_changed_at_only_that_column_is_compared(orders, postgres):
     by_change = postgres_table(postgres, "orders", "ordered_on", changed_at="changed_at")
     before = looked_at(by_change, 0, 1)
     postgres.execute("UPDATE orders SET cents = 7 WHERE id = 4")
@@ -119,14 +119,14 @@ def test_with_a_column_of_changes_that_column_alone_is_looked_at(orders, postgre
     assert differing(before, looked_at(by_change, 0, 1)) == {day(0)}
 
 
-def test_columns_that_are_not_read_are_not_looked_at(orders, postgres):
+def test_columns_that_are_not_read_are_not_compared(orders, postgres):
     some = postgres_table(postgres, "orders", "ordered_on", columns=["id"])
     before = looked_at(some, 0, 1)
     postgres.execute("UPDATE orders SET cents = 7", "ALTER TABLE orders ADD note text")
     assert fingerprints(looked_at(some, 0, 1)) == fingerprints(before)
 
 
-def test_who_asks_makes_no_other_fingerprints(orders, postgres):
+def test_settings_of_the_role_do_not_change_fingerprints(orders, postgres):
     before = looked_at(orders, 0, 1)
     settings = {
         "TimeZone": "Asia/Tokyo",
@@ -176,7 +176,7 @@ def test_a_day_of_timestamps_begins_at_midnight_in_the_declared_time_zone(postgr
     assert rows == {on: counted[on] for on in asked}
 
 
-def test_a_hundred_days_are_looked_at_by_one_query(postgres):
+def test_a_hundred_days_need_one_query(postgres):
     postgres.execute(
         "DROP TABLE IF EXISTS hundred",
         f"CREATE TABLE hundred AS SELECT date '{day(0)}' + n % 100 AS on_day, n FROM"
@@ -238,7 +238,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("wrong", "kind", "words"), ERRORS.values(), ids=list(ERRORS))
-def test_what_is_wrong_fails_every_day_and_says_what_to_do(
+def test_an_error_of_the_database_fails_every_day(
     orders, postgres, monkeypatch, wrong, kind, words
 ):
     monkeypatch.setenv("WRONG_PASSWORD", "tell-nobody")
@@ -264,7 +264,7 @@ def test_what_is_wrong_fails_every_day_and_says_what_to_do(
         assert postgres.password not in str(each)
 
 
-def test_a_password_in_the_url_is_refused_and_not_shown():
+def test_an_invalid_declaration_is_refused_and_no_password_is_shown():
     for url in (
         "postgresql://reader:hunter2@localhost/shop",
         "postgresql://localhost/shop?password=hunter2",
@@ -283,7 +283,7 @@ def test_a_password_in_the_url_is_refused_and_not_shown():
         PostgresTable("orders", "at", url="postgresql://localhost/shop", connections=2)
 
 
-def test_a_look_makes_no_home_and_takes_its_turn_where_there_is_one(tmp_path):
+def test_processes_take_turns_only_if_there_is_a_home(tmp_path):
     home = tmp_path / "home"
     nobody = PostgresTable("o", "at", url=f"postgresql://127.0.0.1:{free_port()}/shop")
     area = LandingArea(tmp_path, home / "landed")
@@ -294,7 +294,7 @@ def test_a_look_makes_no_home_and_takes_its_turn_where_there_is_one(tmp_path):
     assert (home / "landed" / "o.look.lock").exists()
 
 
-def test_a_server_that_has_no_room_for_a_moment_is_asked_again(orders, postgres):
+def test_a_full_server_is_tried_again(orders, postgres):
     refusals = 'FATAL:  too many connections for role "reader"'
     before = (postgres.folder / "log").read_text().count(refusals)
     postgres.execute("ALTER ROLE reader CONNECTION LIMIT 0")
@@ -308,7 +308,7 @@ def test_a_server_that_has_no_room_for_a_moment_is_asked_again(orders, postgres)
         assert look.result()[day(0)].files == {"orders": 3}
 
 
-def test_a_pgpass_file_is_read_where_no_variable_is_named(orders, postgres, tmp_path, monkeypatch):
+def test_a_pgpass_file_is_used_if_no_variable_is_declared(orders, postgres, tmp_path, monkeypatch):
     passwords = tmp_path / "pgpass"
     passwords.write_text(f"127.0.0.1:{postgres.port}:*:reader:{postgres.password}\n")
     passwords.chmod(0o600)
@@ -317,13 +317,13 @@ def test_a_pgpass_file_is_read_where_no_variable_is_named(orders, postgres, tmp_
     assert len(looked_at(table, 0, 1)) == 2
 
 
-def test_days_that_the_table_has_no_row_of_are_not_read_in_silence(orders, spark):
+def test_reading_a_day_without_rows_is_an_error(orders, spark):
     assert orders.read(AREA, spark, days(0, 1)).count() == 4
     with pytest.raises(NotDelivered, match=str(day(2))):
         orders.read(AREA, spark, days(0, 1, 2))
 
 
-def test_values_come_as_spark_s_own_or_as_the_text_that_postgresql_writes(postgres, spark):
+def test_values_get_spark_types_or_the_text_of_postgresql(postgres, spark):
     columns = {
         "flag boolean": ("true", True),
         "small smallint": ("7", 7),
@@ -383,7 +383,7 @@ def test_values_come_as_spark_s_own_or_as_the_text_that_postgresql_writes(postgr
     ],
     ids=["infinite date", "infinite timestamp", "no number", "array of arrays"],
 )
-def test_a_value_that_spark_has_none_for_is_an_error_that_names_its_column(
+def test_a_value_that_spark_cannot_hold_is_an_error(
     postgres, spark, kind, value
 ):
     postgres.execute("DROP TABLE IF EXISTS odd", f"CREATE TABLE odd (on_day date, odd_one {kind})")

@@ -55,7 +55,7 @@ def as_number(text, kind):
     return number if number is None or kind is float or abs(number) < 2**63 else None
 
 
-def test_csv_files_of_any_layout_give_the_rows_that_pythons_reader_finds(tmp_path, spark, seed):
+def test_csv_files_of_any_layout_give_the_rows_of_python_s_reader(tmp_path, spark, seed):
     """Twelve files of three layouts, plain and packed, in one reading."""
     chosen = random.Random(seed)
     expected = []
@@ -102,7 +102,7 @@ def test_csv_files_of_any_layout_give_the_rows_that_pythons_reader_finds(tmp_pat
     assert all(row["malformed"] is None for row in read)
 
 
-def test_a_row_that_does_not_fit_its_header_is_kept_as_text_with_no_value_of_it_used(
+def test_a_row_that_does_not_fit_its_header_is_only_kept_as_text(
     tmp_path, spark
 ):
     put(

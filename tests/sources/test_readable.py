@@ -40,7 +40,7 @@ def rows_of(spark, root, source: Landing) -> list[dict]:
     return [row.asDict() for row in source.read(LandingArea(root), spark, [day(0)]).collect()]
 
 
-def test_spark_reads_times_in_nanoseconds_as_pandas_writes_them_and_odd_names(tmp_path, spark):
+def test_spark_reads_nanoseconds_of_pandas_and_unusual_names(tmp_path, spark):
     columns = {
         "at": pa.array([AT, None], pa.timestamp("ns", "UTC")),
         "n": [1, 2],
@@ -58,7 +58,7 @@ def test_spark_reads_times_in_nanoseconds_as_pandas_writes_them_and_odd_names(tm
     ]
 
 
-def test_spark_reads_types_that_it_does_not_know_as_text(tmp_path, spark):
+def test_types_that_spark_lacks_are_read_as_text(tmp_path, spark):
     """Five columns of one file."""
     columns = {name.replace(" ", "_"): values for name, (values, _) in UNKNOWN.items()}
     pq.write_table(pa.table(columns), put(tmp_path, "events/2019-08-15.parquet", b""))
@@ -68,7 +68,7 @@ def test_spark_reads_types_that_it_does_not_know_as_text(tmp_path, spark):
     }
 
 
-def test_columns_that_spark_takes_for_one_are_named(tmp_path):
+def test_columns_that_differ_only_in_case_are_refused(tmp_path):
     pq.write_table(
         pa.table({"N": [1], "a": [2], "n": [3]}), put(tmp_path, "events/2019-08-15.parquet", b"")
     )
@@ -80,7 +80,7 @@ def test_columns_that_spark_takes_for_one_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("packed", ["gzip", "zstd"])
-def test_of_a_packed_file_that_is_cut_short_spark_reads_what_is_left(tmp_path, spark, packed):
+def test_spark_reads_a_cut_packed_file_as_far_as_it_goes(tmp_path, spark, packed):
     lines = b"".join(
         b'{"n": %d, "more": "%s"}\n' % (n, bytes(str(n**9), "ascii")) for n in range(9000)
     )
@@ -101,7 +101,7 @@ def test_of_a_packed_file_that_is_cut_short_spark_reads_what_is_left(tmp_path, s
     assert [json.loads(line)["n"] for line in read[:-1]] == list(range(len(read) - 1))
 
 
-def test_a_file_that_was_written_meanwhile_is_not_copied(tmp_path):
+def test_a_file_that_changed_meanwhile_is_not_copied(tmp_path):
     path = put(tmp_path, "a.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-9])
     contents = Csv().contents(path)
     assert spark_readable(path, contents, tmp_path / "cache").read_text() == "a,b\n1,2\n"

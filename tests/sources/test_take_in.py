@@ -21,7 +21,7 @@ def archives(tmp_path: Path) -> ArchiveLake:
     return ArchiveLake(tmp_path)
 
 
-def test_an_archive_is_read_once_for_all_its_days_and_not_again(archives):
+def test_an_archive_is_read_once_for_all_its_days(archives):
     path = archives.put("2019.jsonl.gz", lines(*rows(*ARCHIVED_DAYS)))
     (first,) = archives.run().values()
     assert (first.bytes_read, first.rows, list(first.days)) == (
@@ -65,7 +65,7 @@ def test_the_same_content_is_read_again_after_a_touch_and_commits_no_row(archive
     assert archives.run() == {}
 
 
-def test_a_full_refresh_reads_all_again_and_drops_what_is_gone(archives):
+def test_a_full_refresh_reads_all_and_drops_deleted_archives(archives):
     a, b = (
         archives.put(name, lines(*rows(at)))
         for name, at in (("a.jsonl", ARCHIVED_DAYS[0]), ("b.jsonl", ARCHIVED_DAYS[1]))
@@ -85,7 +85,7 @@ def test_a_full_refresh_reads_all_again_and_drops_what_is_gone(archives):
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
 
 
-def test_two_archives_of_one_content_are_in_once_and_part_when_one_changes(archives):
+def test_equal_archives_are_loaded_once_until_one_changes(archives):
     for name in ("a.jsonl", "b.jsonl"):
         archives.put(name, lines(*rows(ARCHIVED_DAYS[0])))
     taken = archives.run()
@@ -97,7 +97,7 @@ def test_two_archives_of_one_content_are_in_once_and_part_when_one_changes(archi
     assert archives.run() == {}
 
 
-def test_an_archive_and_its_packed_copy_are_in_once(archives):
+def test_an_archive_and_its_packed_copy_are_loaded_once(archives):
     for name in ("a.jsonl", "a.jsonl.gz"):
         archives.put(name, lines(*rows(ARCHIVED_DAYS[0])))
     archives.run()
@@ -155,7 +155,7 @@ def test_after_any_order_of_changes_the_rows_are_those_of_the_archives(archives,
     assert archives.run() == {}
 
 
-def test_many_small_archives_are_committed_together_and_a_large_one_by_itself(archives):
+def test_small_archives_are_committed_together_and_a_large_one_alone(archives):
     many = {f"{n:03}.jsonl": rows(ARCHIVED_DAYS[n % 4], n=n) for n in range(40)}
     for name, of_one in many.items():
         archives.put(name, lines(*of_one))
@@ -168,7 +168,7 @@ def test_many_small_archives_are_committed_together_and_a_large_one_by_itself(ar
     assert archives.held() == expected(*(row for of_one in many.values() for row in of_one))
 
 
-def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(archives):
+def test_a_renamed_and_changed_archive_is_not_loaded_twice(archives):
     path = archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0])))
     archives.run()
     path.rename(path.with_name("b.jsonl"))
@@ -211,7 +211,7 @@ def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(archives):
         "a quote that nothing closes, where values may hold line feeds",
     ],
 )
-def test_an_archive_that_cannot_be_read_leaves_what_is_in_and_holds_up_no_other(
+def test_an_unreadable_archive_keeps_its_rows_and_stops_no_other(
     archives, name, content, problem
 ):
     kind = name.removesuffix(".gz").rpartition(".")[2]

@@ -57,7 +57,7 @@ ArchiveLake(Path(sys.argv[1]), replace(PAST, slice_bytes=20_000)).run()
 """
 
 
-def test_a_process_that_is_killed_again_and_again_is_finished_by_the_same_command(archives):
+def test_a_load_killed_repeatedly_is_finished_by_the_same_command(archives):
     many = [row | {"text": "x" * 100, "row": n} for n in range(500) for row in rows(*ARCHIVED_DAYS)]
     archives.put("a.jsonl.gz", lines(*many))
     folder = str(archives.root / "lake/_archived/past")
@@ -76,7 +76,7 @@ def test_a_process_that_is_killed_again_and_again_is_finished_by_the_same_comman
     assert archives.run() == {}
 
 
-def test_an_archive_that_changed_after_a_kill_is_begun_anew(archives):
+def test_an_archive_that_changed_after_a_kill_is_loaded_from_its_start(archives):
     many = rows(*ARCHIVED_DAYS, *ARCHIVED_DAYS)
     archives.put("a.jsonl", lines(*many))
     archives.archive = replace(PAST, slice_bytes=1)

@@ -30,7 +30,7 @@ def area(tmp_path: Path) -> LandingArea:
     return LandingArea(tmp_path / "landing", lake=str(tmp_path / "lake"))
 
 
-def test_lines_of_archives_are_given_as_lines(area, spark):
+def test_archived_lines_are_read_as_lines(area, spark):
     source = TwoFlows(Landing("events"), Archive("past", day="at"))
     put(area.root, "events/2019-08-16.jsonl", '{"b": 2}\n')
     put(area.root, "past/all.jsonl.gz", '{"at": "2019-08-15", "a": 1}\n')
@@ -42,7 +42,7 @@ def test_lines_of_archives_are_given_as_lines(area, spark):
     ]
 
 
-def test_rows_of_parquet_archives_are_read_as_the_csv_that_lands_is(area, spark):
+def test_parquet_archives_and_csv_deliveries_give_the_same_rows(area, spark):
     fields = [
         field("place STRING", "Place", "Town", required=True),
         field("seen_at TIMESTAMP", "Seen"),
@@ -76,7 +76,7 @@ def test_rows_of_parquet_archives_are_read_as_the_csv_that_lands_is(area, spark)
     assert read.where("isnan(share)").count() == 1
 
 
-def test_a_required_column_may_be_empty_in_archives_as_in_what_lands(area, spark):
+def test_a_required_column_may_be_empty_in_archives_and_deliveries(area, spark):
     fields = [field("place STRING", "Place", "Town", required=True), field("sick BIGINT", "Sick")]
     source = TwoFlows(
         Landing("cases", format=Csv(), fields=fields), Archive("past", day="Day", format=Csv())
@@ -134,7 +134,7 @@ def test_a_required_column_that_a_loaded_archive_lacks_fails_its_days(area, form
     assert list(load_archives(stricter.archives[0], area)) == []
 
 
-def test_a_day_that_is_still_being_written_is_waited_for_although_archives_have_it(area):
+def test_an_incomplete_delivery_is_waited_for_although_archives_have_the_day(area):
     landing = Landing("events", marker="_SUCCESS")
     put(area.root, "events/2019-08-15/a.jsonl", '{"b": 2}\n')
     put(area.root, "past/all.jsonl", '{"at": "2019-08-15"}\n')
@@ -162,7 +162,7 @@ def test_files_that_are_neither_deliveries_nor_archives_are_named(area):
     ]
 
 
-def test_an_archive_modified_too_late_is_named_as_such_and_the_rows_that_are_in_stay(area):
+def test_an_archive_modified_too_late_is_listed_and_its_earlier_rows_stay(area):
     source = TwoFlows(Landing("events"), Archive("events", day="at", files="history/*"))
     put(area.root, "events/history/a.jsonl", '{"at": "2019-08-15"}\n')
     list(load_archives(source.archive, area))
@@ -182,7 +182,7 @@ def test_an_archive_modified_too_late_is_named_as_such_and_the_rows_that_are_in_
     assert unread_lines([declare(lambda rows: rows)], area) == {"raw/a": said}
 
 
-def test_archives_that_may_be_days_of_the_landing_are_refused():
+def test_archives_that_the_landing_may_read_are_refused():
     for pattern in ("**/*", "*.jsonl", "{year}/{month}/{day}.jsonl"):
         with pytest.raises(ValueError, match="must be in a folder below it: files='history/"):
             TwoFlows(Landing("events"), Archive("events", day="at", files=pattern))
