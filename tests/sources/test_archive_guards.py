@@ -47,9 +47,7 @@ def archives(tmp_path: Path) -> ArchiveLake:
         ),
     ],
 )
-def test_a_doubtful_archive_is_refused_until_accepted_by_name(
-    archives, content, problem, then
-):
+def test_a_doubtful_archive_is_refused_until_accepted_by_name(archives, content, problem, then):
     archives.put("a.csv", WAS)
     archives.run()
     before = archives.held()

@@ -19,9 +19,7 @@ def archives(tmp_path: Path) -> ArchiveLake:
     return ArchiveLake(tmp_path)
 
 
-def test_rows_before_the_first_day_and_without_a_day_are_counted(
-    archives, monkeypatch
-):
+def test_rows_before_the_first_day_and_without_a_day_are_counted(archives, monkeypatch):
     archives.put(
         "a.jsonl", lines(*rows(*ARCHIVED_DAYS)) + '{"n": 5}\nno json\n{"at": "soon"}\n[1]\n'
     )

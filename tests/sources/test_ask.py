@@ -1,12 +1,9 @@
-"""RateLimitedClient a service that limits, delays and breaks, on a port of this machine: what is
-asked, what is kept, and what waits.
-"""
+"""Requests to a service that limits, delays and breaks: what is sent and stored, and what waits."""
 
+import re
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -37,10 +34,6 @@ def area(tmp_path, weather) -> LandingArea:
     return area_of(tmp_path / "lake", weather.url)
 
 
-def messages(why: Mapping[date, SourceError]) -> dict[date, str]:
-    return {day: f"{type(error).__name__}: {error}" for day, error in why.items()}
-
-
 def test_many_days_and_places_are_one_request_and_none_is_repeated(weather, area, policy):
     source = service(PLENTY)
     assert fetch_days(source, area, DAYS[:3], policy) == {}
@@ -61,9 +54,7 @@ def test_many_days_and_places_are_one_request_and_none_is_repeated(weather, area
     assert (len(weather.log), source.delivered(area, DAYS)) == (3, before)
 
 
-def test_stored_answers_do_not_depend_on_how_requests_are_grouped(
-    tmp_path, weather, policy
-):
+def test_stored_answers_do_not_depend_on_how_requests_are_grouped(tmp_path, weather, policy):
     one, other = (area_of(tmp_path / name, weather.url) for name in ("one", "other"))
     fetch_days(service(PLENTY), one, DAYS[:5], policy)
     for day in reversed(DAYS[:5]):
@@ -102,42 +93,32 @@ def test_temporary_errors_are_retried_with_growing_waits(weather, area, policy, 
         pytest.param("429", 60, id="429 that says nothing: the shortest span of a limit"),
     ],
 )
-def test_a_pause_that_the_service_asks_for_is_obeyed(
-    weather, area, policy, clock, fault, slept
-):
+def test_a_pause_that_the_service_asks_for_is_obeyed(weather, area, policy, clock, fault, slept):
     weather.faults.append(fault)
     assert fetch_days(service(PLENTY), area, DAYS[:1], policy) == {}
     assert (len(weather.log), sum(clock.slept)) == (2, slept)
 
 
-def test_a_long_pause_is_left_to_a_later_run(
-    weather, area, policy, clock
-):
+def test_a_long_pause_is_left_to_a_later_run(weather, area, policy, clock):
     weather.faults.append("429 3600")
     for _ in range(2):
         why = fetch_days(service(PLENTY), area, DAYS, policy)
         assert {*why} == {*DAYS}
-        assert (
-            "weather is not asked before 2019-08-17 01:00:00 UTC: the service asked to wait"
-            in messages(why)[DAYS[0]]
-        )
+        assert why[DAYS[0]].what.endswith("2019-08-17 01:00:00 UTC: the service asked to wait")
     assert (len(weather.log), sum(clock.slept)) == (1, 1), "the others were not even tried"
     clock.now += 3600
     assert fetch_days(service(PLENTY), area, DAYS, policy) == {}
 
 
-def test_days_beyond_the_budget_wait_for_the_next_day(
-    weather, area, policy, clock
-):
+def test_days_beyond_the_budget_wait_for_the_next_day(weather, area, policy, clock):
     # Two cells: four units a minute are two requests.
     source = service(((4, 60.0), (8, 86_400.0)), at_once=2)
     why = fetch_days(source, area, DAYS[:10], policy)
     assert (delivered(source, area), {*why}) == (DAYS[:8], {*DAYS[8:10]})
-    assert (
-        messages(why)[DAYS[9]]
-        == "NotFetchedYet: weather is not asked before 2019-08-18 00:00:00 UTC: its budget"
-        " of 8 in 86,400"
-        " s is used up"
+    assert (type(why[DAYS[9]]), why[DAYS[9]].what) == (
+        NotFetchedYet,
+        "weather is not asked before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400 s is used"
+        " up",
     )
     assert clock.slept == [60], "the budget of a minute is waited for"
     clock.now += 86_400
@@ -149,11 +130,11 @@ def test_days_that_the_service_lacks_wait(weather, area, policy):
     weather.newest = DAYS[2]
     weather.faults = ["a missing day"]
     why = fetch_days(service(PLENTY), area, DAYS[:3], policy)
-    assert messages(why) == {DAYS[2]: f"NotFetchedYet: weather has no data for {DAYS[2]} yet"}
+    assert [(day, type(error)) for day, error in why.items()] == [(DAYS[2], NotFetchedYet)]
     why = fetch_days(service(PLENTY), area, DAYS[:5], policy)
-    assert {day: type(error) for day, error in why.items()} == dict.fromkeys(
-        DAYS[3:5], NotFetchedYet
-    )
+    assert [(day, type(error)) for day, error in why.items()] == [
+        (day, NotFetchedYet) for day in DAYS[3:5]
+    ]
     assert delivered(service(PLENTY), area) == DAYS[:3]
     assert weather.days()[1] == (
         str(DAYS[2]),
@@ -161,18 +142,19 @@ def test_days_that_the_service_lacks_wait(weather, area, policy):
     ), "what is there was not asked for again"
 
 
-def test_an_answer_that_does_not_end_is_given_up(weather, area, policy):
-    weather.faults += ["slow", "slow"]
-    why = fetch_days(service(PLENTY), area, DAYS[:1], replace(policy, attempts=2, longest=0.2))
-    assert (
-        "no complete answer came (ReadTimeout: not complete after 0.2 s)" in messages(why)[DAYS[0]]
-    )
-
-
-def test_an_answer_that_is_too_large_is_given_up(weather, area, policy):
-    why = fetch_days(service(PLENTY), area, DAYS[:1], replace(policy, attempts=2, largest=100))
-    assert "no complete answer came (DecodingError: more than 100 bytes)" in messages(why)[DAYS[0]]
-    assert len(weather.log) == 2
+@pytest.mark.parametrize(
+    ("faults", "most", "why"),
+    [
+        (["slow", "slow"], {"longest": 0.2}, "ReadTimeout: not complete after 0.2 s"),
+        ([], {"largest": 100}, "DecodingError: more than 100 bytes"),
+    ],
+    ids=["without an end", "too large"],
+)
+def test_an_endless_or_too_large_answer_is_given_up(weather, area, policy, faults, most, why):
+    weather.faults += faults
+    policy = replace(policy, attempts=2, **most)
+    error = fetch_days(service(PLENTY), area, DAYS[:1], policy)[DAYS[0]]
+    assert (type(error), why in error.what, len(weather.log)) == (NotFetchedYet, True, 2)
 
 
 def test_an_unreachable_service_is_tried_for_the_first_days_only(tmp_path, policy):
@@ -183,8 +165,7 @@ def test_an_unreachable_service_is_tried_for_the_first_days_only(tmp_path, polic
     )
     assert {*why} == {*DAYS}
     assert {type(error) for error in why.values()} == {NotFetchedYet}
-    assert "no complete answer came (ConnectError" in str(why[DAYS[19]])
-    assert "CRET" not in str(why)
+    assert not any("CRET" in str(error) for error in why.values())
 
 
 def test_a_key_in_the_address_is_sent_and_never_stored(weather, area, policy):
@@ -211,9 +192,7 @@ def spoil(budget: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["damaged", "full"])
-def test_days_wait_while_the_budget_cannot_be_used(
-    weather, area, policy, how
-):
+def test_days_wait_while_the_budget_cannot_be_used(weather, area, policy, how):
     source = service(PLENTY)
     budget = Path(area.lake, "_answers", "weather", "_budget.sqlite")
     fetch_days(source, area, DAYS[:2], policy)
@@ -221,15 +200,13 @@ def test_days_wait_while_the_budget_cannot_be_used(
     spoil(budget, how)
     why = fetch_days(source, area, DAYS[:3], policy)
     assert ({*why}, type(why[DAYS[2]])) == ({DAYS[2]}, NotFetchedYet)
-    assert f"The record of requests {budget} cannot be used (" in str(why[DAYS[2]])
+    assert str(budget) in why[DAYS[2]].what
     assert (len(weather.log), delivered(source, area)) == (1, DAYS[:2])
     budget.write_bytes(before)
     assert fetch_days(source, area, DAYS[:3], policy) == {}
 
 
-def test_an_answer_counts_even_if_the_budget_cannot_record_it(
-    weather, area, policy, monkeypatch
-):
+def test_an_answer_counts_even_if_the_budget_cannot_record_it(weather, area, policy, monkeypatch):
     source = service(PLENTY)
     budget = Path(area.lake, "_answers", "weather", "_budget.sqlite")
     taken = Budget.take
@@ -245,10 +222,7 @@ def test_an_answer_counts_even_if_the_budget_cannot_record_it(
 
 def test_a_request_larger_than_the_budget_is_refused(weather, area, policy):
     why = fetch_days(service(((1, 60.0),)), area, DAYS[:1], policy)
-    assert messages(why)[DAYS[0]].startswith(
-        "SourceError: weather cannot be asked: a request of 2 units never fits"
-    )
-    assert weather.log == []
+    assert (type(why[DAYS[0]]), weather.log) == (SourceError, [])
 
 
 @pytest.mark.parametrize(
@@ -310,9 +284,7 @@ def test_retry_after_is_seconds_or_a_time(header, seconds):
         pytest.param("too deep", "the answer is wrong: RecursionError", id="lists in lists"),
     ],
 )
-def test_a_wrong_answer_is_not_stored_and_stops_no_other_day(
-    weather, area, policy, fault, message
-):
+def test_a_wrong_answer_is_not_stored_and_stops_no_other_day(weather, area, policy, fault, message):
     source = service(PLENTY, at_once=2)
     twice = replace(policy, attempts=2)
     weather.faults += [fault] * 2
@@ -320,22 +292,16 @@ def test_a_wrong_answer_is_not_stored_and_stops_no_other_day(
     assert {*why} == {*DAYS[:2]}
     for error in why.values():
         assert type(error) is SourceError
-        error_of = pytest.raises(SourceError, match=message)
-        with error_of:
-            raise error
+        assert re.search(message, error.what)
     assert delivered(source, area) == DAYS[2:4]
     assert fetch_days(source, area, DAYS[:4], policy) == {}
 
 
 def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, policy):
     weather.faults.append("400")
-    why = fetch_days(service(PLENTY), area, DAYS[:1], policy)
-    assert [f"{type(error).__name__}: {error}" for error in why.values()] == [
-        "RequestRefused: weather for 2019-08-15..2019-08-15 is not available: the service"
-        " answered 400: "
-        '{"error": true, "reason": "Out of range"}'
-    ]
-    assert len(weather.log) == 1
+    (error,) = fetch_days(service(PLENTY), area, DAYS[:1], policy).values()
+    assert (type(error), len(weather.log)) == (RequestRefused, 1)
+    assert error.what.endswith('answered 400: {"error": true, "reason": "Out of range"}')
 
 
 @pytest.mark.parametrize(
@@ -346,9 +312,7 @@ def test_a_request_for_one_day_that_is_refused_is_not_sent_again(weather, area, 
         pytest.param(DAYS[:0], 4, id="none: it is not the days"),
     ],
 )
-def test_refused_days_stop_no_other_days_of_their_request(
-    weather, area, policy, has, asked
-):
+def test_refused_days_stop_no_other_days_of_their_request(weather, area, policy, has, asked):
     weather.has = has
     why = fetch_days(service(PLENTY), area, DAYS[:14], policy)
     assert {*why} == {*DAYS[:14]} - {*has}
@@ -361,9 +325,7 @@ def test_a_changed_stored_answer_is_refused_and_fetched_again_once_deleted(weath
     (kept,) = Path(area.lake).rglob(f"{DAYS[0]}-*.json")
     for changed in (kept.read_text().replace("40.75", "40.5"), kept.read_text()[:-9], "[]"):
         kept.write_text(changed)
-        with pytest.raises(
-            SourceError, match=f"{kept.name} was changed after it was stored. Delete it"
-        ):
+        with pytest.raises(SourceError, match=kept.name):
             rows(service(PLENTY), area, DAYS[0])
     assert rows(service(PLENTY), area, DAYS[1]) == expected(DAYS[1])
     kept.unlink()
@@ -385,9 +347,7 @@ def test_places_on_a_fine_grid_get_their_own_answers(weather, area, policy):
     }
 
 
-def test_days_wait_while_another_process_holds_the_lock(
-    weather, area, policy, monkeypatch
-):
+def test_days_wait_while_another_process_holds_the_lock(weather, area, policy, monkeypatch):
     monkeypatch.setattr(storage, "TIMEOUT_S", 0.1)
     with storage.writing(area.lake, "_answers/weather"):
         why = fetch_days(service(PLENTY), area, DAYS[:2], policy)

@@ -79,9 +79,7 @@ BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: inco
         ),
     ],
 )
-def test_lines_and_faults_of_a_file_are_found(
-    tmp_path, name, text, lines, fault
-):
+def test_lines_and_faults_of_a_file_are_found(tmp_path, name, text, lines, fault):
     file = put(tmp_path, name, text)
     contents = read_contents(file)
     # What is cut off can be read as far as it goes, anything else cannot.
@@ -246,9 +244,7 @@ LINES = [
 ]
 
 
-def test_csv_lines_give_the_same_rows_as_delivery_and_as_archive(
-    tmp_path, spark, seed
-):
+def test_csv_lines_give_the_same_rows_as_delivery_and_as_archive(tmp_path, spark, seed):
     chance = random.Random(seed)
     area = LandingArea(tmp_path / "landing", lake=str(tmp_path / "lake"))
     lines = [

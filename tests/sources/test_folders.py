@@ -106,9 +106,7 @@ def test_a_link_to_itself_is_a_file_of_its_day(tmp_path):
     assert files_by_day(tmp_path, days(0, 1)) == {day(0): [link], day(1): []}
 
 
-def test_a_folder_that_cannot_be_listed_is_a_file_of_all_its_possible_days(
-    tmp_path, nobody
-):
+def test_a_folder_that_cannot_be_listed_is_a_file_of_all_its_possible_days(tmp_path, nobody):
     closed = [
         tmp_path / "2019-08-15",
         tmp_path / "year=2019/month=08/day=16",
@@ -151,9 +149,7 @@ OTHER_PATTERNS = {
 
 
 @pytest.mark.parametrize(("pattern", "name", "other"), OTHER_PATTERNS.values(), ids=OTHER_PATTERNS)
-def test_a_pattern_finds_files_and_other_files_are_listed(
-    tmp_path, pattern, name, other
-):
+def test_a_pattern_finds_files_and_other_files_are_listed(tmp_path, pattern, name, other):
     file = put(tmp_path, name)
     put(tmp_path, other)
     assert files_by_day(tmp_path, days(0, 1), [pattern]) == {day(0): [file], day(1): []}

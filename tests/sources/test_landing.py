@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.protocol import Delivery
-from tests.worlds.deliveries import LINE, day, put
+from tests.worlds.deliveries import LINE, day, delivery_of, put
 
 PIECES = [
     b"{}",
@@ -37,8 +37,7 @@ def test_spark_reads_as_many_lines_of_each_file_as_the_manifest_counts(tmp_path,
         put(tmp_path, f"lines/2019-08-15/{n}.jsonl.gz", gzip.compress(text))
     source = Landing("lines")
     area = LandingArea(tmp_path)
-    delivery = source.delivered(area, [day(0)])[day(0)]
-    assert isinstance(delivery, Delivery)
+    delivery = delivery_of(source, area)
     read = (
         source.read(area, spark, [day(0)])
         .groupBy("source_file")
@@ -79,7 +78,7 @@ def test_unread_files_are_listed_and_change_no_delivery(tmp_path):
     put(tmp_path, "events/2019-08-15/a.jsonl", LINE)
     source = Landing("events")
     area = LandingArea(tmp_path)
-    before = source.delivered(area, [day(0)])[day(0)]
+    before = delivery_of(source, area)
     for name in (
         "2019-08-15/b.JSONL",
         "2019-08-15/c.jsonl.bz2",
@@ -89,8 +88,7 @@ def test_unread_files_are_listed_and_change_no_delivery(tmp_path):
     ):
         put(tmp_path, f"events/{name}", LINE)
     (tmp_path / "events/2019-08-15/d").symlink_to(put(tmp_path, "other/d.jsonl", LINE).parent)
-    delivery = source.delivered(area, [day(0)])[day(0)]
-    assert isinstance(delivery, Delivery)
+    delivery = delivery_of(source, area)
     assert delivery == before
     beside = [
         "2019-08-15/b.JSONL",

@@ -123,9 +123,7 @@ def test_a_manifest_of_another_version_is_rebuilt(tmp_path, form):
     assert Manifest(saved).contents([file]) == Manifest().contents([file])
 
 
-def test_an_unreadable_file_has_a_fault_and_stops_no_other(
-    tmp_path, nobody
-):
+def test_an_unreadable_file_has_a_fault_and_stops_no_other(tmp_path, nobody):
     good = put(tmp_path, "a.jsonl")
     closed = put(tmp_path, "b.jsonl")
     folder = tmp_path / "c"

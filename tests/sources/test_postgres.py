@@ -383,9 +383,7 @@ def test_values_get_spark_types_or_the_text_of_postgresql(postgres, spark):
     ],
     ids=["infinite date", "infinite timestamp", "no number", "array of arrays"],
 )
-def test_a_value_that_spark_cannot_hold_is_an_error(
-    postgres, spark, kind, value
-):
+def test_a_value_that_spark_cannot_hold_is_an_error(postgres, spark, kind, value):
     postgres.execute("DROP TABLE IF EXISTS odd", f"CREATE TABLE odd (on_day date, odd_one {kind})")
     postgres.execute(f"INSERT INTO odd VALUES ('{day(0)}', {value}), ('{day(1)}', NULL)")
     table = postgres_table(postgres, "odd", "on_day")

@@ -102,9 +102,7 @@ def test_csv_files_of_any_layout_give_the_rows_of_python_s_reader(tmp_path, spar
     assert all(row["malformed"] is None for row in read)
 
 
-def test_a_row_that_does_not_fit_its_header_is_only_kept_as_text(
-    tmp_path, spark
-):
+def test_a_row_that_does_not_fit_its_header_is_only_kept_as_text(tmp_path, spark):
     put(
         tmp_path,
         "cases/2019-08-15.csv",

@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from backfill_assets.sources.archives.loads import loaded_archives
 from backfill_assets.sources.files.formats import JSON_LINES, AnyFormat, Csv, Parquet
 from backfill_assets.step.sources import load_sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, expected, lines, parquet, rows
@@ -37,7 +36,7 @@ def test_a_changed_archive_replaces_its_days_in_one_commit(archives):
     archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[1])))
     archives.put("b.jsonl", lines(*rows(ARCHIVED_DAYS[1], b=1)))
     archives.run()
-    files = loaded_archives(str(archives.root / "lake/_archived/past")).days()
+    files = archives.state.days()
     archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[2])))
     before = archives.version()
     assert set(archives.run()) == {"past/a.jsonl"}
@@ -45,7 +44,7 @@ def test_a_changed_archive_replaces_its_days_in_one_commit(archives):
     assert archives.held() == expected(
         *rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[2]), *rows(ARCHIVED_DAYS[1], b=1)
     )
-    now = loaded_archives(str(archives.root / "lake/_archived/past")).days()
+    now = archives.state.days()
     content = [
         file.path.rpartition("-")[2]
         for state in (files, now)
@@ -57,11 +56,11 @@ def test_a_changed_archive_replaces_its_days_in_one_commit(archives):
 def test_the_same_content_is_read_again_after_a_touch_and_commits_no_row(archives):
     path = archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0])))
     archives.run()
-    files = loaded_archives(str(archives.root / "lake/_archived/past")).days()
+    files = archives.state.days()
     os.utime(path, (1, 1))
     (again,) = archives.run().values()
     assert (again.bytes_read, again.rows) == (path.stat().st_size, 1)
-    assert loaded_archives(str(archives.root / "lake/_archived/past")).days() == files
+    assert archives.state.days() == files
     assert archives.run() == {}
 
 
@@ -79,9 +78,9 @@ def test_a_full_refresh_reads_all_and_drops_deleted_archives(archives):
     }, "an archive that was moved away since stays in"
     taken = archives.run(full_refresh=True)
     assert taken["past/b.jsonl"].bytes_read == b.stat().st_size
-    assert load_sentence(taken["past/a.jsonl"]).startswith(
-        "past/a.jsonl was removed: 1 row of 1 day (2019-08-15) dropped."
-    )
+    dropped = taken["past/a.jsonl"]
+    assert (dropped.dropped, dropped.rows, dropped.days) == (True, 1, ARCHIVED_DAYS[:1])
+    assert "past/a.jsonl was removed: 1 row of 1 day (2019-08-15)" in load_sentence(dropped)
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
 
 
@@ -174,12 +173,10 @@ def test_a_renamed_and_changed_archive_is_not_loaded_twice(archives):
     path.rename(path.with_name("b.jsonl"))
     archives.run()
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]))
-    files = loaded_archives(str(archives.root / "lake/_archived/past")).days()
+    files = archives.state.days()
     os.utime(path.with_name("b.jsonl"), (1, 1))
     assert len(archives.run()) == 1
-    assert loaded_archives(str(archives.root / "lake/_archived/past")).days() == files, (
-        "its rows are in, by the name that it had"
-    )
+    assert archives.state.days() == files, "its rows are in, by the name that it had"
     assert archives.run() == {}
     archives.put("b.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[1])))
     archives.run()
@@ -211,9 +208,7 @@ def test_a_renamed_and_changed_archive_is_not_loaded_twice(archives):
         "a quote that nothing closes, where values may hold line feeds",
     ],
 )
-def test_an_unreadable_archive_keeps_its_rows_and_stops_no_other(
-    archives, name, content, problem
-):
+def test_an_unreadable_archive_keeps_its_rows_and_stops_no_other(archives, name, content, problem):
     kind = name.removesuffix(".gz").rpartition(".")[2]
     good: list[str | bytes] = [lines(*rows(at)) for at in ARCHIVED_DAYS[:2]]
     form: AnyFormat = JSON_LINES
@@ -231,7 +226,5 @@ def test_an_unreadable_archive_keeps_its_rows_and_stops_no_other(
     taken = archives.run()
     assert problem in taken[f"past/{name}"].problem
     assert not taken[f"past/{name}"].acceptable
-    assert {at: len(of_day) for at, of_day in archives.held().items()} == {
-        ARCHIVED_DAYS[0]: 1,
-        ARCHIVED_DAYS[1]: 1,
-    }
+    lines_by_day = {at: len(of_day) for at, of_day in archives.held().items()}
+    assert lines_by_day == dict.fromkeys(ARCHIVED_DAYS[:2], 1)

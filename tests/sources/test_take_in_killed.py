@@ -14,7 +14,6 @@ import pytest
 
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.maintenance import maintain, preview_maintenance
-from backfill_assets.sources.archives.loads import loaded_archives
 from tests.worlds.archives import (
     ARCHIVED_DAYS,
     PAST,
@@ -40,7 +39,7 @@ def test_a_load_killed_between_slices_is_invisible_until_the_next_finishes_it(ar
     archives.archive = replace(PAST, slice_bytes=2 * len(json.dumps(many[0])))
     with pytest.raises(Killed):
         archives.run(reader=KilledAfter)
-    begun = loaded_archives(str(archives.root / "lake/_archived/past")).begun["past/a.jsonl.gz"]
+    begun = archives.state.begun["past/a.jsonl.gz"]
     assert (begun.lines, archives.held()) == (6, {})
     (taken,) = archives.run().values()
     assert (taken.record.load, taken.rows) == (begun.load, 12)
@@ -60,7 +59,6 @@ ArchiveLake(Path(sys.argv[1]), replace(PAST, slice_bytes=20_000)).run()
 def test_a_load_killed_repeatedly_is_finished_by_the_same_command(archives):
     many = [row | {"text": "x" * 100, "row": n} for n in range(500) for row in rows(*ARCHIVED_DAYS)]
     archives.put("a.jsonl.gz", lines(*many))
-    folder = str(archives.root / "lake/_archived/past")
     begun = 0
     for _ in range(3):
         child = subprocess.Popen([sys.executable, "-c", PROGRAM, str(archives.root)])
@@ -69,7 +67,7 @@ def test_a_load_killed_repeatedly_is_finished_by_the_same_command(archives):
         child.kill()
         child.wait()
         begun = archives.version()
-        assert archives.held() == {} or "past/a.jsonl.gz" in loaded_archives(folder).whole
+        assert archives.held() == {} or "past/a.jsonl.gz" in archives.state.whole
     archives.archive = replace(PAST, slice_bytes=20_000)
     archives.run()
     assert archives.held() == expected(*many)

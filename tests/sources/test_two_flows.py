@@ -22,7 +22,7 @@ from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import delivered_for
 from backfill_assets.step.sources import unread_lines
 from backfill_assets.tables.declaration import table
-from tests.worlds.deliveries import day, put
+from tests.worlds.deliveries import day, delivery_of, put
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_required_column_that_a_loaded_archive_lacks_fails_its_days(area, form
     put(area.root, "cases/2019-08-15.jsonl", '{"Sick": 1, "Place": "A"}\n')
     put(area.root, f"past/old{form.endings[0]}", OLD[form])
     list(load_archives(source.archives[0], area))
-    assert isinstance(source.delivered(area, [day(1)])[day(1)], Delivery)
+    delivery_of(source, area, day(1))
     stricter = replace(source, landing=replace(source.landing, fields=[sick, place]))
     name = f"past/old{form.endings[0]}"
     why = "has no column Place, also called Town, which place needs"
@@ -141,9 +141,8 @@ def test_an_incomplete_delivery_is_waited_for_although_archives_have_the_day(are
     list(load_archives(Archive("past", day="at"), area))
     waiting: dict[Precedence, bool] = {"landing": True, "both": True, "archive": False}
     for precedence, waits in waiting.items():
-        delivered = TwoFlows(landing, Archive("past", day="at"), precedence).delivered(
-            area, [day(0)]
-        )[day(0)]
+        source = TwoFlows(landing, Archive("past", day="at"), precedence)
+        delivered = source.delivered(area, [day(0)])[day(0)]
         assert isinstance(delivered, IncompleteDelivery) == waits, precedence
 
 

@@ -20,7 +20,7 @@ from backfill_assets.lake.lake import Lake
 from backfill_assets.plan.status import State, Status, latest_builds, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.archives.loading import LoadResult, load_archives
-from backfill_assets.sources.archives.loads import loaded_archives
+from backfill_assets.sources.archives.loads import LoadedArchives, loaded_archives
 from backfill_assets.sources.archives.reading import ArchiveReader, ArchiveRow
 from backfill_assets.sources.archives.two_flows import Precedence
 from backfill_assets.sources.area import LandingArea
@@ -59,23 +59,30 @@ class ArchiveLake:
     def run(self, **given: Any) -> dict[str, LoadResult]:
         return {each.name: each for each in load_archives(self.archive, self.area, **given)}
 
+    @property
+    def folder(self) -> Path:
+        return self.root / "lake" / "_archived" / "past"
+
+    @property
+    def state(self) -> LoadedArchives:
+        return loaded_archives(str(self.folder))
+
     def held(self) -> dict[date, list[str]]:
         """The lines of each day, read without the code under test but for which files are of which
         day.
         """
-        folder = self.root / "lake" / "_archived" / "past"
         return {
             at: sorted(
                 line
                 for files in of_day.values()
                 for file in files
-                for line in pq.read_table(folder / file.path)["line"].to_pylist()
+                for line in pq.read_table(self.folder / file.path)["line"].to_pylist()
             )
-            for at, of_day in loaded_archives(str(folder)).days().items()
+            for at, of_day in self.state.days().items()
         }
 
     def version(self) -> int:
-        return loaded_archives(str(self.root / "lake" / "_archived" / "past")).version
+        return self.state.version
 
 
 def expected(*rows: dict[str, Any]) -> dict[date, list[str]]:

@@ -212,7 +212,7 @@ class Landing(Source):
         manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
         contents = manifest.contents(file for files in delivered.values() for file in files)
         manifest.save()
-        judged = {}
+        judged: dict[date, tuple[ContentsByFile, Delivery | SourceError]] = {}
         for day, files in delivered.items():
             of_files = {file: contents[file] for file in files}
             others = [file for file in listed[day] if file not in of_files]
