@@ -1,4 +1,4 @@
-"""The workspace: settings, tables, calendar, lake and landing area of one project, as one value.
+"""The workspace: settings, tables, calendar, lake and landing area of one project.
 
 The command line or the code location makes it once and passes it on. One process can use several
 workspaces.
@@ -24,7 +24,7 @@ from backfill_assets.tables.graph import Graph, tables_named
 
 @dataclass(frozen=True)
 class Workspace:
-    """The tables of a project, inputs first, with their settings, calendar, lake and landing area.
+    """The tables of a project, inputs first, with settings, calendar, lake and landing area.
 
     `reconciliations` and `consumers` are declared about several tables together.
     """

@@ -44,7 +44,7 @@ RETENTION = {
 
 
 class Committed(NamedTuple):
-    """The version in which a commit stands, and all files that its days have there."""
+    """The version of a commit, and all files that its days have in it."""
 
     version: int
     files: Sequence[DataFile]
@@ -52,9 +52,9 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True)
 class FileCommit:
-    """Files of a table that lie in `folder`, ready to be committed.
+    """Files in the folder of a table, ready to be committed.
 
-    They replace whatever the days hold. `columns` are those of the DataFrame, as JSON
+    They replace all files of their days. `columns` are those of the DataFrame, as JSON
     (`rows.schema.json()`). `attempted` are the days of which files may be committed.
     """
 
@@ -228,7 +228,7 @@ def _decide_and_commit(
         version, committed = commit(table, [build.day for build in accepted], metadata)
         files = hash_by_day((file.day, file.path) for file in committed)
     except Exception as error:
-        # Only what comes after a commit failed: its checkpoint.
+        # The commit may have succeeded, and only its checkpoint failed.
         made = version_with(commit.folder, metadata, after=before)
         if (
             made is None

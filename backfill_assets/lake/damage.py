@@ -19,7 +19,7 @@ class Depth(IntEnum):
 
 
 class DamageKind(StrEnum):
-    """What happened to a day since it was accepted."""
+    """The kinds of damage to a day."""
 
     LOG_UNREADABLE = "log unreadable"
     COLUMNS_RENAMED = "columns renamed"

@@ -21,12 +21,11 @@ from pyspark.sql import DataFrame
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import files_in
 
-# The day of rows whose day is null, which are never committed; and the name of Spark's folder for
-# them.
+# The day of rows without a day, which are never committed, and Spark's name of their folder.
 NO_DAY = date.min
 SPARKS_NULL = "__HIVE_DEFAULT_PARTITION__"
-# A bound of a column's values is kept for so many columns (delta.dataSkippingNumIndexedCols), and
-# only if it is short: Delta cuts longer texts off, and a bound that was cut must be rounded up.
+# Bounds are stored for so many columns (delta.dataSkippingNumIndexedCols), and only short ones:
+# Delta cuts longer texts off, and such a bound must be rounded up.
 BOUNDED_COLUMNS = 4
 MAX_TEXT = 32
 
@@ -39,16 +38,16 @@ def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
     """
     name = uuid.uuid4().hex
     store = files_in(folder)
-    kept = [c for c in rows.column_names if c != column]
+    others = [name for name in rows.column_names if name != column]
     for day in pc.unique(rows[column]).to_pylist():
         is_day = (
             pc.equal(rows[column], pa.scalar(day, pa.date32())) if day else pc.is_null(rows[column])
         )
-        of_day = rows.filter(is_day).select(kept)
+        rows_of_day = rows.filter(is_day).select(others)
         value = day or SPARKS_NULL
         store.create_dir(f"{name}/{column}={value}", recursive=True)
         with store.open_output_stream(f"{name}/{column}={value}/part-0.parquet") as out:
-            pq.write_table(of_day, out, compression="snappy")
+            pq.write_table(rows_of_day, out, compression="snappy")
     return list(_written(folder, name, column))
 
 
@@ -94,27 +93,16 @@ def _column(footer: pq.FileMetaData, n: int) -> tuple[str, int | None, Any, Any]
     parts = [footer.row_group(g).column(n) for g in range(footer.num_row_groups)]
     name = parts[0].path_in_schema if parts else ""
     figures = [part.statistics for part in parts]
-    if (
-        not figures
-        or "." in name
-        or any(each is None or not each.has_null_count for each in figures)
-    ):
+    if not figures or "." in name or any(not part or not part.has_null_count for part in figures):
         return name, None, None, None
-    nulls = sum(each.null_count for each in figures)
-    bounded = [each for each in figures if each.has_min_max]
-    all_null = [each.num_values == 0 for each in figures if not each.has_min_max]
-    if not bounded or not all(all_null):
-        return name, nulls, None, None
-    try:
-        return (
-            name,
-            nulls,
-            _bound(min(each.min for each in bounded)),
-            _bound(max(each.max for each in bounded)),
-        )
-    except (UnicodeDecodeError, OverflowError):
-        # Text that is not UTF-8, a year that Python has no date for.
-        return name, nulls, None, None
+    nulls = sum(part.null_count for part in figures)
+    bounded = [part for part in figures if part.has_min_max]
+    if bounded and all(part.has_min_max or part.num_values == 0 for part in figures):
+        # Text may not be UTF-8, and Python has no dates after the year 9999.
+        with suppress(UnicodeDecodeError, OverflowError):
+            low = _bound(min(part.min for part in bounded))
+            return name, nulls, low, _bound(max(part.max for part in bounded))
+    return name, nulls, None, None
 
 
 def _bound(value: Any) -> Any:

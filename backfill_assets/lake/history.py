@@ -52,8 +52,7 @@ def unrecorded(recorded: Iterable[Build], committed: Iterable[Build]) -> list[Bu
 
 def committed_builds(path: str) -> list[Build]:
     """The builds in the table's own commits, oldest first. Reads every commit."""
-    commits = read_commits(path, version_of(path))
-    return [build for commit in reversed(commits) for build in builds_of(commit)]
+    return _builds_in(read_commits(path, version_of(path)))
 
 
 def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
@@ -70,7 +69,11 @@ def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
     # Commits of maintenance and of others are in no ledger: they are not read again at each commit.
     if versions != later and any(map(_is_complete, commits_at(path, [recorded.version]))):
         versions = later
-    commits = list(commits_at(path, sorted(versions, reverse=True)))
+    return _builds_in(list(commits_at(path, sorted(versions, reverse=True))))
+
+
+def _builds_in(commits: Sequence[Mapping[str, Any]]) -> list[Build]:
+    """The builds in commits that come newest first, oldest first."""
     return [build for commit in reversed(commits) for build in builds_of(commit)]
 
 
@@ -154,8 +157,7 @@ def build_history(
 
 def tables_in(ledger: Ledger) -> list[str]:
     """Every table that was ever built, also under an earlier name."""
-    table = open_table(ledger.path)
-    return sorted({partition["table"] for partition in table.partitions()}) if table else []
+    return sorted(ledger.files().by_table)
 
 
 def commit_metadata(builds: Sequence[Build], *, complete: bool = False) -> str:
@@ -319,7 +321,7 @@ def latest(
     until: Mapping[str, int] | None = None,
     recorded: Mapping[str, datetime] | None = None,
 ) -> Latest:
-    """The latest builds of these tables and days (None: all), and the partitions that `plan` built.
+    """The latest builds of these tables and days (None: all), and those of `plan`.
 
     Builds that a crash left out of the ledger are included. With `until`, only builds whose rows
     are in these versions of the tables. Those without a commit of their own count if they were

@@ -24,7 +24,6 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.delta import CachedTable
 from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
-from backfill_assets.lake.storage import Paths
 
 # Outcomes of an audit of rows that are in the table. Neither changes what is accepted.
 AuditOutcome = Literal["audited", "refused"]
@@ -221,7 +220,7 @@ class LedgerFiles:
     files: RecordFiles
 
     @cached_property
-    def _by_table(self) -> dict[str, list[RecordFile]]:
+    def by_table(self) -> dict[str, list[RecordFile]]:
         by_table: dict[str, list[RecordFile]] = {}
         for file in self.files.listed:
             by_table.setdefault(file.facts["partition.table"], []).append(file)
@@ -242,11 +241,11 @@ class LedgerFiles:
         if after is not None:
             later = ds.field("at") > pa.scalar(after, BUILD_SCHEMA.field("at").type)
         parts = [self.files.read((), columns)]
-        for table, of_days in (dict.fromkeys(self._by_table) if days is None else days).items():
+        for table, of_days in (dict.fromkeys(self.by_table) if days is None else days).items():
             chosen = later
             if of_days is not None:
                 chosen &= ds.field("day").isin(pa.array(of_days, pa.date32()))
-            parts.append(self.files.read(self._by_table.get(table, ()), columns, chosen))
+            parts.append(self.files.read(self.by_table.get(table, ()), columns, chosen))
         return pa.concat_tables(parts)
 
     def built_after(self, since: Mapping[str, datetime]) -> set[Partition]:
@@ -307,7 +306,7 @@ class Ledger:
 
     @property
     def path(self) -> str:
-        return Paths(self.root).ledger
+        return self.records.path
 
     @property
     def records(self) -> RecordTable:

@@ -24,7 +24,6 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, ServiceUnavailable, UsageError
 from backfill_assets.lake.delta import one_line
 from backfill_assets.lake.record_table import RecordFiles, RecordTable
-from backfill_assets.lake.storage import Paths
 
 # The channel of readers that name none, and the channel that a few readers follow first.
 STABLE = "stable"
@@ -312,7 +311,7 @@ class Releases:
 
     @property
     def path(self) -> str:
-        return Paths(self.root).releases
+        return release_records(self.root).path
 
     def newest(self) -> Release | None:
         """The release added last, of any kind; None if there is none yet."""
@@ -420,19 +419,19 @@ class Releases:
     def refuse_unknown(self, channel: str) -> None:
         """Raise UsageError for a channel that no release has. No reader would ask for it."""
         newest = self.newest()
-        known = dict.fromkeys([STABLE, CANDIDATE, *(newest.channels if newest else ())])
-        if channel not in known:
+        channels = dict.fromkeys([STABLE, CANDIDATE, *(newest.channels if newest else ())])
+        if channel not in channels:
             raise UsageError(
                 f"There is no channel {channel}.",
                 unchanged=NOTHING_CHANGED,
-                next_step=f"The channels are {', '.join(known)}.",
+                next_step=f"The channels are {', '.join(channels)}.",
             )
 
     def switches(self, newest: Release | None, channel: str) -> Mapping[str, str]:
         """The switches of a channel's readers. A new channel has those of `stable`."""
-        for known in (channel, STABLE):
-            if newest and known in newest.channels:
-                return self._pointed(newest, known).switches
+        for name in (channel, STABLE):
+            if newest and name in newest.channels:
+                return self._pointed(newest, name).switches
         return {}
 
     def _pointed(self, newest: Release, channel: str) -> Release:

@@ -87,14 +87,6 @@ def test_what_a_crash_left_out_is_recovered_from_the_commits(tmp_path):
     assert len(ledger.builds()) == 4
 
 
-def test_recovering_what_is_whole_writes_nothing(tmp_path):
-    ledger = Ledger(str(tmp_path))
-    commit(tmp_path, build(0))
-    recover_newest(ledger, [TABLE])
-    assert recover_newest(ledger, [TABLE]) == []
-    assert len(ledger.builds()) == 1
-
-
 @pytest.mark.parametrize(
     "metadata",
     [
