@@ -188,9 +188,10 @@ def commit_and_record(
     tries = Retrying(
         retry=again, stop=stop_after_attempt(COMMIT_RETRIES), wait=wait_random(0, 0.05)
     )
+    ledger = Ledger(root)
     with writing(root, table):
         try:
-            builds = tries(_decide_and_commit, Ledger(root), table, decide, commit)
+            builds = tries(_decide_and_commit, ledger, table, decide, commit)
         except RetryError as error:
             raise Conflict(
                 f"Others committed to {table} {COMMIT_RETRIES} times first.",
@@ -198,7 +199,7 @@ def commit_and_record(
                 next_step="Run again.",
             ) from error
         try:
-            Ledger(root).append(builds)
+            ledger.append(builds)
         except Exception as error:
             committed = [str(build.day) for build in builds if build.outcome in COMMITTED]
             if not committed:

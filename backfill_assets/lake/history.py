@@ -78,14 +78,19 @@ def _builds_in(commits: Sequence[Mapping[str, Any]]) -> list[Build]:
 
 
 def last_committed(path: str, days: Collection[date]) -> dict[date, Build]:
-    """The last build of each of these days by the table's own commits, newest commits first."""
+    """The last build of each of these days by the table's own commits.
+
+    Commits before the last ones of these days are not read.
+    """
     last: dict[date, Build] = {}
+    if not days:
+        return last
     for commit in commits_at(path, range(version_of(path), -1, -1)):
-        if len(last) == len(days):
-            break
         for build in builds_of(commit):
             if build.day in days:
                 last.setdefault(build.day, build)
+        if len(last) == len(days):
+            break
     return last
 
 
