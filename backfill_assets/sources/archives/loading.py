@@ -137,11 +137,14 @@ def _drop(batch: ArchiveBatch, existing: Collection[str]) -> None:
     deleted = {*batch.state.whole} - {*existing}
     days = batch.state.days()
     for name in sorted(deleted):
-        of_day = {day: files[name] for day, files in days.items() if name in files}
-        rows = sum(file.rows or 0 for files in of_day.values() for file in files)
+        files_by_day = {day: files[name] for day, files in days.items() if name in files}
         batch.results.append(
             LoadResult(
-                name, record=batch.state.whole[name], rows=rows, days=sorted(of_day), dropped=True
+                name,
+                record=batch.state.whole[name],
+                rows=sum(file.rows or 0 for files in files_by_day.values() for file in files),
+                days=sorted(files_by_day),
+                dropped=True,
             )
         )
     whole = {name: record for name, record in batch.state.whole.items() if name not in deleted}

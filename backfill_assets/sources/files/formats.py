@@ -301,7 +301,7 @@ def _names_of_objects(head: bytes) -> str:
     objects = [
         json.loads(line.decode(errors="replace"), parse_int=str) for line in lines if _is_json(line)
     ]
-    names = dict.fromkeys(name for each in objects if isinstance(each, dict) for name in each)
+    names = dict.fromkeys(name for row in objects if isinstance(row, dict) for name in row)
     return json.dumps(list(names)) if lines else ""
 
 

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill_assets.errors import NotFetchedYet, SourceError
 from backfill_assets.lake.storage import Documents, Paths
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.protocol import Delivery, Source
+from backfill_assets.sources.protocol import Delivery, Source, require_usable
 
 Query = Mapping[str, str]
 Row = Sequence[Any]
@@ -85,10 +85,9 @@ class HttpSource(Source):
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
         """Return the fingerprint of each day's answers, or NotFetchedYet if one is missing."""
-        stored = AnswerStore(area, self.name).stored(self.queries())
         return {
-            day: self._delivery(day, stored[day]) if day in stored else self._awaited(day)
-            for day in days
+            day: answers if isinstance(answers, SourceError) else self._delivery(day, answers)
+            for day, answers in self._answers(area, days).items()
         }
 
     def _delivery(self, day: date, answers: Sequence[Answer]) -> Delivery:
@@ -97,42 +96,42 @@ class HttpSource(Source):
         ).hexdigest()[:32]
         return Delivery(fingerprint, {f"{self.name}/{day}": sum(answer.rows for answer in answers)})
 
-    def _awaited(self, day: date) -> NotFetchedYet:
-        return NotFetchedYet(
-            f"{self.name} has no answer for {day} yet: a run that builds the day asks for it"
-        )
-
     def described(self, area: LandingArea, day: date) -> list[str]:
         """Describe each file of the day's answers."""
-        files = self._stored(area, [day])[day]
+        answers = require_usable(self._answers(area, [day]))[day]
         return [
-            f"{area.lake}/_answers/{self.name}/{each.path}, {each.rows} rows, {each.content[:12]}"
-            for each in files
+            f"{area.lake}/_answers/{self.name}/{answer.path}, {answer.rows} rows,"
+            f" {answer.content[:12]}"
+            for answer in answers
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
         """Estimate the bytes of the answers for `days`."""
-        stored = self._stored(area, days)
+        stored = require_usable(self._answers(area, days))
         return sum(100 * answer.rows for answers in stored.values() for answer in answers)
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """Read the stored rows of `days`: `arrival_day DATE` and the `columns`."""
-        answers = AnswerStore(area, self.name)
-        stored = self._stored(area, days)
-        answered = {
-            day: [row for each in of_day for row in answers.read(each)]
-            for day, of_day in stored.items()
-        }
-        rows = [(day, *row) for day, of_day in answered.items() for row in self.rows(of_day)]
+        store = AnswerStore(area, self.name)
+        rows = [
+            (day, *row)
+            for day, answers in require_usable(self._answers(area, days)).items()
+            for row in self.rows([row for answer in answers for row in store.read(answer)])
+        ]
         return spark.createDataFrame(rows, f"arrival_day DATE, {self.columns}")
 
-    def _stored(self, area: LandingArea, days: Sequence[date]) -> dict[date, list[Answer]]:
-        """Return the answers of each of `days`. Raises NotFetchedYet if one is missing."""
+    def _answers(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> dict[date, list[Answer] | SourceError]:
+        """Return the answers of each of `days`, or NotFetchedYet if one is missing."""
         stored = AnswerStore(area, self.name).stored(self.queries())
-        for day in days:
-            if day not in stored:
-                raise self._awaited(day)
-        return {day: stored[day] for day in days}
+        return {
+            day: stored.get(day)
+            or NotFetchedYet(
+                f"{self.name} has no answer for {day} yet: a run that builds the day asks for it"
+            )
+            for day in days
+        }
 
 
 class Answer(NamedTuple):

@@ -120,9 +120,7 @@ class Kafka(Source):
     def delivered(
         self, area: LandingArea, days: Sequence[date]
     ) -> dict[date, Delivery | SourceError]:
-        """Return the fingerprint of each day's offsets and its records by partition, or the
-        error.
-        """
+        """Return each day's fingerprint and records by partition, or the error."""
         return {
             day: runs if isinstance(runs, SourceError) else self._delivery(runs)
             for day, runs in self._runs(area, days).items()
@@ -149,12 +147,12 @@ class Kafka(Source):
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """Read the records of `days`. Each offset is read once."""
         runs: dict[int, list[OffsetRun]] = {}
-        for of_day in self._usable(area, days).values():
-            for number, of_partition in of_day.items():
-                runs.setdefault(number, []).extend(of_partition)
+        for by_partition in self._usable(area, days).values():
+            for number, runs_of_day in by_partition.items():
+                runs.setdefault(number, []).extend(runs_of_day)
         spans = {
-            number: offsets_to_read(sorted(each, key=lambda run: run.first))
-            for number, each in runs.items()
+            number: offsets_to_read(sorted(of_partition, key=lambda run: run.first))
+            for number, of_partition in runs.items()
         }
         return _read_spans(spark, self._topic, spans, days)
 
@@ -292,9 +290,7 @@ def _records(runs: Sequence[OffsetRun]) -> int:
 
 
 def _offsets(runs: Sequence[OffsetRun], fingerprint: str) -> str:
-    """Return the offsets of a day in a partition for its build, or a hash if there are many
-    ranges.
-    """
+    """Return the offsets of a day in a partition, or a hash if there are many ranges."""
     return (
         ",".join(f"{run.first}..{run.end - 1}" for run in runs)
         if len(runs) <= _MAX_RANGES_RECORDED

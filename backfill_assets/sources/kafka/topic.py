@@ -315,8 +315,9 @@ class TopicIndex:
     def up_to_now(
         self, topic: Topic, state: TopicState, day: date
     ) -> Mapping[int, IndexedPartition]:
-        """Return the partitions with every record of `day` and later days. Reads only new
-        records.
+        """Return the partitions with every record of `day` and later days.
+
+        Only new records are read.
         """
         with self.lock:
             ends = {number: end for number, (_, end) in state.offsets.items()}

@@ -87,22 +87,25 @@ class Columns:
         """Selected columns that are not columns of the table."""
         return [] if self.day_type == "date" else [_TIME]
 
-    def looked_at(self, days: Sequence[date]) -> bytes:
-        """Return the query for each day's number of rows, their hash, and the sum of their
-        `xmin`.
-        """
+    def compared(self, days: Sequence[date]) -> bytes:
+        """Return the query for each day's rows: their number, hash, and the sum of `xmin`."""
         row = f"ROW({', '.join(f't.{_quoted(name)}' for name in self.hashed)})::text"
         written = "t.xmin::text::bigint" if self.has_xmin else "0"
-        rows = f"SELECT {self._day}, {row} AS row, {written} AS written FROM {self.relation} t"
-        figures = "count(*), sum(hashtextextended(row, 0)), sum(written)"
-        within = self.within(days)
-        return f"SELECT {DAY}, {figures} FROM ({rows}) r WHERE {within} GROUP BY {DAY}".encode()
+        return self._by_day(
+            days,
+            "count(*), sum(hashtextextended(row, 0)), sum(written)",
+            f", {row} AS row, {written} AS written",
+        )
 
     def counted(self, days: Sequence[date]) -> bytes:
         """Return the query for each day's number of rows."""
-        rows = f"SELECT {self._day} FROM {self.relation} t"
-        within = self.within(days)
-        return f"SELECT {DAY}, count(*) FROM ({rows}) r WHERE {within} GROUP BY {DAY}".encode()
+        return self._by_day(days, "count(*)", "")
+
+    def _by_day(self, days: Sequence[date], figures: str, columns: str) -> bytes:
+        rows = f"SELECT {self._day}{columns} FROM {self.relation} t"
+        return (
+            f"SELECT {DAY}, {figures} FROM ({rows}) r WHERE {self.within(days)} GROUP BY {DAY}"
+        ).encode()
 
     def selected(self) -> str:
         """Return the query for all rows, in types that Spark has."""

@@ -134,7 +134,7 @@ class PostgresTable(Source):
         """Return the fingerprint and number of each day's rows, or the error."""
         try:
             with self._looking(area) as (connection, columns):
-                rows = connection.execute(columns.looked_at(days))
+                rows = connection.execute(columns.compared(days))
                 figures = {day: figures_of_day for day, *figures_of_day in rows}
         except SourceError as error:
             return {day: error_of_day(error, day) for day in days}
