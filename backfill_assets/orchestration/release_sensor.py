@@ -32,11 +32,11 @@ from dagster import (
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import Release, Releases
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
-from backfill_assets.publish.channels import behind
+from backfill_assets.publish.channels import lagging_channels
 from backfill_assets.publish.live import last_commits
 from backfill_assets.publish.release_live import (
     FAILURES,
-    Reason,
+    Obstacle,
     Released,
     Withheld,
     release_live,
@@ -197,7 +197,7 @@ def release_check(workspace: Workspace) -> AssetChecksDefinition:
     return live_is_released
 
 
-def _check_result(reasons: Sequence[Reason], workspace: Workspace) -> AssetCheckResult:
+def _check_result(reasons: Sequence[Obstacle], workspace: Workspace) -> AssetCheckResult:
     """The check fails for reasons that are failures. It names channels that stay behind."""
     failures = [reason for reason in reasons if reason.cause in FAILURES]
     if failures:
@@ -208,7 +208,7 @@ def _check_result(reasons: Sequence[Reason], workspace: Workspace) -> AssetCheck
         )
     else:
         lake = workspace.lake
-        channels = behind(lake.root, lake.releases.newest())
+        channels = lagging_channels(lake.root, lake.releases.newest())
         lagging = [f"The channel {channel}." for channel in channels]
         description = " ".join(["No failed day keeps live from being released.", *lagging])
     days = {failure.table: list(map(str, failure.days)) for failure in failures if failure.table}

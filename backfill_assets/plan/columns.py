@@ -1,4 +1,4 @@
-"""How declared columns differ from those in the lake, and how a rebuild changes them."""
+"""Differences between the declared columns and those in the lake."""
 
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -19,12 +19,11 @@ from backfill_assets.workspace import Workspace
 def column_lines(
     workspace: Workspace, tables: Sequence[Table], chunks: Sequence[Chunk] | None = None
 ) -> dict[str, list[str]]:
-    """Of each table whose columns in the lake are not the declared ones, a sentence for each kind
-    of difference.
+    """Sentences about each table whose columns in the lake differ from the declared ones.
 
-    With the `chunks` of a plan, also whether its commits will be refused: a type changes only where
-    one run has all days. Raises UsageError then for a table that is partitioned by another column:
-    none of its days could be built.
+    With the `chunks` of a plan, the sentences also say if its commits will be refused: a type
+    changes only in a run that builds all days. Then raises UsageError for a table that is
+    partitioned by another column, because none of its days can be built.
     """
     lines: dict[str, list[str]] = {}
     for table in tables:
@@ -47,8 +46,9 @@ def column_lines(
 
 
 def _stored(folder: str) -> DeltaTable | None:
-    """The table as it is in the lake; None for one that cannot be read, of which status names every
-    day.
+    """Return the table in the lake; None if it cannot be read.
+
+    Status reports such a table at each of its days.
     """
     try:
         return open_table(folder)
@@ -107,7 +107,7 @@ def _lines(
 def _refused(
     table: Table, days: set[date], folder: str, workspace: Workspace, chunks: Sequence[Chunk] | None
 ) -> Iterator[str]:
-    """Whether the change of a type will be refused, and what to do."""
+    """Yield a sentence if the change of a type will be refused, with the command that works."""
     calendar = workspace.calendar
     most = workspace.settings.days_per_run
     # A run has no gaps: days between them that have no files are built, too. Dagster would make two
@@ -128,8 +128,7 @@ def _refused(
     )
     if outside := sorted(day for day in days if day not in of_table):
         settings = " and ".join(_bring_in(outside, table, calendar) + more)
-        # Their files are not dropped with the commit: a rebuild leaves alone the days that nobody
-        # named.
+        # Their files stay: a rebuild changes only the days that it names.
         yield (
             f"{refused} no run builds {ranges(outside)}, outside its calendar. Either {settings},"
             f" then type {all_at_once}. Or, if these days are not wanted any more, move {folder}"
@@ -141,7 +140,7 @@ def _refused(
 
 
 def _one_run_of(days: set[date], table: Table, chunk: Chunk, most: int) -> bool:
-    """Whether `chunk` is launched as one run, and that run builds all of `days`."""
+    """True if `chunk` is launched as one run, and that run builds all of `days`."""
     return (
         days <= set(chunk.days.get(table.name, ()))
         and one_range(chunk.days.values(), most) is not None
@@ -149,7 +148,7 @@ def _one_run_of(days: set[date], table: Table, chunk: Chunk, most: int) -> bool:
 
 
 def _bring_in(outside: Sequence[date], table: Table, calendar: Calendar) -> list[str]:
-    """What must be set so that the table's calendar has these days."""
+    """Name the settings that extend the table's calendar to these days."""
     first = outside[0]
     last = outside[-1]
     settings = []

@@ -21,9 +21,10 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class LateDay:
-    """A day of `table` that rows built after it have made outdated, the days of the inputs that
-    have them, how many more rows about the day these have now, and when the first and the last of
-    them were built.
+    """A day of `table` that is outdated because rows arrived after it was built.
+
+    `arrived` are the days of the inputs that hold these rows. `rows` is how many more rows about
+    the day they have now. `first` and `last` are when they were built.
     """
 
     table: str
@@ -37,8 +38,9 @@ class LateDay:
 
 @dataclass(frozen=True)
 class Unplaced:
-    """Rows about a day of the calendar that no day of `table` reads: `day` of `input` is outside
-    the window of that day.
+    """Rows about a day of the calendar that no day of `table` reads.
+
+    The arrival day of the input is outside the window of that day.
     """
 
     table: str
@@ -50,9 +52,10 @@ class Unplaced:
 
 @dataclass(frozen=True)
 class Late:
-    """What is late in a workspace. `since`: by table with late rows, the first day within its
-    horizon. `is_computed`: a run is computing days of such a table, which are late again if it ends
-    without building them.
+    """The late rows of a workspace.
+
+    `since` has the first day within the horizon, by table with late rows. `is_computed`: a run is
+    building days of such a table. They are late again if it ends without building them.
     """
 
     days: Sequence[LateDay]
@@ -68,7 +71,7 @@ class Late:
 
 
 def late_rows(workspace: Workspace) -> Late:
-    """What is late in a workspace now."""
+    """Return the late rows of a workspace now."""
     runs = runs_by_partition(workspace)
     reading = {
         table.name: [other.name for other, _ in reads]
@@ -80,8 +83,9 @@ def late_rows(workspace: Workspace) -> Late:
 
 
 def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str]) -> Late:
-    """The days that late rows have made outdated, and the rows that no day takes, in the order of
-    tables and days.
+    """Find the days that late rows made outdated, and the rows that no day takes.
+
+    Tables and days are in order.
     """
     reading = [(table, reads) for table in workspace.tables if (reads := late_reads(table))]
     calendar = workspace.calendar
@@ -119,7 +123,7 @@ def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str])
 
 
 def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str]:
-    """What to type to rebuild these days, and what is made from them: a command for each table."""
+    """Return one command per table that rebuilds these days and what is made from them."""
     commands = []
     for table in dict.fromkeys(each.table for each in late):
         days = [each.day for each in late if each.table == table]
@@ -132,7 +136,7 @@ def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str
 
 
 def late_reads(table: Table) -> list[tuple[Table, Window]]:
-    """The inputs whose rows may arrive after a day of `table` was built, with their windows."""
+    """Return the inputs, with their windows, that may get rows of a day after it was built."""
     return [
         (o, w) for o, w in table.windows() if table.reads_by_day(o, w) and w.last > w.last_needed
     ]
@@ -175,9 +179,10 @@ def _unplaced(
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The rows of `table` by arrival day and the day that they are about (None: not known), and
-    after how many days a row is late, and in no day any more, by the windows of the tables that
-    read it.
+    """The rows of `table` by arrival day and event day (None: not known).
+
+    A row is late after `watermark` days, and in no day after `horizon` days. Both follow from the
+    windows of the tables that read it.
     """
 
     table: str
@@ -187,7 +192,7 @@ class Arrivals:
 
 
 def arrivals_of(workspace: Workspace, builds: Latest) -> list[Arrivals]:
-    """Those of every table whose rows may be late, in the order of the tables."""
+    """Return the arrivals of every table that may have late rows, in the order of the tables."""
     reads = [read for table in workspace.tables for read in late_reads(table)]
     return [
         Arrivals(

@@ -1,4 +1,4 @@
-"""Which plan is meant, whether another open plan overlaps, and what of a plan is half done.
+"""Starting a plan, overlaps between open plans, and the plan that a command means.
 
 A publication or a rollback that was begun and not finished may have left a part of the plan in
 live. Protected days are never rebuilt, by any plan.
@@ -26,7 +26,7 @@ from backfill_assets.workspace import Workspace
 
 
 def begun_for(plan_id: str, plans: Plans) -> str:
-    """The channel that a plan's publication was begun for last; `stable` if that is not known."""
+    """Return the channel of a plan's last unfinished publication; `stable` if it is not known."""
     with suppress(UsageError):
         for begun in plans.events(plan_id, f"{PUBLISHING}-")[-1:]:
             return str(begun.facts.get("channel", STABLE))
@@ -34,7 +34,7 @@ def begun_for(plan_id: str, plans: Plans) -> str:
 
 
 def finishing(plan_id: str, plans: Plans) -> str:
-    """The command that finishes it."""
+    """Return the command that finishes the unfinished act of a plan."""
     if plans.half_done(plan_id) == ROLLING_BACK:
         return f"backfill rollback {plan_id}"
     channel = begun_for(plan_id, plans)
@@ -42,15 +42,19 @@ def finishing(plan_id: str, plans: Plans) -> str:
 
 
 def what_is_half_done(plan_id: str, plans: Plans, which: str = "") -> str:
-    """The act in words, and the command that finishes it. `which` names its days."""
+    """Name the unfinished act and the command that finishes it.
+
+    `which` names its days.
+    """
     act = "taken back" if plans.half_done(plan_id) == ROLLING_BACK else "published"
     days = f" ({which})" if which else ""
     return f"plan {plan_id} is {act} in part{days}: `{finishing(plan_id, plans)}` finishes it"
 
 
 def refuse_half_done(plans: Plans, nothing: str) -> None:
-    """RefusedByGuard while a plan is published, or taken back, in part. `nothing`: what was not
-    done.
+    """Raise RefusedByGuard while a plan is published, or rolled back, in part.
+
+    `nothing` says what was not done.
     """
     if half_done := plans.half_published():
         words = "; ".join(what_is_half_done(plan_id, plans) for plan_id in half_done)
@@ -65,12 +69,11 @@ NOT_IN_SHADOW = (PLANNED, PUBLISHED, DISCARDED, ROLLED_BACK)
 
 
 def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
-    """Record that a plan is started; RefusedByGuard, and nothing is recorded, if a partition of it
-    is in another open plan. UsageError if it was published, discarded or rolled back.
+    """Record that a plan is started.
 
-    Both under a lock of the lake, so that of two plans started at the same moment one is refused.
-    In an object store there is no lock: there both may start, and their runs build the same
-    partitions one after the other.
+    Of two plans that start at the same moment and share a partition, one is refused: both take a
+    lock of the lake. Raises RefusedByGuard if a partition of the plan is in another open plan, and
+    UsageError if the plan was published, discarded or rolled back. Then nothing is recorded.
     """
     refuse_ended(plan.id, plans)
     with writing(plans.root, "_plans"):
@@ -79,23 +82,24 @@ def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
 
 
 def refuse_ended(plan_id: str, plans: Plans) -> None:
-    """UsageError for a plan that was published, discarded or rolled back: what it has built, it
-    would take for done.
+    """Raise UsageError for a plan that was published, discarded or rolled back.
+
+    Such a plan would take its earlier builds for done.
     """
     if (state := plans.state(plan_id)) in (PUBLISHED, DISCARDED, ROLLED_BACK):
         raise UsageError(
             f"Plan {plan_id} was {state.replace('_', ' ')}, and is not carried out again.",
             unchanged="Nothing was started.",
-            next_step="Plan anew: `backfill plan`.",
+            next_step="Make a new plan: `backfill plan`.",
         )
 
 
 def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
-    """RefusedByGuard if a partition of this plan is in another one that is open. One that cannot be
-    read cannot be run either.
+    """Raise RefusedByGuard if a partition of this plan is in another open plan.
 
-    Plans into shadows do not meet: what changed in live meanwhile is looked at when one is
-    published. One that is taken back writes to live, wherever it was built: `in_live`.
+    A plan that cannot be read cannot be run, so it does not count. Plans into shadows do not
+    overlap: changes in live are checked when one is published. `in_live`: the plan writes to live
+    although it was built in a shadow, as a rollback does.
     """
     for plan_id in plans.open() if in_live or not plan.is_shadow else ():
         if plan_id != plan.id:
@@ -122,10 +126,10 @@ def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
 
 
 def resolve_shadow_id(plan_id: str, plans: Plans, published: Sequence[str] = ()) -> str:
-    """The plan named, by its id or the beginning of it; else the only one that was built in a
-    shadow and is not in live, or is one of those `published` to other readers.
+    """Return the id of the plan that is meant: named, or the only one that is built in a shadow.
 
-    UsageError if there are several, or none.
+    A plan may be named by the beginning of its id. Plans that were `published` to other readers
+    count too. Raises UsageError if there are several, or none.
     """
     if plan_id:
         return plans.full_id(plan_id)
@@ -150,20 +154,20 @@ def resolve_shadow_id(plan_id: str, plans: Plans, published: Sequence[str] = ())
 
 
 def is_in_shadow(plan_id: str, plans: Plans) -> bool:
-    """Whether a plan was started in a shadow and is neither published nor discarded."""
+    """True if a plan was started in a shadow and is neither published nor discarded."""
     try:
         started = plans.state(plan_id) not in NOT_IN_SHADOW and plans.events(plan_id, "started")
         return bool(started) and plans.read(plan_id).is_shadow
-    except UsageError:  # one that cannot be read concerns nobody else
+    except UsageError:  # a plan that cannot be read affects no other
         return False
 
 
 def resolve_plan_id(plan_id: str, plans: Plans) -> str:
-    """The plan named, by its id or the beginning of it; else the only open one; else the last one
-    that has days left.
+    """Return the id of the plan that is meant: named, or the only open one, or the last one.
 
-    That is the last that ended unfinished and was not cancelled, or else the last of all.
-    UsageError if several are open, or begin so, or none was ever started.
+    A plan may be named by the beginning of its id. The last one is the last that ended unfinished
+    and was not cancelled, or else the last of all. Raises UsageError if several are open, if
+    several ids begin so, or if no plan was ever started.
     """
     if plan_id:
         return plans.full_id(plan_id)
@@ -192,7 +196,10 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
 
 
 def refuse_protected(plan: Plan, workspace: Workspace, nothing: str) -> None:
-    """RefusedByGuard if a day of the plan is protected; `nothing`: what was not done."""
+    """Raise RefusedByGuard if a day of the plan is protected.
+
+    `nothing` says what was not done.
+    """
     settings = workspace.settings
     protected = sorted(set(settings.protected()) & set(plan.days()))
     if protected:

@@ -23,7 +23,7 @@ from backfill_assets.plan.progress import Ending, Estimate, estimate
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, select
 from backfill_assets.plan.selector import selector_of
-from backfill_assets.plan.shadow import into
+from backfill_assets.plan.shadow import choose_target
 from backfill_assets.plan.status import (
     Status,
     latest_builds,
@@ -44,11 +44,10 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan that was made, what was selected for it, what it is expected to take, and how it
-    changes columns, and which tables are read, in words.
+    """A plan that was made, with its selection and estimate.
 
-    `unusable`: the partitions of it that will fail as things are, since their source cannot be
-    used, and why.
+    `columns` and `reads` are sentences on changed columns and on the tables that are read.
+    `unusable` has the partitions that will fail because their source cannot be used, and why.
     """
 
     plan: Plan
@@ -59,8 +58,9 @@ class Planned:
 
 
 def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
-    """Make the plan and keep it in the lake. Raises UsageError and RefusedByGuard; then nothing is
-    kept.
+    """Make the plan and keep it in the lake.
+
+    Raises UsageError and RefusedByGuard. Then nothing is kept.
     """
     workspace = workspace.with_cached_listing()
     graph = workspace.graph
@@ -74,7 +74,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     selection = select(selector, graph, status.partitions)
     plans = Plans(workspace.lake.root)
     options = request.options(settings.days_per_run)
-    options = replace(options, into=into(options, selection.partitions, workspace.lake))
+    options = replace(options, into=choose_target(options, selection.partitions, workspace.lake))
     plan = _new(selection, graph, options, plans)
     guard(plan, workspace, yes=request.yes)
     lifecycle.refuse_overlap(plan, plans)
@@ -113,10 +113,10 @@ def _unusable(
 def _refuse_unknown_names(
     plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest
 ) -> None:
-    """UsageError for a name to accept that no delivery of the planned days has, and none that they
-    were built from had.
+    """Raise UsageError for a name to accept that belongs to no delivery of the planned days.
 
-    What a delivery that cannot be used holds is not known: beside one, every name is taken.
+    Neither the deliveries now nor those of the earlier builds have it. If a delivery cannot be
+    used, its names are unknown, and every name is allowed.
     """
     names = set[str]()
     accept = plan.options.accept
@@ -158,9 +158,7 @@ def _input_lines(plan: Plan, tables: Iterable[Table], builds: Latest) -> Iterato
 
 
 def _cut_lines(plan: Plan, status: Status) -> Iterator[str]:
-    """A sentence on the days that are built again without inputs that they have, since the calendar
-    has become shorter.
-    """
+    """Yield a sentence on days that are built again without inputs that the calendar has lost."""
     cut = [
         partition for partition in plan.partitions() if status.partitions[partition].loses_inputs
     ]
@@ -184,12 +182,10 @@ def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
 
 
 def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:
-    """A plan that has not been carried out yet: the same forced again is another plan, by its
-    number of repeats.
+    """Make a plan that has not been carried out yet.
 
-    What a plan has built it does not force again, so that one that has ended in any way, in a
-    shadow one that was cancelled, is a new one when it is asked for again; `resume` goes on with
-    the old one.
+    The same request after a plan has ended makes another plan, with a higher number of repeats.
+    `resume` continues the old one.
     """
     plan = make(selection, graph, options)
     ended = {PUBLISHED, DISCARDED, ROLLED_BACK} | ({"cancelled"} if options.force else set())
@@ -201,7 +197,7 @@ def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans)
 
 
 def guard(plan: Plan, workspace: Workspace, *, yes: bool) -> None:
-    """RefusedByGuard for protected days, or for more days than may be rebuilt without `yes`."""
+    """Raise RefusedByGuard for protected days, or for many days without `yes`."""
     refuse_protected(
         plan, workspace, "Nothing was planned; with --leave-protected, the others are."
     )

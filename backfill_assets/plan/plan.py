@@ -26,8 +26,9 @@ Places = dict[str, dict[date, int]]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Days of tables that are launched together; `after` are the numbers of the chunks that must be
-    over before it.
+    """Days of tables that are launched together.
+
+    `after` has the numbers of the chunks that must end before it.
     """
 
     number: int
@@ -74,8 +75,9 @@ def cut(
 
 
 def _groups(days: list[date], size: int, order: DayOrder, canary: int) -> list[list[date]]:
-    """Days in the order requested, `size` at a time; before them the canary: the first few of the
-    longest row of days.
+    """Divide days into groups of `size`, in the order requested.
+
+    The canary comes first: the first few days of the longest consecutive row.
     """
     longest = max(consecutive(days), key=len, default=[])
     first = (longest if order == "asc" else longest[::-1])[:canary] if canary < len(days) else []
@@ -156,7 +158,7 @@ _GIVE_UP = "`backfill cancel {}` gives it up; then plan again."
 
 @dataclass(frozen=True)
 class Plan:
-    """Which days of which tables, why, from which code, in which chunks."""
+    """Days of tables to rebuild, with the reason for each, the code version and the chunks."""
 
     code: Mapping[str, str]
     reasons: Mapping[str, Mapping[date, Reason]]
@@ -223,7 +225,7 @@ class Plan:
 
     @property
     def is_shadow(self) -> bool:
-        """Whether it is built in a shadow, and published after."""
+        """True if the plan is built in a shadow and published afterwards."""
         return self.options.into == "shadow"
 
     def days(self) -> list[date]:
@@ -234,17 +236,18 @@ class Plan:
         return frozenset(self.reasons.get(table, ()))
 
     def forced_days(self, table: str) -> frozenset[date]:
-        """The days of a table to compute even if nothing has changed: those requested with force,
-        not those downstream.
+        """Return the days of a table to compute even if nothing has changed.
+
+        These are the days requested with force, without those downstream.
         """
         reasons = self.reasons.get(table, {}) if self.options.force else {}
         return frozenset(day for day, reason in reasons.items() if reason.kind != ReasonKind.READS)
 
     def refuse_other_code(self, now: Mapping[str, str], *, loaded_by: str = "") -> None:
-        """UsageError if a table of the plan is not the code that was planned; `now` has every
-        table's version.
+        """Raise UsageError if a table's code version is not the planned one.
 
-        `loaded_by` is the webserver that has loaded those; else they are what is on disk.
+        `now` has every table's version. `loaded_by` is the webserver that loaded this code. Without
+        it, the code is the one on disk.
         """
         self.refuse_gone_tables(now)
         changed = [
@@ -270,7 +273,7 @@ class Plan:
             )
 
     def refuse_gone_tables(self, names: Collection[str]) -> None:
-        """UsageError if a table of the plan is not among `names`."""
+        """Raise UsageError if a table of the plan is not among `names`."""
         gone = [name for name in self.code if name not in names]
         if gone:
             raise UsageError(
@@ -282,8 +285,9 @@ class Plan:
 
 
 def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: int = 0) -> Plan:
-    """The plan for these partitions; UsageError if none can be built, NothingToBuild if none needs
-    it.
+    """Make the plan for these partitions.
+
+    Raises UsageError if none can be built, and NothingToBuild if none needs it.
     """
     if not selection.partitions:
         why = "".join(

@@ -36,10 +36,11 @@ RUNNING = "running"
 
 @dataclass(frozen=True)
 class TableOutcome:
-    """The days requested of one table, each counted in one of seven: computed and changed, computed
-    and unchanged, up to date without being computed, failed, blocked, running, not run. `rows` and
-    `checks` are those of the days in the first three; `checks` has those too of which the plan's
-    build failed.
+    """The requested days of one table, each counted once.
+
+    A day is changed, unchanged, up to date without being computed, failed, blocked, running or not
+    run. `rows` counts the rows of the days in the first three. `checks` counts the checks of these
+    days, and of days that failed in a build of the plan.
     """
 
     table: str
@@ -82,8 +83,9 @@ class TableOutcome:
 
 
 def lines(outcomes: Sequence[TableOutcome]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The columns, and a row a table; with a column for days that are being computed, where there
-    are any.
+    """Return the columns, and a row per table.
+
+    There is a column for running days only if there are any.
     """
     at = COLUMNS.index("not run") if any(outcome.running for outcome in outcomes) else len(COLUMNS)
     rows = [
@@ -100,8 +102,9 @@ def outcomes(
     plan_id: str,
     at_work: Collection[Partition] = (),
 ) -> list[TableOutcome]:
-    """What the plan made of the partitions requested, a table after the other in their order;
-    `at_work` are being computed.
+    """Return the outcome of the plan for the requested partitions, table by table.
+
+    `at_work` are the partitions that are being computed.
     """
     days: dict[str, list[date]] = {}
     for table, day in states:
@@ -152,7 +155,7 @@ def _outcome(
 
 
 class Ending(StrEnum):
-    """How a command's work on a plan ended."""
+    """The end of a command's work on a plan."""
 
     DONE = "done"
     PARTIAL = "partial"
@@ -163,7 +166,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class Stop:
-    """Why nothing more is launched."""
+    """The reason why nothing more is launched."""
 
     kind: Literal["budget", "canary", "cancelled", "refused"]
     why: str
@@ -171,8 +174,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class TableProgress:
-    """How many days of one table of the plan are in each state: `running` ones are being computed,
-    `saved` ones needed no computing.
+    """The number of days of one table in each state.
+
+    `running` days are being computed. `saved` days needed no computing.
     """
 
     table: str
@@ -191,12 +195,11 @@ class TableProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress at one moment. `running`: the run or backfill of each chunk that runs, by the
-    chunk's number, from 1.
+    """The progress at one moment.
 
-    `over`: no command is carrying the plan out. `waiting`: why the server is waited for.
-
-    `recorded`: how a plan that is looked at later has ended.
+    `running` has the run or backfill of each chunk that runs, by the chunk's number, from 1.
+    `over`: no command is carrying the plan out. `waiting` says why the command waits for the
+    server. `recorded` is the recorded ending of a plan that is looked at later.
     """
 
     plan: Plan
@@ -238,9 +241,7 @@ class Progress:
 
     @property
     def ending(self) -> Ending:
-        """How it ended, or would if this were the end. What was recorded holds, whatever has
-        changed since.
-        """
+        """The ending, or the one that would be recorded now. A recorded ending stays."""
         if self.recorded:
             return self.recorded
         if all(state == WorkState.DONE for state in self.remaining.states.values()):
@@ -259,8 +260,9 @@ PRIOR_S = 60.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """Minutes, one build after the other: the mean, and one standard deviation. `unknown`: tables
-    without any build.
+    """Minutes for one build after the other: the mean and one standard deviation.
+
+    `unknown` are the tables without any build.
     """
 
     minutes: float
@@ -270,26 +272,24 @@ class Estimate:
     def text(self) -> str:
         spread = f", give or take {self.spread:.1f}" if round(self.spread, 1) else ""
         known = f"about {self.minutes:.1f} minutes{spread}"
-        unknown = f"unknown for {', '.join(self.unknown)}, of which no build is recorded"
+        unknown = f"unknown for {', '.join(self.unknown)}, which have no recorded build"
         return "; ".join([known] * bool(self.minutes) + [unknown] * bool(self.unknown))
 
     def cost(self, per_hour: float | None) -> float | None:
         return round(self.minutes / 60 * per_hour, 2) if per_hour else None
 
 
-# Besides its steps, a chunk waits for the daemon's ticks (every 2 s) and for its runs to start (10
-# s each; windows make it two or three). Three days of all tables took 43 s and 36 s, where 42 s
-# were expected.
+# A chunk also waits for the daemon's ticks (every 2 s) and for its runs to start (10 s each; with
+# windows there are two or three). Three days of all tables took 43 s and 36 s; 42 s were expected.
 CHUNK_S = 30.0
 
 
 def estimate(
     partitions: Collection[Partition], builds: Iterable[Build], chunks: int = 0
 ) -> Estimate:
-    """The sum over the partitions of what a day of their table took, and what launching takes, one
-    chunk after the other.
+    """Add up the usual time of each partition's table, and the time for launching the chunks.
 
-    Days are taken to vary independently of each other.
+    Chunks are launched one after the other. Days are assumed to vary independently of each other.
     """
     seconds = seconds_by_table(builds)
     counts = Counter(table for table, _ in partitions)
@@ -316,10 +316,10 @@ def seconds_by_table(builds: Iterable[Build]) -> dict[str, list[float]]:
 def expected_end(
     first: Progress, now: Progress, seconds: Mapping[str, list[float]]
 ) -> datetime | None:
-    """When the pending partitions will be built: at first by the recorded `seconds`, more and more
-    by the pace since `first`.
+    """Estimate when the pending partitions will be built.
 
-    None as long as nothing is known: no build of one of the tables is recorded, and none was made.
+    The estimate starts with the recorded `seconds` and moves to the pace since `first`. Returns
+    None while nothing is known: a table has no recorded build, and none was made since.
     """
     weight = {table: fmean(seconds[table]) if table in seconds else 1.0 for table in now.plan.code}
     built_since = set(now.remaining.of(WorkState.DONE)) - set(first.remaining.of(WorkState.DONE))

@@ -1,4 +1,4 @@
-"""What remains of a plan: the state of each partition, and which must still be built.
+"""The state of each partition of a plan, and the partitions that must still be built.
 
 It is read from the lake and the landing area alone. Nothing is launched and no server is asked.
 
@@ -28,8 +28,9 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class Readers:
-    """Partitions that are not in a plan and read what it changed: days that are outdated now by
-    table, and those up to date.
+    """Partitions outside a plan that read days it changed.
+
+    `outdated` has the days that are outdated now, by table. `up_to_date` has the others.
     """
 
     outdated: dict[str, list[date]]
@@ -37,7 +38,7 @@ class Readers:
 
 
 def readers_left(plan: Plan, workspace: Workspace) -> Readers:
-    """What reads the days to which `plan` gave other rows, and is not in the plan."""
+    """Find the partitions outside `plan` that read days to which it gave other rows."""
     graph = workspace.graph
     builds = latest_builds(workspace)
     planned = {name: days for name, days in graph.by_table(plan.partitions()).items() if days}
@@ -74,8 +75,9 @@ def readers_left(plan: Plan, workspace: Workspace) -> Readers:
 
 
 def outdated_lines(outdated: dict[str, list[date]], ask_above_days: int) -> Iterator[str]:
-    """A sentence for each table, and the command that rebuilds them; it says --yes for more days
-    than are planned without.
+    """Yield a sentence for each table, and the command that rebuilds the days.
+
+    The command has --yes if it needs it.
     """
     for name, days in outdated.items():
         yield (
@@ -102,11 +104,11 @@ class WorkState(StrEnum):
 
 @dataclass(frozen=True)
 class Remaining:
-    """Each partition's state, and for those that failed or are blocked, why.
+    """The state of each partition of a plan, with the reason if it failed or is blocked.
 
-    `saved`: done without being built. `failures`: the builds of this plan that failed, of
-    partitions not built since. `at_work`: those that a step of the plan is computing.
-    `early_stops`: of tables that read themselves.
+    `saved` are done without being built. `failures` are failed builds of this plan, of partitions
+    not built since. `at_work` are being computed by a step of the plan. `early_stops` belong to
+    tables that read themselves.
     """
 
     states: Mapping[Partition, WorkState]
@@ -120,13 +122,14 @@ class Remaining:
         return [partition for partition, its in self.states.items() if its == state]
 
     def count(self, partitions: Collection[Partition]) -> Counter[WorkState]:
-        """How many of `partitions` are in each state."""
+        """Count the partitions in each state."""
         return Counter(self.states[partition] for partition in partitions)
 
     def at_the_end(self, chunks: Iterable[Chunk]) -> "Remaining":
-        """The same for a command that was stopped before some chunks: of a chunk that has
-        partitions left to build, those that the plan has not built count as left, although they are
-        up to date as long as what they read is not built again.
+        """Return the same for a command that was stopped before some chunks.
+
+        If a chunk has partitions left to build, its partitions that the plan has not built count as
+        left. They are up to date only until their inputs are built again.
         """
         left = [
             chunk
@@ -145,7 +148,7 @@ class Remaining:
         return replace(self, states=states, saved=set(self.saved) - not_run, early_stops=stops)
 
     def pending_days(self, partitions: Collection[Partition]) -> dict[str, list[date]]:
-        """Those of `partitions` that must still be built, by table."""
+        """Return the days of `partitions` that must still be built, by table."""
         pending: dict[str, list[date]] = {}
         for table, day in sorted(partitions):
             if self.states[table, day] == WorkState.PENDING:
@@ -208,8 +211,9 @@ def _early_stops(
 
 @dataclass
 class _Walk:
-    """A walk over the plan's partitions, inputs first: each one's state follows from the states of
-    what it reads.
+    """A walk over the plan's partitions, inputs first.
+
+    The state of a partition follows from the states of its inputs.
     """
 
     plan: Plan
@@ -258,13 +262,14 @@ class _Walk:
             self.why[partition] = why
 
     def _is_up_to_date(self, partition: Partition) -> bool:
-        """Whether it needs no computing: also one that failed, whose delivery or code was put back
-        as it was.
+        """True if the partition needs no computing.
+
+        That includes a failed one whose delivery or code was put back.
         """
         return partition in self.up_to_date and partition not in self.to_force
 
     def _waits(self, partition: Partition) -> bool:
-        """Whether something that it reads is yet to be built by the plan."""
+        """True if the plan must still build an input of this partition."""
         return any(
             self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition)
         )
@@ -280,13 +285,13 @@ ReadRemaining = Callable[[Mapping[Partition, Build], Mapping[Partition, str]], R
 
 
 def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
-    """A function that reads what remains of the plan each time it is called. UsageError for tables
-    that are gone.
+    """Return a function that reads what remains of the plan each time it is called.
 
-    A partition is up to date by the code that was planned; one that the plan has merged into rows
-    that it kept is done too. A plan whose code has changed since cannot be carried on, and can
-    still be shown: what it built is done whatever has changed, and so is what is up to date by the
-    code now.
+    A partition is up to date by the planned code. A partition that the plan merged into rows it
+    kept is done too. A plan whose code has changed since can be shown, but not resumed: what it
+    built is done, and so is what is up to date by the code now.
+
+    Raises UsageError for tables that are gone.
     """
     plan.refuse_gone_tables(workspace.names)
     tables = [table for table in workspace.tables if table.name in plan.code]

@@ -36,7 +36,7 @@ def option(default: Any, help: str, *, least: int | None = None) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """How the partitions of a plan are built. Raises UsageError for a value that is not allowed."""
+    """Options of a plan. Raises UsageError for a value that is not allowed."""
 
     force: bool = option(
         False, "Also days that are up to date; with --only, restricted to those states."
@@ -140,9 +140,7 @@ class RebuildRequest(PlanOptions):
         return [each.name for each in fields(self) if getattr(self, each.name) != default_of(each)]
 
     def options(self, days_per_run: int) -> PlanOptions:
-        """How the partitions are built; `days_per_run` is the setting, where the request says
-        nothing.
-        """
+        """Return the options. `days_per_run` applies if the request has none."""
         values = {each.name: getattr(self, each.name) for each in fields(PlanOptions)}
         return PlanOptions(**values | {"days_per_run": self.days_per_run or days_per_run})
 

@@ -1,8 +1,8 @@
-"""Which partitions a plan must build, and the reason for each. Values in, values out.
+"""Selects the partitions that a plan must build, and gives the reason for each.
 
-Partitions are selected by their status. What is upstream and downstream of them follows from the
-windows of the tables. Those that cannot be built are blocked and are not part of the plan: nothing
-was delivered, or an input neither has an accepted build nor is planned.
+Partitions are selected by their status. Their upstream and downstream partitions follow from the
+windows of the tables. Partitions that cannot be built are blocked and are not part of the plan:
+nothing was delivered, or an input neither has an accepted build nor is planned.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ NOT_NOW = NEVER_PLANNED | {State.RUNNING, State.ON_REQUEST}
 
 
 class ReasonKind(StrEnum):
-    """Why a partition is planned. Stored plans have these values."""
+    """The kind of reason for planning a partition. Stored plans have these values."""
 
     MISSING = "missing"
     CODE_CHANGED = "code_changed"
@@ -39,7 +39,7 @@ class ReasonKind(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a partition is planned.
+    """The reason for planning a partition.
 
     `of` is the partition that it reads, or the table that a rule compares with it.
     """
@@ -65,12 +65,12 @@ class Reason:
 
 @dataclass(frozen=True)
 class Selection:
-    """The partitions to build with the reason for each, and those requested that cannot be built,
-    with what they lack.
+    """The partitions to build with the reason for each, and the blocked ones with what they lack.
 
-    `upstream_helps`: some of these can be built if what they need is selected too. `left_out`: the
-    states of those requested that are to be built, and are in none that was named. `never_now`:
-    those requested that are not due yet, or before the table's first day, and why.
+    `upstream_helps`: some blocked partitions can be built if their inputs are selected too.
+    `left_out` has the state of requested partitions that need building, but are in no state that
+    --only names. `never_now` has the reason of requested partitions that are not due yet, or before
+    the table's first day.
     """
 
     partitions: dict[Partition, Reason] = field(default_factory=dict)
@@ -83,8 +83,9 @@ class Selection:
 def select(
     selector: Selector, graph: Graph, status: Mapping[Partition, PartitionStatus]
 ) -> Selection:
-    """The partitions to build. `status` has every partition of every table of the graph, on its
-    whole calendar.
+    """Select the partitions to build.
+
+    `status` has every partition of every table of the graph, on its whole calendar.
     """
     states = frozenset[State]().union(*(STATES[name] for name in selector.only))
     states |= {State.ON_REQUEST} if selector.on_request and State.MISSING in states else set()
@@ -107,8 +108,8 @@ def select(
     )
     selection = _buildable(requested | upstream, graph, status)
     if selector.downstream or "outdated" in selector.only:
-        # Of the days named, those that are up to date now and will not be once their inputs are
-        # rebuilt belong to the plan.
+        # A named day that is up to date belongs to the plan if a rebuild of its inputs makes it
+        # outdated.
         within = None if selector.downstream else set(named)
         downstream = _downstream(selection.partitions, graph, status, within, selector)
         selection = _buildable(selection.partitions | downstream, graph, status, selection.blocked)
@@ -126,8 +127,9 @@ def select(
 
 
 def _left_out(selector: Selector) -> Collection[State]:
-    """The states of days that are requested and not planned now. Which of the days in some states a
-    run is computing, nobody knows before it has ended.
+    """Return the states of requested days that are not planned now.
+
+    The state of a running day is not known before its run has ended.
     """
     if selector.force:
         return NOT_NOW - {State.ON_REQUEST}
@@ -140,9 +142,7 @@ def _upstream_helps(
     status: Mapping[Partition, PartitionStatus],
     left: Collection[date],
 ) -> bool:
-    """Whether some of these could be built together with what they need, and that with what it
-    needs.
-    """
+    """True if some blocked partitions can be built together with their inputs."""
     wanted = {
         partition: Reason.of_state(State.MISSING)
         for partition in blocked
@@ -163,9 +163,7 @@ def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> 
 def _compared(
     requested: Collection[Partition], graph: Graph, status: Mapping[Partition, PartitionStatus]
 ) -> dict[Partition, Reason]:
-    """The partitions that a rule of the requested ones compares with, where they are of another
-    delivery.
-    """
+    """Return the partitions that rules compare with the requested ones, if they need building."""
     tables = {table.name: table for table in graph.tables}
     compared = {
         (other.name, day): Reason(ReasonKind.COMPARED, name)
@@ -183,8 +181,10 @@ def _upstream(
     status: Mapping[Partition, PartitionStatus],
     left: Collection[date],
 ) -> dict[Partition, Reason]:
-    """The missing partitions that the requested ones need, or read of tables for which they never
-    wait, the outdated ones that they read, and the same of those; none of the days `left`.
+    """Return the inputs of the requested partitions that must be built, and the inputs of these.
+
+    An outdated input counts. A missing one counts if the partition needs it, or if its table never
+    waits for it. Days in `left` are left out.
     """
     upstream = dict[Partition, Reason]()
     queue = list(requested)
@@ -217,9 +217,10 @@ def _downstream(
     within: Collection[Partition] | None,
     selector: Selector,
 ) -> dict[Partition, Reason]:
-    """What reads a selected partition, and what reads that: each may come out different once its
-    input has been rebuilt. Of these only those `within`, if that is given, on the days of the
-    selector.
+    """Return the readers of the selected partitions, and the readers of these.
+
+    A reader may come out different once its input has been rebuilt. With `within`, only these
+    partitions are returned.
     """
     downstream: dict[Partition, Reason] = {}
     queue = graph.in_order(selected)
@@ -249,8 +250,9 @@ def _buildable(
     status: Mapping[Partition, PartitionStatus],
     blocked: Mapping[Partition, str] | None = None,
 ) -> Selection:
-    """`wanted` without what lacks a delivery, or an input that neither has an accepted build nor is
-    wanted.
+    """Return `wanted` without the partitions that lack a delivery or an input.
+
+    An input is there if it has an accepted build, or is wanted too.
     """
     selection = Selection({}, dict(blocked or {}))
     available: dict[str, set[date]] = {table.name: set() for table in graph.tables}

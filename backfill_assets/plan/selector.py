@@ -1,4 +1,4 @@
-"""Which partitions a request means: days of tables in some states."""
+"""The days, tables and states that a request names."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -26,9 +26,10 @@ STATES = {
 
 @dataclass(frozen=True)
 class Selector:
-    """Which partitions are meant: days of tables in some states, with what is up- or downstream; of
-    the latter the days since one, without those of `left`. `on_request`: also days that only a
-    request builds.
+    """Days of tables in some states, with their upstream or downstream partitions.
+
+    Downstream days are on or after `since`. Days in `left` are left out. `on_request`: include days
+    that are built only on request.
     """
 
     tables: Sequence[str]
@@ -43,8 +44,9 @@ class Selector:
 
 
 def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:
-    """Which partitions are meant. UsageError for unknown tables or states, days outside the
-    calendar, or no days at all.
+    """Resolve the partitions that a request names.
+
+    Raises UsageError for unknown tables or states, days outside the calendar, or no days at all.
     """
     if not request.partitions:
         raise UsageError(
@@ -72,8 +74,9 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
 
 
 def state_names(only: str) -> Collection[str]:
-    """The names of a comma-separated list, as `--only` takes them; all if it is empty. UsageError
-    for an unknown one.
+    """Split a comma-separated list of states, as `--only` takes it. All states if it is empty.
+
+    Raises UsageError for an unknown one.
     """
     named = frozenset(word.strip() for word in only.split(",") if word.strip())
     if unknown := sorted(named - set(STATES)):

@@ -1,4 +1,4 @@
-"""Where a plan builds: in live, or in a shadow that no reader sees."""
+"""The lake that a plan builds in: live, or a shadow that no reader sees."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -16,11 +16,11 @@ from backfill_assets.plan.store import PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.workspace import Workspace
 
 
-def into(options: PlanOptions, partitions: Collection[Partition], lake: Lake) -> Into:
-    """Where a plan of these partitions builds: as asked for; else in a shadow if readers of a
-    release have any of them.
+def choose_target(options: PlanOptions, partitions: Collection[Partition], lake: Lake) -> Into:
+    """Return where a plan of these partitions builds: as requested, or by who reads them.
 
-    UsageError for what a shadow cannot do.
+    Without a request it is a shadow if readers of a release have any of the partitions. Raises
+    UsageError for a request that a shadow cannot carry out.
     """
     if options.into == "shadow" and options.write_mode != "overwrite":
         raise UsageError(
@@ -41,7 +41,7 @@ def _are_released(partitions: Collection[Partition], lake: Lake) -> bool:
     newest = lake.releases.newest()
     for name, version in newest.tables.items() if newest else ():
         days = {day for table, day in partitions if table == name}
-        with suppress(TableUnreadable):  # nobody gets it from that release any more
+        with suppress(TableUnreadable):  # the table is gone, so the release gives it to no reader
             table = open_version(lake.root, version) if days else None
             if table and any(day_files(table, days)):
                 return True
@@ -49,8 +49,9 @@ def _are_released(partitions: Collection[Partition], lake: Lake) -> bool:
 
 
 def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
-    """Write down the versions of live that a plan into a shadow reads, unless that was done before.
-    Whoever calls it holds the plan's lock.
+    """Record the versions of live that a shadow reads, once per plan.
+
+    The caller holds the plan's lock.
     """
     root = workspace.lake.root
     if plan.is_shadow and read_base(root, plan.id) is None:
@@ -58,8 +59,9 @@ def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
 
 
 def base_now(plan: Plan, workspace: Workspace, who: str = "") -> Base:
-    """Live as it is now, for the shadow of a plan. TableUnreadable for a table that the plan
-    builds, or that those read.
+    """Return the versions of live now, as the base of a shadow.
+
+    Raises TableUnreadable for a table that the plan builds or that these tables read.
     """
     planned = [table for table in workspace.tables if table.name in plan.reasons]
     read = {ancestor.name for table in planned for ancestor in table.ancestors()}
@@ -67,8 +69,9 @@ def base_now(plan: Plan, workspace: Workspace, who: str = "") -> Base:
 
 
 def workspace_of(plan: Plan, workspace: Workspace) -> Workspace:
-    """The workspace in which a plan builds: live, or with the plan's shadow as its lake, until that
-    is published.
+    """Return the workspace in which a plan builds.
+
+    It is live, or has the plan's shadow as its lake until the plan is published.
     """
     if not plan.is_shadow or Plans(workspace.lake.root).state(plan.id) in (PUBLISHED, ROLLED_BACK):
         return workspace
@@ -76,10 +79,9 @@ def workspace_of(plan: Plan, workspace: Workspace) -> Workspace:
 
 
 def shadow_of(plan: Plan, workspace: Workspace, base: Base | None = None) -> Shadow:
-    """The shadow of a plan, on the versions of live that were written down when it was opened, or
-    on another `base`.
+    """Return the shadow of a plan, on its recorded versions of live or on another `base`.
 
-    One that is not open reads live as it is now.
+    A shadow that is not open yet reads live as it is now.
     """
     live = workspace.lake
     base = base or read_base(live.root, plan.id) or base_now(plan, workspace)

@@ -35,17 +35,16 @@ COLUMNS = (
 
 
 def changed_since(before: Sequence[Build], build: Build) -> str:
-    """Which files of a build are other than those of the last of the builds `before` it that
-    succeeded; "" if none is known.
+    """Name the files in which a build differs from the last successful one in `before`.
+
+    The text is empty if there is none.
     """
     last = next((each for each in reversed(before) if each.succeeded), None)
     return files_changed(last, build) if last and build.delivered else ""
 
 
 def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:
-    """Of each partition that was planned because its files had changed, and that the plan has built
-    in live, which they are.
-    """
+    """Name the changed files of each partition that was planned for them and built in live."""
     planned = [
         partition
         for partition, reason in plan.partitions().items()
@@ -69,9 +68,10 @@ def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:
 
 @dataclass(frozen=True)
 class ChangedDay:
-    """A day of `table` of which other files are there than it was built from at `built`:
-    `delivered` is their fingerprint, `why` names them. `has_failed`: a build of yet other files was
-    tried since, and failed.
+    """A day of `table` whose files have changed since it was built at `built`.
+
+    `delivered` is the fingerprint of the files now. `why` names the files. `has_failed`: a later
+    build, of yet other files, failed.
     """
 
     table: str
@@ -84,8 +84,9 @@ class ChangedDay:
 
 @dataclass(frozen=True)
 class SourceChanges:
-    """The changed days of the tables of one source from the first day of its horizon, `since`, on;
-    and those whose files are refused, or not there to be read yet, with the reasons.
+    """The changed days of the tables of one source, from the first day of its horizon on.
+
+    `refused` has the days whose files are refused or not fetched yet, with the reasons.
     """
 
     tables: Sequence[str]
@@ -95,8 +96,9 @@ class SourceChanges:
 
 
 def source_changes(workspace: Workspace) -> list[SourceChanges]:
-    """The changes of each source of a workspace; of tables that have one of other horizons, each by
-    its own.
+    """Find the changes of each source of a workspace.
+
+    Tables that read the same source with different horizons are listed separately.
     """
     workspace = replace(workspace, area=workspace.area.with_cached_listing(whole_folders=False))
     running = runs_by_partition(workspace)

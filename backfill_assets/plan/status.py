@@ -43,27 +43,26 @@ def first_line(message: str) -> str:
 
 
 def has_rows(message: str) -> bool:
-    """Whether it names rows that broke a rule, each on a line of its own."""
+    """True if a message names rows that broke a rule, each on a line of its own."""
     return "\n      {" in message
 
 
 def rows_hint(table: str, day: date) -> str:
-    """What to type to see them."""
+    """Return the command that shows these rows."""
     return f"; `backfill status --why {table} {day}` shows the rows"
 
 
 def other_files(failed: Build, delivery: Delivered) -> str:
-    """What to say of a day that failed with other files than lie there now: its message is about
-    those.
+    """Return a note for a day that failed with other files than there are now.
+
+    Its message is about the earlier files.
     """
     changed = not isinstance(delivery, SourceError) and delivery.fingerprint != failed.delivered
     return "; other files, or other contents, are there since" if changed else ""
 
 
 def not_read(delivery: Delivered) -> str:
-    """What to say of a day beside whose files others lie, or whose files have columns that nobody
-    declared: somebody may have meant them to be read.
-    """
+    """Return a note on files or columns of a day that are not read, but may have been meant."""
     if isinstance(delivery, SourceError):
         return ""
     unread = delivery.unread
@@ -77,8 +76,9 @@ def not_read(delivery: Delivered) -> str:
 
 
 def other_inputs(table: Table, build: Build) -> str:
-    """Which tables are read now and were not when `build` was made, and which no longer are; "" if
-    they are the same.
+    """Name the tables that are read now and were not for `build`, and those no longer read.
+
+    The text is empty if they are the same.
     """
     now = {other.name for other, _ in table.windows()}
     before = build.inputs.keys()
@@ -92,8 +92,9 @@ def other_inputs(table: Table, build: Build) -> str:
 
 
 def input_changed(changed: Change, day: date, calendar: Calendar) -> str:
-    """What has changed since `day` was built: an input, or the calendar, which may have become
-    shorter.
+    """Say which input of `day` has changed since it was built.
+
+    The calendar may have become shorter, too.
     """
     read = date.fromisoformat(changed.day)
     first = read < calendar.first
@@ -162,8 +163,9 @@ def status_of(
     latest: Latest,
     running: Mapping[Partition, str] | None = None,
 ) -> Status:
-    """The status of each of `days` of each of `tables`. `running` names the run that is computing a
-    partition.
+    """Return the status of each of `days` of each of `tables`.
+
+    `running` has the run that is computing a partition.
     """
     calendar = workspace.calendar
     running = running or {}
@@ -197,8 +199,9 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True)
 class _TableHistory:
-    """The builds of a table against its code, inputs and deliveries now. `calendar` ends where
-    `own` did when it was asked.
+    """The builds of a table against its code, inputs and deliveries now.
+
+    `calendar` ends where `own` ended when the source was asked.
     """
 
     table: Table
@@ -238,7 +241,7 @@ class _TableHistory:
         return self._never_built(day, delivery)
 
     def _by_rules(self, day: date) -> str:
-        """What to say of an accepted day that today's rules have not judged, or have refused."""
+        """Return a note for an accepted day that today's rules have not judged, or have refused."""
         partition = (self.table.name, day)
         rules = self.table.rules_version
         audit = self.latest.audit_of(partition)
@@ -257,7 +260,7 @@ class _TableHistory:
     def _changed(
         self, day: date, accepted: Build, delivery: Delivered
     ) -> tuple[Change | None, str]:
-        """What has changed since the accepted build, and what to add to that."""
+        """Return the change since the accepted build, and a note on it."""
         changed = change_since(self.table, accepted, self._inputs.fingerprints(day), delivery)
         if isinstance(delivery, IncompleteDelivery | NotFetchedYet):
             return changed, str(delivery)
@@ -309,8 +312,9 @@ def _outdated(
 
 
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
-    """The latest builds of these tables and days (None: of every partition of the workspace), which
-    of them are damaged by the log, and which partitions `plan` has built.
+    """Return the latest builds of these days (None: of all tables), and which of them are damaged.
+
+    Damage is judged by the log. The result also says which partitions `plan` has built.
     """
     of = dict.fromkeys(workspace.names) if days is None else days
     builds = workspace.lake.latest(of, plan=plan)
@@ -319,7 +323,9 @@ def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None
 
 
 def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:
-    """The run that is computing each partition. Read before the ledger: what ends between the two
-    is running, not missing.
+    """Return the run that is computing each partition.
+
+    It is read before the ledger: a step that ends between the two counts as running, not as
+    missing.
     """
     return {partition: step.run for partition, step in running_steps(workspace.lake.root).items()}

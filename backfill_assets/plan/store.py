@@ -57,9 +57,11 @@ OF_LIVE = (PUBLISHING, PUBLISHED, ROLLING_BACK, ROLLED_BACK)
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a plan: `started`, `requested` (the launch of a chunk, before it is sent),
-    `ended`, `cancelled`, `rolled_back`, `publishing` and `published` (from a shadow to live),
-    `discarded` (its shadow was deleted).
+    """An event of a plan.
+
+    The kinds are `started`, `requested` (a chunk, recorded before its launch is sent), `ended`,
+    `cancelled`, `publishing` and `published` (from a shadow to live), `rolling_back` and
+    `rolled_back`, and `discarded` (its shadow was deleted).
     """
 
     at: datetime
@@ -74,19 +76,22 @@ class Plans:
     root: str
 
     def keep(self, plan: Plan) -> None:
-        """Write a plan, whole or not at all; one of that id is already the same."""
+        """Write a plan atomically. A plan with the same id has the same contents."""
         try:
             self.read(plan.id)
         except UsageError:  # unknown, or not what was kept any more
             self._documents.write(f"{plan.id}.json", plan.contents())
 
     def read(self, plan_id: str) -> Plan:
-        """The plan of that id; UsageError if there is none, or it is not what was kept any more."""
+        """Return the plan with that id.
+
+        Raises UsageError if there is none, or if its file was changed.
+        """
         self.refuse_unknown(plan_id)
         return read(self._documents.read(f"{plan_id}.json"), plan_id)
 
     def refuse_unknown(self, plan_id: str) -> None:
-        """UsageError, with the ids of the plans there are, for an unknown id."""
+        """Raise UsageError, with the ids of all plans, for an unknown id."""
         known = self.ids()
         if plan_id not in known:
             plans = (
@@ -101,7 +106,10 @@ class Plans:
             )
 
     def full_id(self, beginning: str) -> str:
-        """The id that begins so; UsageError if none does, or several do, or nothing is named."""
+        """Return the id that begins with this text.
+
+        Raises UsageError if no id does, if several do, or if the text is empty.
+        """
         if not beginning.strip():
             raise UsageError(
                 "Which plan?",
@@ -119,17 +127,16 @@ class Plans:
         return matching[0]
 
     def state(self, plan_id: str) -> str:
-        """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it
-        ended last.
-        """
+        """Return `planned`, `open` (started and not ended), or how the plan ended last."""
         kind, file = last_of(self._event_files(plan_id), STATES)
         if kind == "ended":
             return str(self._event(plan_id, file).facts.get("ending", kind))
         return OPEN if kind == "started" else kind or PLANNED
 
     def open(self) -> list[str]:
-        """The ids of the plans that are open. Only names of files are read: one that cannot be read
-        concerns its own plan.
+        """Return the ids of the open plans.
+
+        Only names of files are read: a file that cannot be read affects its own plan only.
         """
         return [
             plan_id
@@ -138,11 +145,11 @@ class Plans:
         ]
 
     def half_published(self) -> list[str]:
-        """The ids of the plans whose publication, or whose rollback, was begun and not finished."""
+        """Return the ids of the plans with an unfinished publication or rollback."""
         return [plan_id for plan_id, files in self._all_event_files().items() if _half_done(files)]
 
     def last_events(self) -> list[str]:
-        """Other names whenever the state of a plan has changed, or what of it is in live."""
+        """Return names that change with the state of any plan, or with its part in live."""
         kept = self._all_event_files().items()
         return [
             f"{plan_id}/{last_of(files, kinds)[1]}"
@@ -151,20 +158,21 @@ class Plans:
         ]
 
     def half_done(self, plan_id: str) -> str:
-        """What was begun and not finished: `publishing` or `rolling_back`; "" if nothing."""
+        """Return the unfinished act of a plan:
+
+        `publishing` or `rolling_back`; empty if there is none.
+        """
         return _half_done(self._event_files(plan_id))
 
     def is_rolled_back(self, plan_id: str) -> bool:
-        """Whether the last that became of a plan is that it was rolled back. Only names of files
-        are read.
-        """
+        """True if the last event of a plan is its rollback. Only names of files are read."""
         return last_of(self._event_files(plan_id), STATES)[0] == ROLLED_BACK
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
-        """Record an event of a plan, in order after those recorded before, even by a host whose
-        clock is ahead of this one's.
+        """Record an event of a plan after the events recorded before.
 
-        The name of its file has the order, its contents have the time.
+        The name of the file has the order and its contents have the time, so that the order is
+        right even if another host's clock is ahead.
         """
         event = Event(at.astimezone(UTC), kind, facts)
         contents = json.dumps({"at": event.at.isoformat(), "kind": kind, "facts": facts})
@@ -178,12 +186,12 @@ class Plans:
         return event
 
     def withdraw(self, plan_id: str, kind: str) -> None:
-        """Delete the record of an event, the last of this kind, of which nothing came."""
+        """Delete the last event of this kind, because the act did not happen."""
         _, file = last_of(self._event_files(plan_id), [kind])
         self._documents.delete(f"{plan_id}/{file}")
 
     def events(self, plan_id: str, kind: str = "") -> list[Event]:
-        """The events of a plan, or those of one kind, in the order in which they were recorded."""
+        """Return the events of a plan, or those of one kind, in the order of recording."""
         return [
             self._event(plan_id, file) for file in self._event_files(plan_id) if f"-{kind}" in file
         ]
@@ -213,10 +221,10 @@ class Plans:
 
     @contextmanager
     def exclusive(self, plan_id: str) -> Iterator[None]:
-        """Hold the lock for launching a plan's chunks; RefusedByGuard if another command holds it.
+        """Hold the lock for launching a plan's chunks.
 
-        In an object store there is no lock: before each launch, the tags of the backfills that run
-        already are looked up.
+        In an object store there is no lock. There, the tags of running backfills are looked up
+        before each launch. Raises RefusedByGuard if another command holds the lock.
         """
         paths = Paths(self.root)
         if not paths.is_local:
@@ -254,7 +262,7 @@ def in_words(name: str) -> str:
 
 
 def event_words(event: Event) -> str:
-    """What happened, who did it, and why."""
+    """Return a sentence: the event, who caused it, and why."""
     facts = event.facts
     by = f" by {facts['who']}" if facts.get("who") else ""
     why = f": {facts['reason']}" if facts.get("reason") else ""
@@ -277,8 +285,9 @@ def event_words(event: Event) -> str:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a plan ended, after how many seconds, and the counts of each of its tables then (old
-    records have none).
+    """The recorded end of a plan, with its seconds and the counts of each of its tables.
+
+    Old records have no counts.
     """
 
     ending: str
@@ -313,8 +322,9 @@ class Ended:
 
 
 def how_ended(events: Sequence[Event]) -> Ended | None:
-    """How the last command's work on a plan ended, counted from when that was started; None if none
-    has.
+    """Return how the last command's work on a plan ended; None if none has.
+
+    Seconds count from the start of that command.
     """
     last = next((n for n in reversed(range(len(events))) if events[n].kind == "ended"), None)
     if last is None:

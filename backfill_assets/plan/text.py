@@ -107,7 +107,7 @@ def chunks_line(progress: Progress) -> str:
 
 
 def shadow_lines(plan: Plan) -> Iterator[str]:
-    """What can be done with a plan whose shadow is built."""
+    """Yield the commands for a plan whose shadow is built."""
     yield f"Plan {plan.id} is built in its shadow. No reader sees it; live is as it was."
     yield f"  compare it with live:  backfill diff {plan.id}"
     yield f"  verify it:             backfill verify {plan.id}"
@@ -116,8 +116,9 @@ def shadow_lines(plan: Plan) -> Iterator[str]:
 
 
 def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
-    """How it ended: what needed no computing, what failed and what that blocks, what is not built
-    and how to go on; of a plan that is built in its shadow, how it is published.
+    """Yield how a plan ended: what was up to date, what failed, what is left, and how to go on.
+
+    For a plan that is built in its shadow, the lines say how it is published.
     """
     plan = end.plan
     if end.remaining.saved:

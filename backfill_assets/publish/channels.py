@@ -1,8 +1,8 @@
-"""Which channels get live with the next release, and what keeps the others back.
+"""Channels that do not get live with the next release, and the cause.
 
-A channel stays back for two reasons. A person has pointed it at an earlier release. Or live still
-has rows of a plan that was published only to other channels, or rows that were computed from them.
-After that it gets what the others get. `stable` is a channel before its first release.
+A channel lags for two reasons. A person has pointed it at an earlier release. Or live still has
+rows of a plan that was published only to other channels, or rows that were computed from them.
+After that it gets the same as the others. `stable` is a channel before its first release.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -36,9 +36,10 @@ LINEAGE_COLUMNS = (
 Input = tuple[str, str]
 
 
-def has_rows_made_from(root: str, plan: Plan, release: Release | None = None) -> bool:
-    """Whether live, or a release, has rows that were computed from such rows of the plan, or from
-    rows computed from these.
+def has_derived_rows(root: str, plan: Plan, release: Release | None = None) -> bool:
+    """True if live, or a release, has rows that were computed from rows of the plan.
+
+    Only rows of the plan that live no longer has are followed, directly and through later tables.
     """
     ledger = Ledger(root)
     days = {name: plan.days_of(name) for name in plan.reasons}
@@ -72,8 +73,9 @@ def has_rows_made_from(root: str, plan: Plan, release: Release | None = None) ->
 
 
 def _that_read(rows: pa.Table, days: Collection[str]) -> pa.Table:
-    """The builds of the days of which one has read any of these days: years that have not are not
-    looked at.
+    """Return the builds of partitions that have ever read one of these days.
+
+    Builds of other years are not parsed.
     """
     reading = rows.filter(pc.match_substring_regex(rows["inputs"], "|".join(sorted(days))))
     of_table, of_day = (
@@ -85,8 +87,9 @@ def _that_read(rows: pa.Table, days: Collection[str]) -> pa.Table:
 def _followed(
     gone: Mapping[Input, Collection[str]], builds: Iterable[Build]
 ) -> tuple[dict[Input, set[str]], dict[Input, bool]]:
-    """What is gone of a plan, with what others have made from it; and of each partition of these
-    `builds`, which are in order, whether its rows are such.
+    """Follow fingerprints that are gone from live through later `builds`, which are in order.
+
+    Returns the fingerprints reached by partition, and whether each partition now has such rows.
     """
     reached = {each: set(fingerprints) for each, fingerprints in gone.items()}
     made = dict[Input, bool]()
@@ -119,7 +122,7 @@ def _as_input(build: Build) -> Input:
 
 
 def _fingerprints(build: Build) -> set[str]:
-    """Those by which readers of a day name it: of all its rows, or of those about one day."""
+    """Return the fingerprints that readers record for a day: of all rows, or per event day."""
     return {build.fingerprint, *build.day_fingerprints.values()} - {""}
 
 
@@ -136,17 +139,17 @@ LIVE_COLUMNS = (
 )
 
 
-def is_in_live(root: str, plan_id: str, release: Release | None = None) -> bool:
-    """Whether live, or a release, has rows that this plan wrote, although others may have put them
-    back, or found the same; or rows that others have made from them.
+def plan_has_rows_in(root: str, plan_id: str, release: Release | None = None) -> bool:
+    """True if live, or a release, has rows of this plan, or rows computed from them.
 
-    Of a plan that cannot be read any more it is not known: it counts as in live.
+    Rows of the plan count even if another build restored them or found the same. A plan that cannot
+    be read counts as in live.
     """
     try:
         plan = Plans(root).read(plan_id)
     except UsageError:
         return True
-    return bool(written_by(root, plan, release)) or has_rows_made_from(root, plan, release)
+    return bool(written_by(root, plan, release)) or has_derived_rows(root, plan, release)
 
 
 def written_by(root: str, plan: Plan, release: Release | None = None) -> list[Build]:
@@ -172,11 +175,12 @@ NOT_PUBLISHED = "Nothing was published."
 
 
 @dataclass(frozen=True)
-class Behind:
-    """What keeps a channel, which gets release `number` (0: none yet), from what live has:
-    `pointed`, the release by which a person pointed it there, and the `plans` that only readers of
-    other channels get, those `left` in live although they were rolled back; `last` is the release
-    with the newest tables.
+class LaggingChannel:
+    """A channel at release `number` (0: none yet) that does not follow live, and the cause.
+
+    `pointed` is the release by which a person pointed it there. `plans` are in live and only
+    readers of other channels get them. `left` are plans among them that were rolled back and left
+    rows. `last` is the release with the newest tables.
     """
 
     channel: str
@@ -187,7 +191,7 @@ class Behind:
     last: int
 
     def of_plans(self, name: str = "it") -> list[str]:
-        """What is the matter with each of the plans, in words."""
+        """Return a clause per plan that says why the channel lacks it."""
         left = "days of plan {}, which was rolled back, or made from them, are left in live"
         return [
             left.format(p) if p in self.left else f"plan {p} was not published to {name}"
@@ -215,8 +219,8 @@ class Behind:
         return f"{self.channel} {stays}: {'; '.join(pointed or self.of_plans())}{self.way_out}"
 
 
-def behind(root: str, newest: Release | None) -> list[Behind]:
-    """The channels of the `newest` release that do not get live with the next one."""
+def lagging_channels(root: str, newest: Release | None) -> list[LaggingChannel]:
+    """Return the channels of the `newest` release that do not get live with the next one."""
     found = []
     for channel, number in _channels(newest).items():
         if newest and not _is_at_newest(root, newest, number):
@@ -225,21 +229,21 @@ def behind(root: str, newest: Release | None) -> list[Behind]:
             left = tuple(filter(Plans(root).is_rolled_back, plans))
             last = Releases(root).last_of_tables(newest).number
             found += (
-                [Behind(channel, number, pointed, plans, left, last)] if pointed or plans else []
+                [LaggingChannel(channel, number, pointed, plans, left, last)]
+                if pointed or plans
+                else []
             )
     return found
 
 
 def following(root: str, newest: Release | None) -> list[str]:
-    """The channels that a release of live moves; the first release goes to `stable`."""
-    staying = {each.channel for each in behind(root, newest)}
+    """Return the channels that a release of live moves. The first release goes to `stable`."""
+    staying = {each.channel for each in lagging_channels(root, newest)}
     return [channel for channel in _channels(newest) if channel not in staying]
 
 
-def lagging(root: str, newest: Release | None) -> list[str]:
-    """The channels that nothing keeps any more from getting what the `newest` release has, and that
-    do not get it.
-    """
+def overdue_channels(root: str, newest: Release | None) -> list[str]:
+    """Return the channels that could get the `newest` release and do not get it yet."""
     numbers = _channels(newest)
     return [
         name
@@ -251,20 +255,20 @@ def lagging(root: str, newest: Release | None) -> list[str]:
 def plans_missing(
     root: str, newest: Release | None, channel: str, given: Release | None = None
 ) -> tuple[str, ...]:
-    """The plans of which live, or the release that is `given`, has rows, and which came with a
-    later release than the one that readers of `channel` get; of a new channel, as of `stable`.
+    """Return the plans in live, or in the release `given`, that readers of `channel` do not get.
+
+    They came with a later release than the one of the channel. A new channel is treated like
+    `stable`.
     """
     later = Releases(root).all(after=_number(newest, channel))
     named = dict.fromkeys(
         plan for each in later if not given or each.number <= given.number for plan in each.plans
     )
-    return tuple(plan for plan in named if is_in_live(root, plan, given))
+    return tuple(plan for plan in named if plan_has_rows_in(root, plan, given))
 
 
-def came_with(root: str, plan: str) -> int:
-    """The number of the release that published a plan; 0 if none did, as of one that changed
-    nothing.
-    """
+def release_of_plan(root: str, plan: str) -> int:
+    """Return the number of the release that published a plan; 0 if none did."""
     return Releases(root).files().with_plan(plan)
 
 
@@ -278,11 +282,10 @@ def refuse_others(
     given: Release | None = None,
     nothing: str = NOT_PUBLISHED,
 ) -> list[str]:
-    """The plans of `together_with` that readers of `channel` get along with `plan`, who are given
-    live, or a release.
+    """Return the plans of `together_with` that readers of `channel` get along with `plan`.
 
-    RefusedByGuard if they would get still others, or what a person has pointed them back from.
-    `nothing`: what was not done.
+    `given` is the release that they get, or None for live. `nothing` says what was not done. Raises
+    RefusedByGuard if readers would get further plans, or if a person pointed them back.
     """
     number = _number(newest, channel)
     missing = [p for p in plans_missing(root, newest, channel, given) if p != plan]
@@ -300,12 +303,12 @@ def refuse_others(
                 next_step=(
                     f"If that is over, point them at release {last} first:"
                     f" `backfill rollback --release {last} --channel {channel}`."
-                    f" If the plan mends it, publish it to {other} first"
+                    f" If the plan fixes it, publish it to {other} first"
                     f" (`backfill publish {plan} --channel {other}`), then point"
                     " them at the release of that."
                 ),
             )
-    if others and given and not any(is_in_live(root, each) for each in others):
+    if others and given and not any(plan_has_rows_in(root, each) for each in others):
         raise RefusedByGuard(
             f"Release {given.number}, which readers of {channel} would get, has rows of"
             f" plan {', '.join(others)}, and live has none any more, and cannot be"
@@ -345,9 +348,7 @@ def _is_at_newest(root: str, newest: Release, number: int) -> bool:
 
 
 def _pointed_back(root: str, channel: str, number: int) -> Release | None:
-    """The release that pointed the channel at `number`, when other tables had been released
-    already; None if it came there with that release itself.
-    """
+    """Return the release by which a person pointed the channel at `number`; None if none did."""
     moved: Release | None = None
     for release in Releases(root).all(after=number - 1):
         if release.channels.get(channel) != number:

@@ -1,7 +1,7 @@
-"""What prevents a shadow from being published: days not built, and changes in live.
+"""Conflicts of a shadow with live, and the days that it has not built.
 
-A change in live counts if the day has other rows than when the shadow was opened, or if a day of
-the plan would be outdated on live as it is now.
+A change in live is a conflict if the day has other rows than when the shadow was opened, or if a
+day of the plan would be outdated on live as it is now.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,8 +31,9 @@ def rewritten_in_live(
     shadow: Shadow,
     builds: Mapping[Partition, Build],
 ) -> dict[date, str]:
-    """Those of `days` of a table that live holds other rows of than when the shadow was opened, and
-    other ones than the `builds` of the shadow; each with what happened.
+    """Return the days whose rows in live changed since the shadow was opened, with the cause.
+
+    Days that have the same rows as the `builds` of the shadow are left out.
     """
     live = workspace.lake
     table = open_table(live.path(name))
@@ -41,7 +42,7 @@ def rewritten_in_live(
     if base >= 0 and (table is None or (known_as and str(table.metadata().id) != known_as)):
         return dict.fromkeys(
             days,
-            f"live's table was {'made anew' if table else 'deleted'} after the shadow was opened",
+            f"live's table was {'recreated' if table else 'deleted'} after the shadow was opened",
         )
     before = open_table(live.path(name), base) if base >= 0 else None
     now, then = (data_files(each, days) if each else {} for each in (table, before))
@@ -83,12 +84,12 @@ def _what_happened(
 
 @dataclass(frozen=True)
 class ShadowState:
-    """A plan's shadow against live as it is now, in the order in which tables are built.
+    """A plan's shadow compared with live now, in the order in which tables are built.
 
-    `builds`: what the shadow has built, with everything recorded; `unbuilt`: partitions that are
-    not built as they should be, here or in live, and why; `conflicts`: those that live has other
-    rows of since the shadow was opened, or of what they were computed from; `versions`: of the
-    shadow's tables, at which these builds are in them.
+    `builds` has the builds of the shadow. `unbuilt` has the partitions that are not built as
+    planned, here or in live, with the cause. `conflicts` has the partitions whose rows or inputs
+    changed in live since the shadow was opened. `versions` are the versions of the shadow's tables
+    that hold these builds.
     """
 
     shadow: Shadow
@@ -98,7 +99,7 @@ class ShadowState:
     versions: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, name: str) -> DeltaTable | None:
-        """A table as it would be published: its columns are those that the shadow has built."""
+        """Return a table as it would be published, with the columns that the shadow has built."""
         of_shadow = open_table(self.shadow.path(name)) if name in self.versions else None
         return of_shadow or open_table(self.shadow.live.path(name))
 
@@ -152,9 +153,7 @@ def _waiting(
     unbuilt: Mapping[Partition, str],
     builds: Mapping[Partition, Build],
 ) -> dict[Partition, str]:
-    """The partitions that the plan has not built, and of which an input is not built yet: live has
-    them of earlier inputs.
-    """
+    """Return the unbuilt partitions of the plan that wait for an unbuilt input."""
     waiting = dict[Partition, str]()
     for table in workspace.tables:  # inputs first
         for day in sorted(plan.days_of(table.name)) if table.name in plan.reasons else ():
@@ -197,8 +196,10 @@ def _versions(plan: Plan, shadow: Shadow) -> dict[str, int]:
 def outdated_on_live(
     plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()
 ) -> dict[Partition, str]:
-    """The plan's partitions, or those of some tables, that would not be up to date if the shadow
-    were on live as it is now; those too that read what somebody else wrote to live.
+    """Return the plan's partitions that would be outdated if the shadow were on live now.
+
+    With `names`, only partitions of these tables. Partitions that read rows of another writer count
+    too.
     """
     now = replace(workspace, lake=replace(shadow, base=base_now(plan, workspace)))
     planned = _planned(plan, names)
@@ -218,9 +219,7 @@ def _planned(plan: Plan, names: Collection[str] = ()) -> list[Partition]:
 
 
 def _builds_of(partitions: Collection[Partition], plan: Plan, inside: Workspace) -> Latest:
-    """The latest builds of these partitions and of what they read, in the lake of `inside`: not of
-    years beside them.
-    """
+    """Return the latest builds of these partitions and of their inputs, in the lake of `inside`."""
     graph = inside.graph
     days = dict[str, set[date]]()
     for partition in partitions:
@@ -235,7 +234,7 @@ def _not_up_to_date(
     partitions: Collection[Partition], plan: Plan, inside: Workspace, builds: Latest
 ) -> dict[Partition, str]:
     wanted = {name for name, _ in partitions}
-    # By the code that was planned, which whoever publishes holds against the code now.
+    # By the planned code. The publication compares it with the code now.
     tables = [
         replace(table, version=plan.code[table.name])
         for table in inside.tables

@@ -1,6 +1,6 @@
-"""Whether a plan may be published.
+"""Guards of a publication: the shadow is complete, and live allows it.
 
-Its shadow is complete, live has not changed under it, and live has no other changes to wait for.
+Live must not have changed under the shadow, and must have no other changes to wait for.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,23 +27,31 @@ from backfill_assets.plan.store import (
     ROLLING_BACK,
     Plans,
 )
-from backfill_assets.publish.channels import NOT_PUBLISHED, came_with
+from backfill_assets.publish.channels import NOT_PUBLISHED, release_of_plan
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
-from backfill_assets.publish.release_live import Cause, Reason, Runs, no_runs, running, why_withheld
+from backfill_assets.publish.release_live import (
+    Cause,
+    Obstacle,
+    Runs,
+    no_runs,
+    running,
+    why_withheld,
+)
 from backfill_assets.workspace import Workspace
 
 SHOWN = 5
 
 
 def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHED) -> None:
-    """UsageError for a plan that has nothing to publish, RefusedByGuard for one that is being
-    built. `nothing`: what was not done.
+    """Raise UsageError if a plan has nothing to publish, RefusedByGuard while it is being built.
+
+    `nothing` says what was not done.
     """
     state = plans.state(plan.id)
     if not plan.is_shadow:
         raise UsageError(
-            f"Plan {plan.id} was built in live, and is released from there by itself.",
+            f"Plan {plan.id} was built in live, and is released from there automatically.",
             unchanged=nothing,
             next_step="See `backfill releases`.",
         )
@@ -56,7 +64,7 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
         then = (
             f"Start it: `backfill run {plan.id}`"
             if state == PLANNED
-            else "Plan anew: `backfill plan --into shadow ...`"
+            else "Make a new plan: `backfill plan --into shadow ...`"
         )
         raise UsageError(
             f"Plan {plan.id} {said}.",
@@ -78,8 +86,10 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
 
 
 def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
-    """RefusedByGuard if `channel` is stable, and a publication of this plan was begun for a few
-    readers first, and not finished.
+    """Raise RefusedByGuard if the plan must first be finished for another channel.
+
+    That is so if `channel` is stable, and a publication to a few readers was begun and not
+    finished.
     """
     if plans.half_done(plan.id) == PUBLISHING and channel == STABLE != (
         begun := begun_for(plan.id, plans)
@@ -95,11 +105,9 @@ def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
 
 
 def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
-    """The same, and UsageError for a plan that is published, though a kill left that unnoted: its
-    shadow is done with.
-    """
+    """Raise the same errors, and UsageError for a published plan: its shadow is no longer used."""
     refuse_not_publishable(plan, plans, nothing)
-    if plans.state(plan.id) == PUBLISHED or came_with(plans.root, plan.id):
+    if plans.state(plan.id) == PUBLISHED or release_of_plan(plans.root, plan.id):
         raise UsageError(
             f"Plan {plan.id} is published.",
             unchanged=nothing,
@@ -108,9 +116,7 @@ def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
 
 
 def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
-    """RefusedByGuard for a shadow with days that are not built, or that was built on what live does
-    not hold any more.
-    """
+    """Raise RefusedByGuard for a shadow with days that are not built, or with outdated inputs."""
     if state.unbuilt:
         raise RefusedByGuard(
             f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not"
@@ -119,17 +125,16 @@ def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
             next_step=f"Correct what is named, then `backfill resume {plan.id}`.",
         )
     if state.conflicts:
-        raise RefusedByGuard(**in_conflict(plan, state.conflicts))
+        raise RefusedByGuard(**conflict_facts(plan, state.conflicts))
 
 
 def refuse_breaking(
     plan: Plan, channel: str, workspace: Workspace, after: Callable[[str], DeltaTable | None]
 ) -> None:
-    """RefusedByGuard if the readers of `channel` would miss columns of a table, as it would be
-    `after`: they may use them.
+    """Raise RefusedByGuard if readers of `channel` would lose columns of a table.
 
-    New columns break nobody; until all days of live are built with them, they are null in the
-    others.
+    `after` gives the table as it would be published. New columns break no reader. They are null in
+    days that were built before.
     """
     breaking = []
     for name, before in _read_by(channel, plan, workspace).items():
@@ -148,9 +153,7 @@ def refuse_breaking(
 
 
 def _read_by(channel: str, plan: Plan, workspace: Workspace) -> dict[str, DeltaTable | None]:
-    """The tables that readers of a channel get; where they get none, those of live that the plan
-    has.
-    """
+    """Return the tables that readers of a channel get; without a release, live's."""
     releases = workspace.lake.releases
     root = workspace.lake.root
     newest = releases.newest()
@@ -159,7 +162,7 @@ def _read_by(channel: str, plan: Plan, workspace: Workspace) -> dict[str, DeltaT
         name: open_table(workspace.lake.path(name)) for name in plan.reasons
     }
     for name, version in releases.get(number).tables.items() if number else ():
-        with suppress(TableUnreadable):  # nobody reads that any more
+        with suppress(TableUnreadable):  # no reader can read it any more
             read[name] = open_version(root, version)
     return read
 
@@ -172,11 +175,11 @@ def refuse_unreleased(
     *,
     publication: str = "",
 ) -> None:
-    """RefusedByGuard if live in this state has changes, other than of this plan's days, that cannot
-    be released with them. That all channels stay behind is no such change: a publication moves one.
+    """Raise RefusedByGuard if live has other changes that cannot be released.
 
-    `runs` asks Dagster's record for those of live that are not finished. `publication`: the run
-    whose steps are the plan's own.
+    The plan's own days do not count, and neither do lagging channels, because a publication moves
+    one. `runs` returns the unfinished runs of live by Dagster's record. `publication` is the run
+    whose steps belong to the plan.
     """
     reasons = running(workspace.lake.root, runs, but=publication)
     if not reasons:
@@ -217,11 +220,11 @@ def refuse_running(workspace: Workspace, runs: Runs = no_runs) -> None:
         )
 
 
-def _is_of_others(reason: Reason, plan: Plan) -> bool:
+def _is_of_others(reason: Obstacle, plan: Plan) -> bool:
     return not reason.days or not set(reason.days) <= plan.days_of(reason.table)
 
 
-def in_conflict(plan: Plan, conflicts: Mapping[Partition, str]) -> dict[str, str]:
+def conflict_facts(plan: Plan, conflicts: Mapping[Partition, str]) -> dict[str, str]:
     """The facts of the error about days that live changed since the shadow was opened."""
     what = (
         f"Live has changed under {len(conflicts)} partition(s) of plan {plan.id} since its shadow"

@@ -1,4 +1,4 @@
-"""What is live now, compared with the last release.
+"""Live now, compared with the last release.
 
 `last_commits` answers more cheaply whether anything has changed since an earlier decision.
 """
@@ -24,11 +24,10 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class LiveState:
-    """The newest release, when tables were last released, the tables as they would be released now,
-    the open plans, and those that are published only in part.
+    """The newest release and the tables as they would be released now.
 
-    `recorded`: of each table when the newest build was recorded that is known. `expected`: tables
-    that somebody is about to change, and which count as changed.
+    It also has the time of the last release of tables, the open plans, and the plans that are
+    published in part. `recorded` has the newest build time of each table that is known.
     """
 
     newest: Release | None
@@ -47,8 +46,9 @@ class LiveState:
         return list(dict.fromkeys([*names, *sorted(self.expected)]))
 
     def since(self, table: str) -> datetime:
-        """When the newest build of a table was recorded that its release knew: by the ledger's
-        times, whatever clock the host of the release had.
+        """Return the time of the newest build of a table that its release knew.
+
+        The time is the ledger's, so that the clock of the releasing host does not matter.
         """
         return (
             self.newest.recorded.get(table, self.released_at) if self.newest else self.released_at
@@ -56,8 +56,9 @@ class LiveState:
 
 
 def last_commits(workspace: Workspace) -> str:
-    """Another text whenever a table, the ledger or the releases were written, or a plan was begun,
-    ended or taken back. Opens no table.
+    """Return a text that changes with every write to a table, the ledger, the releases or a plan.
+
+    No table is opened.
     """
     paths = workspace.lake.paths
     commits = [
@@ -85,10 +86,9 @@ def live_state(workspace: Workspace) -> LiveState:
 
 
 def changed_days(workspace: Workspace, state: LiveState) -> dict[str, frozenset[date] | None]:
-    """Of each table that has changed the days of which other files are in live than were released.
+    """Return the days of each changed table whose files differ from the released ones.
 
-    None for all of its days, where the log does not have the released version any more, or another
-    table lies there.
+    None stands for all days: the log no longer has the released version, or another table is there.
     """
     return {name: _changed_days(workspace, state, name) for name in state.changed}
 
@@ -112,11 +112,10 @@ def opened(workspace: Workspace, version: TableVersion | None) -> DeltaTable | N
 def builds_since(
     workspace: Workspace, state: LiveState, changed: Mapping[str, Collection[date] | None]
 ) -> Latest:
-    """The latest builds of what was built, audited or written by anybody since tables were last
-    released, and of what it reads.
+    """Return the latest builds of all partitions written since the last release.
 
-    What was released before that is as it was then, so that it takes as long as there are changes,
-    not years. `changed`: the `changed_days` of each table that has changed.
+    The builds of their inputs are included. The cost follows the number of changes, not the years
+    of history.
     """
     days = {name: set(of_table) for name, of_table in changed.items() if of_table is not None}
     since = {name: state.since(name) for name in workspace.names}
@@ -134,10 +133,10 @@ def _last_released(newest: Release | None, releases: Releases) -> datetime:
 
 
 def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, TableVersion]:
-    """The version of every table now.
+    """Return the version of every table now.
 
-    Tables that are not there yet are left out; those that `newest` has and the workspace has not
-    stay as they were released.
+    Tables that do not exist yet are left out. Tables of `newest` that the workspace no longer has
+    stay as released.
     """
     released = newest.tables if newest else {}
     tables = {name: open_table(workspace.lake.path(name)) for name in workspace.names}

@@ -31,7 +31,12 @@ from backfill_assets.lake.storage import writing
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
-from backfill_assets.publish.channels import NOT_PUBLISHED, came_with, following, refuse_others
+from backfill_assets.publish.channels import (
+    NOT_PUBLISHED,
+    following,
+    refuse_others,
+    release_of_plan,
+)
 from backfill_assets.publish.conflicts import (
     ShadowState,
     days_in,
@@ -40,7 +45,7 @@ from backfill_assets.publish.conflicts import (
     state_of,
 )
 from backfill_assets.publish.guards import (
-    in_conflict,
+    conflict_facts,
     refuse_breaking,
     refuse_not_publishable,
     refuse_other_channel,
@@ -56,8 +61,9 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class IntoLive:
-    """One table of a publication of `plan`, of which the shadow is in `state`; `run`, `who` and
-    `reason` are recorded.
+    """The publication of one table of `plan`, from the `state` of its shadow.
+
+    `run`, `who` and `reason` are recorded.
     """
 
     plan: Plan
@@ -70,7 +76,7 @@ class IntoLive:
 
     @property
     def days(self) -> set[date]:
-        """Those that the shadow has built: live has the others as the plan would build them."""
+        """Return the days that the shadow has built. For the others, live is right already."""
         return days_in(self.state.builds, self.table.name)
 
     def refuse_unfit(self) -> None:
@@ -111,7 +117,7 @@ class IntoLive:
             ).items()
         }
         if changed := written | outdated_on_live(self.plan, self.workspace, shadow, [name]):
-            raise Conflict(**in_conflict(self.plan, changed))
+            raise Conflict(**conflict_facts(self.plan, changed))
         known = lake.latest({name: days}, BUILD_SCHEMA.names)
         damaged = lake.damaged(known, {name: None}, Depth.FILES)
         of_live = {p: build for p, build in known.accepted.items() if p not in damaged}
@@ -127,8 +133,9 @@ class IntoLive:
         versions: Mapping[str, int],
         at: datetime,
     ) -> Iterator[Build]:
-        """The records of the shadow's builds in live: of its code and inputs; nothing for those
-        that are recorded already.
+        """Yield the records of the shadow's builds in live, without those recorded already.
+
+        They keep the code and inputs of the shadow's builds.
         """
         for build in builds:
             there = of_live.get((build.table, build.day))
@@ -161,8 +168,9 @@ def name_of_act(act: Act, plan: Plan) -> str:
 
 
 def recorded_by(act: Act, plan: Plan, workspace: Workspace) -> list[Build]:
-    """The builds of live that publications, or rollbacks, of a plan have recorded last; those that
-    were killed, too.
+    """Return the latest builds in live that publications, or rollbacks, of a plan recorded.
+
+    Killed ones count too.
     """
     latest = workspace.lake.latest(
         {name: plan.days_of(name) for name in plan.reasons}, BUILD_SCHEMA.names
@@ -176,10 +184,10 @@ def recorded_by(act: Act, plan: Plan, workspace: Workspace) -> list[Build]:
 
 @dataclass(frozen=True)
 class Published:
-    """What was recorded in live (`accepted`: with new rows; `unchanged`: live had them), and the
-    release that readers get.
+    """The builds that a publication recorded in live, and the release that readers get.
 
-    Readers of the channels in `staying` get other tables than those of the release.
+    A build is `accepted` with new rows, or `unchanged` if live had them. Readers of the channels in
+    `staying` get other tables than those of the release.
     """
 
     builds: tuple[Build, ...]
@@ -201,8 +209,8 @@ class Published:
 ATTEMPTS = 20
 
 
-class By(NamedTuple):
-    """Who publishes, and why."""
+class PublishedBy(NamedTuple):
+    """The person who publishes, with the reason."""
 
     who: str
     reason: str = ""
@@ -220,17 +228,15 @@ def release_plan(
     plan: Plan,
     workspace: Workspace,
     channel: str,
-    by: By,
+    by: PublishedBy,
     runs: Runs = no_runs,
     *,
     publication: str = "",
 ) -> Release:
-    """Release live as it is to the readers of `channel`; a release of these tables that they get
-    already stands.
+    """Release live to the readers of `channel`, unless they already get these tables.
 
-    `runs` and `publication` as for `refuse_unreleased`, which is asked again, as `refuse_others`
-    is: RefusedByGuard if live is being written by now, or if these readers were pointed back, or
-    others got more plans, while this one was put into live.
+    `runs` and `publication` are passed to `refuse_unreleased`, which is asked again. Raises
+    RefusedByGuard if live is being written, or if channels moved while this plan was put into live.
     """
     attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(ATTEMPTS))
     try:
@@ -244,7 +250,7 @@ def release_plan(
 
 
 def _release_plan(
-    plan: Plan, workspace: Workspace, channel: str, by: By, runs: Runs, publication: str
+    plan: Plan, workspace: Workspace, channel: str, by: PublishedBy, runs: Runs, publication: str
 ) -> Release:
     releases = workspace.lake.releases
     state = live_state(workspace)
@@ -273,21 +279,20 @@ def point_to_plan(
     plan: Plan,
     workspace: Workspace,
     channel: str,
-    by: By,
+    by: PublishedBy,
     runs: Runs = no_runs,
     *,
     allow_breaking: bool = False,
 ) -> Release:
-    """Give the readers of `channel` the newest release that those of another one get: it has the
-    plan, and was released. What live has besides, those of the others get first, if it can be
-    released.
+    """Give the readers of `channel` the newest release that readers of another channel get.
 
-    Readers who have the plan already keep what they get. RefusedByGuard if no readers get the plan
-    any more, and as `refuse_others` and, unless `allow_breaking`, `refuse_breaking`.
+    The plan came with that release or an earlier one. Other changes of live are released to the
+    others first, if possible. Readers who have the plan keep their release. Raises RefusedByGuard
+    if no readers get the plan any more, and the errors of `refuse_others` and `refuse_breaking`.
     """
     releases = workspace.lake.releases
     newest = releases.newest()
-    with_plan = came_with(releases.root, plan.id)
+    with_plan = release_of_plan(releases.root, plan.id)
     if newest and newest.channels.get(channel, -1) < with_plan:
         release_live(workspace, who=by.who, runs=runs)
         newest = releases.newest()
@@ -343,13 +348,11 @@ def point_to_plan(
     )
 
 
-def left_with_plan(plan: Plan, workspace: Workspace) -> str:
-    """Which readers keep a published plan after it was taken back from live, in words; "" if all
-    get live as it is next.
-    """
+def channels_still_on_plan(plan: Plan, workspace: Workspace) -> str:
+    """Name the channels that still have a plan after its rollback; empty if there are none."""
     releases = workspace.lake.releases
     newest = releases.newest()
-    with_plan = came_with(releases.root, plan.id)
+    with_plan = release_of_plan(releases.root, plan.id)
     if not with_plan or newest is None:
         return ""
     moving = following(releases.root, newest)
@@ -401,23 +404,24 @@ class Publication:
         runs: Runs = no_runs,
         allow_breaking: bool = False,
     ) -> Published:
-        """Publish the plan to the readers of `channel`. One that is published already is released
-        to that channel.
+        """Publish the plan to the readers of `channel`.
 
-        `approve` raises if the shadow, in the state that it is given, may not be published.
-        UsageError for a plan that has no shadow; RefusedByGuard if it is open, not built whole, in
-        conflict with live, lacks columns that live has (unless `allow_breaking`), if live has
-        changes that cannot be released, or as `refuse_others`. `runs` asks Dagster's record for
-        those of live that are not finished: nothing is published beside them. Conflict or
-        NotRecorded if a table could not be committed: then the tables before it are, and readers
-        get what they got.
+        A published plan is released to that channel. `approve` raises if the shadow may not be
+        published in the given state. `runs` returns the unfinished runs of live by Dagster's
+        record.
+
+        Raises UsageError if the plan has no shadow. Raises RefusedByGuard if the plan is open, not
+        built completely, in conflict with live, or lacks columns that live has (unless
+        `allow_breaking`), and if live has other changes that cannot be released. Raises Conflict or
+        NotRecorded if a table could not be committed. Then the tables before it are committed, and
+        readers get the earlier release.
         """
         plans = Plans(self.workspace.lake.root)
         with plans.exclusive(self.plan.id):
             refuse_not_publishable(self.plan, plans)
             self.workspace.lake.releases.refuse_unknown(channel)
             refuse_other_channel(self.plan, channel, plans)
-            released = came_with(self.workspace.lake.root, self.plan.id)
+            released = release_of_plan(self.workspace.lake.root, self.plan.id)
             if finishing := bool(released) and plans.half_done(self.plan.id) == PUBLISHING:
                 # Killed before it was noted.
                 plans.note(
@@ -502,15 +506,14 @@ class Publication:
         refuse_others(lake.root, self.plan.id, channel, newest, self.together_with)
 
     def _release_before(self, live: LiveState, runs: Runs) -> None:
-        """Release what live has without the plan: readers of other channels get it, and not the
-        plan with it.
-        """
+        """Release the changes of live first, so that other channels get them without the plan."""
         if live.changed and self.plan.id not in live.half_published:
             release_live(self.workspace, who=self.who, runs=runs)
 
     def _withdraw_beside_others(self, before: LiveState) -> None:
-        """RefusedByGuard where there are no locks and another publication has begun since `before`:
-        whoever sees that gives way, so that of those that begin at once none, or one, goes on.
+        """Without file locks: abort if another publication started after `before`.
+
+        Of two that start together at most one continues. Raises RefusedByGuard.
         """
         plans = Plans(self.workspace.lake.root)
         begun = set(plans.half_published()) - {self.plan.id, *before.half_published}
@@ -528,8 +531,8 @@ class Publication:
             )
 
     @property
-    def _by(self) -> By:
-        return By(self.who, self.reason, self.together_with)
+    def _by(self) -> PublishedBy:
+        return PublishedBy(self.who, self.reason, self.together_with)
 
     def _marked(self) -> ExitStack:
         marked = ExitStack()

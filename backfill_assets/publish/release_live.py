@@ -23,7 +23,12 @@ from backfill_assets.plan.lifecycle import what_is_half_done
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import CLOSED, PLANNED, Plans
-from backfill_assets.publish.channels import behind, following, lagging, written_by
+from backfill_assets.publish.channels import (
+    following,
+    lagging_channels,
+    overdue_channels,
+    written_by,
+)
 from backfill_assets.publish.live import (
     LiveState,
     builds_since,
@@ -40,11 +45,10 @@ COLUMNS = ("table", "day", "outcome", "run", "plan", "at")
 
 
 def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator[str]:
-    """Of each such plan of which live has rows that it wrote since the last release, how it ended,
-    and the commands that lead on. `builds`: the latest of what was built since, also what a crash
-    left out of the ledger.
+    """Return a sentence for each plan that ended unfinished and has rows in live.
 
-    A plan that cannot be read is passed over, as one that cannot be run either.
+    Only rows written since the last release count. The sentence names the commands that lead on.
+    `builds` are the latest builds since then.
     """
     plans = Plans(workspace.lake.root)
     root = workspace.lake.root
@@ -72,7 +76,7 @@ def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator
 
 
 def _unbuilt(plan: Plan, ledger: Ledger) -> list[Partition]:
-    """The partitions that nobody has built, or failed to, since the plan's first build."""
+    """Return the partitions without a successful build since the plan's first build."""
     tried = [
         b
         for b in ledger.builds({name: plan.days_of(name) for name in plan.reasons}, COLUMNS)
@@ -84,7 +88,7 @@ def _unbuilt(plan: Plan, ledger: Ledger) -> list[Partition]:
 
 
 class Cause(StrEnum):
-    """What keeps live from being released."""
+    """The cause that keeps live from being released."""
 
     RUNNING = "running"
     PLAN = "open plan"
@@ -98,17 +102,14 @@ class Cause(StrEnum):
 
 # These end by themselves.
 PASSING = (Cause.RUNNING, Cause.WRITTEN)
-# In these the days are not as they should be: somebody has to mend them, or to release live in
-# spite of them.
+# Here days are wrong. A person fixes them, or releases live in spite of them.
 FAILURES = (Cause.FAILED, Cause.REWRITTEN, Cause.UNREADABLE)
-UNRECORDED = "has rows of which no build is recorded: see `backfill reconcile`"
+UNRECORDED = "has rows without a recorded build: see `backfill reconcile`"
 
 
 @dataclass(frozen=True)
-class Reason:
-    """One reason: its cause, the days of one table that it is about (none: all tables), and what is
-    the matter.
-    """
+class Obstacle:
+    """A reason why live is not released: a cause, and days of one table (none: all tables)."""
 
     cause: Cause
     why: str
@@ -125,9 +126,10 @@ Runs = Callable[[], Iterable[str]]
 no_runs: Runs = tuple
 
 
-def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Reason]:
-    """The steps that are running, by table, and the runs that are not finished. `but`: a run not to
-    name.
+def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Obstacle]:
+    """Return the running steps, by table, and the unfinished runs.
+
+    `but` is a run that is left out.
     """
     days: dict[tuple[str, str], list[date]] = {}
     for (table, day), step in running_steps(root).items():
@@ -135,24 +137,23 @@ def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Reason]:
             continue
         days.setdefault((table, step.run), []).append(day)
     steps = [
-        Reason(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of))
+        Obstacle(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of))
         for (name, run), of in days.items()
     ]
-    return steps + [Reason(Cause.RUNNING, f"{run} is not finished") for run in runs()]
+    return steps + [Obstacle(Cause.RUNNING, f"{run} is not finished") for run in runs()]
 
 
-def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
-    """The open plans that have partitions of tables which have changed, those in a shadow while
-    they are being published.
+def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
+    """Yield the open plans with partitions of changed tables.
 
-    A plan that cannot be read cannot be run either.
+    A plan in a shadow counts while it is being published. A plan that cannot be read cannot be run.
     """
     for plan_id in dict.fromkeys([*state.plans, *state.half_published]):
         try:
             plan = Plans(root).read(plan_id)
         except UsageError:
             if plan_id in state.half_published:
-                yield Reason(
+                yield Obstacle(
                     Cause.PLAN,
                     f"plan {plan_id} is published in part, and cannot be read: restore its file"
                     " from a copy",
@@ -167,16 +168,14 @@ def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
             )
             if published:
                 why = what_is_half_done(plan_id, Plans(root), ranges(of_plan))
-            yield Reason(Cause.PLAN, why)
+            yield Obstacle(Cause.PLAN, why)
 
 
-def since_the_release(workspace: Workspace, state: LiveState) -> list[Reason]:
-    """What was built, or failed, since the last release and keeps live as it was then: plans that
-    were given up half done, and `failures`.
-    """
+def since_the_release(workspace: Workspace, state: LiveState) -> list[Obstacle]:
+    """Return the obstacles that were built, or failed, since the last release."""
     changed = changed_days(workspace, state)
     builds = builds_since(workspace, state, changed)
-    half_done = [Reason(Cause.PLAN, why) for why in given_up(workspace, state, builds)]
+    half_done = [Obstacle(Cause.PLAN, why) for why in given_up(workspace, state, builds)]
     return [*half_done, *failures(workspace, state, builds, changed)]
 
 
@@ -185,12 +184,11 @@ def failures(
     state: LiveState,
     builds: Latest,
     changed: Mapping[str, Collection[date] | None],
-) -> list[Reason]:
-    """The days that are not as they should be since the last release; those that it was released
-    with are not named again.
+) -> list[Obstacle]:
+    """Return the failed or rewritten days since the last release.
 
-    A day failed if its latest attempt did, of any table: a run of several tables is released whole.
-    It is not as it was built if its table has other files of it than are recorded.
+    A day failed if its latest attempt did, in any table: a run of several tables is released as a
+    whole. Days that the last release was made in spite of are left out.
     """
     failed = {
         partition: build.message.strip().partition("\n")[0]
@@ -206,9 +204,7 @@ def failures(
 
 
 def _is_put_back(failed: Build, builds: Latest, workspace: Workspace) -> bool:
-    """Whether what failed was tried with another delivery, code or input than the accepted build's,
-    which are there again.
-    """
+    """True if a day failed with another delivery, code or input, and the accepted ones are back."""
     accepted = builds.accepted.get((failed.table, failed.day))
     if accepted is None or _made_from(accepted) == _made_from(failed):
         return False
@@ -227,8 +223,9 @@ def _rewritten(
     builds: Latest,
     changed_in: Mapping[str, Collection[date] | None],
 ) -> dict[Partition, str]:
-    """The partitions of changed tables that hold what no build has accepted, and did not hold it at
-    the last release.
+    """Return the partitions of changed tables with rows that no build accepted.
+
+    Rows that were there at the last release are left out.
     """
     found = dict[Partition, str]()
     for name, changed in changed_in.items():
@@ -249,11 +246,11 @@ def _rewritten(
     return found
 
 
-def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Reason]:
+def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Obstacle]:
     days: dict[tuple[str, str], list[date]] = {}
     for (name, day), why in partitions.items():
         days.setdefault((name, why), []).append(day)
-    return (Reason(cause, why, name, _in_order(of)) for (name, why), of in sorted(days.items()))
+    return (Obstacle(cause, why, name, _in_order(of)) for (name, why), of in sorted(days.items()))
 
 
 def _in_order(days: Iterable[date]) -> tuple[date, ...]:
@@ -262,12 +259,13 @@ def _in_order(days: Iterable[date]) -> tuple[date, ...]:
 
 @dataclass(frozen=True)
 class Released:
-    """Live was released. `despite`: the failures and unfinished plans that a person decided to
-    release it with.
+    """Live was released.
+
+    `despite` has the failures and unfinished plans that a person decided to ignore.
     """
 
     release: Release
-    despite: tuple[Reason, ...] = ()
+    despite: tuple[Obstacle, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -281,39 +279,38 @@ class NothingNew:
 class Withheld:
     """Live has changed and was not released: readers get the release before."""
 
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Obstacle, ...]
 
     @property
     def is_passing(self) -> bool:
-        """Whether it ends by itself, as runs do."""
+        """True if the obstacle ends without help, as runs do."""
         return any(reason.cause in PASSING for reason in self.reasons)
 
     @property
-    def failures(self) -> tuple[Reason, ...]:
+    def failures(self) -> tuple[Obstacle, ...]:
         """The days that are not as they should be."""
         return tuple(reason for reason in self.reasons if reason.cause in FAILURES)
 
 
 Decision = Released | NothingNew | Withheld
 MEANWHILE = Withheld(
-    (Reason(Cause.WRITTEN, "tables or releases were written while this was decided"),)
+    (Obstacle(Cause.WRITTEN, "tables or releases were written while this was decided"),)
 )
 
 
 def release_live(
     workspace: Workspace, *, who: str, reason: str = "", runs: Runs = no_runs
 ) -> Decision:
-    """Release live, or say why not, if a table has changed or a channel has lagged behind. Without
-    a `reason`, the release names the tables that changed.
+    """Release live if a table changed or a channel can catch up; otherwise return the obstacles.
 
-    `runs` asks Dagster's record for the runs and backfills of the tables that are not finished, if
-    a table has changed.
+    Without a `reason`, the release names the changed tables. `runs` returns the unfinished runs of
+    live by Dagster's record.
     """
     try:
         state = live_state(workspace)
     except TableUnreadable as error:
-        return Withheld((Reason(Cause.UNREADABLE, str(error)),))
-    if not state.changed and not lagging(workspace.lake.root, state.newest):
+        return Withheld((Obstacle(Cause.UNREADABLE, str(error)),))
+    if not state.changed and not overdue_channels(workspace.lake.root, state.newest):
         return NothingNew(state.newest)
     # After the versions were read: what is running by now may have failed, or written, before it is
     # asked what failed.
@@ -332,13 +329,10 @@ def release_live(
 def release_as_it_stands(
     workspace: Workspace, *, who: str, reason: str, runs: Runs = no_runs
 ) -> Decision:
-    """Release live to `stable` by a person's decision, in spite of unfinished plans and of days
-    that failed, but never while steps are running or `runs` are not finished. The release's reason
-    names what it is in spite of, which keeps nothing back any more; plans among it that only
-    readers of other channels had.
+    """Release live to `stable` because a person decided so.
 
-    Raises TableUnreadable for a table whose log cannot be read, RefusedByGuard while a plan is
-    published, or taken back, in part.
+    Unfinished plans and failed days do not prevent it. Running steps and unfinished `runs` do. The
+    reason of the release names what was ignored. It does not keep the next release back.
     """
     state = live_state(workspace)
     if state.half_published:
@@ -352,12 +346,14 @@ def release_as_it_stands(
         )
     root = workspace.lake.root
     moved = following(root, state.newest)
-    # What failed and left its table as it was keeps plans from being published too, until somebody
-    # decides on it.
+    # A failure that left its table unchanged prevents publications too, until a person decides.
     reasons = why_withheld(workspace, replace(state, expected=frozenset(workspace.names)))
     undecided = any(each.cause in FAILURES for each in reasons)
     if not state.tables or (
-        not state.changed and STABLE in moved and not lagging(root, state.newest) and not undecided
+        not state.changed
+        and STABLE in moved
+        and not overdue_channels(root, state.newest)
+        and not undecided
     ):
         return NothingNew(state.newest)
     if under_way := running(root, runs):
@@ -367,32 +363,31 @@ def release_as_it_stands(
         for each in reasons
         if each.cause in FAILURES or (each.cause == Cause.PLAN and state.changed)
     )
-    stable = [each for each in behind(root, state.newest) if each.channel == STABLE]
+    stable = [each for each in lagging_channels(root, state.newest) if each.channel == STABLE]
     despite += tuple(
-        Reason(Cause.PUBLISHED_ELSEWHERE, why) for each in stable for why in each.of_plans(STABLE)
+        Obstacle(Cause.PUBLISHED_ELSEWHERE, why) for each in stable for why in each.of_plans(STABLE)
     )
     named = f" (in spite of {'; '.join(map(str, despite))})" if despite else ""
     decision = _release(workspace, state, [STABLE, *moved], who, f"{reason}{named}")
     return Released(decision.release, despite) if isinstance(decision, Released) else decision
 
 
-def why_not_released(workspace: Workspace) -> list[Reason]:
-    """Why live is not released; nothing if it is released or will be next, and nothing while steps
-    are running.
+def why_not_released(workspace: Workspace) -> list[Obstacle]:
+    """Return the obstacles to a release; none if live is released or will be next.
+
+    While steps are running, there are none.
     """
     try:
         state = live_state(workspace)
     except TableUnreadable as error:
-        return [Reason(Cause.UNREADABLE, str(error))]
+        return [Obstacle(Cause.UNREADABLE, str(error))]
     return (
         why_withheld(workspace, state) if state.changed and not running(workspace.lake.root) else []
     )
 
 
-def why_withheld(workspace: Workspace, state: LiveState) -> list[Reason]:
-    """Why live, which has changed, is not released although nothing is running; nothing if it can
-    be.
-    """
+def why_withheld(workspace: Workspace, state: LiveState) -> list[Obstacle]:
+    """Return the obstacles to a release of changed tables, apart from running steps."""
     return [
         *open_plans(workspace.lake.root, state),
         *since_the_release(workspace, state),
@@ -400,13 +395,13 @@ def why_withheld(workspace: Workspace, state: LiveState) -> list[Reason]:
     ]
 
 
-def pointed_back(workspace: Workspace, state: LiveState) -> list[Reason]:
-    """The reason, if all channels stay behind, so that nobody would get a release; else none."""
+def pointed_back(workspace: Workspace, state: LiveState) -> list[Obstacle]:
+    """Return an obstacle if all channels lag, so that no reader would get a release."""
     newest = state.newest
     root = workspace.lake.root
     if newest is None or following(root, newest):
         return []
-    return [Reason(Cause.POINTED_BACK, "; ".join(map(str, behind(root, newest))))]
+    return [Obstacle(Cause.POINTED_BACK, "; ".join(map(str, lagging_channels(root, newest))))]
 
 
 def _release(

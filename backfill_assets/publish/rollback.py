@@ -32,14 +32,14 @@ from backfill_assets.plan.store import (
     ROLLING_BACK,
     Plans,
 )
-from backfill_assets.publish.channels import came_with
+from backfill_assets.publish.channels import release_of_plan
 from backfill_assets.publish.publish import ROLLBACK, name_of_act, recorded_by
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
 class Kind(StrEnum):
-    """What a rollback does with a partition that the plan changed."""
+    """The decision about a partition that the plan changed."""
 
     RESTORE = "restored"
     RESTORED = "as before already"
@@ -50,9 +50,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What is done with one partition; `before`: the build to put back, from `version` of its
-    table, or, where the rows are as before already, to record again; `why`: of a conflict, or of
-    rows that are lost; `by_others`: of a conflict, whether the rows are those of another build.
+    """A decision about one partition.
+
+    `before` is the build to restore, from `version` of its table. If the rows are as before
+    already, it is recorded again. `why` is the cause of a conflict or of lost rows. `by_others`:
+    another build wrote the conflicting rows.
     """
 
     kind: Kind
@@ -66,8 +68,9 @@ LEFT = (Kind.CONFLICT, Kind.FIRST_BUILT, Kind.LOST)
 
 
 def is_put_back(decisions: Iterable[Decision]) -> bool:
-    """Whether a partition has the rows of before the plan: put back now, or so already. Else the
-    plan stays what it is.
+    """True if a partition has its rows from before the plan, restored now or earlier.
+
+    Otherwise the plan keeps its state.
     """
     return any(decision.kind in (Kind.RESTORE, Kind.RESTORED) for decision in decisions)
 
@@ -80,11 +83,10 @@ def decide(
     undone: Collection[str] = (),
     force: bool = False,
 ) -> Decision | None:
-    """What is done with a partition, by its builds that were accepted, oldest first; None if the
-    plan did not change it.
+    """Decide about a partition by its accepted builds, oldest first; None if nothing changed.
 
-    Before it were the last rows that neither this plan nor one of the `undone`, which were rolled
-    back, has written; if there are none, those of the last other plan. `damage`: why the day does
+    The rows to restore are the last ones written neither by this plan nor by one of the `undone`
+    plans. If there are none, they are the last rows of another plan. `damage` says why the day does
     not hold the rows of its last build.
     """
     changed = [
@@ -123,9 +125,7 @@ def decide(
 
 
 def _recorded_again(builds: Sequence[Build], plan_id: str) -> Decision | None:
-    """The decision on a partition in which the plan found the rows that were there, made from other
-    inputs; None for others.
-    """
+    """Return a decision if the plan found the same rows made from other inputs, or None."""
     now = builds[-1]
     others = [build for build in builds if build.plan != plan_id]
     if (
@@ -174,7 +174,7 @@ def decisions_on(
         if (decision := decide(of_day, plan.id, damaged.get(day), undone=undone, force=force))
     }
     # As the day stood when the plan came: of the version of its build, files may be gone that were
-    # compacted since. Where somebody else wrote in between, the version of its build has the rows.
+    # compacted since. If another writer came in between, the version of its build has the rows.
     restoring = {
         day: decision for day, decision in decided.items() if decision.kind == Kind.RESTORE
     }
@@ -203,11 +203,10 @@ def restore(
     *,
     force: bool = False,
 ) -> list[Build]:
-    """Put these days of one table back in one commit, but for those that others built meanwhile;
-    the builds recorded.
+    """Restore these days of one table in one commit, and return the recorded builds.
 
-    Days of which the rows were always those of before are recorded again with the inputs of then,
-    if these are there again.
+    Days that others built meanwhile are left out. Days whose rows never changed get their earlier
+    record back, if the inputs of that record are current again.
     """
     ledger = workspace.lake.ledger
     versions = dict[date, int]()
@@ -238,7 +237,7 @@ def restore(
 
 
 def _are_there(inputs: Mapping[str, Mapping[str, str]], workspace: Workspace) -> bool:
-    """Whether live has the rows of these inputs, each a table's days with their fingerprints."""
+    """True if live has the rows of these inputs. Each input has fingerprints by day."""
     days = {name: list(map(date.fromisoformat, of)) for name, of in inputs.items()}
     accepted = workspace.lake.latest(days).accepted
     now = {
@@ -255,13 +254,12 @@ def _are_there(inputs: Mapping[str, Mapping[str, str]], workspace: Workspace) ->
 def rollback_of(
     plan: Plan, workspace: Workspace, *, force: bool = False
 ) -> dict[Partition, Decision]:
-    """What taking `plan` back would do now, of every partition that it changed. With `force`,
-    conflicts are restored too, but not of a plan that was never published whole: others have built
-    more since than what its part covers.
+    """Decide about every partition that `plan` changed, without changing anything.
 
-    UsageError if the plan was never started, or has built days of a table that the project does not
-    have any more; RefusedByGuard if it is open, shares a partition with another plan that is, or
-    has protected days, or if a table's log shows days of it that the ledger does not have.
+    With `force`, conflicts are restored too, unless the plan was never published as a whole. Raises
+    UsageError if the plan was never started, or has days of a table that the project no longer has.
+    Raises RefusedByGuard if the plan is open, overlaps with an open plan, has protected days, or if
+    the ledger lacks days that a table's log shows.
     """
     plans = Plans(workspace.lake.root)
     state = plans.state(plan.id)
@@ -312,12 +310,12 @@ def roll_back(
     reason: str = "",
     force: bool = False,
 ) -> tuple[dict[Partition, Decision], list[Build]]:
-    """Take `plan` back; what was decided about every partition, and the builds that this or an
-    earlier rollback of it has recorded. Where nothing of it is put back, nothing is noted: the plan
-    keeps its state.
+    """Roll `plan` back, and return the decisions and the recorded builds.
 
-    Raises what `rollback_of` raises; and UsageError, Conflict or NotRecorded if a table could not
-    be restored: then the tables before it are.
+    Builds of an earlier, unfinished rollback of the plan are included. If nothing is restored,
+    nothing is noted and the plan keeps its state. Raises the errors of `rollback_of`, and
+    UsageError, Conflict or NotRecorded if a table could not be restored. Then the tables before it
+    are restored.
     """
     plans = Plans(workspace.lake.root)
     restored = list[Build]()
@@ -391,12 +389,13 @@ def roll_back(
 
 
 def _puts_back_conflicts(plan: Plan, workspace: Workspace, *, force: bool) -> bool:
-    return force and (not plan.is_shadow or came_with(workspace.lake.root, plan.id) > 0)
+    return force and (not plan.is_shadow or release_of_plan(workspace.lake.root, plan.id) > 0)
 
 
 def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decision]) -> None:
-    """RefusedByGuard for a plan that is published in part, and of which some would stay: readers
-    would get that part. What others have built since is none of it.
+    """Raise RefusedByGuard if a part of a partly published plan would stay in live.
+
+    Days that others built since do not count.
     """
     left = [
         partition
@@ -420,9 +419,7 @@ def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decisio
 def _refuse_unrecorded(
     plan: Plan, workspace: Workspace, decisions: Mapping[Partition, Decision]
 ) -> None:
-    """RefusedByGuard while a table's log shows days of the plan that nothing was decided of: the
-    ledger does not have them.
-    """
+    """Raise RefusedByGuard while a table's log shows days of the plan that the ledger lacks."""
     for name in plan.reasons:
         undecided = {day for day in plan.days_of(name) if (name, day) not in decisions}
         last = last_committed(workspace.lake.path(name), undecided)
@@ -439,9 +436,7 @@ def _refuse_unrecorded(
 
 
 def _refuse_gone_tables(plan: Plan, workspace: Workspace) -> None:
-    """UsageError for tables of which the plan has built days in live, and which nobody declares any
-    more.
-    """
+    """Raise UsageError if the plan built days of tables that are no longer declared."""
     gone = {name: plan.days_of(name) for name in plan.reasons if name not in workspace.names}
     built = (
         sorted({name for name, _ in workspace.lake.latest(gone, plan=plan.id).built_by(plan.id)})

@@ -16,13 +16,9 @@ from backfill_assets.workspace import Workspace
 
 
 def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
-    """Let the shadow of `plan` read live as it is now; what was in conflict before, and what must
-    be built again after.
+    """Let the shadow of `plan` read live as it is now.
 
-    The conflicts in the answer are those with live as it was read until now; what is `unbuilt` is
-    what a resumed plan builds. Days that live has got other rows of, and whose inputs are the same,
-    keep the rows of the shadow. Raises what publishing raises for a plan that has nothing to
-    publish, or that is open.
+    Returns the state with the conflicts before, and with what must be built again after.
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
@@ -36,7 +32,7 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
 
 
 def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
-    """What rebasing has found, in words."""
+    """Yield sentences about a rebase."""
     if not state.conflicts and not state.unbuilt:
         return [f"Plan {plan.id} is built on what live holds. Nothing was changed."]
     lines = [
@@ -54,8 +50,9 @@ def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
 def discard(
     plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = ""
 ) -> None:
-    """Delete the shadow of `plan`: what it has built is gone, live is as it was. RefusedByGuard if
-    the plan is open.
+    """Delete the shadow of `plan`. Live does not change.
+
+    Raises RefusedByGuard if the plan is open.
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):

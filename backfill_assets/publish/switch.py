@@ -23,8 +23,9 @@ NOTHING = "Nothing was switched."
 
 @dataclass(frozen=True)
 class Switch:
-    """Readers of `name` in `channel` get the table `to` from now on; if that is `name` itself, they
-    get that one again.
+    """A new table behind the name `name` for the readers of `channel`.
+
+    If `to` is the name itself, readers get the table of that name again.
     """
 
     name: str
@@ -34,13 +35,11 @@ class Switch:
     def carry_out(
         self, workspace: Workspace, who: str, reason: str = "", *, allow_breaking: bool = False
     ) -> Release | None:
-        """The release from which on readers get `to`; None if they get it already, and nothing was
-        changed.
+        """Return the release from which on readers get `to`; None if they get it already.
 
-        UsageError for a table that is not released, or an unknown channel; RefusedByGuard if the
-        channel does not get the tables that were released last, or if its readers would lose
-        columns or days (unless `allow_breaking`); Conflict if something else was released
-        meanwhile.
+        Raises UsageError for a table that is not released, or an unknown channel. Raises
+        RefusedByGuard if the channel does not get the newest tables, or if its readers would lose
+        columns or days (unless `allow_breaking`). Raises Conflict if another release came first.
         """
         releases = workspace.lake.releases
         releases.refuse_unknown(self.channel)
@@ -137,8 +136,9 @@ def _lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
 
 
 def _key_lost(workspace: Workspace, before: str, after: str) -> Iterator[str]:
-    """Tables with different keys have rows about different things; one that is not declared any
-    more has no known key.
+    """Yield the new key if the tables have different keys: their rows mean different things.
+
+    A table that is no longer declared has no known key.
     """
     keys = {table.name: table.key for table in workspace.tables}
     if before in keys and after in keys and set(keys[before]) != set(keys[after]):

@@ -35,9 +35,7 @@ def rows(decisions: Decisions) -> list[tuple[str, ...]]:
 
 
 def decision_lines(decisions: Decisions) -> list[str]:
-    """The same as lines, which a narrow terminal wraps and never cuts: the days of each kind, a
-    line a table.
-    """
+    """Yield the days of each kind, a line per table. A narrow terminal wraps these lines."""
     of_tables = rows(decisions)
     lines = list[str]()
     for column, kind in enumerate(COLUMNS[1:], start=1):
@@ -47,7 +45,7 @@ def decision_lines(decisions: Decisions) -> list[str]:
 
 
 def lines_of_left(decisions: Decisions) -> list[str]:
-    """What stays in the tables, why, and what to do about it."""
+    """Yield the days that stay in the tables, the reason, and the next step."""
     kinds = {d.kind for d in decisions.values()}
     why = [f"  {t} {day}: {d.why}" for (t, day), d in decisions.items() if d.why]
     more = [f"  and {len(why) - EXAMPLES_SHOWN} more"] if len(why) > EXAMPLES_SHOWN else []
@@ -70,7 +68,7 @@ def lines_of_left(decisions: Decisions) -> list[str]:
 
 
 def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
-    """How a rollback ended."""
+    """Yield the result of a rollback."""
     restored = sum(decision.kind == Kind.RESTORE for decision in decisions.values())
     if not decisions:
         return [f"Plan {plan_id} changed no rows. Nothing was put back."]
@@ -93,7 +91,7 @@ def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
 
 
 def published_lines(plan_id: str, published: Published, channel: str) -> list[str]:
-    """How a publication ended."""
+    """Yield the result of a publication."""
     release = published.release
     counts = f"{published.count('accepted')} partition(s) have new rows in live"
     same = (
@@ -118,7 +116,7 @@ def published_lines(plan_id: str, published: Published, channel: str) -> list[st
 
 
 def switched_line(switch: Switch, release: Release | None) -> str:
-    """What a switch has done; `release` is None if it was so before."""
+    """Return the result of a switch; `release` is None if nothing changed."""
     if release is None:
         return (
             f"Readers of {switch.name} in {switch.channel} get {switch.to} already. Nothing was"
@@ -136,7 +134,7 @@ def switched_line(switch: Switch, release: Release | None) -> str:
 
 
 def published_rows(published: Published) -> list[tuple[str, str, str]]:
-    """A row a table: the days with new rows, and those that live had already."""
+    """Return a row per table: the days with new rows, and the days that live had already."""
     days: dict[str, dict[str, list[date]]] = {}
     for build in published.builds:
         days.setdefault(build.table, {}).setdefault(build.outcome, []).append(build.day)
@@ -156,7 +154,7 @@ def not_reported(error: BackfillError) -> str:
 
 
 def is_complete(decisions: Iterable[Decision]) -> bool:
-    """Whether nothing of the plan is left in the tables."""
+    """True if nothing of the plan is left in the tables."""
     return not any(decision.kind in LEFT for decision in decisions)
 
 

@@ -10,8 +10,8 @@ from backfill_assets.errors import RefusedByGuard, ServiceUnavailable
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.publish import text
-from backfill_assets.publish.channels import behind
-from backfill_assets.publish.release_live import Reason, Released, Withheld, release_as_it_stands
+from backfill_assets.publish.channels import lagging_channels
+from backfill_assets.publish.release_live import Obstacle, Released, Withheld, release_as_it_stands
 from backfill_assets.publish.switch import Switch
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.verbs.report import Line, Report, table_of
@@ -130,7 +130,7 @@ class ReleaseReport(Report):
 
     newest: ReleaseDetails | None
     is_new: bool
-    despite: Sequence[Reason]
+    despite: Sequence[Obstacle]
 
     def lines(self) -> Iterator[Line]:
         if self.newest is None:
@@ -224,7 +224,7 @@ def point_channel(lake: Lake, number: int, channel: str, *, who: str, reason: st
     why = reason or f"back to release {number}"
     newest = releases.point(newest, channel, number, who=who, reason=why)
     follows = "They get every release of live from now on."
-    for lagging in behind(lake.root, newest):
+    for lagging in lagging_channels(lake.root, newest):
         if lagging.channel == channel:
             follows = f"Releases of live do not change that{lagging.way_out}."
     return PointReport(channel, target, newest, follows)

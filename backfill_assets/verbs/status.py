@@ -17,8 +17,8 @@ from backfill_assets.calendar import ranges
 from backfill_assets.lake.delta import version_of
 from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.status import State, Status, latest_builds, runs_by_partition, status_of
-from backfill_assets.publish.channels import Behind, behind
-from backfill_assets.publish.release_live import FAILURES, Cause, Reason, why_not_released
+from backfill_assets.publish.channels import LaggingChannel, lagging_channels
+from backfill_assets.publish.release_live import FAILURES, Cause, Obstacle, why_not_released
 from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
 from backfill_assets.step.sources import unread_lines
 from backfill_assets.verbs.report import Line, Report
@@ -53,8 +53,8 @@ class StatusReport(Report):
     # By table: what would become of its columns, and files that no day reads.
     columns: Mapping[str, Sequence[str]]
     unread: Mapping[str, str]
-    withheld: Sequence[Reason]
-    lagging: Sequence[Behind]
+    withheld: Sequence[Obstacle]
+    lagging: Sequence[LaggingChannel]
     no_lake: str
 
     @property
@@ -115,17 +115,17 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
         column_lines(workspace, tables),
         unread_lines(tables, workspace.area),
         why_not_released(workspace),
-        behind(lake.root, lake.releases.newest()),
+        lagging_channels(lake.root, lake.releases.newest()),
         "" if is_built else _no_lake_line(workspace.settings),
     )
 
 
-def reason_values(reasons: Sequence[Reason]) -> list[dict[str, object]]:
+def reason_values(reasons: Sequence[Obstacle]) -> list[dict[str, object]]:
     """Return reasons why live is not released, as plain values."""
     return [vars(reason) | {"days": list(map(str, reason.days))} for reason in reasons]
 
 
-def _not_released_line(reasons: Sequence[Reason]) -> str:
+def _not_released_line(reasons: Sequence[Obstacle]) -> str:
     shown = [f"{reason.cause}: {reason}" for reason in reasons[:REASONS_SHOWN]]
     more = [f"and {len(reasons) - REASONS_SHOWN} more"] if len(reasons) > REASONS_SHOWN else []
     failed = any(reason.cause in FAILURES for reason in reasons)

@@ -25,7 +25,7 @@ def test_a_plan_is_saved_and_shown_with_its_days_reasons_and_chunks(office):
     )
     assert (shown["expected minutes"], shown["cost"], shown["blocked"]) == (0.0, 0.0, 0)
     assert shown["expected"].startswith(
-        "unknown for raw/rejected_lines, raw/outage_events, of which no build is recorded"
+        "unknown for raw/rejected_lines, raw/outage_events, which have no recorded build"
     )
     assert f'`plan: "{plan_id}"`' in shown["to carry it out"]
     assert shown["runs of the plan"] == f"/runs?q[]=tag:backfill/plan={plan_id}"

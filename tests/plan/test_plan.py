@@ -116,11 +116,11 @@ def test_a_table_without_a_record_is_unknown():
     expected = estimate(PARTITIONS, record)
     assert expected == Estimate(4.0, 0.0, (updates.name,))
     assert (
-        expected.text() == "about 4.0 minutes; unknown for staging/u, of which no build is recorded"
+        expected.text() == "about 4.0 minutes; unknown for staging/u, which have no recorded build"
     )
     assert (
         estimate(PARTITIONS, []).text()
-        == "unknown for raw/a, staging/u, of which no build is recorded"
+        == "unknown for raw/a, staging/u, which have no recorded build"
     )
 
 

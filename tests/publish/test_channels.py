@@ -11,8 +11,8 @@ from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.channels import behind, came_with
-from backfill_assets.publish.publish import Publication, Published, left_with_plan
+from backfill_assets.publish.channels import lagging_channels, release_of_plan
+from backfill_assets.publish.publish import Publication, Published, channels_still_on_plan
 from backfill_assets.publish.release_live import Released, release_as_it_stands, release_live
 from backfill_assets.publish.switch import Switch
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
@@ -61,7 +61,7 @@ def point(lake: SmallLake, channel: str, number: int) -> None:
 
 
 def why_behind(lake: SmallLake) -> list[str]:
-    return list(map(str, behind(str(lake.root), Releases(str(lake.root)).newest())))
+    return list(map(str, lagging_channels(str(lake.root), Releases(str(lake.root)).newest())))
 
 
 def test_a_channel_without_the_plan_follows_live_again_after_its_rollback(lake):
@@ -129,9 +129,12 @@ def test_releases_of_before_they_named_plans_are_read(lake):
     plan = rebuilt(lake, {D1: 7})
     older = DeltaTable(path).to_pyarrow_table().drop_columns(["plans"])
     write_deltalake(path, older, mode="overwrite", schema_mode="overwrite")
-    assert (Releases(str(lake.root)).get(1).plans, came_with(str(lake.root), plan.id)) == ((), 0)
+    assert (Releases(str(lake.root)).get(1).plans, release_of_plan(str(lake.root), plan.id)) == (
+        (),
+        0,
+    )
     publish(lake, plan)
-    assert (gets(lake), came_with(str(lake.root), plan.id)) == (RELEASED | {D1: 7}, 2)
+    assert (gets(lake), release_of_plan(str(lake.root), plan.id)) == (RELEASED | {D1: 7}, 2)
 
 
 def test_what_was_published_with_another_plan_is_released_to_all_who_follow(lake):
@@ -191,7 +194,7 @@ def test_the_command_that_takes_a_plan_back_gives_readers_what_they_had_before(l
     publish(lake, first, together_with=tuple(others))
     publish(lake, second, "candidate")
     lake.roll_back(first)
-    said = left_with_plan(first, lake.workspace)
+    said = channels_still_on_plan(first, lake.workspace)
     number = int(said.rpartition("--release ")[2].split()[0])
     assert number == 2
     point(lake, "stable", number)

@@ -9,7 +9,7 @@ import pytest
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.channels import behind
+from backfill_assets.publish.channels import lagging_channels
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import live_state
 from backfill_assets.publish.publish import Publication
@@ -55,7 +55,7 @@ def is_released(lake: SmallLake) -> bool:
 
 
 def why_behind(lake: SmallLake) -> list[str]:
-    return list(map(str, behind(str(lake.root), Releases(str(lake.root)).newest())))
+    return list(map(str, lagging_channels(str(lake.root), Releases(str(lake.root)).newest())))
 
 
 def night(lake: SmallLake, values) -> None:
@@ -260,7 +260,7 @@ def test_a_fix_reaches_readers_without_showing_them_the_fault_again(lake, nights
     right = RELEASED | {D3: 6} | ({D2: 5} if nights_since else {})
     with pytest.raises(
         RefusedByGuard,
-        match=f"If the plan mends it.*`backfill publish {plan.id} --channel candidate`",
+        match=f"If the plan fixes it.*`backfill publish {plan.id} --channel candidate`",
     ):
         publish(lake, plan)
     number = publish(lake, plan, "candidate").release.number

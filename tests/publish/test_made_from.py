@@ -10,7 +10,7 @@ from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
-from backfill_assets.publish.channels import _followed, has_rows_made_from
+from backfill_assets.publish.channels import _followed, has_derived_rows
 from tests.worlds.deliveries import day
 
 DAY = str(day(0))
@@ -92,7 +92,7 @@ def test_it_is_followed_from_table_to_table_by_other_days(tmp_path):
         built.at = at + timedelta(minutes=minutes)
         built.inputs = inputs or {}
         ledger.append([built])
-        return has_rows_made_from(lake, plan)
+        return has_derived_rows(lake, plan)
 
     assert not build(A, 0, "a2")
     assert not build(A, 0, "a7", plan=plan.id)

@@ -220,7 +220,7 @@ def test_failed_days_of_live_stop_a_publication_unless_the_plan_rebuilds_them(la
 
 def test_a_plan_into_live_or_that_was_discarded_has_nothing_to_publish(lake):
     in_live = lake.plan({A.name: [D1]})
-    with pytest.raises(UsageError, match="was built in live, and is released from there by itself"):
+    with pytest.raises(UsageError, match="is released from there automatically"):
         publish(lake, in_live)
     plan = rebuilt(lake)
     discard(plan, lake.workspace, who="ada", now=lambda: NOW)

@@ -12,7 +12,7 @@ from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.publish import Publication, left_with_plan
+from backfill_assets.publish.publish import Publication, channels_still_on_plan
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
@@ -434,7 +434,7 @@ def test_channels_that_keep_a_rolled_back_plan_are_named_with_a_command(lake):
     publish(lake, first)
     publish(lake, second, "candidate")
     lake.roll_back(first)
-    said = left_with_plan(first, lake.workspace)
+    said = channels_still_on_plan(first, lake.workspace)
     assert said.startswith(
         "Readers of stable still get the plan, with release 2. `backfill rollback --release 1 "
     )

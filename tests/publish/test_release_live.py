@@ -148,7 +148,7 @@ def test_what_somebody_else_wrote_is_not_released_until_it_is_rebuilt(lake):
 
 def test_rows_of_a_day_that_nobody_built_are_not_released(lake):
     lake.rewrite(B, 6)
-    why = "has rows of which no build is recorded: see `backfill reconcile`"
+    why = "has rows without a recorded build: see `backfill reconcile`"
     assert words(decide(lake)) == [f"not as it was built: {B} {day(6)}: {why}"]
 
 

@@ -107,13 +107,13 @@ def test_a_plan_of_other_code_is_neither_verified_nor_published(lake):
         publish_verified(lake, plan, newer)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["deleted", "made anew"])
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "recreated"])
 def test_a_table_of_live_that_was_deleted_while_the_shadow_was_open_is_a_conflict(lake, again):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     shutil.rmtree(lake.root / A.name)
     if again:
         lake.write({D1: 20})
-    why = f"live's table was {'made anew' if again else 'deleted'} after the shadow was opened"
+    why = f"live's table was {'recreated' if again else 'deleted'} after the shadow was opened"
     assert state_of(plan, lake.workspace).conflicts[A.name, D1] == why
 
 

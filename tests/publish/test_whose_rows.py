@@ -8,7 +8,7 @@ from deltalake import DeltaTable, write_deltalake
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.channels import behind
+from backfill_assets.publish.channels import lagging_channels
 from backfill_assets.publish.release_live import Released, release_live
 from tests.worlds.small_lake import (
     DAYS,
@@ -64,9 +64,9 @@ def test_rows_restored_by_a_rollback_still_belong_to_their_plan(lake, value, upk
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
     assert lake.values().get(D1, 0) == value
     assert released(lake) == released(lake, B.name) == RELEASED
-    assert [each.plans for each in behind(str(lake.root), Releases(str(lake.root)).newest())] == [
-        (plan.id,)
-    ]
+    assert [
+        each.plans for each in lagging_channels(str(lake.root), Releases(str(lake.root)).newest())
+    ] == [(plan.id,)]
 
 
 def test_a_rollback_passes_over_a_day_that_a_plan_which_was_rolled_back_has_emptied(lake):
@@ -135,7 +135,7 @@ def test_rows_derived_from_a_rolled_back_plan_reach_stable_only_when_rebuilt(lak
     lake.roll_back(plan)
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
     assert released(lake) == released(lake, B.name) == RELEASED
-    (said,) = map(str, behind(str(lake.root), Releases(str(lake.root)).newest()))
+    (said,) = map(str, lagging_channels(str(lake.root), Releases(str(lake.root)).newest()))
     assert (
         f"days of plan {plan.id}, which was rolled back, or made from them, are left in live. Build"
         " again" in said
@@ -143,7 +143,7 @@ def test_rows_derived_from_a_rolled_back_plan_reach_stable_only_when_rebuilt(lak
     lake.write({D1: 2}, table=B.name)
     release_live(lake.workspace, who="sensor")
     assert released(lake, B.name) == released(lake, B.name, "candidate") == RELEASED
-    assert behind(str(lake.root), Releases(str(lake.root)).newest()) == []
+    assert lagging_channels(str(lake.root), Releases(str(lake.root)).newest()) == []
 
 
 def test_a_plan_built_on_rows_of_a_tried_plan_needs_that_plan_in_stable(lake):
