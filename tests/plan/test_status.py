@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.dagster_client.client import FAILURE, Dagster
+from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.tags import FAILED_DAYS
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.damage import Damage, DamageKind, ForeignCommits
@@ -361,7 +361,7 @@ def test_of_a_step_that_failed_each_day_has_its_own_reason():
     event = {
         "__typename": "ExecutionStepFailureEvent",
         "stepKey": "raw__a",
-        "error": {"message": f"{FAILURE}{failure.description}\n"},
+        "error": {"message": f"dagster._core.definitions.events.Failure: {failure.description}\n"},
         "failureMetadata": {"metadataEntries": [entry]},
     }
     events = {"logsForRun": {"__typename": "EventConnection", "events": [event]}}
