@@ -171,9 +171,6 @@ def test_a_discarded_plan_is_gone_and_the_same_request_makes_a_new_one(lake, pla
     assert not (lake.root / "_shadow" / plan.id).exists()
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
     code, message = refused("diff", plan.id, home=tmp_path, landing=tmp_path)
-    assert (
-        f"Plan {plan.id} was discarded. Its rows are deleted. Nothing was changed."
-        in message
-    )
+    assert f"Plan {plan.id} was discarded. Its rows are deleted. Nothing was changed." in message
     code, message = refused("resume", plan.id, home=tmp_path, landing=tmp_path)
     assert f"Plan {plan.id} was discarded, and is not carried out again" in message
