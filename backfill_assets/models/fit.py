@@ -1,5 +1,4 @@
-"""A table of models: a row a day, with the model that was fitted to the days before, and how it
-does on the day itself.
+"""A table of models: per day the model fitted to the days before, and its errors on the day.
 
     @table(
         "models/price",
@@ -29,13 +28,10 @@ does on the day itself.
             least_days=7,
         )
 
-As it is a table, its days are audited, committed, released, compared, rolled back and reproduced as
-those of any other.
-
-What is shown of a day's model: its figures, what it goes by, and a picture of its calibration.
-
-What a table of models promises of each day, besides the rules of any table: how much was learned
-from, and how well.
+Grain and key: one row per day. As it is a table, its days are audited, committed, released,
+compared, rolled back and reproduced as those of any other. Its own rules are about the number of
+training days and the errors. `shown` gives Dagster the figures of a day, the importances, and a
+picture of the calibration.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,21 +48,13 @@ from backfill_assets.models.saved import content_hash, pack_model
 from backfill_assets.point_in_time.as_of import instant
 from backfill_assets.quality.rule import DayProfile, Judged, Rule
 
-# The days before its own that a model is trained on, if not said otherwise.
+# The default number of days before its own that a model is trained on.
 _TRAIN_DAYS = 28
-
-
-# So many groups of examples are compared by a picture of the calibration.
+# The groups of examples in the calibration.
 _GROUPS = 10
-
-
-INCHES = (5.2, 4.2)
-
-
-DPI = 110
-
-
-FIGURES = (
+_INCHES = (5.2, 4.2)
+_DPI = 110
+_FIGURES = (
     "model_version",
     "trained_days",
     "training_examples",
@@ -78,8 +66,6 @@ FIGURES = (
     "better_by",
     "share_better",
 )
-
-
 COLUMNS = (
     "model_version STRING, trained_from DATE, trained_until DATE, trained_days INT,"
     " training_examples BIGINT, test_examples BIGINT, mean_absolute_error DOUBLE,"
@@ -88,30 +74,28 @@ COLUMNS = (
     " MAP<STRING, DOUBLE>, calibration ARRAY<STRUCT<predicted: DOUBLE, actual: DOUBLE, examples:"
     " BIGINT>>, model BINARY"
 )
-
-
 DESCRIPTIONS = {
     "model_version": (
         "The SHA-256 of the model's bytes; null where there were too few days to fit one."
     ),
     "trained_from": "The first day of the examples that the model was fitted to.",
-    "trained_until": "The last day of these.",
-    "trained_days": "How many days these are of; fewer at the beginning of history.",
-    "training_examples": "How many examples the model was fitted to.",
-    "test_examples": "How many examples of the day itself the errors are of.",
-    "mean_absolute_error": "Of the predictions for the examples of the day.",
-    "median_absolute_error": "Of the predictions for the examples of the day.",
+    "trained_until": "The last day of these examples.",
+    "trained_days": "The number of days with examples; fewer at the beginning of history.",
+    "training_examples": "The number of examples that the model was fitted to.",
+    "test_examples": "The number of examples of the day, on which the errors are measured.",
+    "mean_absolute_error": "The mean absolute error of the predictions of the day.",
+    "median_absolute_error": "The median absolute error of the predictions of the day.",
     "training_median": (
-        "The median of the labels that the model was fitted to: what it must be better than."
+        "The median of the training labels, as a prediction that the model must improve on."
     ),
-    "mean_absolute_error_of_median": "The same error of that median.",
-    "median_absolute_error_of_median": "The same error of that median.",
-    "better_by": "By which share the mean absolute error is less than that of the median.",
+    "mean_absolute_error_of_median": "The mean absolute error of that median.",
+    "median_absolute_error_of_median": "The median absolute error of that median.",
+    "better_by": "The share by which the mean absolute error is below that of the median.",
     "share_better": (
         "The share of the day's examples for which the prediction is closer than the median."
     ),
     "importances": (
-        "How much each feature counts, all together 1; null for a pipeline that does not say so."
+        "The importance of each feature, with the sum 1; null for a pipeline without importances."
     ),
     "calibration": (
         f"The day's examples in {_GROUPS} groups, lowest predictions first: the mean prediction and"
@@ -119,8 +103,6 @@ DESCRIPTIONS = {
     ),
     "model": "The fitted pipeline of pyspark.ml, as a zip: `backfill_assets.load_model` loads it.",
 }
-
-
 # Errors are counted in thousandths: a measure is a whole number.
 MEASURES = {
     "trained_days": "trained_days",
@@ -129,8 +111,6 @@ MEASURES = {
     "mean_absolute_error_thousandths": "1000 * mean_absolute_error",
     "mean_absolute_error_of_median_thousandths": "1000 * mean_absolute_error_of_median",
 }
-
-
 DAYS, _, TESTED, ERROR, ERROR_OF_MEDIAN = MEASURES
 
 
@@ -148,24 +128,25 @@ def by_day(
     least_days: int,
     train_days: int = _TRAIN_DAYS,
 ) -> DataFrame:
-    """A row for each of `days`: what the pipeline comes to, fitted to the examples of the days
-    before. The rows have the column `day` and COLUMNS.
+    """Fit a pipeline for each of `days` to the days before, and measure its errors on the day.
 
-    days        the days that are built, in the column `day` (`SliceDays`)
-    examples    one row a `key`, of the days and the `train_days` before each; one without a `label`
-                does not count
-    pipeline    stages of pyspark.ml, not fitted yet, that come to the column `prediction`, in the
-                unit of `label`
-    known_at    the column that says when the label was known: for training before the day began
-    features    the names of what the estimator reads, in its order, for the importances
-    least_days  with examples of fewer days none is fitted, and the row says so
-    train_days  how many days before its own a model is fitted to: the window of `examples` has at
-                least these
+    Returns one row per day, with the column `day` and COLUMNS.
 
-    Deterministic, if the pipeline has fixed seeds: examples are put into one partition and in order
-    before they are fitted to, so that neither the cut of a run into days nor the engine's of its
-    work shows. Tables are computed before they are audited; here that is when the function is
-    called.
+    days        the days to build, in the column `day` (`SliceDays`)
+    examples    one row per `key`, of the days and the `train_days` before each; rows without a
+                `label` are ignored
+    pipeline    unfitted stages of pyspark.ml that write the column `prediction`, in the unit of
+                `label`
+    known_at    the column with the time at which the label was known. A training label must be
+                known before the day begins
+    features    the names of the features in the order of the estimator, for the importances
+    least_days  with examples of fewer days no model is fitted, and the row has nulls
+    train_days  the number of days before its own that a model is fitted to. The window of
+                `examples` must have at least these
+
+    It is deterministic if the pipeline has fixed seeds: examples are sorted in one partition before
+    the fit, so that neither the days of a run nor the engine's partitions matter. Models are
+    fitted when the function is called.
     """
     usable = examples.where(F.col(label).isNotNull() & F.col(known_at).isNotNull())
     rows = []
@@ -180,14 +161,9 @@ def by_day(
         row = {day: on, **_extent(train, day, label)}
         if row["trained_days"] >= least_days:
             model = pipeline.fit(train.repartition(1).sortWithinPartitions(*key))
-            tested = (
-                model.transform(usable.where(F.col(day) == F.lit(on)))
-                .select(prediction, label)
-                .collect()
-            )
-            row |= _as_row(model, features) | errors(
-                [(each[0], each[1]) for each in tested], row["training_median"]
-            )
+            predicted = model.transform(usable.where(F.col(day) == F.lit(on)))
+            tested = [tuple(pair) for pair in predicted.select(prediction, label).collect()]
+            row |= _as_row(model, features) | errors(tested, row["training_median"])
         rows.append(row)
     schema = f"{day} DATE, {COLUMNS}"
     names = days.sparkSession.createDataFrame([], schema).columns
@@ -197,16 +173,14 @@ def by_day(
 
 
 def _extent(train: DataFrame, day: str, label: str) -> dict[str, Any]:
-    first = F.min(day).alias("trained_from")
-    last = F.max(day).alias("trained_until")
-    count = F.count(F.lit(1))
-    middle = F.percentile(label, 0.5).alias("training_median")
-    of_days = F.count_distinct(day).cast("int").alias("trained_days")
-    return (
-        train.agg(first, last, of_days, count.alias("training_examples"), middle)
-        .collect()[0]
-        .asDict()
-    )
+    (figures,) = train.agg(
+        F.min(day).alias("trained_from"),
+        F.max(day).alias("trained_until"),
+        F.count_distinct(day).cast("int").alias("trained_days"),
+        F.count(F.lit(1)).alias("training_examples"),
+        F.percentile(label, 0.5).alias("training_median"),
+    ).collect()
+    return figures.asDict()
 
 
 def _as_row(model: PipelineModel, features: Sequence[str]) -> dict[str, Any]:
@@ -221,9 +195,7 @@ def _as_row(model: PipelineModel, features: Sequence[str]) -> dict[str, Any]:
 
 
 def errors(tested: Sequence[tuple[float, float]], middle: float) -> dict[str, Any]:
-    """The figures of a model, by its predictions and the labels of the day; no errors without an
-    example.
-    """
+    """The figures of a model, from pairs of prediction and label; no errors without examples."""
     if not tested:
         return {"test_examples": 0}
     by_model = [abs(predicted - actual) for predicted, actual in tested]
@@ -250,7 +222,7 @@ def _calibration(tested: Sequence[tuple[float, float]]) -> Iterator[tuple[float,
 
 
 def trained_on_at_least(days: int) -> Rule:
-    """The model was fitted to examples of so many days."""
+    """The model was fitted to examples of at least this many days."""
     if days < 1:
         raise ValueError(
             f"trained_on_at_least({days}) would accept a model of nothing: give at least 1"
@@ -273,9 +245,7 @@ def trained_on_at_least(days: int) -> Rule:
 
 
 def better_than_median(*, by: float) -> Rule:
-    """On the day itself, the mean absolute error is less than that of the median of the training
-    labels, by this share.
-    """
+    """The mean absolute error of the day is below that of the training median, by this share."""
     if not 0 <= by < 1:
         raise ValueError(f"better_than_median(by={by}): a share is at least 0 and below 1")
 
@@ -304,28 +274,26 @@ def better_than_median(*, by: float) -> Rule:
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Of the row of a day: its figures, its importances, greatest first, and its calibration as a
-    PNG file.
-    """
+    """The figures of a day's row, its importances, greatest first, and its calibration as PNG."""
     (row,) = rows
-    figures = {name.replace("_", " "): row[name] for name in FIGURES if row[name] is not None}
-    importances = dict(sorted(row["importances"] or (), key=lambda each: (-each[1], each[0])))
+    figures = {name.replace("_", " "): row[name] for name in _FIGURES if row[name] is not None}
+    by_importance = sorted(row["importances"] or (), key=lambda item: (-item[1], item[0]))
     picture = {"calibration": calibration(row)} if row["calibration"] else {}
     return {
         **figures,
         "trained on": f"{row['trained_from']}..{row['trained_until']}",
-        "importances": importances,
+        "importances": dict(by_importance),
         **picture,
     }
 
 
 def calibration(row: Mapping[str, Any]) -> bytes:
-    """A picture of the groups of `calibration`: what was predicted of each, and what came."""
-    # It takes half a second to load, which only who draws pays for.
+    """A picture of the mean prediction and the mean label of each group of `calibration`."""
+    # Loading takes half a second, which only this function needs.
     from matplotlib.figure import Figure
 
     groups = row["calibration"]
-    figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
+    figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
     axes: Any = figure.subplots()
     predicted = [g["predicted"] for g in groups]
     actual = [g["actual"] for g in groups]
@@ -335,7 +303,7 @@ def calibration(row: Mapping[str, Any]) -> bytes:
         predicted, actual, marker="o", label=f"groups of about {groups[0]['examples']:,} examples"
     )
     axes.set_xlabel("mean prediction")
-    axes.set_ylabel("mean of what came")
+    axes.set_ylabel("mean label")
     axes.set_title(f"{row['test_examples']:,} examples, lowest predictions first", fontsize=11)
     axes.legend(fontsize=8)
     png = BytesIO()

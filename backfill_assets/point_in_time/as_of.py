@@ -1,13 +1,13 @@
-"""The as-of join: to each request the latest row that had happened, and was known, before it.
+"""The as-of join: for each request the latest row that had happened and was known before it.
 
-A history has two clocks: when a row happened, and when we knew. A training set that looks at the
-first alone holds what nobody could know at the time, and is another one whenever the past is
-corrected.
+A history has two clocks: the time at which a row happened, and the time at which we knew it. A
+training set that uses only the first clock holds values that nobody could know at the time, and it
+changes whenever the past is corrected.
 
-Requests and rows that become visible are one stream, ordered by time within each entity, and a
-running maximum over it is the answer: one shuffle and one sort, as a sort-merge join has, whatever
-the number of rows of an entity. There is no such order where requests name two times of their own
-(`known_by` a column other than `at`): an equi-join on `on` and a maximum then.
+Requests and visible rows are one stream, ordered by time within each entity, and a running maximum
+gives the answers: one shuffle and one sort, as in a sort-merge join, however many rows an entity
+has. Requests with two times (`known_by` is a column other than `at`) have no such order. For them
+it is an equi-join on `on` and a maximum.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 Instant = date | datetime
-ORDER = "__order"
-ROW = "__row"
-REQUEST = "__request"
+_ORDER = "__order"
+_ROW = "__row"
+_REQUEST = "__request"
 
 
 def as_of(
@@ -37,40 +37,39 @@ def as_of(
     max_age: timedelta | None = None,
     prefix: str = "",
 ) -> DataFrame:
-    """Each row of `left` with the latest row of `right` of the same `on` that happened before `at`
-    and was known by then.
+    """Join each row of `left` to the latest row of `right` that happened and was known before.
 
-        # as known when asked
+        # as known at the time of the request
         as_of(requests, prices, on="shop", at="asked_at")
         # as known on 1 June at 0:00
         as_of(requests, prices, on="shop", at="asked_at", known_by=date(2024, 6, 1))
-        # as known when reviewed, and at most a week old
+        # as known at the time of the review, and at most a week old
         week = timedelta(days=7)
         as_of(requests, prices, on="shop", at="asked_at", known_by="reviewed_at", max_age=week)
 
-    left      requests: one row each, in any order, of any columns
+    left      the requests: one row each, in any order, with any columns
     right     the history: rows of an entity, with the columns `happened_at` and `known_at`
     on        the columns of both sides that name the entity
-    at        the column of `left` that says when
-    known_by  until when it must have been known: a column of `left`, or one time for all; if not
-              given, `at`. A time without a zone is UTC, a date its beginning
-    max_age   how long before `at` a row may have happened and still count
-    prefix    put before the names of the columns that come from `right`
+    at        the column of `left` with the time of the request
+    known_by  the time before which a row must have been known: a column of `left`, or one time for
+              all; by default `at`. A time without a zone is UTC, a date is its beginning
+    max_age   the greatest age of a row at the time `at`
+    prefix    put before the names of the columns from `right`
 
     Returns every row of `left` once, also where two are equal, with its columns, followed by those
-    of `right` without `on`. These are null where `right` has no such row: none of the entity, none
-    early enough, or the latest is older than `max_age`; where `on` or a time of the request is
-    null, too.
+    of `right` without `on`. These are null if `right` has no such row: there is none for the
+    entity, none is early enough, the latest is older than `max_age`, or `on` or a time of the
+    request is null.
 
-    Strictly before: a row that happened at the very time `at`, or was known at the very time
-    `known_by`, is not seen, for it may be the outcome that is asked for. A row that is exactly
-    `max_age` old is seen. Of rows that happened at one time the one known latest counts, however
-    many there are; of rows equal in both, the greatest by the other columns in their order (null is
-    least), so that no order of rows shows: a column that is to decide stands first. A row of
-    `right` without an entity or without one of its times is never seen.
+    Times are compared strictly. A row that happened at exactly `at`, or was known at exactly
+    `known_by`, is not used, because it may be the outcome to predict. A row that is exactly
+    `max_age` old is used. Of rows that happened at one time, the one that was known last is used;
+    of rows equal in both times, the greatest by the other columns in their order (null is least).
+    So the order of rows does not matter. Rows of `right` without an entity or one of the times are
+    never used.
 
-    The clocks are columns of type DATE, whose beginning counts, or TIMESTAMP; one may be both.
-    Raises ValueError for other types, for columns that a side lacks or the result would have twice,
+    The clocks are columns of type DATE (its beginning) or TIMESTAMP; one column may be both. Raises
+    ValueError for other types, for missing columns, for columns that the result would have twice,
     and for a column of `right` that Spark cannot order (a map).
     """
     keys = [on] if isinstance(on, str) else list(on)
@@ -85,42 +84,35 @@ def as_of(
         prefix,
     )
     if max_age is not None and max_age <= timedelta(0):
-        raise ValueError(f"max_age={max_age}: of no age would any row be; write timedelta(days=7)")
+        raise ValueError(f"max_age={max_age}: no row has such an age. Write timedelta(days=7).")
     happened = F.col(happened_at).cast("timestamp")
     known = F.col(known_at).cast("timestamp")
     rows = right.where(F.lit(True) if by_column else known < instant(known_by))  # type: ignore[arg-type]
     for needed in (*keys, happened_at, known_at):
         rows = rows.where(F.col(needed).isNotNull())
-    first = dict.fromkeys([happened_at, known_at])  # one column may be both clocks
+    first = dict.fromkeys([happened_at, known_at])  # One column may be both clocks.
     row = F.struct(*first, *[name for name in right.columns if name not in (*keys, *first)])
     if by_column in (None, at):
-        joined = _by_window(
-            left,
-            rows,
-            keys,
-            at,
-            row,
-            happened if by_column is None else F.greatest(happened, known),
-        )
+        visible = F.greatest(happened, known) if by_column else happened
+        joined = _by_window(left, rows, keys, at, row, visible)
     else:
         joined = _by_join(left, rows, keys, [at, by_column], row, [happened, known])
     if max_age is not None:
-        oldest = F.col(f"{REQUEST}.{at}").cast("timestamp") - F.lit(max_age)
+        oldest = F.col(f"{_REQUEST}.{at}").cast("timestamp") - F.lit(max_age)
         joined = joined.withColumn(
-            ROW, F.when(F.col(ROW)[happened_at].cast("timestamp") >= oldest, F.col(ROW))
+            _ROW, F.when(F.col(_ROW)[happened_at].cast("timestamp") >= oldest, F.col(_ROW))
         )
     values = [
-        F.col(ROW)[name].alias(f"{prefix}{name}") for name in right.columns if name not in keys
+        F.col(_ROW)[name].alias(f"{prefix}{name}") for name in right.columns if name not in keys
     ]
-    return joined.select(f"{REQUEST}.*", *values)
+    return joined.select(f"{_REQUEST}.*", *values)
 
 
 def instant(at: Instant) -> Column:
-    """A time for all rows. Python's own zone has no part in it."""
-    of_day = at if isinstance(at, datetime) else datetime(at.year, at.month, at.day)
-    return F.lit(
-        (of_day if of_day.tzinfo else of_day.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
-    ).cast("timestamp")
+    """A time for all rows. A time without a zone is UTC, and a date is its beginning."""
+    time = at if isinstance(at, datetime) else datetime(at.year, at.month, at.day)
+    in_utc = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    return F.lit(in_utc.isoformat()).cast("timestamp")
 
 
 def _by_window(
@@ -128,20 +120,20 @@ def _by_window(
 ) -> DataFrame:
     """The greatest row that became visible before each request."""
     entity = [F.col(name).alias(f"__on{n}") for n, name in enumerate(keys)]
-    # One number to sort by. At one time, requests come before rows: they do not see them.
+    # One number to sort by. Requests come before rows of the same time, and do not see them.
     asked = left.select(
-        *entity, _order(F.col(at).cast("timestamp"), 0), F.struct(*left.columns).alias(REQUEST)
+        *entity, _order(F.col(at).cast("timestamp"), 0), F.struct(*left.columns).alias(_REQUEST)
     )
-    seen = rows.select(*entity, _order(visible, 1), row.alias(ROW))
+    seen = rows.select(*entity, _order(visible, 1), row.alias(_ROW))
     both = asked.unionByName(seen, allowMissingColumns=True)
-    of_entity = Window.partitionBy(*[f"__on{n}" for n in range(len(keys))]).orderBy(ORDER)
+    of_entity = Window.partitionBy(*[f"__on{n}" for n in range(len(keys))]).orderBy(_ORDER)
     so_far = of_entity.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    answered = both.withColumn(ROW, F.max(ROW).over(so_far))
-    return answered.where(F.col(REQUEST).isNotNull()).select(REQUEST, ROW)
+    answered = both.withColumn(_ROW, F.max(_ROW).over(so_far))
+    return answered.where(F.col(_REQUEST).isNotNull()).select(_REQUEST, _ROW)
 
 
 def _order(time: Column, last: int) -> Column:
-    return (2 * F.unix_micros(time) + last).alias(ORDER)
+    return (2 * F.unix_micros(time) + last).alias(_ORDER)
 
 
 def _by_join(
@@ -152,23 +144,21 @@ def _by_join(
     row: Column,
     clocks: Sequence[Column],
 ) -> DataFrame:
-    """The greatest row before both times of each request. Equal requests are answered once, and
-    each gets the answer.
-    """
+    """The greatest row before both times of each request. Equal requests share one answer."""
     asked = [F.col(name).alias(f"__asked{n}") for n, name in enumerate([*keys, *times])]
     entity = [f"__asked{n}" for n in range(len(keys))]
     two_times = [f"__asked{n}" for n in range(len(keys), len(asked))]
     seen = rows.select(
         *[F.col(name).alias(f"__asked{n}") for n, name in enumerate(keys)],
-        row.alias(ROW),
+        row.alias(_ROW),
         *[clock.alias(f"__clock{n}") for n, clock in enumerate(clocks)],
     )
     pairs = left.select(*asked).distinct().join(seen, entity)
     for n, time in enumerate(two_times):
         pairs = pairs.where(F.col(f"__clock{n}") < F.col(time).cast("timestamp"))
-    answers = pairs.groupBy(*entity, *two_times).agg(F.max(ROW).alias(ROW))
-    requests = left.select(F.struct(*left.columns).alias(REQUEST), *asked)
-    return requests.join(answers, [*entity, *two_times], "left").select(REQUEST, ROW)
+    answers = pairs.groupBy(*entity, *two_times).agg(F.max(_ROW).alias(_ROW))
+    requests = left.select(F.struct(*left.columns).alias(_REQUEST), *asked)
+    return requests.join(answers, [*entity, *two_times], "left").select(_REQUEST, _ROW)
 
 
 def _refuse(
@@ -179,7 +169,7 @@ def _refuse(
     clocks: Sequence[str],
     prefix: str,
 ) -> None:
-    """ValueError for what cannot be joined."""
+    """Raise ValueError for arguments that cannot be joined."""
     if not keys:
         raise ValueError(
             "on=[] names no column: without an entity, every request would be compared with"

@@ -1,7 +1,6 @@
-"""Whether a table uses what nobody knew yet: it is computed once more without that, and nothing may
-change.
+"""Find leaks: a table is computed again without later rows, and nothing may change.
 
-The rule `rules.no_leak` asks a step for it, and a test may ask for it by itself.
+A step does this for the rule `rules.no_leak`. A test can do it with `leaks`.
 """
 
 from __future__ import annotations
@@ -18,40 +17,41 @@ from backfill_assets.quality.profile import row_hash, shortened
 from backfill_assets.quality.rule import Cut
 from backfill_assets.tables.declaration import Table
 
-ROWS_SHOWN = 5
-COLUMNS_SHOWN = 5
+_ROWS_SHOWN = 5
+_COLUMNS_SHOWN = 5
 _CUT = "__cut"
-HASH = "__hash"
-SHOWN = "__shown"
-THEN = "__then"
+_HASH = "__hash"
+_SHOWN = "__shown"
+_THEN = "__then"
 
 
 def leaks(
     table: Table, inputs: Mapping[str, DataFrame], rows: DataFrame | None = None
 ) -> list[str]:
-    """Up to five rows of a table with `rules.no_leak` that change without what was known only after
-    their cut, in words.
+    """Up to five rows, as text, that change without the values known only after their cut.
 
-    A test calls it with the table and its `inputs` by name; `rows` are what the table makes of
-    them, if that is known. The median cut is taken for all rows: of the inputs only what was known
-    before it is left, and the rows whose cut is not later must come out as they were. A row that is
-    not there without the rest is passed over: that an example exists at all may be known later, as
-    its outcome is. One that is there without the rest only is a leak: examples are left out for
-    what came of them. A row is compared without all that came after its own cut only where that is
-    the median: of a look into the next minutes no row may show anything (of the sample, one of half
-    an hour shows on each day, one of five minutes on none of six). ValueError for a table without
-    the rule, and without a row that has a cut: nothing could be compared.
+    `table` has the rule `rules.no_leak`, `inputs` are its inputs by name, and `rows` the rows that
+    the table computes from them, if they are known already.
+
+    The median cut is taken for all rows. Of the inputs only rows known before it remain, and the
+    rows with a cut up to it must come out unchanged. A row that is missing then is no leak: the
+    existence of an example may be known later, as its outcome is. A row that is there only then is
+    a leak: examples were left out because of their outcome. Because of the median, a look ahead by
+    a few minutes may not show on any row (in the sample, a look ahead by half an hour shows on each
+    day, one by five minutes on none of six).
+
+    Raises ValueError for a table without the rule, and without a row that has a cut.
     """
     cut = next((rule.cut for rule in table.rules if rule.cut), None)
     if cut is None:
-        raise ValueError(f"{table.name} has no rule no_leak, which says what was known when")
+        raise ValueError(f"{table.name} has no rule no_leak, which declares the cut.")
     rows = table.compute(**inputs) if rows is None else rows
     (median,) = rows.select(
         F.percentile_approx(F.unix_micros(F.col(cut.column).cast("timestamp")), 0.5)
     ).collect()[0]
     if median is None:
         raise ValueError(
-            f"{table.name}: no row has a time in {cut.column}: there is nothing to compare"
+            f"{table.name}: no row has a time in {cut.column}, so there is nothing to compare."
         )
     time = F.timestamp_micros(F.lit(median))
     known = {
@@ -62,24 +62,24 @@ def leaks(
     }
     now = _hashed(rows, table, cut)
     then = _hashed(table.compute(**known), table, cut)
-    both = then.withColumnsRenamed({name: f"{name}{THEN}" for name in then.columns}).join(
+    both = then.withColumnsRenamed({name: f"{name}{_THEN}" for name in then.columns}).join(
         now, _same(table.key), "left"
     )
-    differs = F.col(HASH).isNull() | (F.col(HASH) != F.col(f"{HASH}{THEN}"))
-    early = (F.col(_CUT) <= time) | (F.col(f"{_CUT}{THEN}") <= time)
+    differs = F.col(_HASH).isNull() | (F.col(_HASH) != F.col(f"{_HASH}{_THEN}"))
+    early = (F.col(_CUT) <= time) | (F.col(f"{_CUT}{_THEN}") <= time)
     changed = both.where(differs & F.coalesce(early, F.lit(False))).drop(*table.key)
     return [
         _in_words(row, table.key)
-        for row in changed.orderBy(*_then(table.key)).limit(ROWS_SHOWN).toArrow().to_pylist()
+        for row in changed.orderBy(*_then(table.key)).limit(_ROWS_SHOWN).toArrow().to_pylist()
     ]
 
 
 def _then(names: Sequence[str]) -> list[str]:
-    return [f"{name}{THEN}" for name in names]
+    return [f"{name}{_THEN}" for name in names]
 
 
 def _same(key: Sequence[str]) -> Column:
-    """Whether rows have the same key: null is one, too."""
+    """Whether rows have the same key. Null is a value."""
     return reduce(
         and_,
         [F.col(name).eqNullSafe(F.col(then)) for name, then in zip(key, _then(key), strict=True)],
@@ -87,24 +87,29 @@ def _same(key: Sequence[str]) -> Column:
 
 
 def _hashed(rows: DataFrame, table: Table, cut: Cut) -> DataFrame:
-    """The key of each row and its cut, and of the columns that are no outcome a hash and the
-    values.
+    """The key and the cut of each row, and a hash and the values of its other columns.
+
+    Outcomes are left out.
     """
     judged = rows.drop(*cut.outcomes)
     time = F.col(cut.column).cast("timestamp").alias(_CUT)
     values = F.to_json(F.struct(*sorted(judged.columns)), {"ignoreNullFields": "false"})
-    return judged.select(*table.key, time, row_hash(judged.schema).alias(HASH), values.alias(SHOWN))
+    return judged.select(
+        *table.key, time, row_hash(judged.schema).alias(_HASH), values.alias(_SHOWN)
+    )
 
 
 def _in_words(row: Mapping[str, object], key: Sequence[str]) -> str:
     of_row = ", ".join(str(row[name]) for name in _then(key))
-    if row[SHOWN] is None:
+    if row[_SHOWN] is None:
         return f"{of_row}: left out, then there"
-    now, then = (json.loads(str(row[name])) for name in (SHOWN, f"{SHOWN}{THEN}"))
+    now, then = (json.loads(str(row[name])) for name in (_SHOWN, f"{_SHOWN}{_THEN}"))
     changed = [
         f"{name} {shortened(now[name])}, then {shortened(then[name])}"
         for name in now
         if now[name] != then[name]
     ]
-    more = [f"{len(changed) - COLUMNS_SHOWN} more columns"] if len(changed) > COLUMNS_SHOWN else []
-    return f"{of_row}: {'; '.join(changed[:COLUMNS_SHOWN] + more)}"
+    more = (
+        [f"{len(changed) - _COLUMNS_SHOWN} more columns"] if len(changed) > _COLUMNS_SHOWN else []
+    )
+    return f"{of_row}: {'; '.join(changed[:_COLUMNS_SHOWN] + more)}"

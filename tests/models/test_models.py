@@ -132,19 +132,11 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     listed = read(price.name).to_table(columns=["day", "model_version"]).to_pylist()
     assert listed == [{"day": THIRD, "model_version": project.models()[THIRD]["model_version"]}]
     assert (predicted(), predicted(release=2), predicted(release=1)) == (first, second, first)
-    with pytest.raises(
-        UsageError,
-        match=f"has no model models/price of {FOURTH}. Nothing was loaded. It has those of {THIRD}",
-    ):
+    with pytest.raises(UsageError, match=f"{FOURTH} in models/price, only of {THIRD}"):
         load_model(price, day=FOURTH, spark=spark)
-    with pytest.raises(
-        UsageError,
-        match=(
-            f"is not one day. Nothing was loaded. A model is of one day, for example day='{FOURTH}'"
-        ),
-    ):
+    with pytest.raises(UsageError, match=f"day='{FOURTH}'"):
         load_model(price, day=f"{THIRD}..{FOURTH}", spark=spark)
-    with pytest.raises(UsageError, match=r"is no table of models\. Nothing was loaded\."):
+    with pytest.raises(UsageError, match="raw/prices is not"):
         load_model("raw/prices", spark=spark)
 
     folder = str(project.root / "lake" / price.name)
@@ -154,7 +146,7 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     number = releases.add(
         releases.newest(), {price.name: changed}, kind="live", who="", reason=""
     ).number
-    with pytest.raises(TableUnreadable, match="is not the one that was built"):
+    with pytest.raises(TableUnreadable, match=f"{THIRD} in release {number}"):
         load_model(price, release=number, spark=spark)
 
 
@@ -162,10 +154,7 @@ def test_a_day_without_a_model_says_that_there_is_none_where_its_rules_accept_th
     lenient = Prices(project.root, project.spark, replace(price, rules=[rules.has_rows()]))
     lenient.run(FIRST)
     release_live(lenient.workspace, who="ada")
-    with pytest.raises(
-        UsageError,
-        match=f"has no model in models/price of {FIRST}: there were too few days to fit one",
-    ):
+    with pytest.raises(UsageError, match=f"{FIRST}: there were too few days"):
         load_model(price, spark=spark)
 
 

@@ -210,21 +210,19 @@ def test_no_plan_has_a_cross_join(spark, known_by, join):
         pytest.param({"on": []}, "names no column", id="no entity"),
         pytest.param(
             {"on": "shop"},
-            "left has no column shop; it has entity, asked_at, request",
+            "left has no column shop",
             id="an unknown entity",
         ),
         pytest.param(
             {"at": "request"},
-            "left.request is int, and no DATE or TIMESTAMP",
+            "left.request is int",
             id="a time that is a number",
         ),
         pytest.param(
             {"known_at": "value"}, "right.value is int, and no DATE", id="a clock that is a number"
         ),
-        pytest.param({"known_by": "never"}, "left has no column never", id="an unknown time"),
-        pytest.param(
-            {"max_age": timedelta(0)}, "of no age would any row be", id="an age of nothing"
-        ),
+        pytest.param({"known_by": "never"}, "column never", id="an unknown time"),
+        pytest.param({"max_age": timedelta(0)}, "max_age", id="an age of nothing"),
     ],
 )
 def test_what_cannot_be_joined_is_refused(spark, arguments, message):
@@ -236,14 +234,14 @@ def test_what_cannot_be_joined_is_refused(spark, arguments, message):
 
 def test_columns_that_both_sides_have_and_maps_are_refused(spark):
     right = history(spark, (1, 1, 1))
-    with pytest.raises(ValueError, match="both sides have Request: give a prefix"):
+    with pytest.raises(ValueError, match="Request: give a prefix"):
         as_of(
             asked(spark, (at(5), 1)),
             right.withColumnRenamed("value", "Request"),
             "entity",
             "asked_at",
         )
-    with pytest.raises(ValueError, match="holds a map, and Spark cannot order maps"):
+    with pytest.raises(ValueError, match="holds a map"):
         as_of(
             asked(spark, (at(5), 1)),
             right.selectExpr("*", "map('a', value) AS m"),

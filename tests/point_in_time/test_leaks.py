@@ -174,9 +174,7 @@ def test_the_leak_check_compares_the_day_with_most_rows(spark):
 
     assert [row.partition(":")[0] for row in found(leak) or ()] == [f"{day(3)}, 1"]
     assert found(leak.where("false")) is None
-    with pytest.raises(
-        ValueError, match="no row has a time in asked_at: there is nothing to compare"
-    ):
+    with pytest.raises(ValueError, match="time in asked_at"):
         leaks(most_customers, {"updates": leak.where("false")})
 
 
@@ -209,5 +207,5 @@ def test_the_leak_rule_reports_days_that_were_not_computed():
         True,
         "no row was computed once more: there is nothing to compare with",
     )
-    with pytest.raises(ValueError, match="staging/outage_updates has no rule no_leak"):
+    with pytest.raises(ValueError, match="has no rule"):
         leaks(outage_updates, {})
