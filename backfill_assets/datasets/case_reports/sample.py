@@ -19,7 +19,7 @@ SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "case_reports"
 
 @dataclass(frozen=True, order=True)
 class Version:
-    """A report of a day, as it was published at some time."""
+    """One published version of the report of a day."""
 
     published_at: datetime
     day: date
@@ -27,11 +27,11 @@ class Version:
 
     @property
     def target(self) -> Path:
-        """Where the source looks for the day's report, below the landing area."""
+        """The path of the day's report below the landing area."""
         return Path("case_reports", f"{self.day:%m-%d-%Y}.csv.gz")
 
     def deliver(self, landing: Path) -> Path:
-        """Copy it there, over the version that lies there."""
+        """Copy the version to `target`, in place of an earlier one."""
         target = landing / self.target
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_name(f"_{target.name}")
@@ -40,7 +40,7 @@ class Version:
 
 
 def versions(folder: Path = SAMPLE) -> Iterator[Version]:
-    """Every version of every day, in the order in which they were published."""
+    """Every version of every day, in order of publication."""
     found = [
         Version(
             datetime.strptime(path.name.split("_")[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC),
@@ -55,9 +55,7 @@ def versions(folder: Path = SAMPLE) -> Iterator[Version]:
 
 
 def deliver(landing: Path, until: datetime | None = None) -> int:
-    """Copy the version of each day that stood at `until` (None: the last); how many days there are
-    then.
-    """
+    """Copy the version of each day valid at `until` (None: the last), and count the days."""
     latest = {each.day: each for each in versions() if until is None or each.published_at <= until}
     for each in latest.values():
         each.deliver(landing)

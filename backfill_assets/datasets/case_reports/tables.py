@@ -1,10 +1,9 @@
-"""Daily case reports as raw, staging and feature tables: a file a day, which its publisher corrects
-for weeks afterwards.
+"""Daily case reports as raw, staging and feature tables.
 
-A file holds the counts so far, by place. Its columns were changed on 2020-03-01 and 2020-03-22, and
-older days were published again in a newer layout. `raw` keeps each row of the file that stands now;
-`staging` a row a place; `features` what is new in a country. A count that falls is a correction by
-the publisher: it is kept, and flagged.
+There is one file per day, which its publisher corrects for weeks. A file has the cumulative counts
+by place. Its columns changed on 2020-03-01 and 2020-03-22, and older days were published again in a
+newer layout. `raw` has each row of the current file, `staging` one row per place, `features` the
+new cases of a country. A falling count is a correction by the publisher: it stays, with a flag.
 """
 
 from datetime import date
@@ -80,7 +79,7 @@ NAMES = {
     pool="ingestion",
 )
 def case_reports(rows: DataFrame) -> DataFrame:
-    """One row per row of the day's file, its columns under the present names."""
+    """One row per row of the day's file, with the present names of the columns."""
     return rows.withColumnRenamed("arrival_day", "report_day")
 
 
@@ -96,8 +95,9 @@ def case_reports(rows: DataFrame) -> DataFrame:
     rules=[rules.has_rows(), rules.no_nulls("country", *COUNTS), rules.unique_key()],
 )
 def case_counts(reports: DataFrame) -> DataFrame:
-    """One row per place: the counts so far, under one name for each country. Of a place reported
-    twice, the higher counts.
+    """One row per place: the cumulative counts, with one name for each country.
+
+    A place that is reported twice has the higher counts.
     """
     names = F.create_map(*[F.lit(name) for pair in NAMES.items() for name in pair])
     country = F.trim("country")
@@ -124,8 +124,7 @@ def case_counts(reports: DataFrame) -> DataFrame:
     rules=[rules.has_rows(), rules.unique_key(), rules.no_nulls("country", "confirmed")],
 )
 def new_cases(counts: DataFrame) -> DataFrame:
-    """One row per country: the confirmed cases so far, those since the report before, and their
-    mean over seven days.
+    """One row per country: cumulative and new confirmed cases, and the mean over seven days.
 
     `new_cases` is null in the first report of a country within a week, the mean without a report of
     seven days before. `fell`: there are fewer than in the report before.

@@ -1,8 +1,6 @@
-"""What the outages' tables promise together: no line is lost on the way, and totals add up; and a
-report that reads them.
+"""Checks across the outages' tables: no line is lost, totals add up, and a report can read them.
 
-Days that one of the tables does not have are left out: a table is not wrong for not being built
-yet.
+A day that one of the tables lacks is left out: a table that is not built yet is not wrong.
 """
 
 from collections import Counter
@@ -28,9 +26,7 @@ TOTALS = ("outages_total", "customers_total", "days_with_outages")
 
 @reconciliation(tables=[rejected_lines, outage_events, outage_updates])
 def events_received(read: Reader, days: Sequence[date]) -> Reconciled:
-    """Each line delivered is an event or was rejected; each event is an update, and copies of one
-    event are one update.
-    """
+    """Each delivered line is an event or was rejected, and each different event is one update."""
     rejected = read(rejected_lines, days, ["arrival_day"])
     events = read(outage_events, days, ["arrival_day", *EVENT_KEY])
     updates = read(outage_updates, days, ["arrival_day", *UPDATE_KEY])
@@ -61,7 +57,7 @@ def events_received(read: Reader, days: Sequence[date]) -> Reconciled:
 
 
 def _keys(rows: "pa.Table", key: Sequence[str], days: Collection[date]) -> "pa.Table":
-    """The different keys of these days, under the names and types of updates."""
+    """The different keys of these days, with the names and types of updates."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -95,9 +91,7 @@ def _by_day(rows: "pa.Table") -> Counter[date]:
 
 @reconciliation(tables=[outages, region_daily])
 def outages_by_region(read: Reader, days: Sequence[date]) -> Reconciled:
-    """The outages, customers and restorations of a region and day are those of its rows in
-    staging/outages.
-    """
+    """Outages, customers and restorations per region and day agree with staging/outages."""
     rows = read(outages, days, ["outage_day", "region", "customers", "restored_at"])
     sums = [([], "count_all"), ("customers", "sum"), ("restored_at", "count")]
     counted = rows.group_by(["outage_day", "region"]).aggregate(sums) if rows.num_rows else rows
@@ -107,9 +101,7 @@ def outages_by_region(read: Reader, days: Sequence[date]) -> Reconciled:
 
 @reconciliation(tables=[region_daily, region_history])
 def running_totals(read: Reader, days: Sequence[date]) -> Reconciled:
-    """The totals of a region at the end of a day are those of the day before and what region_daily
-    has of the day.
-    """
+    """Totals of a region are those of the day before plus the day's figures in region_daily."""
     daily = _figures(read(region_daily, days), DAILY[:2])
     before = _figures(read(region_history, [day - timedelta(days=1) for day in days]), TOTALS)
     expected = {
@@ -124,7 +116,7 @@ def running_totals(read: Reader, days: Sequence[date]) -> Reconciled:
 
 
 def _figures(rows: "pa.Table", names: Iterable[str]) -> Figures:
-    """By day and region, the values of these columns; null is 0."""
+    """The values of these columns by day and region. Null is 0."""
     columns = (
         [rows[name].to_pylist() for name in ("outage_day", "region", *names)]
         if rows.num_rows

@@ -1,4 +1,5 @@
-"""What the columns of the outages' tables mean, by name: a name means the same in every table.
+"""Descriptions of the outages' columns by name. A name means the same in every table.
+
 Times are in UTC.
 """
 

@@ -1,9 +1,9 @@
-"""features: what models read, one row per region and day.
+"""features: figures for models, one row per region and day.
 
-region_daily looks back over seven days; region_history over everything since the calendar began, by
-adding a day to the day before. Features promise a row only for a region with an outage that day
-(region_daily) or ever (region_history). All sums are of whole numbers, and shares are divided last,
-so that no order of rows can show in a result.
+region_daily looks back over seven days. region_history covers all days since the calendar began, by
+adding a day to the day before. A region has a row only if it had an outage that day (region_daily)
+or ever (region_history). Sums are of whole numbers, and shares are divided last, so that the order
+of rows does not matter.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -45,9 +45,7 @@ WEEK = 7
     descriptions=OF_COLUMNS,
 )
 def region_daily(outages: DataFrame) -> DataFrame:
-    """One row per region and day: outages, customers, causes, restoration time, and the sums of
-    seven days.
-    """
+    """One row per region and day: outages, customers, causes, restoration time, 7-day sums."""
     return with_week(by_region(outages))
 
 
@@ -73,7 +71,7 @@ def _share(holds: Column) -> Column:
 
 
 def with_week(daily: DataFrame) -> DataFrame:
-    """Add the sums over the day and the six before it; days without an outage count nothing."""
+    """Add the sums over the day and the six before it. Days without an outage count as 0."""
     day = F.datediff("outage_day", F.lit("1970-01-01").cast("date"))
     week = Window.partitionBy("region").orderBy(day).rangeBetween(1 - WEEK, 0)
     return daily.withColumn("outages_7d", F.sum("outages").over(week)).withColumn(
@@ -104,7 +102,7 @@ def region_history(days: DataFrame, before: DataFrame, daily: DataFrame) -> Data
 
 
 def added(daily: DataFrame) -> DataFrame:
-    """What a day adds to the totals of its regions."""
+    """The amounts that a day adds to the totals of its regions."""
     return daily.select(
         "outage_day",
         "region",
@@ -116,10 +114,10 @@ def added(daily: DataFrame) -> DataFrame:
 
 
 def running_totals(days: DataFrame, before: DataFrame, daily: DataFrame) -> DataFrame:
-    """Totals at the end of each of `days` (consecutive), from those before the first of them and
-    what each day adds.
+    """Totals at the end of each of the consecutive `days`.
 
-    A region has a row from its first outage on, on days without one too.
+    They are the totals before the first day plus the amounts of each day. A region has a row from
+    its first outage on, also on days without one.
     """
     regions = before.select("region").unionByName(daily.select("region")).distinct()
     known = days.crossJoin(regions).join(daily, ["outage_day", "region"], "left")

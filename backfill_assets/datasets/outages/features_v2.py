@@ -1,8 +1,8 @@
 """features/region_daily_v2: the grain and the columns of features/region_daily, by other logic.
 
-Momentary outages are left out, and shares and mean restoration times are weighted by customers:
-they say what happened to a customer rather than to an outage. `backfill switch
-features/region_daily --to features/region_daily_v2` gives it to readers.
+Momentary outages are left out. Shares and mean restoration times are weighted by customers, and so
+describe a customer rather than an outage. `backfill switch features/region_daily --to
+features/region_daily_v2` gives it to readers.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -48,20 +48,17 @@ WEIGHTED = {
     descriptions=OF_COLUMNS | WEIGHTED,
 )
 def region_daily_v2(outages: DataFrame) -> DataFrame:
-    """One row per region and day, as region_daily, without momentary outages and weighted by
-    customers.
-    """
+    """One row per region and day, without momentary outages and weighted by customers."""
     return with_week(by_customers(sustained(outages)))
 
 
 def sustained(outages: DataFrame) -> DataFrame:
-    """The outages that were not momentary, and those that were not restored within the horizon."""
+    """The outages that were not momentary, or not restored within the horizon."""
     return outages.where(F.coalesce(_seconds() > MOMENTARY_MINUTES * 60, F.lit(True)))
 
 
 def by_customers(outages: DataFrame) -> DataFrame:
-    """Counts of the outages that began in each region on each day; shares and mean times weighted
-    by customers.
+    """Outages that began per region and day; shares and mean times weighted by customers.
 
     A share is null where no customers are known. The mean restoration time is the CAIDI of IEEE Std
     1366, in minutes.

@@ -1,8 +1,8 @@
-"""features: how late the rows of an arrival day were.
+"""features: the lateness of the rows of an arrival day.
 
-One row per arrival day and event day. Which of the three counts its rows are in follows from the
-two days; they stand apart so that they can be summed. Lags are rows of the day, in whole seconds,
-so that no order of rows can show in them.
+One row per arrival day and event day. The two days determine which of the three counts has its
+rows; they are separate so that they can be summed. Lags are those of rows of the day, in whole
+seconds, so that the order of rows does not matter.
 """
 
 from pyspark.sql import DataFrame
@@ -36,9 +36,7 @@ COUNTS = {
     descriptions=OF_COLUMNS,
 )
 def late_arrivals(updates: DataFrame) -> DataFrame:
-    """One row per arrival day and the day that its rows are about: how many, how late, and whether
-    they are placed.
-    """
+    """One row per arrival day and event day: the number of rows, their lags, and their place."""
     lag = F.unix_timestamp("captured_at") - F.unix_timestamp("started_at")
     return (
         updates.withColumn("lag", lag)

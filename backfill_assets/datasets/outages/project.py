@@ -1,6 +1,4 @@
-"""The bundled project: the power outages, which commands and servers work on where no other project
-is named.
-"""
+"""The bundled project of power outages. Commands use it if no other project is named."""
 
 import backfill_assets
 from backfill_assets.datasets.outages.agreements import CONSUMERS, RECONCILIATIONS

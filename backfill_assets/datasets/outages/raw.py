@@ -1,8 +1,8 @@
-"""raw: what arrived, as it arrived.
+"""raw: the delivered lines as they arrived.
 
-One row per line that is a readable change, every field as text; other lines are kept in a table of
-their own, with the reason. Grain: a line of a file of an arrival day. Raw does not promise unique
-rows: a file delivered twice is here twice.
+One row per line with a readable change, every field as text. Other lines are in a table of their
+own, with the reason. Grain: a line of a file of an arrival day. Raw does not promise unique rows: a
+file that was delivered twice is here twice.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -54,7 +54,7 @@ LANDED = Landing("outage_events")
     descriptions=OF_COLUMNS,
 )
 def rejected_lines(lines: DataFrame) -> DataFrame:
-    """One row per line that could not be read, and why."""
+    """One row per line that could not be read, with the reason."""
     read = with_fields(lines).withColumn("reason", reason())
     return read.where("reason IS NOT NULL").select("arrival_day", "source_file", "line", "reason")
 
@@ -77,7 +77,7 @@ def rejected_lines(lines: DataFrame) -> DataFrame:
     descriptions=OF_COLUMNS,
 )
 def outage_events(lines: DataFrame) -> DataFrame:
-    """One row per change received, every field as text; unknown fields are kept in a map."""
+    """One row per received change, every field as text, unknown fields in a map."""
     read = with_fields(lines).where(reason().isNull())
     known = read.select(
         "arrival_day",
@@ -91,20 +91,17 @@ def outage_events(lines: DataFrame) -> DataFrame:
 
 
 def unknown_fields() -> Column:
-    """The fields that are not in FIELDS, as a map; computed only for lines that have more fields
-    than those.
-    """
+    """The fields that are not in FIELDS, as a map. Computed only for lines with more fields."""
     present = sum((F.col(name).isNotNull().cast("int") for name in FIELDS), F.lit(0))
     unknown = F.map_filter("fields", lambda name, _: ~name.isin(*FIELDS))
-    # A known field that is null counts as absent above, which computes the map once more than
-    # needed and changes nothing.
+    # A known field that is null counts as absent above. Then the map is computed without need.
     return F.when(F.size("fields") > present, unknown).otherwise(
         F.create_map().cast("MAP<STRING, STRING>")
     )
 
 
 def reason() -> Column:
-    """Why a line cannot be read; null where it can."""
+    """The reason why a line cannot be read; null if it can."""
     fields = F.col("fields")
     checks = F.when(~F.col("is_utf8"), "not UTF-8")
     checks = checks.when(

@@ -1,30 +1,29 @@
-"""features: training examples, one an outage: what was known one hour after it began, and how long
-it lasted.
+"""features: one training example per outage: the facts known after one hour, and its duration.
 
 A day S of examples depends on the updates about S that arrive on S .. S+14, as `staging/outages`
 does, and on the region_daily of S-21 .. S-14. It is built when S+2 is in, and again when later rows
 arrive: they may bring outcomes, but no feature changes.
 
-- An update is known from its capture on, and not before the day it arrives on: one that is
+- An update is known from its capture on, and not before the day it arrives: an update that is
   delivered a day late was not known when it was captured.
-- An outage is asked about one hour after it began, by the first time known of that. One time in
+- The request for an outage is one hour after it began, by the first known time of that. One time in
   forty is corrected later, and a time known only later would be a leak.
-- Its own features are those of the last capture before that; all are null for one that was not seen
-  by then. `change` D: it was over by then, and there is nothing to predict.
-- Those of its region are of the last day that was final: past its horizon, so that what the table
-  holds is what was known. Days that were not final are left out, and so are those more than a week
-  older.
+- Its own features are those of the last capture before the request. All are null for an outage that
+  was not seen by then. `change` D: it was over by then, and there is nothing to predict.
+- The features of its region are of the last final day. The horizon of a final day has passed, so
+  that the table holds the rows known then. Days that were not final, or more than a week older, are
+  left out.
 - The outcome is that of `staging/outages`: null for an outage that still lasts.
 
-The version of the region features is named by `reads`. `reading(region_daily_v2)` gives the table
-made from that version: it is declared in place of `restoration_examples`, whose days are outdated
-then, by another code version, and say what they read now.
+`reads` names the version of the region features. `reading(region_daily_v2)` gives the table with
+that version. Declare it in place of `restoration_examples`: then its days have another code version
+and are outdated, and they name their new input.
 
-`known_by(date(2019, 10, 1))` gives the table as it was known when that day began: of rows that
-arrived later, corrections of the past among them, none counts, so that it comes out the same
-whenever it is built. It is another code version, too. A delivery of an earlier day that is replaced
-does change it, for its rows bear the times of those they replace: status and plan name the days,
-and who trains on a release (`backfill_assets.read`) keeps the rows of that release.
+`known_by(date(2019, 10, 1))` gives the table as it was known when that day began. Rows that arrived
+later, also corrections, do not count, so that every build gives the same rows. It is another code
+version, too. A replaced delivery of an earlier day does change it, because the new rows have the
+times of the old ones. Status and plan name these days. Training on a release
+(`backfill_assets.read`) keeps the rows of that release.
 """
 
 from dataclasses import replace
@@ -112,15 +111,14 @@ def _of_final_days(regions: Table) -> Window:
     descriptions=OF_COLUMNS | DESCRIPTIONS,
 )
 def restoration_examples(updates: DataFrame, regions: DataFrame) -> DataFrame:
-    """One row per outage and the day it began: what was known one hour later, of it and of its
-    region, and when it was over.
-    """
+    """One row per outage and the day it began: facts known one hour later, and its end."""
     return examples(updates.where(PLACED), regions)
 
 
 def reading(regions: Table) -> Table:
-    """`features/restoration_examples` made from another version of the region features, a table of
-    the same columns.
+    """`features/restoration_examples` from another table of region features.
+
+    The other table has the same columns.
     """
     reads = {**restoration_examples.reads, "regions": _of_final_days(regions)}
     switched = replace(restoration_examples, reads=reads)
@@ -171,22 +169,23 @@ def examples(updates: DataFrame, regions: DataFrame, known_by: date | None = Non
 
 
 def asked(updates: DataFrame) -> DataFrame:
-    """Each outage, when it began by the first that was known of that, and one hour later."""
+    """Each outage with its first known beginning, and the time one hour later."""
     known = F.struct(F.expr(KNOWN_AT).alias("known_at"), "captured_at", "started_at")
     first = updates.groupBy(*KEY).agg(F.min(known)["started_at"].alias("started_at"))
     return first.withColumn("asked_at", F.col("started_at") + F.lit(timedelta(hours=1)))
 
 
 def seen(updates: DataFrame) -> DataFrame:
-    """What each capture showed. Of changes seen at one moment a removal wins, as it does in
-    `staging/outages`.
+    """The state that each capture showed.
+
+    Of changes captured at one moment a removal wins, as in `staging/outages`.
     """
     rank = F.expr("CASE change WHEN 'D' THEN 2 WHEN 'U' THEN 1 ELSE 0 END").alias("rank")
     return updates.select(*KEY, "captured_at", F.expr(KNOWN_AT).alias("known_at"), rank, *STATE)
 
 
 def final(regions: DataFrame) -> DataFrame:
-    """The days of regions, when each was over and when it was final."""
+    """The days of regions, with the times at which each was over and final."""
     return regions.select(
         "region",
         F.date_add("outage_day", 1).alias("over_at"),

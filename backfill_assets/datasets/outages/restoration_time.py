@@ -1,9 +1,9 @@
-"""models: how long an outage lasts, by what was known one hour after it began.
+"""models: the duration of an outage, predicted from the facts known one hour after it began.
 
-A day S of the model is fitted to the examples of S-28 .. S-1 that were over when S began, and
-judged by those of S, which it has not seen. At the beginning of history there are fewer days, and
-`trained_days` says how many; of fewer than 7 no model is accepted, so the table begins that many
-days after the sample. It is built when S+2 is in, as the examples are: every week by a schedule,
+The model of a day S is fitted to the examples of S-28 .. S-1 that were over when S began. It is
+judged by those of S, which it has not seen. At the beginning of history there are fewer days
+(`trained_days`). With fewer than 7 no model is accepted, so the table begins that many days after
+the sample. It is built when S+2 is in, as the examples are: every week by a schedule,
 and on request for any day.
 
 A random forest predicts the logarithm of the minutes: few outages last for days, and would decide
@@ -84,9 +84,7 @@ PREDICTION = "predicted_minutes"
     shows=models.shown,
 )
 def restoration_time(days: DataFrame, examples: DataFrame) -> DataFrame:
-    """One row per day: the model fitted to the 28 days before, and how it does on the outages of
-    the day.
-    """
+    """One row per day: the model fitted to the 28 days before, and its errors on the day."""
     return models.by_day(
         days,
         examples.where(ASKED).withColumn("log_minutes", F.log1p(LABEL)),
@@ -103,11 +101,11 @@ def restoration_time(days: DataFrame, examples: DataFrame) -> DataFrame:
 
 
 def pipeline() -> Pipeline:
-    """From an example, with or without its label, to `predicted_minutes`."""
+    """The stages from an example, with or without a label, to `predicted_minutes`."""
     values = [f"{sql} AS {name}" for name, sql in TEXTS.items()]
     values += [f"CAST({sql} AS DOUBLE) AS {name}" for name, sql in NUMBERS.items()]
     prepared = SQLTransformer(statement=f"SELECT *, {', '.join(values)} FROM __THIS__")
-    # In the order of the alphabet: of texts that are equally frequent, another order is by chance.
+    # In alphabetical order: by frequency, the order of equally frequent texts is random.
     indexed = StringIndexer(
         inputCols=[*INDEXED],
         outputCols=[*INDEXED.values()],

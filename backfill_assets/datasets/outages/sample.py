@@ -13,8 +13,9 @@ SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "outage_events"
 
 
 def deliver(landing: Path) -> int:
-    """Copy the files that `landing` lacks, and return how many. Raises UsageError, and copies
-    nothing, if one differs there.
+    """Copy the files that `landing` lacks, and return their number.
+
+    Raises UsageError, and copies nothing, if a file differs there.
     """
     target = landing / SAMPLE.name
     files = {

@@ -1,10 +1,10 @@
-"""staging: what the raw rows mean.
+"""staging: the meaning of the raw rows.
 
-Updates are the changes of an arrival day, typed, each once. Outages are the last state known of
-every outage, by the day it began: a function of all rows about that day that arrive within the
-horizon, whenever it is computed. At the end of a growing calendar a day is first built when the
-watermark has passed. Rows outside the horizon are in no day of outages; they stay in updates and
-are counted.
+Updates are the changes of an arrival day, typed, each once. Outages are the last known state of
+every outage, by the day it began. That depends only on the rows about the day that arrive within
+the horizon, and not on the time of the computation. In a growing calendar a day is first built when
+the watermark has passed. Rows outside the horizon are in no day of outages. They stay in updates
+and are counted.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -81,13 +81,14 @@ PLACED = f"coalesce(datediff(arrival_day, outage_day) BETWEEN 0 AND {HORIZON}, f
     descriptions=OF_COLUMNS,
 )
 def outage_updates(events: DataFrame) -> DataFrame:
-    """One row per change of an outage, typed; the same change delivered twice is one row."""
+    """One row per change of an outage, typed. A change that was delivered twice is one row."""
     return once(events.select(*typed()))
 
 
 def typed() -> list[Column]:
-    """The columns of an update. A value that cannot be read is null, and its column named in
-    `unparsed`.
+    """The columns of an update.
+
+    A value that cannot be read is null, and its column is named in `unparsed`.
     """
     times = [_time(field).alias(name) for name, field in TIMES.items()]
     numbers = [
@@ -125,8 +126,9 @@ def _time(field: str) -> Column:
 
 
 def _seconds(field: str) -> str:
-    """Epoch seconds of the years 1 to 9999. A number beyond them is not a time in seconds; it may
-    be milliseconds.
+    """Epoch seconds of the years 1 to 9999.
+
+    A larger number is not a time in seconds; it may be milliseconds.
     """
     return (
         f"CASE WHEN try_cast({field} AS BIGINT) BETWEEN -62135596800 AND 253402300799 THEN"
@@ -135,9 +137,7 @@ def _seconds(field: str) -> str:
 
 
 def once(updates: DataFrame) -> DataFrame:
-    """One row per key. Copies are usually equal; of copies that differ, the greatest by all columns
-    is kept.
-    """
+    """One row per key. Of copies that differ, the greatest by all columns stays."""
     key = ["arrival_day", "outage_number", "captured_at", "change"]
     rest = [name for name in updates.columns if name not in key]
     kept = updates.groupBy(*key).agg(F.max(F.struct(*rest)).alias("kept"))
@@ -184,7 +184,7 @@ STATE = (
     drift={"customers": CUSTOMERS},
 )
 def outages(updates: DataFrame) -> DataFrame:
-    """One row per outage and the day it began: the last state known."""
+    """One row per outage and the day it began: its last known state."""
     # The days read reach further than one day's horizon when several days are computed together.
     return last_state(updates.where(PLACED))
 

@@ -1,5 +1,6 @@
-"""The outages with what models are trained on:
-`BACKFILL_PROJECT=backfill_assets.datasets.outages.training`.
+"""The outages with training examples and models.
+
+Use it with `BACKFILL_PROJECT=backfill_assets.datasets.outages.training`.
 """
 
 import backfill_assets

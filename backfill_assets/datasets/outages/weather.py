@@ -1,9 +1,8 @@
-"""external: the weather of each region, and features beside it. A part of the project that
-with_weather.py declares.
+"""external: the weather of each region, and features with it. `with_weather.py` declares them.
 
-external/weather has a row for each region whose place is known, of each day that was asked for.
+external/weather has a row per region with a known place and per requested day.
 features/region_weather does not wait for it: a day without weather is built with `weather_known`
-false, is outdated once its weather is in, and built again.
+false. It is outdated once its weather is in, and is built again.
 """
 
 import csv
@@ -87,9 +86,7 @@ def weather(answers: DataFrame) -> DataFrame:
     descriptions=DESCRIPTIONS,
 )
 def region_weather(daily: DataFrame, weather: DataFrame) -> DataFrame:
-    """One row per region and day with an outage: how many, and the weather, where `weather_known`
-    says that it was known.
-    """
+    """One row per region and day with an outage: outages, and weather if `weather_known`."""
     known = weather.select("outage_day", "region", F.lit(True).alias("is_known"), *VARIABLES)
     beside = daily.select("outage_day", "region", "outages", "customers").join(
         known, ["outage_day", "region"], "left"

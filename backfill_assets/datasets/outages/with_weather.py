@@ -1,7 +1,7 @@
-"""The bundled project with the weather beside the outages:
-BACKFILL_PROJECT=backfill_assets.datasets.outages.with_weather.
+"""The bundled project with outages and weather.
 
-Nothing is asked of the service before a step builds days of external/weather.
+Use it with `BACKFILL_PROJECT=backfill_assets.datasets.outages.with_weather`. The service gets no
+request before a step builds days of external/weather.
 """
 
 import backfill_assets
