@@ -21,7 +21,7 @@ from backfill_assets.quality.rule import LONGEST_ERROR, DayProfile, RuleVerdict
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.compute import SMALL, Computed, InputRows
 from backfill_assets.step.errors import is_of_step
-from backfill_assets.step.inputs import NO_BASELINE, AcceptedBuilds, Baseline, with_accepted
+from backfill_assets.step.inputs import AcceptedBuilds, Baseline, with_accepted
 from backfill_assets.tables.declaration import Table
 
 # Each day and rule is a query, and a new rule may fail every day of several years.
@@ -59,7 +59,7 @@ def audit(
     computed: Computed,
     days: Sequence[date],
     builds: Latest,
-    baselines: Mapping[date, Baseline] | None = None,
+    baselines: Mapping[date, Baseline],
     leaks: Sequence[str] | None = None,
 ) -> dict[date, Audited]:
     """Judge every day, in order, including days without rows.
@@ -69,26 +69,23 @@ def audit(
     """
     rows = computed.after
     faults = computed.schema_mismatches
-    measured = (
-        {}
-        if faults
-        else computed.profiles
-        if computed.profiles is not None
-        else _measure(table, rows)
-    )
+    measured = {} if faults else computed.profiles
+    if measured is None:
+        measured = _measure(table, rows)
     audited: dict[date, Audited] = {}
     failed = 0
     for day in sorted(days):
+        baseline = baselines[day]
         profile = replace(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
             schema_mismatches=faults,
-            filled_before=(baseline := (baselines or {}).get(day, NO_BASELINE)).filled,
+            filled_before=baseline.filled,
             leaks=leaks,
             trailing_rows=_trailing(table, day, builds.accepted, audited),
             compared_rows={
-                t.name: b.rows
-                for t in table.compared_with
-                if (b := builds.accepted.get((t.name, day)))
+                other.name: build.rows
+                for other in table.compared_with
+                if (build := builds.accepted.get((other.name, day)))
             },
         )
         rules = table.rules[:1] if faults else with_accepted(table, baseline.accept)
@@ -103,7 +100,11 @@ def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
     """The profile of each day. Keys are counted in a second thread: both mostly wait for Spark."""
     day = table.partition_by
     with ThreadPoolExecutor(1) as executor:
-        counting = executor.submit(_repeated, table, rows)
+        counting = (
+            executor.submit(repeated_keys, rows, day=day, key=table.key)
+            if table.counts_keys
+            else None
+        )
         by_day = profiles(
             rows,
             day=day,
@@ -111,15 +112,9 @@ def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
             measures=table.measures,
             samples=table.samples,
         )
-        for on, count in counting.result().items():
+        for on, count in counting.result().items() if counting else ():
             by_day[on] = replace(by_day[on], repeated_keys=count)
     return by_day
-
-
-def _repeated(table: Table, rows: DataFrame) -> dict[date, int]:
-    if not table.counts_keys:
-        return {}
-    return repeated_keys(rows, day=table.partition_by, key=table.key)
 
 
 def _trailing(
@@ -127,10 +122,9 @@ def _trailing(
 ) -> list[int]:
     """Row counts of the accepted days among the 28 days before, including those of this run."""
     before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
-    now = {d: a.profile.rows for d, a in audited.items() if a.passed}
-    earlier = {d: build.rows for d in before if (build := accepted.get((table.name, d)))}
-    row_counts = earlier | now
-    return [row_counts[d] for d in before if d in row_counts]
+    rows = {d: build.rows for d in before if (build := accepted.get((table.name, d)))}
+    rows |= {d: today.profile.rows for d, today in audited.items() if today.passed}
+    return [rows[d] for d in before if d in rows]
 
 
 def _at_fault(

@@ -42,23 +42,23 @@ def audit_built(
     accepted.
     """
     lake = workspace.lake
-    version = workspace.lake.version(table.name)
-    known = lake.latest(_relevant(table, days), BUILD_SCHEMA.names)
-    accepted = known.accepted
-    earlier = known.damaged_by_audits()
+    version = lake.version(table.name)
+    latest = lake.latest(_relevant(table, days), BUILD_SCHEMA.names)
+    earlier = latest.damaged_by_audits()
+    requested = {(table.name, day) for day in days}
     built = {
-        day: b
-        for day in days
-        if (b := accepted.get((table.name, day))) and (table.name, day) not in known.of_live
+        day: build
+        for (name, day), build in latest.accepted.items()
+        if (name, day) in requested - latest.of_live
     }
     lost = damaged(lake.path(table.name), built.values(), version, Depth.LOG)
     never = "it was never built" + (
-        " in this shadow, which reads that of live" if known.of_live else ""
+        " in this shadow, which reads that of live" if latest.of_live else ""
     )
     blocked = dict.fromkeys(sorted({*days} - built.keys()), never)
     blocked |= {day: str(damage) for day, damage in lost.items()}
     to_audit = sorted(built.keys() - lost.keys())
-    judged, unreadable = _judge_readable(table, to_audit, version, known, workspace, spark)
+    judged, unreadable = _judge_readable(table, to_audit, version, latest, workspace, spark)
     at = lake.ledger.next_time(table.name)
     builds = [
         (
@@ -132,8 +132,10 @@ def _audited(
 
 def built_days(table: Table, workspace: Workspace) -> list[date]:
     """The days of the calendar that have an accepted build in the workspace's lake."""
-    known = workspace.lake.latest({table.name: None})
-    return workspace.calendar.clip(sorted(day for _, day in known.accepted.keys() - known.of_live))
+    latest = workspace.lake.latest({table.name: None})
+    return workspace.calendar.clip(
+        sorted(day for _, day in latest.accepted.keys() - latest.of_live)
+    )
 
 
 def _relevant(table: Table, days: Sequence[date]) -> Days:

@@ -73,14 +73,12 @@ def judge_days(
     was computed from failed: its build stays as it is.
     """
     # A damaged day is written again even if its rows are the same.
-    intact = [day for day in due.compute if day not in due.rewritten]
-    before = {
-        day: accepted[partition] for day in intact if (partition := (table.name, day)) in accepted
-    }
     same = {
         day: build
-        for day, build in before.items()
-        if build.fingerprint == audited[day].profile.fingerprint
+        for day in due.compute
+        if day not in due.rewritten
+        and (build := accepted.get((table.name, day)))
+        and build.fingerprint == audited[day].profile.fingerprint
     }
     fingerprints: dict[date, str] = {}
     judgements: dict[date, Judgement] = {}
@@ -228,34 +226,32 @@ def _after_others(
     changed a day of which this request keeps rows (merge).
     """
     name = table.name
-    passed = [each for each in judgements if each.outcome != "failed"]
-    days = {each.day for each in passed}
-    looked_at = days_of_inputs(table, days, workspace.calendar)
-    known = workspace.lake.latest(looked_at | {name: days | looked_at.get(name, set())})
-    now = known.accepted
-    computed = {each.day for each in judgements}
+    passed = [judgement for judgement in judgements if judgement.outcome != "failed"]
+    days = {judgement.day for judgement in passed}
+    inputs = days_of_inputs(table, days, workspace.calendar)
+    latest = workspace.lake.latest(inputs | {name: days | inputs.get(name, set())})
+    now = latest.accepted
+    computed = {judgement.day for judgement in judgements}
     _refuse_changed_inputs(table, passed, computed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}
     if request.write_mode == "overwrite":
-        unchanged = {each.day for each in passed if each.outcome == "unchanged"}
-        again = moved | _not_as_accepted(table, unchanged - moved, known, workspace).keys()
+        unchanged = {judgement.day for judgement in passed if judgement.outcome == "unchanged"}
+        changed = moved | _not_as_accepted(table, unchanged - moved, latest, workspace).keys()
         return [
             (
-                replace(each, outcome="accepted", same_as=None)
-                if each.day in again and each.outcome == "unchanged"
-                else each
+                replace(judgement, outcome="accepted", same_as=None)
+                if judgement.day in changed & unchanged
+                else judgement
             )
-            for each in judgements
+            for judgement in judgements
         ]
     # The kept rows were read when the step began, so newer rows of other writers would be lost.
-    others = dict.fromkeys(moved, "another writer committed it") | _not_as_accepted(
-        table, days - moved, known, workspace
-    )
+    others = dict.fromkeys(moved, "another writer committed it")
+    others |= _not_as_accepted(table, days - moved, latest, workspace)
     if others:
-        first = min(others)
         raise Conflict(
             f"{name} {ranges(sorted(others))} changed while this run was computing:"
-            f" {others[first]}.",
+            f" {others[min(others)]}.",
             unchanged=NOTHING_COMMITTED,
             next_step="Run it again.",
         )
@@ -263,13 +259,13 @@ def _after_others(
 
 
 def _not_as_accepted(
-    table: Table, days: Collection[date], known: Latest, workspace: Workspace
+    table: Table, days: Collection[date], latest: Latest, workspace: Workspace
 ) -> dict[date, str]:
     """Days that no longer hold their accepted rows, at the version we are about to commit on."""
     lake = workspace.lake
     version = lake.version(table.name)
-    accepted = {p: b for p, b in known.accepted.items() if p[0] == table.name and p[1] in days}
-    own = replace(known, accepted=accepted)
+    accepted = {p: b for p, b in latest.accepted.items() if p[0] == table.name and p[1] in days}
+    own = replace(latest, accepted=accepted)
     damaged = {
         day: str(damage)
         for (_, day), damage in lake.damaged(own, {table.name: version}, Depth.FILES).items()

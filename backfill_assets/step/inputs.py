@@ -371,9 +371,6 @@ class Baseline:
     accept: str = ""
 
 
-NO_BASELINE = Baseline()
-
-
 def baselines(
     table: Table,
     days: Sequence[date],

@@ -1,6 +1,4 @@
-"""Days judged as they stand by today's rules, on Spark: what is read are the rows of the table, as
-they lie there.
-"""
+"""Audits of built days by today's rules, on Spark."""
 
 from dataclasses import replace
 
@@ -9,7 +7,7 @@ from pyspark.sql.functions import lit
 
 from backfill_assets.plan.status import PartitionStatus, State, latest_builds, status_of
 from backfill_assets.quality.rules import rows_between
-from backfill_assets.step.audit_built import ROWS_DIFFER, audit_built
+from backfill_assets.step.audit_built import audit_built
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.tables.declaration import Table
 from tests.worlds.deliveries import day
@@ -31,9 +29,7 @@ def status(world: World, table: Table) -> list[PartitionStatus]:
 
 
 def test_a_stricter_rule_is_said_and_its_audit_names_the_days_and_leaves_their_rows(built):
-    """An audit changes nothing of what is accepted: neither the rows nor the builds that others
-    read.
-    """
+    """An audit changes neither the accepted rows nor the accepted builds."""
     table = with_rule(built, OUTAGES, at_most=2)
     before = (built.versions(), built.files(), built.accepted(OUTAGES))
     assert {s.why for s in status(built, table)} == {
@@ -54,9 +50,7 @@ def test_a_stricter_rule_is_said_and_its_audit_names_the_days_and_leaves_their_r
 
 
 def test_days_of_other_columns_are_not_said_to_have_been_changed_by_somebody(built):
-    """The table's schema is that of all its days together: only reading it shows what an audit
-    makes of a day's rows.
-    """
+    """The schema of a table covers all its days: only reading shows the columns of one day."""
     old = built.table(DAILY)
     wider = replace(
         old,
@@ -131,19 +125,14 @@ def test_a_file_that_was_changed_in_place_is_found_by_an_audit_and_written_again
     table = built.table(DAILY)
     change_in_place(built, DAILY, day(1))
     (refused,) = audited(built, table).failed()
-    assert (
-        refused.day,
-        refused.message.startswith("the rows are not those that were accepted"),
-    ) == (day(1), True)
+    assert (refused.day, refused.finding) == (day(1), "other_rows")
     assert [s.state for s in status(built, table)].count(State.REWRITTEN) == 1
     built.run(FOUR, [DAILY], run="again")
     assert (built.rows(DAILY), {s.why for s in status(built, table)}) == (rows, {""})
 
 
 def test_an_audit_by_other_code_repeats_the_finding_until_the_day_is_rewritten(built):
-    """What it reads cannot be held against what the earlier code made, although the rows are the
-    same.
-    """
+    """Its rows cannot be compared with those of the earlier code, although they are the same."""
     rows = built.rows(DAILY)
     edited = replace(built.table(DAILY), version="edited")
     change_in_place(built, DAILY, day(1))
@@ -156,21 +145,19 @@ def test_an_audit_by_other_code_repeats_the_finding_until_the_day_is_rewritten(b
 
 
 def test_a_day_that_cannot_be_read_is_named_and_the_others_are_judged(built):
-    """One whose file is gone, and one whose file is damaged: Spark drops the work on all files for
-    either.
-    """
+    """The file of one day is missing, and that of another is damaged: Spark gives up all files."""
     table = built.table(DAILY)
-    file_of(built, DAILY, day(1)).unlink()
+    missing = file_of(built, DAILY, day(1))
+    missing.unlink()
     damaged = file_of(built, DAILY, day(2))
     damaged.write_bytes(b"x" * damaged.stat().st_size)
     result = audited(built, table)
-    assert {b.day: b.message.partition(": its file ")[::2] for b in result.failed()} == {
-        day(1): (
-            ROWS_DIFFER,
-            f"{file_of(built, DAILY, day(1)).relative_to(built.lake.path(DAILY))} is missing",
-        ),
-        day(2): (ROWS_DIFFER, result.failed()[1].message.partition(": its file ")[2]),
-    }
-    assert "cannot be read" in result.failed()[1].message
+    refused = result.failed()
+    assert [(b.day, b.finding) for b in refused] == [
+        (day(1), "unreadable_files"),
+        (day(2), "unreadable_files"),
+    ]
+    for build, file in zip(refused, (missing, damaged), strict=True):
+        assert str(file.relative_to(built.lake.path(DAILY))) in build.message
     assert [b.outcome for b in result.built] == ["audited", "refused", "refused", "audited"]
     assert [s.state for s in status(built, table)].count(State.REWRITTEN) == 2

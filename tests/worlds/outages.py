@@ -219,6 +219,11 @@ def change_in_place(world: World, name: str, at: date) -> None:
     assert file.stat().st_size == size
 
 
+def broken_rules(build: Build) -> list[str]:
+    """The names of the rules that a build did not pass."""
+    return [check["rule"] for check in build.checks if not check["passed"]]
+
+
 def forget_the_record(world: World, name: str) -> None:
     """What a crash between commit and ledger leaves: the commit, without its record."""
     DeltaTable(world.lake.ledger.path).delete(f"\"table\" = '{name}'")
