@@ -35,10 +35,10 @@ from backfill_assets.workspace import Workspace
 def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]) -> Progress:
     """Carry out a plan. `follow` consumes its updates, which drives it, and returns the last one.
 
-    Whatever interrupts it (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on,
+    An interruption (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on, and
     nothing new is launched. Raises RefusedByGuard if another command is carrying it out or another
-    open plan has a partition of it, ServiceUnavailable if Dagster is gone, UsageError if the very
-    first launch is refused.
+    open plan has a partition of it. Raises ServiceUnavailable if Dagster is gone, and UsageError if
+    the first launch is refused.
     """
     launcher = rebuild.launcher
     plan = rebuild.plan
@@ -91,55 +91,44 @@ def refuse_without_daemons(dagster: Dagster) -> None:
 def after_plan(
     end: Progress, workspace: Workspace, dagster: Dagster, warn: Callable[[str], None]
 ) -> Readers:
-    """What is not in the plan and reads what it rebuilt. Days that Dagster shows as failed or
-    stale, and are up to date, are reported to it. Of a plan in a shadow there is nothing: live has
-    not changed.
+    """Return the days outside of the plan that read rebuilt days.
+
+    Days that are up to date, but that Dagster shows as failed or stale, are reported to it. A plan
+    in a shadow has changed nothing in live, so it has no such days.
     """
     if end.plan.is_shadow:
         return Readers({})
     readers = readers_left(end.plan, workspace)
     states = end.remaining.states
-    saved = set(end.remaining.saved)
-    # Those that were blocked are among them: Dagster shows them as failed, since their run has not
-    # materialized them, and their rows are still those of what they are made from. The failed day
-    # that blocked them is outdated, and stays as it is shown.
-    unbuilt = {
-        partition
-        for partition, state in states.items()
-        if state != WorkState.DONE or partition in saved
-    }
-    try:
-        _report_up_to_date({*unbuilt, *readers.up_to_date}, workspace, dagster)
-    except BackfillError as error:
-        warn(NOT_REPORTED.format(error))
+    # Blocked days were not materialized, so Dagster shows them as failed. Their rows may still be
+    # up to date. The failed day that blocked them is outdated, and stays as it is shown.
+    unbuilt = {partition for partition, state in states.items() if state != WorkState.DONE}
+    partitions = {*unbuilt, *end.remaining.saved, *readers.up_to_date}
+    _report_if_possible(partitions, workspace, dagster, warn)
     return readers
 
 
 def after_nothing(
     request: RebuildRequest, workspace: Workspace, dagster: Dagster, warn: Callable[[str], None]
 ) -> None:
-    """Of a request that comes to no plan: Dagster may show its days as failed although they are up
-    to date again, because a bad delivery was taken away. Without servers nobody sees them.
+    """Report the days of a request that has nothing to build, if Dagster shows them wrongly.
+
+    They may be up to date again because a bad delivery was taken away. Without servers nobody sees
+    them.
     """
-    if not dagster.url:
-        return
-    selector = selector_of(request, workspace, workspace.calendar)
-    try:
-        _report_up_to_date(
-            {(name, day) for name in selector.tables for day in selector.days}, workspace, dagster
-        )
-    except BackfillError as error:
-        warn(NOT_REPORTED.format(error))
+    if dagster.url:
+        selector = selector_of(request, workspace, workspace.calendar)
+        partitions = {(name, day) for name in selector.tables for day in selector.days}
+        _report_if_possible(partitions, workspace, dagster, warn)
 
 
 def after_publication(
     plan: Plan, builds: Sequence[Build], readers: Readers, workspace: Workspace, dagster: Dagster
 ) -> None:
-    """Dagster's record of a plan that was put into live, or taken back: `builds` say what was
-    recorded by that.
+    """Update Dagster's record of a plan that was published or rolled back.
 
-    The plan's other days, which live had already, and the `readers` of what changed are reported
-    where Dagster shows them as failed or stale. Raises as `report`.
+    `builds` are what that recorded. The plan's other days and the `readers` of its changes are
+    reported if Dagster shows them as failed or stale. Raises as `report_builds`.
     """
     report_builds(dagster, builds)
     if builds:
@@ -149,21 +138,33 @@ def after_publication(
         wipe_shadows(dagster, workspace.lake.root, workspace.names)
 
 
+def _report_if_possible(
+    partitions: Collection[Partition],
+    workspace: Workspace,
+    dagster: Dagster,
+    warn: Callable[[str], None],
+) -> None:
+    try:
+        _report_up_to_date(partitions, workspace, dagster)
+    except BackfillError as error:
+        warn(NOT_REPORTED.format(error))
+
+
 def _report_up_to_date(
     partitions: Collection[Partition], workspace: Workspace, dagster: Dagster
 ) -> None:
-    """Report to Dagster those of `partitions` that are up to date by `backfill status`, and that it
-    shows as failed or stale.
+    """Report the partitions that are up to date, but that Dagster shows as failed or stale.
 
-    Raises as `report`.
+    Raises as `report_builds`.
     """
-    tables = [
-        table for table in workspace.tables if any(name == table.name for name, _ in partitions)
-    ]
+    names = {name for name, _ in partitions}
+    tables = [table for table in workspace.tables if table.name in names]
     days = sorted({day for _, day in partitions})
     status = status_of(workspace, tables, days, latest=latest_builds(workspace)).partitions
     up_to_date = {
-        each for each in partitions if each in status and status[each].state == State.UP_TO_DATE
+        partition
+        for partition in status.keys() & partitions
+        if status[partition].state == State.UP_TO_DATE
     }
     report_shown_wrong(up_to_date, workspace.graph, workspace.lake, dagster)
 

@@ -32,13 +32,12 @@ from backfill_assets.plan.store import REQUESTED, Plans
 def refuse_other_servers(
     loaded: Mapping[str, LoadedTable], names: Collection[str], root: str, url: str
 ) -> None:
-    """Raise UsageError if the webserver has another lake than `root`, or lacks some of `names`."""
-    other = next(
-        (t.uri for name, t in loaded.items() if t.uri and t.uri != Paths(root).uri(name)), ""
-    )
-    if other:
+    """Raise UsageError if the webserver has another lake than `root`, or lacks tables."""
+    paths = Paths(root)
+    others = [table.uri for name, table in loaded.items() if table.uri not in ("", paths.uri(name))]
+    if others:
         raise UsageError(
-            f"The servers at {url} work on another lake: there, a table is at {other}, and "
+            f"The servers at {url} work on another lake: there, a table is at {others[0]}, and "
             f"the lake of this command is {root}.",
             unchanged="Nothing was launched.",
             next_step=(
@@ -63,24 +62,21 @@ WAY_OUT = (
 def tables_lacking(loaded: Collection[str], names: Collection[str]) -> str:
     """Say which tables of `names` the webserver has not loaded. "" if it has all of them."""
     lacking = [name for name in names if name not in loaded]
-    what = (
+    if not lacking:
+        return ""
+    return (
         f"have no table {', '.join(lacking)}: they have another project loaded than this command,"
         " or older code"
     )
-    return what if lacking else ""
 
 
-# A request that was sent is processed, or never will be, within the time in which this client would
-# wait for its answer.
+# A request is processed within the time that this client waits for its answer, or never.
 SETTLED_AFTER = timedelta(seconds=TIMEOUT_S + 15)
 LAUNCH_POLL_S = 1.0
 # In the queue, nightly runs and single ones from the UI go before the runs of plans.
 _PRIORITY = "-10"
-# Dagster's tag on a run that was interrupted, and not canceled: its servers ended. Its step counts
-# as failed too.
+# Dagster's tag on a run that was interrupted because its servers ended. Its step counts as failed.
 INTERRUPTED = {"key": "dagster/failure_reason", "value": "UNEXPECTED_TERMINATION"}
-
-
 _STEP_ENDED = frozenset({"SUCCESS", "FAILURE", "SKIPPED"})
 
 
@@ -90,20 +86,18 @@ def utc_now() -> datetime:
 
 def running_chunks(dagster: Dagster, plan: Plan) -> dict[int, Launched]:
     """The unfinished launches of a plan, by the number of the chunk, from 1."""
-    launched = [each for each in dagster.launched({tags.PLAN: plan.id}) if not each.is_over]
-    numbers = {
-        str(chunk.number + 1): chunk.number + 1 for chunk in plan.chunks
-    }  # somebody may have set the plan's tag by hand
+    # Someone may have set the plan's tag by hand, on a run without a chunk.
+    numbers = {str(chunk.number + 1): chunk.number + 1 for chunk in plan.chunks}
     return {
-        numbers[chunk]: each
-        for each in launched
-        if (chunk := each.tags.get(tags.CHUNK, "")) in numbers
+        numbers[chunk]: launched
+        for launched in dagster.launched({tags.PLAN: plan.id})
+        if not launched.is_over and (chunk := launched.tags.get(tags.CHUNK, "")) in numbers
     }
 
 
 @dataclass(frozen=True)
 class LaunchedChunk:
-    """A chunk that was launched and is not over, with the partitions it was launched for."""
+    """A chunk that is running, with the partitions that it was launched for."""
 
     launched: Launched
     partitions: Collection[Partition]
@@ -111,9 +105,7 @@ class LaunchedChunk:
 
 @dataclass(frozen=True)
 class Launcher:
-    """Launches the chunks of one plan in one Dagster, on behalf of the user `who`. `now` and
-    `sleep` are the clock's.
-    """
+    """Launches the chunks of one plan in one Dagster, for the user `who`."""
 
     plan: Plan
     dagster: Dagster
@@ -133,26 +125,22 @@ class Launcher:
         self.plan.refuse_other_code(
             {name: table.code for name, table in loaded.items()}, loaded_by=self.dagster.url
         )
-        running = running_chunks(self.dagster, self.plan).get(chunk)
-        if (
-            running
-            # launched by a command that was killed before it had the answer, or before the server
-            # was gone
-        ):
+        # An earlier command may have launched the chunk and been killed before the answer.
+        if running := running_chunks(self.dagster, self.plan).get(chunk):
             return running
         name = f"{chunk}-{secrets.token_hex(4)}"
         request = self.plans.note(self.plan.id, REQUESTED, self.now(), chunk=chunk, launch=name)
         try:
-            assets = {self._asset(table): of_table for table, of_table in days.items()}
             return self.dagster.launch(
-                assets,
+                {self._asset(table): table_days for table, table_days in days.items()},
                 options=self._options(),
                 tags=self._tags(chunk, name),
-                title=self._title(chunk),
+                title=f"plan {self.plan.id}, chunk {chunk} of {len(self.plan.chunks)}",
             )
         except AnswerLost:
             launched = self._launched_as(name, request.at)
-            if launched is None:  # the request never arrived, and may be sent again
+            if launched is None:
+                # The request never arrived, and may be sent again.
                 raise
             return launched
 
@@ -171,22 +159,23 @@ class Launcher:
             self.sleep(LAUNCH_POLL_S)
 
     def running(self) -> dict[int, Launched]:
-        """The chunks of this plan that are running, by number, those requested by a command that
-        was killed included.
+        """The chunks of this plan that are running, by number.
+
+        Waits for chunks that a killed command has requested.
         """
-        answered = {launched.tags.get(tags.LAUNCH) for launched in self.launched()}
+        launches = {launched.tags.get(tags.LAUNCH) for launched in self.launched()}
         for event in self.plans.events(self.plan.id, REQUESTED):
-            if event.facts["launch"] not in answered:
-                # By a clock that may be ahead.
+            if event.facts["launch"] not in launches:
+                # The clock of that command may have been ahead.
                 self._launched_as(event.facts["launch"], min(event.at, self.now()))
         return running_chunks(self.dagster, self.plan)
 
     def cancellations(self) -> int:
-        """How often this plan was cancelled. Counts are safe where hosts' clocks differ."""
+        """How often this plan was cancelled. A count is right even if clocks differ."""
         return len(self.plans.events(self.plan.id, "cancelled"))
 
     def launched(self) -> list[Launched]:
-        """Everything that was launched for this plan and that Dagster knows, newest first."""
+        """All launches of this plan that Dagster knows, newest first."""
         return self.dagster.launched({tags.PLAN: self.plan.id})
 
     def runs_over(self, launched: Launched) -> bool:
@@ -202,21 +191,20 @@ class Launcher:
             for step in run["stepStats"]
             if step["status"] in _STEP_ENDED
         }
-        unfinished = any(step_of(self._asset(table)) not in ended for table in tables)
+        is_unfinished = any(step_of(self._asset(table)) not in ended for table in tables)
         return not runs or any(
-            run["status"] != "SUCCESS" and (INTERRUPTED in run["tags"] or unfinished)
+            run["status"] != "SUCCESS" and (is_unfinished or INTERRUPTED in run["tags"])
             for run in runs
         )
 
     def failures(self, launched: Launched) -> dict[str, StepFailure]:
         """The failed steps of a launched run or backfill, by table."""
-        by_asset = dict[str, StepFailure]()
-        for run in self.dagster.runs(launched):
-            by_asset |= self.dagster.failures(run["runId"])
+        tables = {self._asset(table): table for table in self.plan.code}
         return {
-            table: by_asset[asset]
-            for table in self.plan.code
-            if (asset := self._asset(table)) in by_asset
+            tables[asset]: failure
+            for run in self.dagster.runs(launched)
+            for asset, failure in self.dagster.failures(run["runId"]).items()
+            if asset in tables
         }
 
     def _asset(self, table: str) -> str:
@@ -225,13 +213,13 @@ class Launcher:
 
     def _options(self) -> dict[str, Any]:
         options = self.plan.options
-        spark_conf = {"spark_conf": dict(options.spark_conf)} if options.spark_conf else {}
-        asked = {
+        return {
+            "force": False,
             "write_mode": options.write_mode,
             "accept": options.accept,
             "reason": options.reason,
+            "spark_conf": dict(options.spark_conf),
         }
-        return {"force": False, **asked, **spark_conf}
 
     def _tags(self, chunk: int, name: str) -> dict[str, str]:
         return {
@@ -240,8 +228,6 @@ class Launcher:
             tags.LAUNCH: name,
             tags.WHO: self.who,
             "dagster/priority": _PRIORITY,
-            "dagster/max_retries": "0",  # the rebuild launches crashed runs again, after a while
+            # The rebuild launches crashed runs again, after a wait.
+            "dagster/max_retries": "0",
         }
-
-    def _title(self, chunk: int) -> str:
-        return f"plan {self.plan.id}, chunk {chunk} of {len(self.plan.chunks)}"

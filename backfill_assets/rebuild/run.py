@@ -21,65 +21,24 @@ from backfill_assets.plan.progress import Progress, Stop
 from backfill_assets.plan.remaining import ReadRemaining, Remaining, WorkState
 from backfill_assets.rebuild.launch import LaunchedChunk, Launcher
 
-
-@dataclass
-class Canceller:
-    """Cancels running backfills and runs, each once.
-
-    `seen` has all of them by id, also those that could not be cancelled yet.
-    """
-
-    dagster: Dagster
-    seen: dict[str, Launched] = field(default_factory=dict)
-    _cancelled: set[str] = field(default_factory=set)
-
-    def cancel(self, running: Iterable[Launched]) -> None:
-        """Called until nothing is running: Dagster does not terminate a run while it is being
-        started.
-        """
-        for launched in running:
-            self.seen[launched.id] = launched
-            if launched.id not in self._cancelled and self.dagster.cancel(launched):
-                self._cancelled.add(launched.id)
-
-
-@dataclass
-class _Cancellation:
-    """Tells whether the launcher's plan was cancelled after this object was made.
-
-    Earlier cancellations were meant for earlier commands.
-    """
-
-    launcher: Launcher
-    before: int = field(init=False)
-    canceller: Canceller = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.before = self.launcher.cancellations()
-        self.canceller = Canceller(self.launcher.dagster)
-
-    def is_requested(self) -> bool:
-        return self.launcher.cancellations() > self.before
-
-    def end(self, running: Iterable[Launched]) -> None:
-        """Cancel what is running: `backfill cancel` has not seen what was just being launched."""
-        self.canceller.cancel(running)
-
-
 # The wait before runs that were killed or lost are launched again: doubled each time.
 _BACKOFF_S = 10.0
 POLL_EVERY_S = 1.0
-# Reading what remains of a hundred thousand partitions takes seconds: at most this share of the
-# time is spent on it.
+# Reading what remains of a hundred thousand partitions takes seconds. It takes at most this share
+# of the time.
 _POLLING_SHARE = 0.2
-# A server that is being restarted is back within minutes; one that is not needs somebody to start
-# it, who then resumes.
+# A server that is restarted is back within minutes. After that, someone has to start it and resume
+# the plan.
 GIVE_UP_AFTER = timedelta(minutes=10)
 
 
 @dataclass
 class Rebuild:
-    """One command's work on a plan. `open_shadow` opens its shadow, if it is built in one."""
+    """One command's work on a plan.
+
+    Chunks are numbered from 1. `over` are the chunks that ended, and `launches` counts the launches
+    of each chunk. `open_shadow` opens the plan's shadow, if it has one.
+    """
 
     launcher: Launcher
     read_remaining: ReadRemaining
@@ -97,13 +56,15 @@ class Rebuild:
     def __post_init__(self) -> None:
         self.plan = self.launcher.plan
         self.now = self.launcher.now
-        self._cancellation = _Cancellation(self.launcher)
+        self._canceller = Canceller(self.launcher.dagster)
+        # Earlier cancellations were meant for earlier commands.
+        self._cancellations_before = self.launcher.cancellations()
         self._chunks = {chunk.number + 1: chunk for chunk in self.plan.chunks}
         self._has_canary = bool(self.plan.options.canary) and len(self._chunks) > 1
         self._partitions = {number: chunk.partitions() for number, chunk in self._chunks.items()}
 
     def run(self) -> Iterator[Progress]:
-        """Launch until nothing runs and nothing is left to launch. Yields the progress.
+        """Launch until nothing runs and nothing is left to launch, and yield the progress.
 
         Raises ServiceUnavailable if Dagster does not answer for ten minutes.
         """
@@ -111,7 +72,8 @@ class Rebuild:
         self._before = self._remaining().failures
         self._join(self.launcher.running())
         while True:
-            began, (remaining, waiting) = self.now(), self._step(started)
+            began = self.now()
+            remaining, waiting = self._step(started)
             done = not self.running and (
                 self.stopped is not None or len(self.over) == len(self._chunks)
             )
@@ -129,7 +91,7 @@ class Rebuild:
     def _step(self, started: datetime) -> tuple[Remaining, str]:
         """Close the chunks that are over and launch those that are ready.
 
-        Returns what remains, and why this command waits for the server ("": it does not).
+        Return the remaining work, and why this command waits for the server, or "".
         """
         remaining = self._remaining()
         try:
@@ -156,21 +118,22 @@ class Rebuild:
         self._joined |= running.keys()
 
     def _close_finished(self, remaining: Remaining) -> Remaining:
-        """Close the chunks whose run or backfill is over; what remains then."""
+        """Close the chunks whose run or backfill is over, and return the remaining work."""
         if not self.running:
             return remaining
-        known = {each.id: each for each in self.launcher.launched()}
+        by_id = {launched.id: launched for launched in self.launcher.launched()}
         for number, chunk in list(self.running.items()):
-            launched = known.get(chunk.launched.id)
-            over = launched is None or launched.is_over
-            # The daemon notices the end of the last run only at its next tick; a chunk that is all
-            # built need not wait.
-            early = (
-                not over
-                and not remaining.pending_days(chunk.partitions)
-                and self.launcher.runs_over(chunk.launched)
-            )
-            if over or early:
+            launched = by_id.get(chunk.launched.id)
+            # The daemon notices the end of the last run only at its next tick. A chunk that is
+            # complete does not wait for it.
+            if (
+                launched is None
+                or launched.is_over
+                or (
+                    not remaining.pending_days(chunk.partitions)
+                    and self.launcher.runs_over(chunk.launched)
+                )
+            ):
                 del self.running[number]
                 cancelled = launched is not None and launched.is_cancelled
                 remaining = self._end(number, chunk, self._remaining(), cancelled=cancelled)
@@ -180,11 +143,12 @@ class Rebuild:
         self, number: int, chunk: LaunchedChunk, remaining: Remaining, *, cancelled: bool
     ) -> Remaining:
         unbuilt = remaining.pending_days(chunk.partitions)
-        if number in self._joined and not cancelled:  # this command launches what it left unbuilt
+        if number in self._joined and not cancelled:
+            # This command launches the days that an earlier command left unbuilt.
             self._joined.discard(number)
             return remaining
         if cancelled:
-            self.stopped = self.stopped or Stop("cancelled", f"{chunk.launched} was cancelled")
+            self._stop(Stop("cancelled", f"{chunk.launched} was cancelled"))
         elif (
             unbuilt
             and self.launcher.crashed(chunk.launched, unbuilt)
@@ -197,8 +161,8 @@ class Rebuild:
             failures = self.launcher.failures(chunk.launched)
             ended = StepFailure(f"{chunk.launched} ended without building it")
             self._given_up |= {
-                (t, day): failures.get(t, ended).reason_of(day)
-                for t, days in unbuilt.items()
+                (table, day): failures.get(table, ended).reason_of(day)
+                for table, days in unbuilt.items()
                 for day in days
             }
             remaining = self._remaining()
@@ -209,39 +173,35 @@ class Rebuild:
         """Close a chunk. A canary with failed or blocked partitions stops the plan."""
         self.over.add(number)
         count = remaining.count(self._partitions[number])
-        if (
-            number == 1
-            and self._has_canary
-            and (count[WorkState.FAILED] or count[WorkState.BLOCKED])
-        ):
-            self.stopped = self.stopped or Stop(
-                "canary", f"{count[WorkState.FAILED]} partition(s) of the canary failed"
-            )
+        failed = count[WorkState.FAILED]
+        if number == 1 and self._has_canary and (failed or count[WorkState.BLOCKED]):
+            self._stop(Stop("canary", f"{failed} partition(s) of the canary failed"))
+
+    def _stop(self, stop: Stop) -> None:
+        """Launch nothing more. The first reason counts."""
+        self.stopped = self.stopped or stop
 
     def _check_stops(self, started: datetime) -> None:
         """Launch nothing more if the budget is spent, or the plan was cancelled."""
         budget = self.plan.options.budget_minutes
-        if (
-            budget
-            and (self.now() - started).total_seconds() >= 60 * budget
-            and len(self.over) < len(self._chunks)
-        ):
-            self.stopped = self.stopped or Stop(
-                "budget", f"the budget of {budget:g} minutes is spent"
-            )
-        if self._cancellation.is_requested():
-            self._cancellation.end(chunk.launched for chunk in self.running.values())
-            self.stopped = self.stopped or Stop("cancelled", "the plan was cancelled")
+        is_spent = budget and (self.now() - started).total_seconds() >= 60 * budget
+        if is_spent and len(self.over) < len(self._chunks):
+            self._stop(Stop("budget", f"the budget of {budget:g} minutes is spent"))
+        if self._is_cancelled():
+            # `backfill cancel` has not seen a run that was just being launched.
+            self._canceller.cancel(chunk.launched for chunk in self.running.values())
+            self._stop(Stop("cancelled", "the plan was cancelled"))
+
+    def _is_cancelled(self) -> bool:
+        return self.launcher.cancellations() > self._cancellations_before
 
     def _launch_ready(self, remaining: Remaining) -> None:
         for number in self._ready():
             days = remaining.pending_days(self._partitions[number])
-            if not days:  # built meanwhile, or blocked
+            if not days:
+                # They were built meanwhile, or are blocked.
                 self._close(number, remaining)
-            elif (
-                len(self.running) < self.plan.options.max_parallel
-                and not self._cancellation.is_requested()
-            ):
+            elif len(self.running) < self.plan.options.max_parallel and not self._is_cancelled():
                 self._launch(number, days)
 
     def _ready(self) -> list[int]:
@@ -262,7 +222,7 @@ class Rebuild:
         return {number + 1 for number in chunk.after} | canary
 
     def _launch(self, number: int, days: Mapping[str, Sequence[Any]]) -> None:
-        partitions = {(table, day) for table, of in days.items() for day in of}
+        partitions = {(table, day) for table, table_days in days.items() for day in table_days}
         try:
             launched = self.launcher.launch(number, days)
         except UsageError as refused:
@@ -270,3 +230,24 @@ class Rebuild:
             return
         self.launches[number] += 1
         self.running[number] = LaunchedChunk(launched, partitions)
+
+
+@dataclass
+class Canceller:
+    """Cancels running backfills and runs, each once.
+
+    `seen` has all of them by id, also those that could not be cancelled yet.
+    """
+
+    dagster: Dagster
+    seen: dict[str, Launched] = field(default_factory=dict)
+    _cancelled: set[str] = field(default_factory=set)
+
+    def cancel(self, running: Iterable[Launched]) -> None:
+        """Cancel these. Call it until nothing is running: a run cannot be cancelled while it is
+        started.
+        """
+        for launched in running:
+            self.seen[launched.id] = launched
+            if launched.id not in self._cancelled and self.dagster.cancel(launched):
+                self._cancelled.add(launched.id)

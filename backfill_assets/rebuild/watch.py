@@ -1,4 +1,4 @@
-"""Watching a plan that another command carries out: launches nothing, locks nothing."""
+"""Watch a plan that another command carries out. Launches nothing and locks nothing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from backfill_assets.rebuild.run import POLL_EVERY_S
 
 @dataclass(frozen=True)
 class Watch:
-    """Reads how far a plan is. Without `dagster`, no chunk counts as running."""
+    """Reads the progress of a plan. Without `dagster`, no chunk counts as running."""
 
     plan: Plan
     plans: Plans
@@ -25,43 +25,37 @@ class Watch:
     dagster: Dagster | None = None
 
     def progress(self) -> Progress:
-        """How far the plan is now; `over` if no command is carrying it out."""
+        """Return how far the plan is. It is `over` if no command is carrying it out."""
         plan = self.plan
-        events = self.plans.events(self.plan.id)
+        events = self.plans.events(plan.id)
         is_open = self.plans.state(plan.id) == OPEN
-        # Nothing of a plan that has ended is running, so that no webserver is needed.
-        remaining, (running, waiting) = (
-            self.read_remaining({}, {}),
-            self._running() if is_open else ({}, ""),
-        )
-        partitions = {chunk.number + 1: chunk.partitions() for chunk in plan.chunks}
+        remaining = self.read_remaining({}, {})
+        # Nothing of a plan that has ended is running, so no webserver is needed.
+        running, waiting = self._running() if is_open else ({}, "")
         over = frozenset(
-            n
-            for n, of in partitions.items()
-            if n not in running and not remaining.count(of)[WorkState.PENDING]
+            chunk.number + 1
+            for chunk in plan.chunks
+            if chunk.number + 1 not in running
+            and not remaining.count(chunk.partitions())[WorkState.PENDING]
         )
-        ended = [event.facts for event in events if event.kind == "ended"]
-        stop = (
-            Stop(ended[-1]["stop"], ended[-1]["why"])
-            if not is_open and ended and ended[-1].get("why")
-            else None
-        )
-        recorded = Ending(ended[-1]["ending"]) if ended and not is_open else None
-        if not is_open and recorded not in (Ending.DONE, Ending.PARTIAL):
+        starts = [event.at for event in events if event.kind == "started"]
+        started = starts[-1] if starts else self.now()
+        if is_open:
+            return Progress(
+                plan, remaining, running, over, None, started, self.now(), False, waiting
+            )
+        facts = next((event.facts for event in reversed(events) if event.kind == "ended"), {})
+        stop = Stop(facts["stop"], facts["why"]) if facts.get("why") else None
+        ending = Ending(facts["ending"]) if facts else None
+        if ending not in (Ending.DONE, Ending.PARTIAL):
             remaining = remaining.at_the_end(plan.chunks)
-        started = next(
-            (event.at for event in reversed(events) if event.kind == "started"), self.now()
-        )
-        ends = [
-            event.at for event in events if event.kind in ("ended", "cancelled")
-        ]  # and not when it was rolled back
-        at = ends[-1] if ends and not is_open else self.now()
-        return Progress(
-            plan, remaining, running, over, stop, started, at, not is_open, waiting, recorded
-        )
+        # The time of a rollback does not count.
+        ends = [event.at for event in events if event.kind in ("ended", "cancelled")]
+        ended = ends[-1] if ends else self.now()
+        return Progress(plan, remaining, running, over, stop, started, ended, True, waiting, ending)
 
     def follow(self, sleep: Callable[[float], None]) -> Iterator[Progress]:
-        """The progress each second, until no command is carrying the plan out."""
+        """Yield the progress each second, until no command is carrying the plan out."""
         while True:
             progress = self.progress()
             yield progress
@@ -70,9 +64,7 @@ class Watch:
             sleep(POLL_EVERY_S)
 
     def _running(self) -> tuple[Mapping[int, str], str]:
-        """The chunks that are running, and why the server is waited for: the command that carries
-        the plan out waits too.
-        """
+        """Return the runs of running chunks, and why the server is waited for, or ""."""
         try:
             running = running_chunks(self.dagster, self.plan) if self.dagster else {}
         except ServiceUnavailable as gone:

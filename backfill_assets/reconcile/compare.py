@@ -22,7 +22,7 @@ from backfill_assets.reconcile.dagster_record import DagsterRecord
 
 
 class DisagreementKind(StrEnum):
-    """In what the records disagree."""
+    """How the records disagree."""
 
     UNREADABLE = "in the ledger, but the table cannot be read"
     UNRECORDED = "committed, but not in the ledger"
@@ -37,25 +37,26 @@ class DisagreementKind(StrEnum):
     NOT_ACCEPTED = "Dagster calls it materialized, but it has no accepted build"
 
 
-# What `reconcile --repair` puts right: records, and no rows.
-_REPAIRABLE = frozenset(
-    {
-        DisagreementKind.UNRECORDED,
-        DisagreementKind.NOT_REPORTED,
-        DisagreementKind.DATA_VERSION_DIFFERS,
-        DisagreementKind.SHOWN_FAILED,
-        DisagreementKind.SHOWN_STALE,
-    }
+# Corrected by reporting the accepted build to Dagster.
+_TO_REPORT = (
+    DisagreementKind.NOT_REPORTED,
+    DisagreementKind.DATA_VERSION_DIFFERS,
+    DisagreementKind.SHOWN_FAILED,
+    DisagreementKind.SHOWN_STALE,
 )
-
-# Rows of which the log may still have the accepted ones, and the command that puts those back.
-_RESTORABLE = frozenset({DisagreementKind.FOREIGN_COMMIT, DisagreementKind.ROW_COUNT_DIFFERS})
+# `reconcile --repair` corrects these records. It changes no rows.
+_REPAIRABLE = (DisagreementKind.UNRECORDED, *_TO_REPORT)
+# The log may still have the accepted rows. This command restores them.
+_RESTORABLE = (DisagreementKind.FOREIGN_COMMIT, DisagreementKind.ROW_COUNT_DIFFERS)
 RESTORE = "backfill reconcile --restore"
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A disagreement of one kind about one table: the days, with the figures of each."""
+    """A disagreement of one kind about one table: its days, with figures for each.
+
+    `buildable` is false if the project no longer has the table.
+    """
 
     kind: DisagreementKind
     table: str
@@ -63,37 +64,35 @@ class Disagreement:
     buildable: bool = True
 
     @property
-    def repairable(self) -> bool:
+    def is_repairable(self) -> bool:
         return self.kind in _REPAIRABLE
 
     def remedy(self) -> str:
+        """What to do about it, in sentences."""
         if self.kind is DisagreementKind.UNREADABLE:
             return "Restore its folder from a copy, or move it away, then build its days again."
-        if self.repairable:
+        if self.is_repairable:
             return "`backfill reconcile --repair` corrects the record."
         if not self.buildable:
             return (
                 "The project has no table of that name any more: bring it back, or delete its"
                 " folder."
             )
-        again = (
-            f"Build again: `backfill run --partitions {days_as_typed(self.days)} --target"
-            f" {self.table}`."
-        )
-        return (
-            f"{again} Or put back the rows that were accepted: `{RESTORE}`."
-            if self.kind in _RESTORABLE
-            else again
-        )
+        days = days_as_typed(self.days)
+        rebuild = f"Build again: `backfill run --partitions {days} --target {self.table}`."
+        if self.kind in _RESTORABLE:
+            return f"{rebuild} Or put back the rows that were accepted: `{RESTORE}`."
+        return rebuild
 
 
 @dataclass(frozen=True)
 class Records:
-    """The three records, read in bulk. `dagster` has Dagster's record of each table; None if it
-    cannot be asked, and `not_asked` says why.
+    """The three records, read in bulk.
 
-    `up_to_date` are the partitions that are so by `backfill status`. `running` are runs that may be
-    between a commit and its record, `changed` the partitions built while this was read.
+    `dagster` has Dagster's record of each table. It is None if Dagster cannot be asked, and
+    `not_asked` says why. `up_to_date` are the partitions that `backfill status` calls so. `running`
+    are runs that may be between a commit and its record. `changed` are the partitions that were
+    built while the records were read.
     """
 
     tables: Sequence[str]
@@ -108,11 +107,10 @@ class Records:
 
 @dataclass(frozen=True)
 class RecordsComparison:
-    """Disagreements, in the order of tables and of `Kind`; how many partitions agree, and how many
-    were in progress.
+    """The disagreements, in the order of tables and kinds.
 
-    `to_report` are the builds to report to Dagster, `not_in_dagster` the tables that it has no
-    record of.
+    `to_report` are the builds to report to Dagster. `not_in_dagster` are the tables that it has no
+    record of. `agreeing` and `in_progress` are numbers of partitions.
     """
 
     disagreements: Sequence[Disagreement] = ()
@@ -122,78 +120,69 @@ class RecordsComparison:
     in_progress: int = 0
 
     def unrecorded(self) -> list[str]:
-        """The tables that have builds which the ledger lacks."""
+        """The tables with builds that are missing in the ledger."""
         return [
-            each.table for each in self.disagreements if each.kind is DisagreementKind.UNRECORDED
+            disagreement.table
+            for disagreement in self.disagreements
+            if disagreement.kind is DisagreementKind.UNRECORDED
         ]
 
     def repairable(self) -> list[Disagreement]:
-        return [each for each in self.disagreements if each.repairable]
+        return [disagreement for disagreement in self.disagreements if disagreement.is_repairable]
 
 
 def compare(records: Records) -> RecordsComparison:
-    """Every disagreement of the three records."""
+    """Return every disagreement of the three records."""
     by_table: dict[str, list[Build]] = {table: [] for table in records.tables}
     for build in records.ledger:
         by_table.setdefault(build.table, []).append(build)
     tables = [_TableRecords(records, table, builds) for table, builds in by_table.items()]
     tables = [table for table in tables if table.buildable or table.state.version >= 0]
     return RecordsComparison(
-        [each for table in tables for each in table.disagreements()],
+        [disagreement for table in tables for disagreement in table.disagreements()],
         [build for table in tables for build in table.to_report()],
         [table.name for table in tables if table.buildable and not table.dagster],
-        sum(len(table.accepted.keys() - table.in_progress - table.disputed()) for table in tables),
+        sum(table.agreeing() for table in tables),
         sum(len(table.in_progress) for table in tables),
     )
-
-
-# What is put right by reporting the accepted build to Dagster.
-_TO_REPORT = (
-    DisagreementKind.NOT_REPORTED,
-    DisagreementKind.DATA_VERSION_DIFFERS,
-    DisagreementKind.SHOWN_FAILED,
-    DisagreementKind.SHOWN_STALE,
-)
 
 
 class _TableRecords:
     """One table in all three records."""
 
     def __init__(self, records: Records, name: str, builds: Sequence[Build]):
-        self.name, self.buildable = name, name in records.tables
+        self.name = name
+        self.buildable = name in records.tables
         self.state = records.states.get(name, TableState())
         self.dagster = (records.dagster or {}).get(name)
         missing = unrecorded(builds, self.state.builds)
-        # As the ledger will be once it is repaired: what else disagrees has another reason.
+        # The ledger as it will be after its repair: other disagreements have another reason.
+        builds = [*builds, *missing]
         self.accepted = {
-            b.day: b for b in sorted([*builds, *missing], key=lambda b: b.at) if b.succeeded
+            build.day: build
+            for build in sorted(builds, key=lambda build: build.at)
+            if build.succeeded
         }
-        # A run that has built a day and is still running may be building it again, whoever built it
-        # since.
-        self.in_progress = {b.day for b in [*builds, *missing] if b.run in records.running}
+        # A run that has built a day and is still running may be building it again.
+        self.in_progress = {build.day for build in builds if build.run in records.running}
         self.in_progress |= {day for table, day in records.changed if table == name}
         self._days: dict[DisagreementKind, dict[date, str]] = {
             kind: {} for kind in DisagreementKind
         }
         for build in missing:
-            self._add(
-                DisagreementKind.UNRECORDED,
-                build.day,
-                f"commit {build.delta_version} by run {build.run}",
-            )
+            figures = f"commit {build.delta_version} by run {build.run}"
+            self._add(DisagreementKind.UNRECORDED, build.day, figures)
         for day, build in self.accepted.items():
-            is_right = (name, day) in records.up_to_date
-            if kind_and_figures := _against_table(build, self.state) or _against_dagster(
-                build, self.dagster, is_right
+            is_up_to_date = (name, day) in records.up_to_date
+            if found := _against_table(build, self.state) or _against_dagster(
+                build, self.dagster, is_up_to_date
             ):
-                self._add(kind_and_figures[0], day, kind_and_figures[1])
+                kind, figures = found
+                self._add(kind, day, figures)
         for day, rows in self.state.rows.items():
             if rows != 0 and day not in self.accepted:
-                self._add(
-                    DisagreementKind.UNKNOWN_ROWS,
-                    day,
-                    "some rows" if rows is None else f"{rows:,} rows",
-                )
+                figures = "some rows" if rows is None else f"{rows:,} rows"
+                self._add(DisagreementKind.UNKNOWN_ROWS, day, figures)
         for day in (self.dagster.versions if self.dagster else {}).keys() - self.accepted.keys():
             self._add(DisagreementKind.NOT_ACCEPTED, day, "")
 
@@ -208,8 +197,10 @@ class _TableRecords:
             if days
         ]
 
-    def disputed(self) -> set[date]:
-        return {day for days in self._days.values() for day in days}
+    def agreeing(self) -> int:
+        """The number of accepted days without a disagreement, except those in progress."""
+        disputed = {day for days in self._days.values() for day in days}
+        return len(self.accepted.keys() - self.in_progress - disputed)
 
     def to_report(self) -> list[Build]:
         days = {day for kind in _TO_REPORT for day in self._days[kind]}
@@ -217,7 +208,7 @@ class _TableRecords:
 
 
 def _against_table(build: Build, state: TableState) -> tuple[DisagreementKind, str] | None:
-    """In what the table disagrees with an accepted build of the ledger, with the figures."""
+    """How the table disagrees with an accepted build of the ledger, with figures."""
     if state.unreadable:
         return DisagreementKind.UNREADABLE, state.unreadable
     if state.lacks_commit_of(build):
@@ -237,26 +228,25 @@ def _against_table(build: Build, state: TableState) -> tuple[DisagreementKind, s
 
 
 def _against_dagster(
-    build: Build, dagster: DagsterRecord | None, is_right: bool
+    build: Build, dagster: DagsterRecord | None, is_up_to_date: bool
 ) -> tuple[DisagreementKind, str] | None:
-    """In what Dagster disagrees with an accepted build that the table agrees with, with the
-    figures.
+    """How Dagster disagrees with an accepted build that the table agrees with, with figures.
 
-    `is_right`: the day is up to date, so that a failure after that build was put right without a
-    run.
+    If the day is up to date, a failure after that build was fixed without a run.
     """
     if dagster is None or not dagster.may_have(build.day):
         return None
+    built = f"built by run {build.run}"
     version = dagster.versions.get(build.day)
     if version is None:
-        return DisagreementKind.NOT_REPORTED, f"built by run {build.run}"
+        return DisagreementKind.NOT_REPORTED, built
     if version != build.fingerprint:
         ours = short_fingerprint(build.fingerprint)
         theirs = short_fingerprint(version) or "none"
         figures = f"{ours} in the ledger, {theirs} in Dagster"
         return DisagreementKind.DATA_VERSION_DIFFERS, figures
-    if is_right and build.day in dagster.failed:
-        return DisagreementKind.SHOWN_FAILED, f"built by run {build.run}"
-    if is_right and build.day in dagster.stale:
-        return DisagreementKind.SHOWN_STALE, f"built by run {build.run}"
+    if is_up_to_date and build.day in dagster.failed:
+        return DisagreementKind.SHOWN_FAILED, built
+    if is_up_to_date and build.day in dagster.stale:
+        return DisagreementKind.SHOWN_STALE, built
     return None

@@ -5,10 +5,10 @@ Days are reported to the webserver's REST endpoint for external assets. The Grap
 a day has. Dagster's SQL storages cannot wipe single partitions, so a day that it wrongly calls
 materialized stays so until it is built.
 
-Partitions that are up to date may be shown otherwise by Dagster. Shown as failed: a run failed on
-them and their delivery or code was put back, or they were blocked and are still what their inputs
-make them. Shown as stale: a day of an input has other rows, none of which they are made from,
-because Dagster compares whole days; or they were reported without a run, and an input was
+Dagster may show an up-to-date partition as failed or stale. It is shown as failed if a run failed
+on it and then its delivery or code was put back, or if it was blocked and its rows still match its
+inputs. It is shown as stale if a day of an input got other rows that it does not depend on: Dagster
+compares whole days. It is also stale if it was reported without a run and an input was
 materialized since.
 """
 
@@ -30,16 +30,16 @@ from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.tables.graph import Graph
 
 _DATA_VERSION = "dagster/data_version"
-# Answered well within the time that a request may take.
+# The days of one request: it is answered well within its timeout.
 STALE_AT_ONCE = 200
 
 
 @dataclass(frozen=True)
 class DagsterRecord:
-    """Dagster's record of a table: its first and last partition, the data version of each
-    materialized one ("": none), those it shows as failed (a run failed on them after they were
-    materialized last), those it shows as stale, and when each was materialized last, in
-    milliseconds.
+    """Dagster's record of a table, from its `first` to its `last` partition.
+
+    `versions` are the data versions of materialized days ("": none). `failed` days had a failed run
+    after their last materialization. `at` is the time of the last materialization in milliseconds.
     """
 
     first: date
@@ -54,69 +54,67 @@ class DagsterRecord:
 
 
 def read_materialized(
-    dagster: Dagster, table: str, of_days: Collection[date] | None = None
+    dagster: Dagster, table: str, days: Collection[date] | None = None
 ) -> DagsterRecord | None:
-    """Dagster's record of `table`, of all its days or of some; without the stale ones, see
-    `read_stale`.
+    """Return Dagster's record of a table, for all or some days, without the stale days.
 
-    None if the code location does not have it, or it has no partitions yet.
+    None if the code location does not have the table, or it has no partitions yet. `read_stale`
+    finds the stale days.
     """
-    wanted = None if of_days is None else sorted(map(str, of_days))
-    nodes = dagster.ask(
-        documents.MATERIALIZED, {"key": {"path": table.split("/")}, "days": wanted}
-    )["assetNodes"]
-    days = [date.fromisoformat(key) for node in nodes for key in node["partitionKeys"]]
-    if not days:
+    key = {"path": table.split("/")}
+    wanted = None if days is None else sorted(map(str, days))
+    nodes = dagster.ask(documents.MATERIALIZED, {"key": key, "days": wanted})["assetNodes"]
+    if not nodes or not nodes[0]["partitionKeys"]:
         return None
-    events = [
-        event for node in nodes for event in node["latestMaterializationByPartition"] if event
-    ]
-    versions = {date.fromisoformat(event["partition"]): _version(event["tags"]) for event in events}
-    at = {date.fromisoformat(event["partition"]): int(event["timestamp"]) for event in events}
-    return DagsterRecord(min(days), max(days), versions, _failed(nodes), at=at)
-
-
-def read_stale(dagster: Dagster, table: str, days: Sequence[date]) -> set[date]:
-    """Those of `days` that Dagster shows as stale ("unsynced"). It takes 10 to 25 ms for each."""
-    stale = set()
-    for start in range(0, len(days), STALE_AT_ONCE):
-        asked = days[start : start + STALE_AT_ONCE]
-        variables = {"key": {"path": table.split("/")}, "days": [str(day) for day in asked]}
-        for node in dagster.ask(documents.STALE, variables)["assetNodes"]:
-            stale |= {
-                day
-                for day, status in zip(asked, node["staleStatusByPartition"], strict=True)
-                if status == "STALE"
-            }
-    return stale
-
-
-def _failed(nodes: Iterable[Mapping[str, Any]]) -> set[date]:
-    ranges = [
-        each
-        for node in nodes
-        for each in node["assetPartitionStatuses"].get("ranges", ())
-        if each["status"] == "FAILED"
-    ]
-    return {
-        day for each in ranges for day in between(as_day(each["startKey"]), as_day(each["endKey"]))
+    node = nodes[0]
+    partitions = sorted(map(as_day, node["partitionKeys"]))
+    events = {
+        as_day(event["partition"]): event
+        for event in node["latestMaterializationByPartition"]
+        if event
     }
+    failed = {
+        day
+        for span in node["assetPartitionStatuses"].get("ranges", ())
+        if span["status"] == "FAILED"
+        for day in between(as_day(span["startKey"]), as_day(span["endKey"]))
+    }
+    return DagsterRecord(
+        partitions[0],
+        partitions[-1],
+        {day: _version(event["tags"]) for day, event in events.items()},
+        failed,
+        at={day: int(event["timestamp"]) for day, event in events.items()},
+    )
 
 
 def _version(tags: Iterable[Mapping[str, str]]) -> str:
     return next((tag["value"] for tag in tags if tag["key"] == _DATA_VERSION), "")
 
 
+def read_stale(dagster: Dagster, table: str, days: Sequence[date]) -> set[date]:
+    """Return the days that Dagster shows as stale ("unsynced"). Each takes 10 to 25 ms."""
+    stale = set()
+    for start in range(0, len(days), STALE_AT_ONCE):
+        batch = days[start : start + STALE_AT_ONCE]
+        variables = {"key": {"path": table.split("/")}, "days": [str(day) for day in batch]}
+        for node in dagster.ask(documents.STALE, variables)["assetNodes"]:
+            statuses = zip(batch, node["staleStatusByPartition"], strict=True)
+            stale |= {day for day, status in statuses if status == "STALE"}
+    return stale
+
+
 def running_runs(dagster: Dagster) -> frozenset[str]:
-    """The ids of the runs that may be building partitions now."""
-    return frozenset(
-        run["runId"] for run in payload(dagster.ask(documents.RUNNING)["runsOrError"])["results"]
-    )
+    """Return the ids of the runs that may be building partitions now."""
+    answer = payload(dagster.ask(documents.RUNNING)["runsOrError"])
+    return frozenset(run["runId"] for run in answer["results"])
 
 
 def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
-    """Report these builds to Dagster as materializations, with data version and figures; how many
-    it took.
+    """Report builds to Dagster as materializations, and return their number.
+
+    Raises ServiceUnavailable if the webserver is not running or was lost, and UsageError if it
+    refuses a build. The builds before that are reported.
     """
     count = 0
     for count, build in enumerate(builds, start=1):
@@ -132,23 +130,42 @@ def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
             )
         except httpx.HTTPError as error:
             raise ServiceUnavailable(
-                (
-                    f"The Dagster webserver at {dagster.url} was lost ({type(error).__name__}) "
-                    f"after {count - 1} day(s) were reported."
-                ),
+                f"The Dagster webserver at {dagster.url} was lost ({type(error).__name__}) "
+                f"after {count - 1} day(s) were reported.",
                 unchanged="Nothing else was changed.",
                 next_step="Start it with `backfill up`, then try again.",
             ) from None
         if answer.is_error:
             raise UsageError(
                 f"Dagster does not take {build.table} {build.day} (HTTP {answer.status_code}:"
-                f" {answer.text[:300]}). {count - 1} day(s) were reported. Is it read-only, or of"
-                " another version? See `backfill doctor`."
+                f" {answer.text[:300]}).",
+                unchanged=f"{count - 1} day(s) were reported.",
+                next_step="Is it read-only, or of another version? See `backfill doctor`.",
             )
     return count
 
 
-def _by_whom(build: Build) -> str:
+def external_event(build: Build) -> dict[str, Any]:
+    """Return a build as an external event, with the metadata that its own run would report."""
+    request = {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}
+    return {
+        "partition": build.day.isoformat(),
+        "data_version": build.fingerprint,
+        "description": _origin(build),
+        "metadata": {
+            "dagster/partition_row_count": build.rows,
+            "outcome": build.outcome,
+            "fingerprint": build.fingerprint,
+            "delta version": build.delta_version,
+            "code version": build.code_version,
+            "built by run": build.run,
+            "built at": build.at.isoformat(),
+            **request,
+        },
+    }
+
+
+def _origin(build: Build) -> str:
     if build.act == "publish":
         return f"Published with plan {build.plan}, which had built it in its shadow."
     if build.act == "rollback":
@@ -159,33 +176,11 @@ def _by_whom(build: Build) -> str:
     )
 
 
-def external_event(build: Build) -> dict[str, Any]:
-    """A build as an external event, with what its own run would have reported."""
-    known = {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}
-    return {
-        "partition": build.day.isoformat(),
-        "data_version": build.fingerprint,
-        "description": _by_whom(build),
-        "metadata": {
-            "dagster/partition_row_count": build.rows,
-            "outcome": build.outcome,
-            "fingerprint": build.fingerprint,
-            "delta version": build.delta_version,
-            "code version": build.code_version,
-            "built by run": build.run,
-            "built at": build.at.isoformat(),
-            **known,
-        },
-    }
-
-
 def wipe_shadows(dagster: Dagster, root: str, tables: Iterable[str]) -> None:
-    """Wipe Dagster's record of the shadow assets of these tables if the lake at `root` has no
-    shadow.
+    """Wipe Dagster's record of shadow assets, if the lake at `root` has no shadow.
 
-    It would go on showing days of plans that have ended. Dagster wipes an asset whole, and not
-    single partitions of it: what a plan has left stays while another one has a shadow. Raises as
-    `Dagster.ask`.
+    Otherwise days of ended plans would stay visible. Dagster wipes whole assets and not single
+    partitions, so nothing is wiped while another plan has a shadow. Raises as `Dagster.ask`.
     """
     if not ledgers_of_shadows(root):
         assets = [{"assetKey": {"path": [SHADOW, *name.split("/")]}} for name in tables]
@@ -201,55 +196,58 @@ NOT_REPORTED = (
 def report_shown_wrong(
     up_to_date: Collection[Partition], graph: Graph, lake: Lake, dagster: Dagster
 ) -> int:
-    """Report to Dagster, by their accepted builds, those of `up_to_date` that it shows as failed or
-    stale; how many.
+    """Report up-to-date partitions that Dagster shows as failed or stale, and return their number.
+
+    Their accepted builds are reported. Raises as `report_builds`.
     """
     needed = {other for partition in up_to_date for other in graph.needs(partition)}
-    days = {
-        name: of_table
-        for name, of_table in graph.by_table({*up_to_date, *needed}).items()
-        if of_table
+    days = graph.by_table({*up_to_date, *needed})
+    records = {
+        name: read_materialized(dagster, name, table_days)
+        for name, table_days in days.items()
+        if table_days
     }
-    known = {name: read_materialized(dagster, name, of_table) for name, of_table in days.items()}
-    known = with_stale(dagster, known, graph, up_to_date)
+    records = with_stale(dagster, records, graph, up_to_date)
+    # Inputs first: a day that is reported later than its inputs is not stale.
     wrong = [
-        (name, day) for name, day in graph.in_order(up_to_date) if _is_shown_wrong(known[name], day)
+        (name, day)
+        for name, day in graph.in_order(up_to_date)
+        if (record := records[name]) and (day in record.failed or day in record.stale)
     ]
     builds = lake.latest(_by_table(wrong), BUILD_SCHEMA.names) if wrong else Latest()
     right = builds.accepted.keys() - builds.refused()
-    # Inputs first: what is reported later than its inputs is not stale.
     return report_builds(
         dagster, [builds.accepted[partition] for partition in wrong if partition in right]
     )
 
 
-def _is_shown_wrong(known: DagsterRecord | None, day: date) -> bool:
-    return known is not None and (day in known.failed or day in known.stale)
-
-
 def with_stale(
     dagster: Dagster,
-    known: Mapping[str, DagsterRecord | None],
+    records: Mapping[str, DagsterRecord | None],
     graph: Graph,
-    of: Iterable[Partition] | None = None,
+    partitions: Iterable[Partition] | None = None,
 ) -> dict[str, DagsterRecord | None]:
-    """The same records with the partitions that Dagster shows as stale, of all or of some."""
+    """Return the same records with the stale days of some partitions, or of all."""
     at = {
-        (name, day): time for name, each in known.items() if each for day, time in each.at.items()
+        (name, day): time
+        for name, record in records.items()
+        if record
+        for day, time in record.at.items()
     }
-    perhaps = _by_table(perhaps_stale(graph, at, at if of is None else of))
-    stale = {name: read_stale(dagster, name, days) for name, days in perhaps.items()}
+    days = _by_table(perhaps_stale(graph, at, at if partitions is None else partitions))
+    stale = {name: read_stale(dagster, name, table_days) for name, table_days in days.items()}
     return {
-        name: replace(each, stale=stale.get(name, ())) if each else None
-        for name, each in known.items()
+        name: replace(record, stale=stale.get(name, ())) if record else None
+        for name, record in records.items()
     }
 
 
 def perhaps_stale(
     graph: Graph, at: Mapping[Partition, int], partitions: Iterable[Partition]
 ) -> list[Partition]:
-    """Those that need one which was materialized after them: no others can be stale for an input.
-    Not all of them are.
+    """Return the partitions with an input that was materialized after them.
+
+    Only these can be stale. Not all of them are.
     """
     return [
         partition

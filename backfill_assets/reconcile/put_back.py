@@ -22,23 +22,22 @@ from backfill_assets.tables.declaration import Table
 
 @dataclass(frozen=True)
 class PutBack:
-    """The builds of one table that were put back, what had happened to each day, and why others
-    were left as they are.
-    """
+    """The restored builds of one table, the damage of each day, and why other days were left."""
 
     builds: Sequence[Build] = ()
-    happened: Mapping[date, str] = field(default_factory=dict)
+    damages: Mapping[date, str] = field(default_factory=dict)
     left: Mapping[date, str] = field(default_factory=dict)
 
 
 def put_back(table: Table, lake: Lake, who: str) -> PutBack:
-    """Put back every day of `table` that does not hold the rows that were accepted, where the log
-    shows that.
+    """Restore every day of a table that does not hold its accepted rows, as far as the log shows.
+
+    Days whose files are gone are left as they are.
     """
     name = table.name
     folder = lake.path(table.name)
     record = RestoreRecord(f"reconcile-{secrets.token_hex(4)}", who, "put back as it was accepted")
-    happened = dict[date, str]()
+    damages = dict[date, str]()
     left = dict[date, str]()
     versions = dict[date, int]()
 
@@ -48,9 +47,9 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
         builds = [accepted[name, day] for day in by_log]
         at_build = [(build, build.delta_version) for build in builds]
         gone = damaged_at(folder, at_build, Depth.FILES)
-        happened.clear()
+        damages.clear()
         left.clear()
-        happened.update({day: str(damage) for day, damage in by_log.items()})
+        damages.update({day: str(damage) for day, damage in by_log.items()})
         left.update({day: str(damage) for day, damage in gone.items()})
         restoring = [build for build in builds if build.day not in gone]
         versions.update({build.day: build.delta_version for build in restoring})
@@ -63,5 +62,5 @@ def put_back(table: Table, lake: Lake, who: str) -> PutBack:
             lake.root, name, decide, RestoreCommit(folder, table.partition_by, versions)
         )
     except UsageError as error:
-        return PutBack(left=dict.fromkeys(happened, str(error)))
-    return PutBack(builds, happened, left)
+        return PutBack(left=dict.fromkeys(damages, str(error)))
+    return PutBack(builds, damages, left)

@@ -1,4 +1,4 @@
-"""Which build to reproduce, and its inputs as it read them. No Spark.
+"""Find the build to reproduce, and its inputs as it read them. No Spark.
 
 A build records the version at which it read each table, and the fingerprint of each day. If that
 version no longer holds the day, or belongs to a shadow that was published since, any other version
@@ -7,7 +7,7 @@ inputs are gone or were never accepted.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -27,9 +27,9 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class RecordedBuild:
-    """A `build` of a day, of a table of the project as it is declared now.
+    """A build of one day, and its table as it is declared now.
 
-    `version`: that of the table, as live or the `release` (None: live) has it.
+    `version` is the table's version in the `release`, or in live if that is None.
     """
 
     table: Table
@@ -42,31 +42,26 @@ class RecordedBuild:
         return self.build.day
 
     def facts(self) -> dict[str, Any]:
-        """What a reproduction says of the build, as values of JSON."""
+        """The facts of the build that a reproduction shows, as values of JSON."""
         build = self.build
-        names = (
-            "run",
-            "outcome",
-            "code_version",
-            "git_commit",
-            "fingerprint",
-            "rows",
-            "input_versions",
-            "spark_conf",
-        )
-        return {"at": build.at.isoformat()} | {name: _plain(getattr(build, name)) for name in names}
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
+        return {
+            "at": build.at.isoformat(),
+            "run": build.run,
+            "outcome": build.outcome,
+            "code_version": build.code_version,
+            "git_commit": build.git_commit,
+            "fingerprint": build.fingerprint,
+            "rows": build.rows,
+            "input_versions": dict(build.input_versions),
+            "spark_conf": dict(build.spark_conf),
+        }
 
 
 def recorded_build(name: str, day: str, release: int | None, workspace: Workspace) -> RecordedBuild:
-    """The build of a day of the table called `name`; of a release, under the name by which readers
-    read it.
+    """Return the recorded build of one day of one table, in live or in a release.
 
-    UsageError for more or less than one table and day, for one that was never built, and for a
-    release that cannot be read.
+    In a release, `name` is the name that readers use. Raises UsageError unless this is one table
+    and one day that was built, and a release that can be read.
     """
     tables = workspace.named(name) if name else []
     days = workspace.calendar.select(day)
@@ -79,97 +74,122 @@ def recorded_build(name: str, day: str, release: int | None, workspace: Workspac
                 f"{workspace.calendar.first}`."
             ),
         )
-    (table,), (on,) = tables, days
+    table = tables[0]
+    partition = (table.name, days[0])
     if release is not None:
-        return _of_release(table, on, release, workspace)
-    build = workspace.lake.latest({table.name: [on]}, BUILD_SCHEMA.names).accepted.get(
-        (table.name, on)
-    )
+        return _released_build(*partition, release, workspace)
+    build = workspace.lake.latest({table.name: days}, BUILD_SCHEMA.names).accepted.get(partition)
     if build is None:
         raise UsageError(
-            f"No build of {table.name} {on} was accepted.",
+            f"No build of {table.name} {days[0]} was accepted.",
             unchanged=NOTHING_CHANGED,
             next_step="See `backfill status`.",
         )
     return RecordedBuild(table, build, workspace.lake.version(table.name))
 
 
-def _of_release(table: Table, day: date, number: int, workspace: Workspace) -> RecordedBuild:
+def _released_build(name: str, day: date, number: int, workspace: Workspace) -> RecordedBuild:
     release = workspace.lake.releases.readable(number)
-    declared = {each.name: each for each in workspace.tables}
-    version = release.version(table.name)
-    if version is None or version.path not in declared:
-        why = (
-            "has no"
-            if version is None
-            else f"has {version.path}, which is no table of the project any more, as"
-        )
+    version = release.version(name)
+    # Readers may get another table under this name.
+    table = next((t for t in workspace.tables if version and t.name == version.path), None)
+    if version is None or table is None:
+        why = f"has {version.path}, which is not in the project, as" if version else "has no"
         raise UsageError(
-            f"Release {number} {why} {table.name}.",
+            f"Release {number} {why} {name}.",
             unchanged=NOTHING_CHANGED,
             next_step=f"See `backfill releases {number}`.",
         )
-    read = declared[version.path]  # readers may get another table under this name
-    until = {read.name: version.version}
-    ledger = workspace.lake.ledger
-    builds = latest(
-        ledger, {read.name: [day]}, BUILD_SCHEMA.names, until=until, recorded=release.recorded
-    )
-    if (build := builds.accepted.get((read.name, day))) is None:
+    build = latest(
+        workspace.lake.ledger,
+        {table.name: [day]},
+        BUILD_SCHEMA.names,
+        until={table.name: version.version},
+        recorded=release.recorded,
+    ).accepted.get((table.name, day))
+    if build is None:
         raise UsageError(
-            f"Release {number} has no accepted build of {read.name} {day}.",
+            f"Release {number} has no accepted build of {table.name} {day}.",
             unchanged=NOTHING_CHANGED,
         )
-    return RecordedBuild(read, build, version.version, number)
+    return RecordedBuild(table, build, version.version, number)
 
 
-@dataclass
-class _RecordedInputs:
-    """Of each partition that a build read, a version of its table that holds it; and of each that
-    no version holds, why.
+@dataclass(frozen=True)
+class ReproductionInputs:
+    """The inputs of a build: the delivery, and for each partition read a version that holds it."""
+
+    versions: Mapping[Partition, int]
+    delivery: Delivery
+
+
+def inputs_or_refusal(
+    recorded: RecordedBuild, workspace: Workspace
+) -> ReproductionInputs | Reproduction:
+    """Return the inputs of a build, or a reproduction that says why it cannot be built again."""
+    table = recorded.table
+    build = recorded.build
+    day = recorded.day
+    if build.code_version != table.version:
+        return reproduction_of(recorded, ReproductionResult.OTHER_CODE, [_other_code(recorded)])
+    if build.mixed:
+        why = (
+            f"it was built by {build.write_mode}, and keeps rows of other code, files or inputs:"
+            " no single build makes all of them"
+        )
+        return reproduction_of(recorded, ReproductionResult.MIXED, [why])
+    if damage := damaged(workspace.lake.path(table.name), [build], recorded.version).get(day):
+        why = f"it does not hold the rows of one build: {damage}"
+        return reproduction_of(recorded, ReproductionResult.REWRITTEN, [why])
+    versions, gone = _versions_read(recorded, workspace)
+    delivery = deliveries(table, [day], workspace.area).get(day, NO_DELIVERY)
+    if build.delivered and (why := _other_delivery(recorded, delivery)):
+        gone.append(why)
+    if gone or isinstance(delivery, SourceError):
+        return reproduction_of(recorded, ReproductionResult.INPUT_GONE, gone)
+    return ReproductionInputs(versions, delivery)
+
+
+def _versions_read(
+    recorded: RecordedBuild, workspace: Workspace
+) -> tuple[dict[Partition, int], list[str]]:
+    """Return a version that holds each partition that was read, and why others have none.
+
+    If several versions hold a partition, it is the one at which the build read the table.
     """
-
-    versions: dict[Partition, int] = field(default_factory=dict)
-    gone: dict[Partition, str] = field(default_factory=dict)
-
-
-def _recorded_inputs(recorded: RecordedBuild, workspace: Workspace) -> _RecordedInputs:
-    """Find what a build read. Where several versions hold a partition, it is the one at which the
-    build read the table.
-    """
-    found = _RecordedInputs()
-    for other, fingerprints in inputs_read(recorded.table, recorded.build):
-        history = _History(other, recorded, fingerprints, workspace)
+    versions = {}
+    gone = []
+    for table, fingerprints in inputs_read(recorded.table, recorded.build):
+        history = _History(table, recorded, fingerprints, workspace)
         for day, fingerprint in fingerprints.items():
             version, why = history.version_with(day, fingerprint)
             if version is None:
-                found.gone[other.name, day] = (
-                    f"the rows that were read ({short_fingerprint(fingerprint)}) are not there any"
-                    f" more: {why}"
-                )
+                rows = short_fingerprint(fingerprint)
+                gone.append(f"{table.name} {day}: the rows that were read ({rows}) are gone: {why}")
             else:
-                found.versions[other.name, day] = version
-    return found
+                versions[table.name, day] = version
+    return versions, gone
 
 
 def inputs_read(table: Table, build: Build) -> list[tuple[Table, dict[date, str]]]:
-    """The tables, and the days of each with their fingerprints, that a build read for its rows; not
-    what only a rule looked at.
+    """Return the tables that a build read for its rows, with the fingerprint of each day.
+
+    Inputs that only a rule looked at are left out.
     """
     read: dict[str, tuple[Table, dict[date, str]]] = {}
-    for window in (each for each in table.reads.values() if isinstance(each, Window)):
-        other = window.table or table
-        recorded = {
-            date.fromisoformat(day): value
-            for day, value in build.inputs.get(other.name, {}).items()
-        }
-        days = read.setdefault(other.name, (other, {}))[1]
-        days |= {day: recorded[day] for day in window.days(build.day) if day in recorded}
+    for window in table.reads.values():
+        if isinstance(window, Window):
+            other = window.table or table
+            recorded = build.inputs.get(other.name, {})
+            days = read.setdefault(other.name, (other, {}))[1]
+            for day in window.days(build.day):
+                if str(day) in recorded:
+                    days[day] = recorded[str(day)]
     return list(read.values())
 
 
 class _History:
-    """The builds of some days of a table, and what its versions hold of them."""
+    """The builds of some days of a table, and the files of these days at its versions."""
 
     def __init__(
         self, table: Table, recorded: RecordedBuild, days: Mapping[date, str], workspace: Workspace
@@ -180,11 +200,12 @@ class _History:
         self._folder = workspace.lake.path(table.name)
         self._read_at = recorded.build.input_versions.get(table.name, -1)
         self._builds = successful_builds(table.name, self._days, workspace.lake)
-        self._held: dict[int, tuple[dict[date, str], dict[date, str]]] = {}
+        self._at: dict[int, tuple[dict[date, str], dict[date, str]]] = {}
 
     def version_with(self, day: date, fingerprint: str) -> tuple[int | None, str]:
-        """A version that holds the rows of this fingerprint, whole, or None; and why the last one
-        tried does not.
+        """Return a version that holds all rows of this fingerprint.
+
+        Without one, return None, and why the last version tried does not hold them.
         """
         same = [
             build
@@ -194,7 +215,7 @@ class _History:
         versions = [self._read_at, *(build.delta_version for build in reversed(same))]
         why = "no build of them is recorded"
         for version in dict.fromkeys(version for version in versions if version >= 0 and same):
-            why = self._differs(version, day, same)
+            why = self._difference(version, day, same)
             if not why:
                 return version, ""
         return None, why
@@ -202,78 +223,60 @@ class _History:
     def _fingerprints(self, build: Build) -> Sequence[str]:
         return build.fingerprint, build.day_fingerprints.get(self._about, "")
 
-    def _differs(self, version: int, day: date, same: Sequence[Build]) -> str:
-        """Why a version does not hold the day as one of these builds left it; "" if it does."""
+    def _difference(self, version: int, day: date, same: Sequence[Build]) -> str:
+        """Return why a version does not hold the day as one of these builds left it, or ""."""
         try:
-            held, lost = self._look(version, day)
+            files, damage = self._files_at(version, day)
         except TableUnreadable as error:
             return str(error)
-        if lost:
-            return lost
-        is_held = any(_left_so(build, version, held) for build in same)
-        return "" if is_held else f"version {version} of the table holds other files of that day"
+        if damage:
+            return damage
+        if any(_has_files(build, version, files) for build in same):
+            return ""
+        return f"version {version} of the table has other files of that day"
 
-    def _look(self, version: int, day: date) -> tuple[str, str]:
-        """A hash of the names of the day's files at a version, and the damage to these files."""
-        if version not in self._held:
+    def _files_at(self, version: int, day: date) -> tuple[str, str]:
+        """Return a hash of the day's file names at a version, and the damage to these files."""
+        if version not in self._at:
             column = self._table.partition_by
             files = Side(self._folder, column, version).files(self._days)
-            found = damaged_files(self._folder, self._days, version)
-            self._held[version] = files, {on: str(damage) for on, damage in found.items()}
-        files, lost = self._held[version]
-        return files.get(day, ""), lost.get(day, "")
+            damages = damaged_files(self._folder, self._days, version)
+            self._at[version] = files, {day: str(damage) for day, damage in damages.items()}
+        files, texts = self._at[version]
+        return files.get(day, ""), texts.get(day, "")
 
 
-def _left_so(build: Build, version: int, files: str) -> bool:
-    """Whether a build left its day in the files that a version of the table has of it."""
+def _has_files(build: Build, version: int, files: str) -> bool:
+    """Whether a build left its day in these files, which a version of the table has."""
     if build.rows and not build.data_files:
-        # It was recovered from its commit, which does not name them.
+        # It was recovered from its commit, which does not name its files.
         return build.delta_version == version
     return build.data_files == files
 
 
-_DIRTY = "-dirty"
-
-
-@dataclass(frozen=True)
-class ReproductionInputs:
-    """What a build is reproduced from: the version of its table that holds each partition read, and
-    the delivery.
-    """
-
-    versions: Mapping[Partition, int]
-    delivery: Delivery
-
-
-def inputs_or_refusal(
-    recorded: RecordedBuild, workspace: Workspace
-) -> ReproductionInputs | Reproduction:
-    """What a build was made from, if all of it is there; else the reproduction that says what is
-    not.
-    """
-    table = recorded.table
+def _other_code(recorded: RecordedBuild) -> str:
     build = recorded.build
-    day = recorded.day
-    if build.code_version != table.version:
-        return reproduction_of(recorded, ReproductionResult.OTHER_CODE, [_other_code(recorded)])
-    if build.mixed:
-        why = (
-            f"it was built by {build.write_mode}, and keeps rows that other code, files or inputs"
-            " made: no one build makes all"
-        )
-        return reproduction_of(recorded, ReproductionResult.MIXED, [why])
-    if by := damaged(workspace.lake.path(table.name), [build], recorded.version).get(day):
-        return reproduction_of(
-            recorded, ReproductionResult.REWRITTEN, [f"its rows are none of a build: {by}"]
-        )
-    inputs = _recorded_inputs(recorded, workspace)
-    gone = [f"{name} {on}: {why}" for (name, on), why in inputs.gone.items()]
-    delivery = deliveries(table, [day], workspace.area).get(day, NO_DELIVERY)
-    if build.delivered and (why := _other_delivery(recorded, delivery)):
-        gone.append(why)
-    if gone or isinstance(delivery, SourceError):
-        return reproduction_of(recorded, ReproductionResult.INPUT_GONE, gone)
-    return ReproductionInputs(inputs.versions, delivery)
+    now = recorded.table.version
+    why = f"it was built by code {build.code_version}, and the project's is {now} here"
+    commit = build.git_commit.removesuffix("-dirty")
+    if not commit:
+        return f"{why}; no commit was recorded with it: no repository had that code"
+    dirty = ", with changes that were not committed" if commit != build.git_commit else ""
+    return f"{why}; its commit is {commit}{dirty}: `git checkout {commit}`, then `backfill reload`"
+
+
+def _other_delivery(recorded: RecordedBuild, delivery: Delivered) -> str:
+    """Return why the delivery is not the one that the build was made from, or ""."""
+    if isinstance(delivery, SourceError):
+        return str(delivery)
+    if delivery.fingerprint == recorded.build.delivered:
+        return ""
+    # Older builds recorded no hash of each file.
+    changed = (
+        files_changed(recorded.build, delivery)
+        or f"other contents in {', '.join(recorded.build.files)}"
+    )
+    return f"the source files of {recorded.day} are not those that were read: {changed}"
 
 
 def reproduction_of(
@@ -287,28 +290,3 @@ def reproduction_of(
         recorded.facts(),
         tuple(reasons),
     )
-
-
-def _other_code(recorded: RecordedBuild) -> str:
-    build = recorded.build
-    now = recorded.table.version
-    why = f"it was built by code {build.code_version}, and the project's is {now} here"
-    commit = build.git_commit.removesuffix(_DIRTY)
-    if not commit:
-        return f"{why}; no commit was recorded with it: no repository had that code"
-    dirty = ", with changes that were not committed" if build.git_commit.endswith(_DIRTY) else ""
-    return f"{why}; its commit is {commit}{dirty}: `git checkout {commit}`, then `backfill reload`"
-
-
-def _other_delivery(recorded: RecordedBuild, delivery: Delivered) -> str:
-    """Why what lies there is not what the build was made from; "" if it is."""
-    if isinstance(delivery, SourceError):
-        return str(delivery)
-    if delivery.fingerprint == recorded.build.delivered:
-        return ""
-    # Older builds recorded no hash of each file.
-    changed = (
-        files_changed(recorded.build, delivery)
-        or f"other contents in {', '.join(recorded.build.files)}"
-    )
-    return f"the source files of {recorded.day} are not those that were read: {changed}"

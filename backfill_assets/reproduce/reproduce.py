@@ -41,10 +41,148 @@ from backfill_assets.step.compute import SMALL, _new_rows, changed_in_place, rea
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.workspace import Workspace
 
+_CHANGED_IN_PLACE = (
+    "its files cannot be read, or their rows were changed in place: `backfill audit` checks other"
+    " days, and a build with --force writes the day again"
+)
+
+
+def reproduce(recorded: RecordedBuild, workspace: Workspace, spark: SparkSession) -> Reproduction:
+    """Build a day again, and compare. `spark` must have the settings of the build."""
+    inputs = inputs_or_refusal(recorded, workspace)
+    if isinstance(inputs, Reproduction):
+        return inputs
+    try:
+        reproduction = _Rebuild(recorded, inputs, workspace, spark).run()
+    except Exception:
+        # A vacuum or a delivery may have come in between.
+        inputs = inputs_or_refusal(recorded, workspace)
+        if isinstance(inputs, Reproduction):
+            return inputs
+        raise
+    if reproduction.result == ReproductionResult.DIFFERS:
+        inputs = inputs_or_refusal(recorded, workspace)
+    return inputs if isinstance(inputs, Reproduction) else reproduction
+
+
+@dataclass(frozen=True)
+class _Rebuild:
+    """One day that is built again: its record, its inputs, and the session that computes it."""
+
+    recorded: RecordedBuild
+    inputs: ReproductionInputs
+    workspace: Workspace
+    spark: SparkSession
+
+    @property
+    def _lake(self) -> _RecordedLake:
+        return _RecordedLake(self.workspace.lake.root, self.inputs.versions)
+
+    def run(self) -> Reproduction:
+        """Compute the rows, and compare them with the recorded build."""
+        table = self.recorded.table
+        spark = self.spark
+        new, size = self._computed()
+        if faults := schema_mismatches(new.schema, schema_of(spark, table.columns)):
+            return reproduction_of(self.recorded, ReproductionResult.DIFFERS, faults)
+        # As in a step.
+        with without_code_generation(spark, unless=size > SMALL or table.source() is not None):
+            # Code may depend on chance: without this, rows and fingerprint could differ.
+            rows = new.persist()
+            try:
+                return self._compare(rows)
+            finally:
+                rows.unpersist()
+
+    def _computed(self) -> tuple[DataFrame, int]:
+        """Return the rows of the day, not computed yet, and the bytes of their inputs."""
+        recorded = self.recorded
+        table = self.recorded.table
+        read = partial(
+            read_inputs,
+            table=table,
+            workspace=replace(self.workspace, lake=self._lake),
+            spark=self.spark,
+            # The lake has a version for each day.
+            versions=dict.fromkeys((other.name for other, _ in table.windows()), -1),
+            inputs={recorded.day: Inputs(recorded.build.inputs, self.inputs.delivery)},
+        )
+        with refuse_changes(self.spark.conf, table.name):
+            return _new_rows(table, [recorded.day], read)
+
+    def _compare(self, rows: DataFrame) -> Reproduction:
+        recorded = self.recorded
+        day = recorded.day
+        column = recorded.table.partition_by
+        measured = profiles(rows, day=column, about=None, measures={}, samples={})
+        profile = measured.pop(day, DayProfile(day))
+        reasons = [
+            f"{other.rows:,} computed row(s) have no day: {column} is null"
+            for other in measured.values()
+        ]
+        is_same = profile.fingerprint == recorded.build.fingerprint and not reasons
+        result = ReproductionResult.SAME if is_same else ReproductionResult.DIFFERS
+        reproduction = replace(
+            reproduction_of(recorded, result, reasons),
+            rebuilt_fingerprint=profile.fingerprint,
+            rebuilt_rows=profile.rows,
+        )
+        if not is_same and (changed := self._inputs_changed()):
+            return reproduction_of(recorded, ReproductionResult.INPUT_GONE, changed)
+        if changed_in_place(
+            recorded.table, {day: recorded.build}, recorded.version, self.workspace, self.spark
+        ):
+            return reproduction_of(recorded, ReproductionResult.REWRITTEN, [_CHANGED_IN_PLACE])
+        if is_same:
+            return reproduction
+        try:
+            return replace(reproduction, diff=self._diff(rows))
+        except TableUnreadable as error:
+            return replace(
+                reproduction, reasons=(*reasons, f"the rows cannot be compared: {error}")
+            )
+
+    def _inputs_changed(self) -> list[str]:
+        """Return the inputs that hold other rows, although their files have the same names."""
+        recorded = self.recorded
+        changed = list[str]()
+        about = recorded.day.isoformat()
+        for other, fingerprints in inputs_read(recorded.table, recorded.build):
+            slice_of = Slice(other.name, other.partition_by, tuple(fingerprints), -1)
+            rows = SliceRows.of(self._lake, slice_of, other.columns).rows(self.spark)
+            measured = profiles(
+                rows, day=other.partition_by, about=other.fingerprint_by, measures={}, samples={}
+            )
+            for day, fingerprint in fingerprints.items():
+                held = measured.get(day, DayProfile(day))
+                if fingerprint not in (held.fingerprint, held.day_fingerprints.get(about)):
+                    why = "its files were changed in place, or the table has other columns by now"
+                    changed.append(f"{other.name} {day}: not the rows that were read: {why}")
+        return changed
+
+    def _diff(self, rows: DataFrame) -> Diff:
+        """Compare the rows as they were built with the rows computed now."""
+        table = self.recorded.table
+        build = self.recorded.build
+        day = self.recorded.day
+        before = Side(self.workspace.lake.path(table.name), table.partition_by, build.delta_version)
+        held = rows.where(f"`{table.partition_by}` IS NOT NULL").drop(table.partition_by)
+        after = _RebuiltSide(
+            "", table.partition_by, -1, held=held.toArrow(), schema=rows.schema.json()
+        )
+        pair = TablePair(
+            {day: (before, after)}, key_columns(table), f"version {before.version}", "rebuilt"
+        )
+        return diff_tables(
+            {table.name: pair},
+            f"{table.name} {day} as it was built",
+            "rebuilt from the same inputs",
+        )
+
 
 @dataclass(frozen=True)
 class _RecordedLake(Lake):
-    """The lake at `root`, read with each partition at its version in `versions`."""
+    """The lake at `root`, with each partition read at its version in `versions`."""
 
     versions: Mapping[Partition, int]
 
@@ -85,147 +223,3 @@ class _RebuiltSide(Side):
 
     def day(self, day: date) -> pa.Table:
         return self.held
-
-
-_CHANGED_IN_PLACE = (
-    "its files cannot be read, or their rows were changed in place: `backfill audit` checks other"
-    " days, and a build with --force writes the day again"
-)
-
-
-def reproduce(recorded: RecordedBuild, workspace: Workspace, spark: SparkSession) -> Reproduction:
-    """Build a day again, and compare. `spark` must have the settings of the build."""
-    basis = inputs_or_refusal(recorded, workspace)
-    if isinstance(basis, Reproduction):
-        return basis
-    try:
-        reproduction = _Rebuild(recorded, basis, workspace, spark).compared()
-    except Exception:
-        if isinstance(now := inputs_or_refusal(recorded, workspace), Reproduction):
-            # A vacuum or a delivery came in between.
-            return now
-        raise
-    now = (
-        inputs_or_refusal(recorded, workspace)
-        if reproduction.result == ReproductionResult.DIFFERS
-        else basis
-    )
-    return now if isinstance(now, Reproduction) else reproduction
-
-
-@dataclass(frozen=True)
-class _Rebuild:
-    recorded: RecordedBuild
-    basis: ReproductionInputs
-    workspace: Workspace
-    spark: SparkSession
-
-    @property
-    def _lake(self) -> _RecordedLake:
-        return _RecordedLake(self.workspace.lake.root, self.basis.versions)
-
-    def compared(self) -> Reproduction:
-        table = self.recorded.table
-        spark = self.spark
-        new, size = self._computed()
-        if faults := schema_mismatches(new.schema, schema_of(spark, table.columns)):
-            return reproduction_of(self.recorded, ReproductionResult.DIFFERS, faults)
-        # As in a step.
-        with without_code_generation(spark, unless=size > SMALL or table.source() is not None):
-            # Of code that is not the same twice, rows and fingerprint would differ.
-            rows = new.persist()
-            try:
-                return self._of(rows)
-            finally:
-                rows.unpersist()
-
-    def _computed(self) -> tuple[DataFrame, int]:
-        """The rows of the day, not computed yet, and the bytes of what they are computed from."""
-        recorded = self.recorded
-        table = self.recorded.table
-        read = partial(
-            read_inputs,
-            table=table,
-            workspace=replace(self.workspace, lake=self._lake),
-            spark=self.spark,
-            versions=dict.fromkeys(
-                (other.name for other, _ in table.windows()), -1
-            ),  # each day has its own
-            inputs={recorded.day: Inputs(recorded.build.inputs, self.basis.delivery)},
-        )
-        with refuse_changes(self.spark.conf, table.name):
-            return _new_rows(table, [recorded.day], read)
-
-    def _of(self, rows: DataFrame) -> Reproduction:
-        recorded = self.recorded
-        day = self.recorded.day
-        column = self.recorded.table.partition_by
-        measured = profiles(rows, day=column, about=None, measures={}, samples={})
-        profile = measured.pop(day, DayProfile(day))
-        reasons = [
-            f"{each.rows:,} computed row(s) have no day: {column} is null"
-            for each in measured.values()
-        ]
-        is_same = profile.fingerprint == recorded.build.fingerprint and not reasons
-        reproduction = replace(
-            reproduction_of(
-                recorded,
-                ReproductionResult.SAME if is_same else ReproductionResult.DIFFERS,
-                reasons,
-            ),
-            rebuilt_fingerprint=profile.fingerprint,
-            rebuilt_rows=profile.rows,
-        )
-        if not is_same and (changed := self._inputs_changed()):
-            return reproduction_of(recorded, ReproductionResult.INPUT_GONE, changed)
-        if changed_in_place(
-            recorded.table, {day: recorded.build}, recorded.version, self.workspace, self.spark
-        ):
-            return reproduction_of(recorded, ReproductionResult.REWRITTEN, [_CHANGED_IN_PLACE])
-        if is_same:
-            return reproduction
-        try:
-            return replace(reproduction, diff=self._diff(rows))
-        except TableUnreadable as error:
-            return replace(
-                reproduction, reasons=(*reasons, f"the rows cannot be compared: {error}")
-            )
-
-    def _inputs_changed(self) -> list[str]:
-        """The partitions read that are not as they were recorded, although their files have the
-        same names and sizes.
-        """
-        recorded = self.recorded
-        changed = list[str]()
-        about = recorded.day.isoformat()
-        for other, fingerprints in inputs_read(recorded.table, recorded.build):
-            slice_of = Slice(other.name, other.partition_by, tuple(fingerprints), -1)
-            rows = SliceRows.of(self._lake, slice_of, other.columns).rows(self.spark)
-            measured = profiles(
-                rows, day=other.partition_by, about=other.fingerprint_by, measures={}, samples={}
-            )
-            for day, fingerprint in fingerprints.items():
-                held = measured.get(day, DayProfile(day))
-                if fingerprint not in (held.fingerprint, held.day_fingerprints.get(about)):
-                    why = "its files were changed in place, or the table has other columns by now"
-                    changed.append(f"{other.name} {day}: not the rows that were read: {why}")
-        return changed
-
-    def _diff(self, rows: DataFrame) -> Diff:
-        """The rows as they were built, and as they were computed now."""
-        table = self.recorded.table
-        build = self.recorded.build
-        day = self.recorded.day
-        before = Side(self.workspace.lake.path(table.name), table.partition_by, build.delta_version)
-        held = rows.where(f"`{table.partition_by}` IS NOT NULL").drop(table.partition_by)
-        after = _RebuiltSide(
-            "", table.partition_by, -1, held=held.toArrow(), schema=rows.schema.json()
-        )
-        pair = TablePair(
-            {day: (before, after)}, key_columns(table), f"version {before.version}", "rebuilt"
-        )
-        return diff_tables(
-            {table.name: pair},
-            f"{table.name} {day} as it was built",
-            "rebuilt from the same inputs",
-        )

@@ -6,7 +6,6 @@ A process is known by its id and its start time, because ids are reused.
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import socket
 import subprocess
@@ -19,14 +18,15 @@ from typing import NamedTuple
 
 import psutil
 
-# On Linux, where starts are counted from the boot in hundredths of a second, they are equal but for
-# rounding. Elsewhere they are compared by the clock, which may be corrected a little meanwhile.
+# On Linux, starts are counted from the boot in hundredths of a second, and differ by rounding only.
+# Elsewhere they are read from the clock, which may be corrected meanwhile.
 _SAME_START_S = 0.05 if psutil.LINUX else 2.0
 
 
 class ProcessId(NamedTuple):
-    """`start` is in seconds since the machine's boot on Linux, whatever its clock is set to, and
-    since 1970 elsewhere.
+    """A process by its id and its start, since ids are reused.
+
+    `start` is in seconds: since the machine's boot on Linux, and since 1970 elsewhere.
     """
 
     pid: int
@@ -34,17 +34,17 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
-        """The process that has this id now; psutil.NoSuchProcess if none has."""
+        """The process that has this id now. Raises psutil.NoSuchProcess if there is none."""
         return cls(pid, round(_start(psutil.Process(pid)), 2))
 
     def find(self) -> psutil.Process | None:
-        """The process; None if it has ended."""
-        try:
+        """The process, or None if it has ended."""
+        with suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
-            same = abs(_start(process) - self.start) < _SAME_START_S
-            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-        except psutil.NoSuchProcess:
-            return None
+            is_same = abs(_start(process) - self.start) < _SAME_START_S
+            if is_same and process.status() != psutil.STATUS_ZOMBIE:
+                return process
+        return None
 
 
 def _start(process: psutil.Process) -> float:
@@ -61,7 +61,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class Child:
-    """A named process; its output is appended to `log` at every start."""
+    """A named process. Its output is appended to `log` at every start."""
 
     name: str
     command: Sequence[str]
@@ -74,8 +74,8 @@ class Child:
     def start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            # In its own session, so that Ctrl-C in the terminal reaches only this process, which
-            # stops the children in order.
+            # In a session of its own: Ctrl-C in the terminal must reach only this process, which
+            # stops its children in order.
             self.process = subprocess.Popen(
                 self.command,
                 env=dict(self.environment),
@@ -97,13 +97,12 @@ class Child:
         return self.process is not None and self.process.poll() is None
 
     def terminate(self) -> list[psutil.Process]:
-        """Send SIGTERM; the process and its descendants, which all have to end."""
+        """Send SIGTERM. Return the process and its descendants, which all have to end."""
         if self.process is None:
             return []
         with suppress(psutil.NoSuchProcess):
             processes = process_tree(self.process.pid)
-            with suppress(ProcessLookupError):
-                os.kill(self.process.pid, signal.SIGTERM)
+            self.process.terminate()
             return processes
         return []
 
@@ -113,10 +112,10 @@ class Child:
 
 
 def _as_a_child() -> None:
-    """Let signals end the process, and, on Linux, the end of its parent, in whatever way that ends.
+    """Let signals end the process. On Linux, the end of its parent ends it too.
 
-    A shell ignores SIGINT in its background jobs, and children inherit that; Dagster then handles
-    SIGTERM in the way it finds SIGINT handled.
+    A shell ignores SIGINT in its background jobs, and children inherit that. Dagster would then
+    ignore SIGTERM too.
     """
     for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -125,7 +124,7 @@ def _as_a_child() -> None:
 
 
 def process_tree(pid: int) -> list[psutil.Process]:
-    """A process and its descendants, including those in other sessions."""
+    """The process and its descendants, including those in other sessions."""
     process = psutil.Process(pid)
     return [process, *process.children(recursive=True)]
 
@@ -150,9 +149,7 @@ def stop(children: Iterable[Child], patience: float = TIMEOUT_S) -> None:
 
 @contextmanager
 def ignoring_signals() -> Iterator[None]:
-    """Ignore SIGINT, SIGTERM and SIGHUP: a second Ctrl-C while children are stopped would leave
-    some of them running.
-    """
+    """Ignore SIGINT, SIGTERM and SIGHUP, so that a second Ctrl-C leaves no child running."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in _STOP_SIGNALS}
     try:
         yield
@@ -161,7 +158,7 @@ def ignoring_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# Where the webserver listens if nothing else is said.
+# The webserver's port, unless another one is named.
 USUAL_PORT = 3000
 
 

@@ -20,12 +20,12 @@ from backfill_assets.lake.storage import write_whole
 from backfill_assets.servers.child import ProcessId, process_tree, wait_or_kill
 from backfill_assets.settings import PRIVATE, Settings, project_at
 
-# The socket of the run starter (orchestration/local/run_starter.py). No setting; `backfill up` sets
-# it for the servers it starts.
+# The socket of the run starter (orchestration/local/run_starter.py). It is not a setting: `backfill
+# up` sets it for its servers.
 RUN_STARTER_VARIABLE = "_BACKFILL_RUN_STARTER"
 DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
-# A step logs an event for each day and rule; written one by one, sixty days took longer to report
+# A step logs an event for each day and rule. Written one by one, sixty days took longer to report
 # than to compute.
 EVENT_BATCH_SIZE = "1000"
 
@@ -35,8 +35,9 @@ def dagster_home(settings: Settings) -> Path:
 
 
 def prepare(settings: Settings) -> Path:
-    """Create Dagster's folder with this package's dagster.yaml, unless that was edited or is in a
-    folder of the user's own.
+    """Create Dagster's folder with this package's dagster.yaml, and return the folder.
+
+    An edited dagster.yaml is kept, and so is one in a folder that the user named.
     """
     home = dagster_home(settings)
     home.mkdir(PRIVATE, parents=True, exist_ok=True)
@@ -57,8 +58,9 @@ def prepare(settings: Settings) -> Path:
 
 
 def _make_databases(settings: Settings, home: Path) -> None:
-    """Create Dagster's databases in one process: created by three at once, they have ended up at
-    two versions and unusable.
+    """Create Dagster's databases in one process.
+
+    Created by three at once, they were at two versions and unusable.
     """
     made = home / ".databases_made"
     if made.exists():
@@ -80,7 +82,7 @@ def _make_databases(settings: Settings, home: Path) -> None:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """This process's environment with every setting in it, so that no child reads another .env."""
+    """This process's environment with every setting, so that no child reads another .env."""
     values = {
         f"BACKFILL_{name.upper()}": _text(value)
         for name, value in settings
@@ -90,15 +92,14 @@ def environment(settings: Settings) -> dict[str, str]:
         name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")
     }
     batch = os.environ.get("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
-    path = os.pathsep.join(
-        filter(None, [str(project_at(Path.cwd())[0]), os.environ.get("PYTHONPATH")])
-    )
-    dagster = {
+    paths = [str(project_at(Path.cwd())[0]), os.environ.get("PYTHONPATH")]
+    return {
+        **inherited,
+        **values,
         "DAGSTER_HOME": str(dagster_home(settings)),
         "DAGSTER_EVENT_BATCH_SIZE": batch,
-        "PYTHONPATH": path,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
     }
-    return inherited | values | dagster
 
 
 def _text(value: object) -> str:
@@ -108,9 +109,9 @@ def _text(value: object) -> str:
 
 
 def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Dagster:
-    """The webserver named by the settings, else the one that runs on this home.
+    """The webserver that the settings name, or else the one that runs on this home.
 
-    If there is neither, it has no URL, and every request raises ServiceUnavailable.
+    Without either it has no URL, and every request raises ServiceUnavailable.
     """
     record = servers_record(settings.home)
     return Dagster(settings.dagster_url or (record.url if record else ""), transport)
@@ -118,10 +119,10 @@ def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Da
 
 @dataclass(frozen=True)
 class ServersRecord:
-    """The record of running servers in `servers.json` of the home: those of `backfill up`, whose
-    process is `up`, by name.
+    """The record of running servers, in `servers.json` of the home.
 
-    It never holds the engine's token.
+    `up` is the process of `backfill up`, and `children` are its servers by name. It never holds the
+    engine's token.
     """
 
     url: str
@@ -134,7 +135,7 @@ class ServersRecord:
 
 
 def servers_record(home: Path) -> ServersRecord | None:
-    """The record of the servers that run on this home; None if none do."""
+    """The record of the servers that run on this home, or None."""
     record = _read_record(home)
     return record if record and record.up.find() else None
 
@@ -170,14 +171,12 @@ def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iter
 
 
 def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
-    """End the servers that still run although the `backfill up` that started them does not; a
-    message names them.
-    """
+    """End servers that a killed `backfill up` left running, and log their names."""
     record = _read_record(home)
     leftovers = {
         name: process
-        for name, known in (record.children if record else {}).items()
-        if (process := known.find())
+        for name, child in (record.children if record else {}).items()
+        if (process := child.find())
     }
     if not leftovers:
         return
@@ -185,8 +184,8 @@ def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
     log(f"An earlier `backfill up` on {home} was killed. Ending what it left running: {names} ...")
     ending: list[psutil.Process] = []
     for process in leftovers.values():
+        # Children of a killed process may have ended meanwhile.
         with suppress(psutil.NoSuchProcess):
-            # It ended by itself meanwhile, as children of a killed process do.
             ending += process_tree(process.pid)
     for process in ending:
         with suppress(psutil.NoSuchProcess):
@@ -204,5 +203,5 @@ def _read_record(home: Path) -> ServersRecord | None:
         children = {name: ProcessId(*child) for name, child in fields["children"].items()}
         return ServersRecord(**fields | {"up": ProcessId(*fields["up"]), "children": children})
     except (OSError, ValueError, TypeError, KeyError):
-        # None, or of an older version of this package.
+        # There is no record, or an older version of this package wrote it.
         return None

@@ -1,4 +1,4 @@
-"""What the servers listen on, as the operating system reports it for their processes."""
+"""The addresses and sockets of the servers, as the operating system reports them."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -11,16 +11,16 @@ import psutil
 
 from backfill_assets.servers.child import process_tree
 
-# Of a Unix socket's mode: who may write to it can connect.
+# A user who may write to a Unix socket can connect to it.
 _MAY_CONNECT = 0o022
 
 
 @dataclass(frozen=True, order=True)
 class Listener:
-    """A server that listens at an IP address and port, or at a Unix socket: its path, and port 0.
+    """A server that listens at an IP address and port, or at a Unix socket.
 
-    `open_to_others` if other machines can connect, or, to a Unix socket, other users of this
-    machine.
+    For a socket, `address` is its path and `port` is 0. `open_to_others` means that other machines
+    can connect, or other users of this machine to a socket.
     """
 
     server: str
@@ -33,7 +33,7 @@ class Listener:
 
 
 def listeners(servers: Mapping[str, int]) -> list[Listener]:
-    """Everything that these servers, process ids by name, and their children listen on."""
+    """Every listener of these servers and their children. `servers` has process ids by name."""
     return sorted({listener for name, pid in servers.items() for listener in _of_server(name, pid)})
 
 
@@ -46,7 +46,8 @@ def is_private(path: Path) -> bool:
 
 
 def _of_server(name: str, pid: int) -> Iterator[Listener]:
-    with suppress(psutil.Error, OSError):  # it has ended, or removed its socket
+    # The process may have ended, or removed its socket.
+    with suppress(psutil.Error, OSError):
         for process in process_tree(pid):
             for connection in process.net_connections("inet"):
                 if connection.status == psutil.CONN_LISTEN:

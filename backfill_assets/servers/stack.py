@@ -54,8 +54,8 @@ _RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_s
 # These load the code location once, as they start: the code server must answer before.
 _READ_CODE = ("webserver", "daemon")
 _ORCHESTRATION = "backfill_assets.orchestration.local"
-# The engine, and what starts runs: the code server does so while the run starter is restarted. No
-# other server gets the token.
+# The engine, and the servers that start runs: the code server does while the run starter is
+# restarted. No other server gets the token.
 _USE_ENGINE = ("engine", "run-starter", "code-server")
 
 
@@ -66,8 +66,9 @@ def children_of(
     sockets: Path,
     packages: Sequence[str] = (),
 ) -> dict[str, Child]:
-    """The servers by name: code-server, webserver, daemon, run-starter, and engine, with
-    `packages`, if there is one.
+    """The servers by name: code-server, webserver, daemon, run-starter, and perhaps the engine.
+
+    `packages` are Maven packages for the engine.
     """
     env = environment(settings) | {
         "BACKFILL_DAGSTER_URL": f"http://127.0.0.1:{port}",
@@ -110,7 +111,7 @@ def children_of(
         "daemon": [f"{_ORCHESTRATION}.daemon", "run", "-w", str(workspace)],
     }
     commands = {name: [sys.executable, "-m", *module] for name, module in modules.items()}
-    # By its path, so that it does not import this package, which each run imports as it is on disk.
+    # Started by its path, it does not import this package, which each run imports from disk.
     commands["run-starter"] = [sys.executable, "-P", str(_RUN_STARTER), env[RUN_STARTER_VARIABLE]]
     if engine:
         commands["engine"] = engine_command(settings, engine, settings.home / "engine", packages)
@@ -133,15 +134,14 @@ def _code_server_socket(sockets: Path) -> Path:
 
 
 POOL_LIMITS = {
-    # Reading and hashing files: two keep a disk busy, more only make it seek.
+    # Reading and hashing files: two steps keep a disk busy.
     "ingestion": 2,
-    # Steps share the memory of one engine: two keep two cores busy, since half of each step is
-    # planning and commits.
+    # Steps share the memory of one engine. Two keep two cores busy: half of a step is planning and
+    # commits.
     "spark": 2,
-    # An archive is read from its beginning to its end, and unpacked: each keeps one core busy.
+    # Unpacking an archive keeps one core busy.
     "archives": 1,
-    # A rate-limited service counts the calls of all runs together; one step at a time can keep
-    # below its limit.
+    # A rate-limited service counts the calls of all runs together.
     "external": 1,
 }
 
@@ -155,19 +155,19 @@ def _set_pool_limits(dagster: Dagster) -> None:
             dagster.ask(SET_POOL, {"pool": pool, "limit": limit})
 
 
-# Two cores with a cold disk cache needed 25 s; a machine that needs more than this has another
-# problem.
+# Two cores with a cold disk cache needed 25 s.
 START_TIMEOUT_S = 240
 _RESTARTED = ("code-server", "engine", "run-starter")
-# What dies more often than this within three minutes will go on dying: memory, a port, a jar.
+# A server that dies more often within three minutes has a lasting problem: memory, a port, a jar.
 _RESTART_WINDOW_S = 180
 MAX_RESTARTS = 3
 
 
 @dataclass
 class Servers:
-    """The servers of a lake; their sockets are in the folder `sockets`. `log` gets a message when
-    one was restarted.
+    """The servers of a lake.
+
+    `sockets` is the folder of their sockets. `log` gets a message for each restart.
     """
 
     settings: Settings
@@ -200,8 +200,9 @@ class Servers:
         self._await("Dagster's daemon", lambda: all(self.dagster.daemons().values()))
 
     def check(self) -> None:
-        """Restart a code server, engine or run starter that died. ServiceUnavailable if it died too
-        often, or another did.
+        """Restart a code server, engine or run starter that died.
+
+        Raises ServiceUnavailable if it died too often, or if another server died.
         """
         for child in (child for child in self.children.values() if not child.alive):
             if child.name not in _RESTARTED:
@@ -215,10 +216,12 @@ class Servers:
             self.deaths[child.name] = [*recent, now]
             if len(recent) >= MAX_RESTARTS:
                 raise ServiceUnavailable(
-                    f"{_ended(child)} It was restarted {MAX_RESTARTS} times and died again; all"
-                    " other servers were stopped. See `backfill doctor`; an engine takes its"
-                    ' memory from BACKFILL_SPARK_CONF, for example {"spark.driver.memory":'
-                    ' "2g"}.'
+                    f"{_ended(child)} It was restarted {MAX_RESTARTS} times and died again.",
+                    unchanged="All other servers were stopped.",
+                    next_step=(
+                        "See `backfill doctor`. An engine takes its memory from"
+                        ' BACKFILL_SPARK_CONF, for example {"spark.driver.memory": "2g"}.'
+                    ),
                 )
             child.start()
             self._record()
@@ -290,11 +293,13 @@ def servers_on(
     log: Callable[[str], None] = print,
     packages: Sequence[str] = (),
 ) -> Iterator[Servers]:
-    """Webserver, daemon and engine, with `packages`, on this lake, ready to use; stopped when the
-    block is left, also by an error.
+    """Start the servers of this lake, and stop them when the block is left.
+
+    Raises UsageError if the port is taken or servers run on this home. Raises ServiceUnavailable if
+    a server does not start.
     """
-    # A socket's path may have about a hundred characters, and a home's has more; the folder is open
-    # to its owner only.
+    # A socket's path has at most about a hundred characters, and a home may be longer. Only the
+    # owner may enter the folder.
     with only_servers(settings, log), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
         if port and is_taken(port):
             raise UsageError(
@@ -320,10 +325,8 @@ def servers_of(
     sockets: Path,
     packages: Sequence[str] = (),
 ) -> Servers:
-    """The servers that these settings need, not started. The code server and the run starter listen
-    in the folder `sockets`.
-    """
-    # With a Spark Connect server of the user's own, or a driver in each run, no engine is needed.
+    """The servers that these settings need, not started. Their sockets are in `sockets`."""
+    # No engine is needed for the user's own Spark Connect server, or with a driver in each run.
     engine = None if settings.spark_remote or settings.spark_master else Engine(free_port())
     return Servers(
         settings, port, engine, children_of(settings, port, engine, sockets, packages), sockets, log

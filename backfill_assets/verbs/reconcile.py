@@ -106,7 +106,7 @@ class ReconcileReport(Report):
                     "kind": disagreement.kind,
                     "table": disagreement.table,
                     "days": {str(day): figures for day, figures in disagreement.days.items()},
-                    "repairable": disagreement.repairable,
+                    "repairable": disagreement.is_repairable,
                     "remedy": disagreement.remedy(),
                 }
                 for disagreement in comparison.disagreements
@@ -143,7 +143,7 @@ def reconcile(
 def restored_lines(table: str, restored: PutBack) -> Iterator[str]:
     """Yield what was restored, and what could not be."""
     for build in restored.builds:
-        yield f"Restored: {table} {build.day}: {restored.happened[build.day]}."
+        yield f"Restored: {table} {build.day}: {restored.damages[build.day]}."
     for day, why in restored.left.items():
         yield f"Not restored: {table} {day}: {why}."
 

@@ -231,7 +231,7 @@ def test_a_day_that_somebody_else_wrote_to_can_be_put_back_however_long_ago_that
         len(accepted[SECOND]),
         True,
     )
-    assert list(put_back(A, lake.workspace.lake, "ada").happened) == [SECOND]
+    assert list(put_back(A, lake.workspace.lake, "ada").damages) == [SECOND]
     assert (lake.values(), lake.files()) == (before, accepted)
 
 

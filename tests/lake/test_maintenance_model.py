@@ -97,7 +97,7 @@ class Years(RuleBasedStateMachine):
 
     @rule()
     def what_somebody_else_removed_is_put_back(self) -> None:
-        assert set(put_back(A, self.lake.workspace.lake, "ada").happened) == (
+        assert set(put_back(A, self.lake.workspace.lake, "ada").damages) == (
             {DAYS[3]} if self.to_put_back else set()
         )
         assert self.to_put_back <= self.lake.files().get(DAYS[3], set())

@@ -70,7 +70,7 @@ def test_an_up_to_date_day_shown_as_failed_is_reported_and_others_are_left():
         [BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))}
     )
     assert by_kind(comparison) == {DisagreementKind.SHOWN_FAILED: [day(0)]}
-    assert (comparison.to_report, comparison.disagreements[0].repairable) == ([BUILT], True)
+    assert (comparison.to_report, comparison.disagreements[0].is_repairable) == ([BUILT], True)
 
 
 def test_an_up_to_date_day_shown_as_stale_is_reported_and_others_are_left():
@@ -79,7 +79,7 @@ def test_an_up_to_date_day_shown_as_stale_is_reported_and_others_are_left():
         [BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))}
     )
     assert by_kind(comparison) == {DisagreementKind.SHOWN_STALE: [day(0)]}
-    assert (comparison.to_report, comparison.disagreements[0].repairable) == ([BUILT], True)
+    assert (comparison.to_report, comparison.disagreements[0].is_repairable) == ([BUILT], True)
 
 
 DELETED = ForeignCommits(5, 6, ["DELETE"], frozenset(days(0)))
