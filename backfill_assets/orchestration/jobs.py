@@ -36,9 +36,7 @@ from backfill_assets.verbs.report import TableContents
 from backfill_assets.workspace import Workspace
 
 # Messages name the flags of commands.
-_FLAGS = {
-    "flags": "In a run's configuration, fields of the same names: `budget: 2h`, `'yes': true`."
-}
+_FLAGS = "In a run's configuration, fields of the same names: `budget: 2h`, `'yes': true`."
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,8 @@ def failing_without_retry() -> Iterator[None]:
     try:
         yield
     except BackfillError as error:
-        raise Failure(str(error), metadata=_FLAGS, allow_retries=False) from None
+        metadata = {"error": type(error).__name__, "flags": _FLAGS}
+        raise Failure(str(error), metadata=metadata, allow_retries=False) from None
 
 
 def as_table(table: TableContents) -> MetadataValue:

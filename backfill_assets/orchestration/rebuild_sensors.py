@@ -55,8 +55,11 @@ _PACE = (
     f"It starts {QUIET.seconds // 60} minutes after the last change, and at most"
     f" {LONGEST.seconds // 3600} hours after the first."
 )
-_LATE_BEYOND = "`backfill late` lists days beyond it."
 _CHANGED_BEYOND = "`backfill status` shows days beyond it."
+# Reasons for a skip.
+NO_LATE_ROWS = "There are no late rows within the horizon. `backfill late` lists days beyond it."
+NO_COMMITS = "Nothing was committed since there were no late rows within the horizon."
+NO_CHANGED_FILES = f"No files of built days within the horizon have changed. {_CHANGED_BEYOND}"
 
 
 @dataclass(frozen=True)
@@ -94,15 +97,15 @@ def late_rows_sensor(
     def find(cursor: str | None, _: datetime) -> _Tick:
         commits = last_commits(workspace)
         if commits == cursor:
-            nothing_new = "Nothing was committed since there were no late rows within the horizon."
-            return _Tick((), nothing_new, cursor)
+            return _Tick((), NO_COMMITS, cursor)
         late = late_rows(workspace)
         batches = late_batches(late, workspace.settings.protected())
         late_days = [late_day.day for late_day in late.within()]
-        nothing = f"There are no late rows within the horizon. {_LATE_BEYOND}"
         # A run that computes late days may end without a commit: the cursor must not skip that.
         may_change = bool(late_days) or late.is_computed
-        return _Tick(batches, _skip_reason(nothing, late_days), cursor if may_change else commits)
+        return _Tick(
+            batches, _skip_reason(NO_LATE_ROWS, late_days), cursor if may_change else commits
+        )
 
     description = (
         "Rebuilds the days within the horizon that late rows have made outdated, with everything"
@@ -121,8 +124,7 @@ def source_changes_sensor(
         batches, seen = source_batches(changes, cursor, at, workspace.settings.protected())
         days = [changed.day for source in changes for changed in source.days]
         refused = [item for source in changes for item in source.refused.items()]
-        nothing = f"No files of built days within the horizon have changed. {_CHANGED_BEYOND}"
-        skip_reason = _skip_reason(nothing, days)
+        skip_reason = _skip_reason(NO_CHANGED_FILES, days)
         if refused:
             (table, _), why = refused[0]
             waiting = f"{len(refused)} day(s) wait for a decision. {table}: {why}"

@@ -24,7 +24,13 @@ from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.other_assets import REPORT, late_reports
 from backfill_assets.orchestration.plan_jobs import request_of
-from backfill_assets.orchestration.rebuild_sensors import LONGEST, QUIET, late_rows_sensor
+from backfill_assets.orchestration.rebuild_sensors import (
+    LONGEST,
+    NO_COMMITS,
+    NO_LATE_ROWS,
+    QUIET,
+    late_rows_sensor,
+)
 from backfill_assets.plan.lifecycle import start
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import Plan
@@ -39,15 +45,22 @@ from tests.worlds.tables import workspace_of
 
 OUTAGES = "staging/outages"
 UPDATES = "staging/outage_updates"
-REBUILT = {
-    "partitions": str(day(14)),
-    "target": OUTAGES,
-    "only": "outdated",
-    "downstream": True,
-    "leave_protected": True,
-    "into": "live",
-    "reason": "late rows: +2 about 1 day(s)",
-}
+
+
+def requested(number: int = 14, rows: int = 2) -> dict[str, object]:
+    """The plan of one day with so many late rows."""
+    return {
+        "partitions": str(day(number)),
+        "target": OUTAGES,
+        "only": "outdated",
+        "downstream": True,
+        "leave_protected": True,
+        "into": "live",
+        "reason": f"late rows: +{rows} about 1 day(s)",
+    }
+
+
+REBUILT = requested()
 
 
 class Ticking(LateLake):
@@ -105,16 +118,14 @@ def test_it_waits_until_nothing_has_arrived_for_a_while(lake):
         == "Late rows are waiting: more may arrive until 06:10 UTC."
     )
     lake.arrive(19, {19: 9, 18: 2, 14: 1}, at=MORNING + timedelta(minutes=5))
-    assert lake.tick(MORNING + QUIET) == "Late rows are waiting: more may arrive until 06:15 UTC."
-    assert lake.tick(MORNING + QUIET + timedelta(minutes=5)) == REBUILT | {
-        "reason": "late rows: +3 about 1 day(s)"
-    }
+    assert "06:15" in lake.tick(MORNING + QUIET)
+    assert lake.tick(MORNING + QUIET + timedelta(minutes=5)) == requested(rows=3)
 
 
 def test_it_waits_no_longer_than_the_longest_wait_from_the_first_row(lake):
     lake.arrive(19, {19: 9, 18: 2, 14: 1}, at=MORNING + LONGEST - timedelta(minutes=1))
-    assert str(lake.tick(MORNING + LONGEST - timedelta(seconds=1))).endswith("until 08:00 UTC.")
-    assert lake.tick(MORNING + LONGEST) == REBUILT | {"reason": "late rows: +3 about 1 day(s)"}
+    assert "08:00" in lake.tick(MORNING + LONGEST - timedelta(seconds=1))
+    assert lake.tick(MORNING + LONGEST) == requested(rows=3)
 
 
 def test_a_batch_has_one_key_until_another_row_arrives(lake):
@@ -148,45 +159,38 @@ def test_it_waits_for_an_open_plan_into_live_and_for_none_into_a_shadow(lake):
     lake.start_plan("shadow")
     assert lake.tick() == REBUILT
     plan = lake.start_plan()
-    assert (
-        f"plan {plan} is open (`backfill resume {plan}`, or `backfill cancel {plan}`)"
-        in lake.tick()
-    )
+    assert f"`backfill resume {plan}`" in lake.tick()
     Plans(str(lake.root)).note(plan, "ended", datetime.now(UTC), ending="done")
     assert lake.tick() == REBUILT
 
 
 def test_days_beyond_the_horizon_and_days_that_failed_are_left_to_a_person(lake):
     lake.last = 29
-    nothing = "There are no late rows within the horizon. `backfill late` lists days beyond it."
-    assert lake.tick() == nothing
+    assert lake.tick() == NO_LATE_ROWS
     lake.last = 19
     lake.ticks.cursor = None
     lake.fail(14)
-    assert str(lake.tick()).startswith("There are no late rows within the horizon.")
+    assert lake.tick() == NO_LATE_ROWS
 
 
 def test_built_again_they_are_done_and_nothing_is_read_until_something_is_committed(lake):
     lake.build(14)
-    assert str(lake.tick()).startswith("There are no late rows within the horizon.")
-    assert str(lake.tick()).startswith("Nothing was committed since")
+    assert lake.tick() == NO_LATE_ROWS
+    assert lake.tick() == NO_COMMITS
     lake.arrive(19, {19: 9, 18: 2, 15: 1})
-    assert lake.tick() == REBUILT | {
-        "partitions": str(day(15)),
-        "reason": "late rows: +1 about 1 day(s)",
-    }
+    assert lake.tick() == requested(15, rows=1)
 
 
 def test_days_that_a_killed_run_was_computing_are_late_again(lake):
     with mark_running(str(lake.root), RunningStep(OUTAGES, [day(14)], "by hand")):
-        assert str(lake.tick()).startswith("There are no late rows within the horizon.")
+        assert lake.tick() == NO_LATE_ROWS
     assert lake.tick() == REBUILT
 
 
 def test_protected_days_are_left_as_they_are_and_the_others_rebuilt(lake):
     lake.arrive(19, {19: 9, 18: 2, 15: 1})
     lake.protected = f"{day(14)},{day(16)}"
-    expected = REBUILT | {"partitions": str(day(15)), "reason": "late rows: +1 about 1 day(s)"}
+    expected = requested(15, rows=1)
     assert lake.tick() == expected
     plan = make_plan(request_of(expected), lake.workspace).plan
     assert OUTAGES in plan.code
@@ -204,10 +208,8 @@ def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
         now = datetime.now(UTC)
         run = lake.ticks.run(DagsterRunStatus.FAILURE)
         reason = lake.tick(now + wait - timedelta(minutes=1))
-        assert (
-            f"run {run} of run_plan has ended, and days of {day(14)} are still outdated. The next"
-            " attempt is at" in reason
-        )
+        assert run in reason
+        assert str(day(14)) in reason
         first = lake.ticks.asked
         assert lake.tick(now + wait + timedelta(minutes=1)) == REBUILT
         assert lake.ticks.asked.run_key == f"{first.tags['backfill/batch']}-{attempt}", (
@@ -218,11 +220,9 @@ def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
 def test_a_batch_whose_run_was_canceled_waits_until_more_arrives(lake):
     lake.tick()
     run = lake.ticks.run(DagsterRunStatus.CANCELED)
-    assert f"run {run} of run_plan ({day(14)}) was canceled" in lake.tick(
-        datetime.now(UTC) + timedelta(days=9)
-    )
+    assert run in lake.tick(datetime.now(UTC) + timedelta(days=9))
     lake.arrive(19, {19: 9, 18: 2, 14: 1})
-    assert lake.tick() == REBUILT | {"reason": "late rows: +3 about 1 day(s)"}
+    assert lake.tick() == requested(rows=3)
 
 
 def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requests(lake):
@@ -238,27 +238,23 @@ def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requ
 CALENDAR = Calendar(day(0), day(19))
 
 
+def chart_metadata(root: Path) -> dict[str, object]:
+    reports = late_reports(workspace_of(TABLES, CALENDAR, str(root)))
+    with DagsterInstance.ephemeral() as instance:
+        result = materialize(reports, instance=instance)
+    (materialized,) = result.asset_materializations_for_node("reports__late_arrivals")
+    return {name: value.value for name, value in materialized.metadata.items()}
+
+
 def test_it_is_drawn_from_the_ledger_and_counts_what_is_outdated(tmp_path):
     late_lake(tmp_path)
-    with DagsterInstance.ephemeral() as instance:
-        result = materialize(
-            late_reports(workspace_of(TABLES, CALENDAR, str(tmp_path))), instance=instance
-        )
-    (materialized,) = result.asset_materializations_for_node("reports__late_arrivals")
-    values = {name: value.value for name, value in materialized.metadata.items()}
-    assert str(values.pop("staging/outage_updates")).startswith(
-        "![staging/outage_updates](data:image/png;base64,"
-    )
-    assert values == {"outdated within the horizon": 1, "outdated beyond the horizon": 1}
+    values = chart_metadata(tmp_path)
+    assert str(values.pop(UPDATES)).startswith(f"![{UPDATES}](data:image/png;base64,")
+    assert list(values.values()) == [1, 1]
 
 
 def test_before_anything_has_arrived_there_is_no_picture(tmp_path):
-    with DagsterInstance.ephemeral() as instance:
-        result = materialize(
-            late_reports(workspace_of(TABLES, CALENDAR, str(tmp_path))), instance=instance
-        )
-    (materialized,) = result.asset_materializations_for_node("reports__late_arrivals")
-    assert "staging/outage_updates" not in materialized.metadata
+    assert UPDATES not in chart_metadata(tmp_path)
 
 
 def test_the_code_location_has_it_after_the_table_it_shows_and_in_no_job_of_tables(tmp_path):

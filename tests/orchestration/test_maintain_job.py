@@ -21,26 +21,24 @@ def lake(tmp_path) -> SmallLake:
     return lake
 
 
-def launched(lake: SmallLake, config: dict[str, Any]) -> Any:
+def launched(lake: SmallLake, **config: Any) -> Any:
     """A run forty days from now."""
     later = datetime.now(UTC) + timedelta(days=40)
-    return executed("maintain", lake.workspace, config, now=lambda: later)[0]
+    return executed("maintain", lake.workspace, now=lambda: later, **config)
 
 
-def test_unless_it_is_told_to_apply_it_only_shows_what_would_be_done(lake):
+def test_without_apply_it_only_shows_what_would_be_done(lake):
     before = contents(lake.root)
-    result = launched(lake, {})
+    result = launched(lake)
     assert (result.success, contents(lake.root)) == (True, before)
     shown = metadata(result)
     assert (shown["applied"], shown["removed_files"]) == (False, 1)
-    assert (
-        "| raw/a | 2 file(s), 0.0 MB |  | 1 file(s), 0.0 MB | 1 the newest version |"
-        in shown["tables"]
-    )
+    row = shown["tables"].splitlines()[2].split(" | ")
+    assert (row[0], row[1][0], row[3][0]) == (f"| {A.name}", "2", "1")
 
 
 def test_with_apply_files_are_removed_and_the_run_has_the_figures(lake):
-    result = launched(lake, {"apply": True})
+    result = launched(lake, apply=True)
     assert (metadata(result)["applied"], metadata(result)["removed_files"]) == (True, 1)
     assert files_on_disk(lake) == lake.files()[DAYS[0]]
     assert lake.values() == {DAYS[0]: 2}
@@ -50,22 +48,21 @@ def test_while_a_plan_is_taken_back_in_part_no_file_is_removed_that_it_needs(lak
     plan = lake.plan({A.name: [DAYS[0]]})
     before = files_on_disk(lake)
     lake.plans.note(plan.id, "rolling_back", NOW)
-    assert f"`backfill rollback {plan.id}` finishes it. Nothing was removed." in failure(
-        launched(lake, {"apply": True})
-    )
+    result = launched(lake, apply=True)
+    assert f"`backfill rollback {plan.id}`" in failure(result)
     assert files_on_disk(lake) == before
 
 
 def test_a_table_that_cannot_be_read_fails_the_run_and_keeps_its_files(lake):
     (lake.root / A.name / "_delta_log" / f"{0:020}.json").write_text("{")
     before = files_on_disk(lake)
-    message = failure(launched(lake, {"apply": True}))
-    assert f"Not done: {A.name}: The Delta table" in message
+    message = failure(launched(lake, apply=True))
+    assert f"Not done: {A.name}:" in message
     assert "<unknown>" not in message
     assert files_on_disk(lake) == before
 
 
-def test_the_weekly_schedule_applies_and_is_stopped_until_somebody_starts_it(lake):
+def test_the_weekly_schedule_applies_and_is_stopped_until_someone_starts_it(lake):
     schedule = weekly_maintenance()
     at = datetime(2026, 1, 4, 4, tzinfo=UTC)
     (request,) = (

@@ -29,6 +29,7 @@ from backfill_assets.orchestration.release_sensor import (
     release_check,
     releases_spec,
 )
+from backfill_assets.publish.channels import behind
 from tests.worlds.code_location import Ticking, said, shown, ticking
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import A, B
@@ -67,7 +68,7 @@ def test_a_change_is_released_and_shown_once_with_its_versions(lake):
         "live_is_released",
         True,
     )
-    assert [said(lake.tick()) for _ in range(3)] == ["No changes since release 1."] * 3
+    assert {said(lake.tick()) for _ in range(3)} == {"No changes since release 1."}
     lake.build(B, 1, rows=2)
     (release,) = lake.tick().asset_events
     assert release.metadata["changed tables"].value == [B]
@@ -102,7 +103,7 @@ def test_it_waits_for_unfinished_runs_of_the_tables_only(lake, selected, job, wa
         lake.instance, job_name=job, status=DagsterRunStatus.STARTED, asset_selection=keys
     )
     if waits:
-        assert said(lake.tick()) == f"Live is not released: run {run.run_id[:8]} is not finished"
+        assert f"run {run.run_id[:8]} " in said(lake.tick())
         lake.instance.report_run_canceled(run)
     assert shown(lake.tick()) == [1, True]
 
@@ -122,7 +123,7 @@ def test_it_waits_for_a_backfill_that_has_no_run_at_the_moment(lake):
 
     lake.instance.add_backfill(backfill("other", "other/table"))
     lake.instance.add_backfill(backfill("ours", B))
-    assert said(lake.tick()) == "Live is not released: backfill ours is not finished"
+    assert "backfill ours " in said(lake.tick())
     (ours,) = [each for each in lake.instance.get_backfills() if each.backfill_id == "ours"]
     lake.instance.update_backfill(ours.with_status(BulkActionStatus.COMPLETED_SUCCESS))
     assert shown(lake.tick()) == [1, True]
@@ -152,7 +153,7 @@ def test_a_tick_opens_no_table_if_nothing_was_committed_and_no_plan_was_opened(l
     log = lake.root / A / "_delta_log" / f"{0:020}.json"
     text = log.read_bytes()
     log.write_bytes(b"{nonsense")
-    assert said(lake.tick()) == "No changes since release 1."
+    assert "release 1" in said(lake.tick())
     lake.start_plan(B, [1])
     assert shown(lake.tick()) == [False]
     log.write_bytes(text)
@@ -176,10 +177,9 @@ def test_a_channel_that_is_behind_is_named_by_the_check(lake):
     )
     *_, check = lake.tick().asset_events
     assert check.passed
-    assert check.description.endswith(
-        "The channel stable stays at release 1: it was put there: wrong rows (bo). `backfill"
-        " release --reason ...` releases live to stable."
-    )
+    (channel,) = behind(str(lake.root), releases.newest())
+    assert (channel.channel, channel.number) == ("stable", 1)
+    assert str(channel) in check.description
 
 
 def test_failed_days_fail_the_check_once_until_they_are_built(lake):
@@ -189,10 +189,9 @@ def test_failed_days_fail_the_check_once_until_they_are_built(lake):
     (check,) = lake.tick().asset_events
     assert isinstance(check, AssetCheckEvaluation)
     assert (check.passed, check.metadata["days"].value) == (False, {A: [str(day(1)), str(day(2))]})
-    assert f"{A} {day(1)}..{day(2)}: no_nulls_n: 3 rows. Build these days, or" in str(
-        check.description
-    )
-    assert said(lake.tick()) == f"Live is not released: {A} {day(1)}..{day(2)}: no_nulls_n: 3 rows"
+    reason = f"{A} {day(1)}..{day(2)}: no_nulls_n: 3 rows"
+    assert reason in str(check.description)
+    assert said(lake.tick()) == f"Live is not released: {reason}"
     lake.build(A, 1)
     assert shown(lake.tick()) == [False]
     lake.build(A, 2)
@@ -204,15 +203,12 @@ def test_what_is_under_way_changes_nothing_on_the_check_and_is_looked_at_again(l
     lake.build(A, 0, rows=2)
     with mark_running(str(lake.root), RunningStep(A, [day(1)], "run-7")):
         for _ in range(2):
-            assert (
-                said(lake.tick())
-                == f"Live is not released: {A} {day(1)}: run run-7 is computing them"
-            )
+            assert f"{A} {day(1)}: run run-7 " in said(lake.tick())
     assert shown(lake.tick()) == [2]
     plan = lake.start_plan(B, [1])
     lake.build(B, 0, rows=2)
     assert shown(lake.tick()) == []
-    assert f"plan {plan} is open (" in said(lake.tick())
+    assert f"plan {plan} " in said(lake.tick())
     lake.end_plan(plan)
     assert shown(lake.tick()) == [3]
 
@@ -221,7 +217,8 @@ def test_a_table_that_cannot_be_read_fails_the_check(lake):
     lake.tick()
     (lake.root / A / "_delta_log" / f"{0:020}.json").write_bytes(b"{nonsense")
     (check,) = lake.tick().asset_events
-    assert (check.passed, "cannot be read" in check.description) == (False, True)
+    assert not check.passed
+    assert A in check.description
 
 
 def test_the_code_location_has_the_release_sensor_and_its_asset(lake):

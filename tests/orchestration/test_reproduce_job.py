@@ -39,8 +39,12 @@ class Given(SparkResource):
 def launched(
     workspace: Workspace, spark: type[SparkResource], table: str
 ) -> tuple[Any, DagsterInstance]:
-    config = {"table": table, "day": str(day(1))}
-    return executed("reproduce", workspace, config, spark=spark(spark_config={}))
+    instance = DagsterInstance.ephemeral()
+    resource = spark(spark_config={})
+    result = executed(
+        "reproduce", workspace, instance=instance, spark=resource, table=table, day=str(day(1))
+    )
+    return result, instance
 
 
 def observed(instance: DagsterInstance, name: str) -> Any:

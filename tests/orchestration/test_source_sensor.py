@@ -24,6 +24,7 @@ from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.plan_jobs import request_of
 from backfill_assets.orchestration.rebuild_sensors import (
     LONGEST,
+    NO_CHANGED_FILES,
     QUIET,
     decide,
     source_batches,
@@ -44,10 +45,6 @@ from tests.worlds.tables import workspace_of
 SINCE = 15  # the first day of the horizon, of 14 days before the last one
 LATER = MORNING + timedelta(hours=6)
 LINE = '{"outageNumber": "1"}\n'
-NOTHING = (
-    "No files of built days within the horizon have changed. `backfill status` shows days beyond"
-    " it."
-)
 
 
 @dataclass(frozen=True)
@@ -140,6 +137,10 @@ def landed(tmp_path: Path) -> Iterator[Landed]:
         yield lake
 
 
+def file_changed(number: int, how: str) -> str:
+    return f"1 file changed: outage_events/{day(number)}/{how}"
+
+
 def request(*numbers: int, why: str, **more: str) -> dict:
     return {
         "partitions": ",".join(str(day(n)) for n in numbers),
@@ -158,7 +159,7 @@ def test_a_day_with_changed_files_is_rebuilt_with_its_readers(landed):
     for name, numbers in ((UPDATES, range(12, 20)), (OUTAGES, range(13, 17))):
         landed.build(name, *numbers)
     landed.deliver(16, "c")
-    why = f"1 file changed: outage_events/{day(16)}/c.jsonl was added"
+    why = file_changed(16, "c.jsonl was added")
     assert landed.requested() == request(16, why=why)
     partitions = make_plan(request_of(request(16, why=why)), landed.workspace).plan.partitions()
     expected = {(REJECTED, 16), (RAW, 16), (UPDATES, 16), (OUTAGES, 15), (OUTAGES, 16)}
@@ -181,43 +182,38 @@ CHANGES = {
 def test_of_what_lies_there_only_what_changed_is_read_and_named(landed, change, why):
     landed.tick(LATER)
     landed.disk.read.clear()
-    assert landed.tick(LATER) == NOTHING
+    assert landed.tick(LATER) == NO_CHANGED_FILES
     change(landed)
-    assert landed.requested() == request(16, why=f"1 file changed: outage_events/{day(16)}/{why}")
+    assert landed.requested() == request(16, why=file_changed(16, why))
     assert landed.disk.read == ["a.jsonl"]
 
 
 def test_days_that_changed_together_are_one_plan_within_the_horizon(landed):
     for n in (10, 16, 17):
         landed.deliver(n, lines=2)
-    assert landed.requested() == request(
-        16, 17, why=f"1 file changed: outage_events/{day(16)}/a.jsonl has 2 lines, had 1"
-    ) | {"partitions": f"{day(16)}..{day(17)}"}
+    why = file_changed(16, "a.jsonl has 2 lines, had 1")
+    expected = request(16, 17, why=why) | {"partitions": f"{day(16)}..{day(17)}"}
+    assert landed.requested() == expected
     for name in (REJECTED, RAW):
         landed.build(name, 16, 17)
-    assert landed.tick(LATER) == NOTHING
+    assert landed.tick(LATER) == NO_CHANGED_FILES
 
 
 def test_a_day_that_lost_files_waits_for_a_person(landed):
     landed.file(16).unlink()
     refused = str(landed.requested())
-    assert refused.startswith("2 day(s) wait for a decision. raw/rejected_lines: the source for ")
-    assert (
-        f"`backfill run --partitions {day(16)} --accept outage_events/{day(16)}/a.jsonl --reason"
-        " 'why'`" in refused
-    )
+    assert refused.startswith(f"2 day(s) wait for a decision. {REJECTED}: ")
+    assert f"--partitions {day(16)} --accept outage_events/{day(16)}/a.jsonl" in refused
     landed.file(16, "b").unlink()
-    assert landed.tick(LATER) == NOTHING
+    assert landed.tick(LATER) == NO_CHANGED_FILES
 
 
 def test_the_source_sensor_waits_for_quiet_but_not_beyond_the_longest_wait(landed):
-    changes = [landed.deliver(16, lines=2) and landed.tick(LATER)]
-    assert changes == ["Changed files are waiting: more may arrive until 12:10 UTC."]
+    landed.deliver(16, lines=2)
+    assert "12:10" in landed.tick(LATER)
     for minutes in range(9, 120, 9):
         landed.deliver(16, lines=2 + minutes)
-        assert str(landed.tick(LATER + timedelta(minutes=minutes))).startswith(
-            "Changed files are waiting"
-        )
+        assert isinstance(landed.tick(LATER + timedelta(minutes=minutes)), str)
     assert isinstance(landed.tick(LATER + LONGEST), dict)
 
 
@@ -238,13 +234,12 @@ def test_a_batch_has_one_key_until_something_is_added_or_built(landed):
 def test_a_protected_day_is_left_and_other_days_are_rebuilt(landed):
     landed.protected = str(day(16))
     landed.deliver(16, lines=2)
-    assert (
-        landed.requested() == f"Only protected days have changed. They stay as they are: {day(16)}."
-    )
+    reason = landed.requested()
+    assert isinstance(reason, str)
+    assert "protected" in reason
+    assert str(day(16)) in reason
     landed.deliver(17, lines=2)
-    expected = request(
-        17, why=f"1 file changed: outage_events/{day(17)}/a.jsonl has 2 lines, had 1"
-    )
+    expected = request(17, why=file_changed(17, "a.jsonl has 2 lines, had 1"))
     assert landed.requested() == expected
     assert day(16) not in make_plan(request_of(expected), landed.workspace).plan.days()
 
@@ -272,7 +267,7 @@ def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
             now, at, lambda batch: record if batch.key == batches[0].key else (), lambda: iter(())
         )
 
-    assert asked(LATER + QUIET - timedelta(seconds=1)) == "more may arrive until 12:10 UTC"
+    assert "12:10" in str(asked(LATER + QUIET - timedelta(seconds=1)))
     first = asked(LATER + QUIET)
     assert isinstance(first, RunRequest)
     assert first.run_config["ops"]["run"]["config"]["target"] == "raw/other"
@@ -282,9 +277,9 @@ def test_a_failed_day_is_tried_again_only_with_other_files(landed):
     landed.deliver(16, lines=2)
     landed.build(RAW, 16, outcome="failed", at=MORNING + timedelta(minutes=1))
     landed.build(REJECTED, 16, outcome="failed", at=MORNING + timedelta(minutes=1))
-    assert landed.requested() == NOTHING
+    assert landed.requested() == NO_CHANGED_FILES
     landed.deliver(16, lines=3)
-    why = f"1 file changed: outage_events/{day(16)}/a.jsonl has 3 lines, had 1"
+    why = file_changed(16, "a.jsonl has 3 lines, had 1")
     assert landed.requested() == request(16, why=why, only="outdated,failed")
 
 

@@ -288,23 +288,24 @@ def failure(result: Any) -> str:
 def executed(
     job: str,
     workspace: Workspace,
-    config: dict[str, Any],
     dagster: Dagster | None = None,
     *,
+    instance: DagsterInstance | None = None,
     now: Callable[[], datetime] = utc_now,
     spark: SparkResource | None = None,
-) -> tuple[Any, DagsterInstance]:
-    """A run of a verb's job, launched by ada, in this process; and the instance that has it."""
-    instance = DagsterInstance.ephemeral()
+    **config: Any,
+) -> Any:
+    """A run of a verb's job with this configuration, launched by ada, in this process."""
     jobs = jobs_of(VERB_JOBS, workspace, lambda _: dagster or Dagster(""), now)
     resources = {"spark": spark or SparkResource(spark_config={})}
     definition = Definitions(jobs=jobs, resources=resources).resolve_job_def(job)
     (step,) = definition.nodes
-    run_config = {"ops": {step.name: {"config": config}}}
-    run = definition.execute_in_process(
-        run_config, instance=instance, raise_on_error=False, tags={"user": "ada"}
+    return definition.execute_in_process(
+        {"ops": {step.name: {"config": config}}},
+        instance=instance or DagsterInstance.ephemeral(),
+        raise_on_error=False,
+        tags={"user": "ada"},
     )
-    return run, instance
 
 
 @dataclass

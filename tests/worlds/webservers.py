@@ -433,7 +433,7 @@ class ReportingWebserver:
         self.runs = runs
         self.reported = list[tuple[str, dict[str, Any]]]()
         self.wiped = list[list[str]]()
-        self.transport = httpx.MockTransport(self.answer)
+        self.dagster = Dagster("http://dagster", transport=httpx.MockTransport(self.answer))
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         if not self.runs:
