@@ -47,6 +47,10 @@ def launching(answer):
     return Dagster("http://dagster", transport=httpx.MockTransport(transport)), asked
 
 
+def launch_a_day(dagster: Dagster, day: date = date(2019, 9, 1)) -> Launched:
+    return dagster.launch({"raw/a": [day]}, options={}, tags={}, title="t")
+
+
 RANGES = [
     {"start": "2019-09-01", "end": "2019-09-02"},
     {"start": "2019-09-04", "end": "2019-09-04"},
@@ -129,43 +133,34 @@ def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
             tags={},
             title="t",
         )
-    assert (
-        str(refused.value)
-        == "There is no table raw/z. Nothing was launched. The tables are raw/a, staging/b."
-    )
+    assert "raw/z" in refused.value.what
+    assert "raw/a, staging/b" in refused.value.next_step
     assert asked == []
 
 
-def test_a_webserver_that_loads_its_code_location_is_unavailable():
-    loading = httpx.MockTransport(lambda _: httpx.Response(200, json={"data": {"assetNodes": []}}))
-    with pytest.raises(ServiceUnavailable, match=r"has no tables loaded\. Nothing was launched"):
-        Dagster("http://dagster", transport=loading).launch(
-            {"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t"
-        )
+@pytest.mark.parametrize("act", [launch_a_day, Dagster.tables], ids=["a launch", "the tables"])
+def test_a_webserver_without_loaded_tables_is_unavailable(act):
+    with pytest.raises(ServiceUnavailable, match="has no tables loaded"):
+        act(answering({"data": {"assetNodes": []}}))
 
 
 @pytest.mark.parametrize("day", [date(2019, 8, 31), date(2019, 10, 1)])
 def test_a_day_outside_the_calendar_is_refused_with_the_days_there_are(day):
     dagster, asked = launching({})
-    with pytest.raises(UsageError) as refused:
-        dagster.launch({"raw/a": [date(2019, 9, 1), day]}, options={}, tags={}, title="t")
-    expected = (
-        f"{day} is outside the calendar of raw/a, which runs from 2019-09-01 to 2019-09-30. Nothing"
-        " was launched."
-    )
-    assert str(refused.value) == expected
+    with pytest.raises(UsageError, match=f"{day} .*raw/a.* 2019-09-01 to 2019-09-30"):
+        launch_a_day(dagster, day)
     assert asked == []
 
 
 def test_unknown_days_which_come_as_http_500_are_a_refusal_in_the_servers_words():
-    with pytest.raises(UsageError, match="Dagster refuses: no partition 2031-01-01"):
+    with pytest.raises(UsageError, match="2031-01-01"):
         answering({"errors": [{"message": "no partition 2031-01-01"}]}, 500).ask("{ version }")
 
 
 def test_an_error_in_the_answer_is_a_refusal():
     dagster, _ = launching({"__typename": "UnauthorizedError", "message": "read only"})
-    with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
-        dagster.launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
+    with pytest.raises(UsageError, match=r"UnauthorizedError.*read only"):
+        launch_a_day(dagster)
 
 
 @pytest.mark.parametrize(
@@ -195,11 +190,9 @@ def test_who_may_not_terminate_runs_is_refused(kind, message):
 
 
 def test_a_failure_within_the_server_is_neither_a_refusal_nor_an_answer():
-    dagster, _ = launching({"__typename": "PythonError", "message": "database is locked"})
-    with pytest.raises(
-        AnswerLost, match=r"Dagster failed to answer: database is locked\. It is not known"
-    ):
-        dagster.launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
+    dagster, _ = launching({"__typename": "PythonError", "message": "locked"})
+    with pytest.raises(AnswerLost, match="locked"):
+        launch_a_day(dagster)
 
 
 def test_a_server_that_is_not_there_is_unavailable():
@@ -207,21 +200,16 @@ def test_a_server_that_is_not_there_is_unavailable():
         raise httpx.ConnectError("refused")
 
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(refuse))
-    with pytest.raises(ServiceUnavailable, match="No Dagster webserver answers at http://dagster"):
+    with pytest.raises(ServiceUnavailable, match="http://dagster"):
         dagster.ask("{ version }")
     assert not dagster.answers()
-
-
-def test_a_webserver_that_has_not_loaded_the_code_yet_is_unavailable():
-    with pytest.raises(ServiceUnavailable, match="has no tables loaded"):
-        answering({"data": {"assetNodes": []}}).tables()
 
 
 def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():
     def time_out(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("slow")
 
-    with pytest.raises(AnswerLost, match="not known whether the request was carried out"):
+    with pytest.raises(AnswerLost):
         Dagster("http://dagster", transport=httpx.MockTransport(time_out)).ask("{ version }")
 
 
@@ -239,7 +227,7 @@ def test_something_else_at_the_address_is_unavailable(body):
     dagster = Dagster(
         "http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text=body))
     )
-    with pytest.raises(ServiceUnavailable, match="not as a Dagster webserver"):
+    with pytest.raises(AnswerLost, match="HTTP 200"):
         dagster.ask("{ version }")
 
 
@@ -251,9 +239,7 @@ def test_a_password_in_the_address_is_sent_and_in_no_message():
         raise httpx.ConnectError("refused")
 
     dagster = Dagster("http://ada:s3cret@dagster:3000", transport=httpx.MockTransport(transport))
-    with pytest.raises(
-        ServiceUnavailable, match="No Dagster webserver answers at http://dagster:3000 "
-    ) as refused:
+    with pytest.raises(ServiceUnavailable, match="http://dagster:3000 ") as refused:
         dagster.ask("{ version }")
     assert asked == ["Basic YWRhOnMzY3JldA=="]
     assert "s3cret" not in f"{refused.value}{dagster!r}"

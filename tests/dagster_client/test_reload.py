@@ -36,7 +36,7 @@ def test_a_location_that_was_loaded_is_enough():
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "reason"),
     [
         pytest.param(
             loaded({"__typename": "PythonError", "message": "NameError: name 'F' is not defined"}),
@@ -54,15 +54,13 @@ def test_a_location_that_was_loaded_is_enough():
         pytest.param(loaded(None), "it is still being loaded", id="it takes longer"),
     ],
 )
-def test_one_that_was_not_is_refused_in_the_servers_words_and_says_what_to_do(entry, said):
-    with pytest.raises(
-        UsageError, match="The code location shop was not loaded again: "
-    ) as refused:
+def test_a_location_that_was_not_loaded_is_refused_in_the_servers_words(entry, reason):
+    with pytest.raises(UsageError) as refused:
         reload(answering(entry), "shop")
-    assert said in str(refused.value)
-    assert "See http://dagster/locations" in str(refused.value)
+    assert f"shop was not loaded again: {reason}" in refused.value.what
+    assert "http://dagster/locations" in refused.value.next_step
 
 
 def test_a_server_that_fails_to_answer_leaves_it_open():
-    with pytest.raises(AnswerLost, match="database is locked"):
-        reload(answering({"__typename": "PythonError", "message": "database is locked"}), "shop")
+    with pytest.raises(AnswerLost, match="locked"):
+        reload(answering({"__typename": "PythonError", "message": "locked"}), "shop")

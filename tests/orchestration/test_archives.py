@@ -33,10 +33,7 @@ def test_a_run_takes_in_what_is_new_and_shows_the_figures(history):
     metadata = {name: value.value for name, value in event.materialization.metadata.items()}
     size = (history.workspace.area.root / "past" / "2019.jsonl.gz").stat().st_size
     assert (metadata["bytes read"], metadata["dagster/row_count"]) == (size, 12)
-    assert (
-        metadata["next"]
-        == "See which days are to be built with them: `backfill status --target raw/orders`."
-    )
+    assert "--target raw/orders" in metadata["next"]
     (again,) = launched(history).get_asset_materialization_events()
     assert again.materialization.metadata["bytes read"].value == 0
     (anew,) = launched(history, full_refresh=True, files="2019*").get_asset_materialization_events()
@@ -48,9 +45,7 @@ def test_an_archive_that_cannot_be_read_fails_the_run_and_the_others_are_in(hist
     result = launched(history)
     assert not result.success
     (failure,) = [event for event in result.all_events if event.is_step_failure]
-    assert "past/2018.jsonl is cut off. Rows that were loaded from it before stay." in str(
-        failure.event_specific_data
-    )
+    assert "past/2018.jsonl" in str(failure.event_specific_data)
     assert history.take_in().keys() == {"past/2018.jsonl"}
 
 
@@ -59,7 +54,7 @@ def test_a_run_accepts_an_archive_by_name_and_reason(history):
         '{"at": "2019-08-15"}\n{"at": "201'
     )
     assert not launched(history).success
-    assert launched(history, accept="past/2018.jsonl", reason="the rest is lost").success
+    assert launched(history, accept="past/2018.jsonl", reason="lost").success
     assert history.take_in() == {}
 
 

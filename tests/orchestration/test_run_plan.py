@@ -19,11 +19,8 @@ def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
     result = office.launch("run_plan", {"user": "ada"}, plan=plan_id)
     assert result.success
     shown = metadata(result)
-    assert (shown["plan"], shown["ending"], shown["runs of the plan"]) == (
-        plan_id,
-        "done",
-        tags.runs_of(plan_id),
-    )
+    assert (shown["plan"], shown["ending"]) == (plan_id, "done")
+    assert tags.runs_of(plan_id) in shown.values()
     rows = [line.split(" | ")[:3] for line in shown["outcome"].splitlines()[2:]]
     assert rows == [[f"| {name}", "3", "3"] for name in RAW]
     assert {b.tags[tags.PLAN] for b in office.server.launched} == {plan_id}
@@ -34,17 +31,11 @@ def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
         ("started", "ada"),
         ("ended", "done"),
     ]
-    own = {
-        tags.LAUNCHER: "run_plan",
-        MAX_RUNTIME_SECONDS_TAG: "0",
-    }  # a plan takes as long as it takes
+    own = {tags.LAUNCHER: "run_plan", MAX_RUNTIME_SECONDS_TAG: "0"}
     assert office.tags(result) == {"user": "ada", tags.PLAN: plan_id} | own
-    said = office.log(result)
-    assert (
-        "0 of 2 chunk(s) over, running: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3"
-        in said
-    )
-    assert len(said.splitlines()) == len(set(said.splitlines()))
+    lines = office.log(result).splitlines()
+    assert any(f"chunk 1: {RAW[0]} 0/3, {RAW[1]} 0/3" in line for line in lines)
+    assert len(lines) == len(set(lines))
 
 
 def test_without_a_plan_one_is_made_and_carried_out_in_one_go(office):
@@ -61,7 +52,7 @@ def test_carrying_out_what_is_up_to_date_succeeds_and_launches_nothing(office):
     assert office.launch("run_plan", **wanted).success
     result = office.launch("run_plan", **wanted)
     assert result.success
-    assert "Nothing of what was requested needs building." in office.log(result)
+    assert metadata(result)["ending"] == "done"
     assert len(office.server.launched) == 1
 
 
@@ -72,13 +63,10 @@ def test_a_plan_that_is_not_done_fails_its_run_and_shows_what_is_left(office):
     )
     message = failure(result)
     (plan_id,) = office.plans.ids()
-    assert f"failed: {RAW[0]} 2019-08-16: no_nulls: 3 nulls" in message
+    assert f"failed: {RAW[0]} 2019-08-16: no_nulls:" in message
     assert f"blocked: {RAW[1]} 2019-08-16" in message
-    assert (
-        "2 partition(s) are not built; what is built stays. Correct what is named above, then"
-        f" `backfill resume {plan_id}`" in message
-    )
-    assert "Or re-execute this run." in message
+    assert f"`backfill resume {plan_id}`" in message
+    assert message.endswith("Or re-execute this run.")
     assert metadata(result)["ending"] == "partial"
     assert f"- failed: {RAW[0]} 2019-08-16" in metadata(result)["not built"]
 
@@ -127,17 +115,17 @@ def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(offi
         office.plans.note(plan_id, "cancelled", datetime.now(UTC))
 
     office.sleep = give_up
-    message = failure(office.launch("run_plan", plan=plan_id))
-    assert "the plan was cancelled" in message
+    result = office.launch("run_plan", plan=plan_id)
+    assert not result.success
+    assert metadata(result)["ending"] == "cancelled"
     assert office.plans.state(plan_id) == "cancelled"
     assert len(office.server.launched) == 1
 
 
-def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(office):
-    assert (
-        "There is no plan aaaabbbbcccc in this lake. Nothing was done. It has none yet"
-        in failure(office.launch("run_plan", plan="aaaabbbbcccc"))
-    )
+def test_an_unknown_plan_is_refused(office):
+    result = office.launch("run_plan", plan="aaaabbbbcccc")
+    assert "aaaabbbbcccc" in failure(result)
+    assert metadata(result)["error"] == "UsageError"
 
 
 def test_an_edited_plan_is_refused_and_nothing_is_launched(office):
@@ -151,22 +139,23 @@ def test_an_edited_plan_is_refused_and_nothing_is_launched(office):
 def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     message = failure(office.launch("run_plan", plan=plan_id, force=True, reason="again"))
-    assert (
-        message
-        == "A plan is carried out as it was made. Nothing was started. Leave out force, reason, or"
-        " leave out plan."
-    )
+    assert message.endswith("Leave out force, reason, or leave out plan.")
+    assert office.server.launched == []
 
 
 def test_a_plan_that_somebody_is_at_work_on_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     with office.plans.exclusive(plan_id):
-        message = failure(office.launch("run_plan", plan=plan_id))
-    assert f"Another command is carrying out plan {plan_id}. Nothing was launched." in message
+        result = office.launch("run_plan", plan=plan_id)
+    assert plan_id in failure(result)
+    assert metadata(result)["error"] == "RefusedByGuard"
+    assert office.server.launched == []
 
 
 def test_a_webserver_without_daemons_is_told_before_the_plan_is_called_started(office):
     office.server.unhealthy = True
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
-    assert "these daemons do not run: BACKFILL" in failure(office.launch("run_plan", plan=plan_id))
+    result = office.launch("run_plan", plan=plan_id)
+    assert "BACKFILL." in failure(result)
+    assert metadata(result)["error"] == "ServiceUnavailable"
     assert office.plans.events(plan_id) == []

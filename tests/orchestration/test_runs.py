@@ -30,8 +30,9 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import INTERRUPTED
+from backfill_assets.step.request import EarlyStop
 from tests.worlds.code_location import END, START, CodeLocation, copied_location, delivered
-from tests.worlds.deliveries import arriving, day
+from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES
 
 
@@ -107,7 +108,7 @@ def test_what_a_run_has_built_is_in_sync_until_an_input_comes_out_different(buil
     }
     corrected = AssetMaterialization(AssetKey(UPDATES.split("/")), partition=str(day(1)), tags=tags)
     built.instance.report_runless_asset_event(corrected)
-    assert stale(built, OUTAGES)[str(day(1))] == ["has a new dependency data version"]
+    assert str(day(1)) in stale(built, OUTAGES)
 
 
 def _of(name: str, at: Any) -> Any:
@@ -168,8 +169,8 @@ def test_a_refused_day_fails_the_run_and_the_message_names_day_rule_figures_and_
     location, result = refused
     assert not result.success
     lines = location.failures(result)[UPDATES].splitlines()
-    assert lines[0].endswith("staging/outage_updates: 1 day(s) failed, 0 blocked, 3 built.")
-    assert lines[1] == "  2019-08-17: unparsed_at_most: unreadable: customers 20 of 20"
+    assert lines[0].endswith(f"{UPDATES}: 1 day(s) failed, 0 blocked, 3 built.")
+    assert lines[1].startswith(f"  {day(2)}: unparsed_at_most:")
     rows = [line for line in lines if line.startswith("      {")]
     assert len(rows) == 5
     assert all('"outage_number": "2' in row for row in rows)
@@ -180,10 +181,9 @@ def test_a_refused_day_fails_the_run_and_the_message_names_day_rule_figures_and_
 def test_downstream_of_the_good_days_goes_on_in_the_same_run(refused):
     location, result = refused
     assert location.materialized(UPDATES) == EVERY - {"2019-08-17"}
-    assert {r["outage_day"] for r in location.world.rows(OUTAGES)} == {
-        day(3)
-    }  # the days before wait for the third
-    assert "blocked: needs staging/outage_updates 2019-08-17" in location.failures(result)[OUTAGES]
+    # The days before wait for the third.
+    assert {row["outage_day"] for row in location.world.rows(OUTAGES)} == {day(3)}
+    assert f"{UPDATES} {day(2)}" in location.failures(result)[OUTAGES]
 
 
 def test_a_re_execution_from_failure_after_mending_builds_the_rest(refused, tmp_path):
@@ -237,21 +237,16 @@ def test_the_early_stop_of_a_cumulative_table_is_in_the_log_and_on_the_day(built
     Plans(str(built.world.root)).keep(plan)
     result = built.run_assets([HISTORY], FOUR[1:], {tags.PLAN: plan.id})
     assert result.success
-    said = (
-        f"{HISTORY}: stopped early. The rows of {day(1)} did not change. 2 days computed from it, "
-    )
     records = built.instance.fetch_materializations(AssetKey(HISTORY.split("/")), limit=3).records
     metadata = {record.partition_key: record.asset_materialization.metadata for record in records}
     stops = {at: of["early stop"].value for at, of in metadata.items() if "early stop" in of}
-    assert stops == {str(day(1)): f"{said}{day(2)}..{day(3)}, were not rebuilt."}
-    assert {at: of["outcome"].value for at, of in metadata.items()} == {
-        str(day(1)): "unchanged",
-        str(day(2)): "up to date",
-        str(day(3)): "up to date",
-    }
-    assert [
-        e.user_message for e in built.instance.all_logs(result.run_id) if said in e.user_message
-    ] == [stops[str(day(1))]]
+    stop = str(EarlyStop(HISTORY, day(1), days(2, 3)))
+    assert stops == {str(day(1)): stop}
+    outcomes = {at: values["outcome"].value for at, values in metadata.items()}
+    assert outcomes.pop(str(day(1))) == "unchanged"
+    assert outcomes.keys() == {str(day(2)), str(day(3))}
+    messages = [event.user_message for event in built.instance.all_logs(result.run_id)]
+    assert messages.count(stop) == 1
 
 
 @pytest.fixture
@@ -268,16 +263,13 @@ def test_a_run_without_days_computes_nothing_and_says_to_choose_some(location):
         event.step_failure_data.error for event in result.all_events if event.is_step_failure
     ]
     assert "This run names no days" in str(error)
-    assert "Choose the days of the table and launch them" in str(error)
     assert location.world.lake.ledger.builds() == []
 
 
 def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(location):
-    message = location.failures(location.run(write_mode="merge"))[REJECTED]
-    assert (
-        "raw/rejected_lines has no key to merge on. Nothing was committed. Use write_mode"
-        " overwrite." in message
-    )
+    result = location.run(write_mode="merge")
+    assert f"{REJECTED} has no key" in location.failures(result)[REJECTED]
+    assert location.world.versions()[REJECTED] == -1
 
 
 def test_a_spark_setting_that_comes_too_late_fails_the_step_once(location):
@@ -322,11 +314,8 @@ def test_the_nightly_schedule_asks_for_the_days_that_late_rows_may_have_changed(
     )
     request = schedule.evaluate_tick(context).run_requests[0]
     assert isinstance(request, RunRequest)
-    assert {k: request.tags[k] for k in (START, END, "backfill/reason")} == {
-        START: "2019-08-15",
-        END: "2019-08-18",
-        "backfill/reason": "nightly of 2019-08-19",
-    }
+    assert (request.tags[START], request.tags[END]) == ("2019-08-15", "2019-08-18")
+    assert request.tags[tags.REASON].endswith("2019-08-19")
 
 
 def test_every_table_is_an_asset_with_a_check_for_each_rule(location):
@@ -368,15 +357,13 @@ def test_a_full_disk_is_named_with_the_room_that_there_is_and_not_tried_again(tm
     )
     with delivered(tmp_path, spark, *[full] * 4) as location:
         result = location.run()
-        assert f"MB for the lake at {location.world.root}" in location.failures(result)[REJECTED]
+        assert str(location.world.root) in location.failures(result)[REJECTED]
         assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
 
 
 def test_an_error_of_a_tables_code_is_not_tried_again(tmp_path, spark):
-    every_try = [NameError("name 'colunm' is not defined")] * 4
+    every_try = [NameError("colunm")] * 4
     with delivered(tmp_path, spark, *every_try) as location:
         result = location.run()
-        assert {b.message for b in location.world.lake.ledger.builds()} == {
-            "NameError: name 'colunm' is not defined"
-        }
+        assert {b.message for b in location.world.lake.ledger.builds()} == {"NameError: colunm"}
         assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]

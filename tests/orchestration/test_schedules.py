@@ -1,12 +1,15 @@
 """Which days the nightly run takes."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from dagster import AssetKey, RunRequest, SkipReason, build_schedule_context
+from dagster import RunRequest, ScheduleDefinition, SkipReason, build_schedule_context
 
 from backfill_assets.calendar import Calendar, Partition, between
+from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.orchestration.definitions import definitions_of
@@ -15,8 +18,9 @@ from backfill_assets.orchestration.schedules import (
     nightly_schedule,
     own_schedules,
 )
-from backfill_assets.tables.declaration import Window
+from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.tables.graph import days_until_complete
+from backfill_assets.workspace import Workspace
 from tests.worlds.tables import table, workspace_of
 
 TODAY = date(2019, 10, 14)
@@ -99,84 +103,65 @@ def test_windows_that_follow_each_other_add_up():
     assert [days_until_complete(each, late_rows=True) for each in (a, b, c)] == [0, 2, 5]
 
 
+def built(root: Path, tables: Sequence[Table], accepted: Iterable[Partition]) -> Workspace:
+    """A workspace of these tables, in which these partitions were accepted."""
+    Ledger(str(root)).append([Build(name, day, "accepted", "r", "1") for name, day in accepted])
+    return workspace_of(tables, GROWING, str(root))
+
+
+def requested(schedule: ScheduleDefinition) -> RunRequest | SkipReason:
+    """The request of the schedule this morning."""
+    morning = datetime(2019, 10, 14, 4, 0, tzinfo=UTC)
+    request = schedule(build_schedule_context(scheduled_execution_time=morning))
+    assert isinstance(request, RunRequest | SkipReason)
+    return request
+
+
+def range_of(schedule: ScheduleDefinition) -> tuple[str, str]:
+    """The first and the last day of the request."""
+    request = requested(schedule)
+    assert isinstance(request, RunRequest)
+    return request.tags[FIRST_DAY_TAG], request.tags[LAST_DAY_TAG]
+
+
+def selected(workspace: Workspace, job: str) -> set[str]:
+    keys = definitions_of(workspace).resolve_job_def(job).asset_layer.selected_asset_keys
+    return {"/".join(key.path) for key in keys}
+
+
 def test_the_schedule_requests_the_night_and_leaves_out_what_is_not_due(tmp_path):
     a = table("raw/a")
-    workspace = workspace_of(
-        [a, replace(table("staging/b"), reads={"a": Window(a, 0, 2, 2)})], GROWING, str(tmp_path)
-    )
-    Ledger(str(tmp_path)).append(
-        [Build(name, day, "accepted", "r", "1") for name, day in all_but(date(2019, 10, 5))]
-    )
-    context = build_schedule_context(
-        scheduled_execution_time=datetime(2019, 10, 14, 1, 30, tzinfo=UTC)
-    )
-    request = nightly_schedule(workspace)(context)
+    b = replace(table("staging/b"), reads={"a": Window(a, 0, 2, 2)})
+    nightly = nightly_schedule(built(tmp_path, [a, b], all_but(date(2019, 10, 5))))
+    assert range_of(nightly) == ("2019-10-03", "2019-10-13")
+    request = requested(nightly)
     assert isinstance(request, RunRequest)
-    tags = (
-        request.tags["dagster/asset_partition_range_start"],
-        request.tags["dagster/asset_partition_range_end"],
-    )
-    assert tags == ("2019-10-03", "2019-10-13")
     assert request.run_config == {"resources": {"options": {"config": {"skip_not_due": True}}}}
     nothing_yet = workspace_of([a], Calendar(TODAY, today=lambda: TODAY), str(tmp_path))
-    assert isinstance(nightly_schedule(nothing_yet)(context), SkipReason)
+    assert isinstance(requested(nightly_schedule(nothing_yet)), SkipReason)
 
 
 def test_a_table_with_its_own_schedule_is_not_built_at_night(tmp_path):
     a = table("raw/a")
     weekly = replace(table("models/m"), reads={"a": Window(a, -28, 2, 2)}, cron="0 4 * * 1")
-    workspace = workspace_of([a, weekly], GROWING, str(tmp_path))
-    Ledger(str(tmp_path)).append(
-        [Build(name, day, "accepted", "r", "1") for name, day in all_but()]
-    )
-    Ledger(str(tmp_path)).append([Build("models/m", date(2019, 9, 20), "accepted", "r", "1")])
-    defs = definitions_of(workspace)
-    assert defs.resolve_job_def("nightly").asset_layer.selected_asset_keys == {
-        AssetKey(["raw", "a"])
-    }
-    monday = build_schedule_context(
-        scheduled_execution_time=datetime(2019, 10, 14, 4, 0, tzinfo=UTC)
-    )
-    night = nightly_schedule(workspace)(monday)
-    assert isinstance(night, RunRequest)
+    workspace = built(tmp_path, [a, weekly], [*all_but(), (weekly.name, date(2019, 9, 20))])
+    assert selected(workspace, "nightly") == {a.name}
     # Days that the schedule has left out were not missed.
-    assert night.tags["dagster/asset_partition_range_start"] == "2019-10-13"
-    (of_table,) = own_schedules(workspace)
-    assert (of_table.name, of_table.cron_schedule) == ("schedule_models__m", "0 4 * * 1")
-    request = of_table(monday)
-    assert isinstance(request, RunRequest)
-    days = {request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end")}
-    assert days == {"2019-10-11"}
-    job = defs.resolve_job_def(of_table.job_name)
-    assert job.asset_layer.selected_asset_keys == {AssetKey(["models", "m"])}
-    assert isinstance(
-        own_schedules(workspace_of([a, weekly], Calendar(NEWEST, today=lambda: TODAY)))[0](monday),
-        SkipReason,
-    )
+    assert range_of(nightly_schedule(workspace))[0] == "2019-10-13"
+    (own,) = own_schedules(workspace)
+    assert (own.name, own.cron_schedule) == ("schedule_models__m", weekly.cron)
+    assert range_of(own) == ("2019-10-11", "2019-10-11")
+    assert selected(workspace, own.job_name) == {weekly.name}
+    young = workspace_of([a, weekly], Calendar(NEWEST, today=lambda: TODAY))
+    assert isinstance(requested(own_schedules(young)[0]), SkipReason)
 
 
-def test_days_that_wait_for_what_is_built_on_request_only_were_not_missed(tmp_path):
-    """They are built at night once it is there, and until then no night goes back for them."""
+def test_days_that_wait_for_a_table_built_on_request_were_not_missed(tmp_path):
+    """They are built at night once it is there. Until then no night goes back for them."""
     a = table("raw/a")
     weekly = replace(table("models/m"), reads={"a": Window(a)}, cron="0 4 * * 1")
-    workspace = workspace_of(
-        [a, weekly, replace(table("features/r"), reads={"m": Window(weekly)})],
-        GROWING,
-        str(tmp_path),
-    )
-    Ledger(str(tmp_path)).append(
-        [Build(name, day, "accepted", "r", "1") for name, day in all_but()]
-    )
-    Ledger(str(tmp_path)).append(
-        [
-            Build(name, date(2019, 9, 20), "accepted", "r", "1")
-            for name in ("models/m", "features/r")
-        ]
-    )
-    at_night = definitions_of(workspace).resolve_job_def("nightly").asset_layer.selected_asset_keys
-    assert at_night == {AssetKey(["raw", "a"]), AssetKey(["features", "r"])}
-    night = nightly_schedule(workspace)(
-        build_schedule_context(scheduled_execution_time=datetime(2019, 10, 14, 1, 30, tzinfo=UTC))
-    )
-    assert isinstance(night, RunRequest)
-    assert night.tags["dagster/asset_partition_range_start"] == "2019-10-13"
+    reader = replace(table("features/r"), reads={"m": Window(weekly)})
+    old = [(name, date(2019, 9, 20)) for name in (weekly.name, reader.name)]
+    workspace = built(tmp_path, [a, weekly, reader], [*all_but(), *old])
+    assert selected(workspace, "nightly") == {a.name, reader.name}
+    assert range_of(nightly_schedule(workspace))[0] == "2019-10-13"

@@ -18,7 +18,7 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import REQUESTED, how_ended
 from backfill_assets.plan.text import ending_lines, not_built_lines
 from backfill_assets.rebuild.carry_out import carry_out
-from backfill_assets.rebuild.launch import SETTLED_AFTER, WAY_OUT
+from backfill_assets.rebuild.launch import SETTLED_AFTER, WAY_OUT, tables_lacking
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.declaration import Window, window
 from backfill_assets.tables.graph import Graph
@@ -28,6 +28,8 @@ from tests.worlds.tables import CALENDAR, SHAPES, A, B
 from tests.worlds.webservers import Launch, Server, chain, ended
 
 OPTIONS = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
+# The message of a broken step.
+STEP_MESSAGE = "the step's own words"
 
 
 def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_started(tmp_path):
@@ -36,7 +38,7 @@ def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_starte
     assert [sorted({at for _, at in b.partitions}) for b in server.launched] == [days(0, 1)]
     assert end.ending == Ending.STOPPED
     assert end.stopped
-    assert end.stopped.why == "1 partition(s) of the canary failed"
+    assert end.stopped.kind == "canary"
 
 
 @pytest.mark.parametrize("days_per_run", [1000, 1], ids=["as a run", "as a backfill"])
@@ -50,7 +52,7 @@ def test_a_plan_into_a_shadow_launches_shadow_assets_and_learns_what_failed(tmp_
     end = carry_out(rebuild, lambda updates: [*updates][-1])
     assert opened == ["open"]
     assert all(launch.in_shadow for launch in server.launched)
-    assert {end.remaining.why[A.name, day(n)] for n in range(3)} == {"the step's own words"}
+    assert {end.remaining.why[A.name, day(n)] for n in range(3)} == {STEP_MESSAGE}
     assert end.remaining.states[A.name, day(3)] == WorkState.DONE
 
 
@@ -118,7 +120,7 @@ def test_a_killed_run_is_launched_again_even_if_days_of_another_table_failed(tmp
     }
     blocked = dict.fromkeys([(B.name, day(1)), ("raw/c", day(1))], WorkState.BLOCKED)
     assert states == blocked | {(A.name, day(1)): WorkState.FAILED}
-    assert end.remaining.why[A.name, day(1)] == "no_nulls: 3 nulls"
+    assert end.remaining.why[A.name, day(1)].startswith("no_nulls:")
 
 
 def test_runs_whose_servers_ended_in_a_step_are_launched_again(tmp_path):
@@ -131,15 +133,15 @@ def test_a_step_that_fails_without_a_record_is_not_tried_again_and_says_why(tmp_
     server = chain(tmp_path, broken={1})
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100))))
     assert (end.ending, len(server.launched)) == (Ending.PARTIAL, 1)
-    assert set(end.remaining.why.values()) == {"the step's own words"}
+    assert set(end.remaining.why.values()) == {STEP_MESSAGE}
 
 
 def test_a_day_that_failed_its_audit_is_not_tried_again_by_the_same_command(tmp_path):
     server = chain(tmp_path, failing={(A.name, day(0))})
     end = ended(server.rebuild(server.planned(OPTIONS)))
     assert server.built[A.name, day(0)] == 1
-    assert end.remaining.why[A.name, day(0)] == "no_nulls: 3 nulls"
-    assert end.remaining.why[B.name, day(0)] == "needs raw/a 2019-08-15"
+    assert end.remaining.why[A.name, day(0)].startswith("no_nulls:")
+    assert f"{A.name} {day(0)}" in end.remaining.why[B.name, day(0)]
 
 
 def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path):
@@ -169,10 +171,8 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
             server.code = {B.name: "2"}
     assert end.ending == Ending.REFUSED
     assert end.stopped
-    assert (
-        "raw/b (planned 1, now 2). Nothing was read or written. If the files are right, `backfill"
-        " reload`" in end.stopped.why
-    )
+    assert "raw/b (planned 1, now 2)" in end.stopped.why
+    assert "`backfill reload`" in end.stopped.why
     assert len(server.launched) == 2
 
 
@@ -228,9 +228,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
     server = chain(tmp_path, away=range(8, 60))
     updates = list(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1))).run())
     assert updates[-1].ending == Ending.DONE
-    assert any(
-        progress.waiting.startswith("waiting: No Dagster webserver answers") for progress in updates
-    )
+    assert any(server.dagster.url in progress.waiting for progress in updates)
     assert set(server.built.values()) == {1}
 
 
@@ -280,12 +278,10 @@ def test_a_plan_stops_early_at_an_unchanged_table_and_counts_the_days_left(tmp_p
     plan = server.planned(options, [itself.name], days(2), force=True, downstream=True)
     assert plan.days_of(itself.name) == set(days(2, 3, 4, 5, 6, 7))
     end = carry_out(server.rebuild(plan), lambda updates: [*updates][-1])
-    said = (
-        f"{itself.name}: stopped early. The rows of {day(2)} did not change. 5 days computed"
-        " from it, "
-    )
-    (stop,) = map(str, end.remaining.early_stops)
-    assert stop == f"{said}{day(3)}..{day(7)}, were not rebuilt."
+    (early_stop,) = end.remaining.early_stops
+    assert (early_stop.table, early_stop.day) == (itself.name, day(2))
+    assert list(early_stop.left) == days(3, 4, 5, 6, 7)
+    stop = str(early_stop)
     assert stop in ending_lines(end)
     assert [launch.partitions for launch in server.launched[1:]] == [
         [(itself.name, at) for at in days(2, 3)]
@@ -385,10 +381,10 @@ def test_why_a_plan_was_stopped_ends_with_one_full_stop(tmp_path):
     server = Server(Graph((A, B), CALENDAR), tmp_path)
     end = replace(
         ended(server.rebuild(server.planned(PlanOptions(canary=0)))),
-        stopped=Stop("refused", "Cancel it, then plan again."),
+        stopped=Stop("refused", "Plan again."),
     )
-    said = [line for line in ending_lines(end) if line.startswith(f"Plan {end.plan.id}: ")]
-    assert [line.partition("Stopped: ")[2] for line in said] == ["Cancel it, then plan again."]
+    lines = [line for line in ending_lines(end) if line.startswith(f"Plan {end.plan.id}: ")]
+    assert [line.partition("Stopped: ")[2] for line in lines] == ["Plan again."]
 
 
 def test_a_starting_run_is_cancelled_as_soon_as_it_has_started(tmp_path):
@@ -431,21 +427,17 @@ def refused(server: Server) -> str:
 def test_servers_of_another_lake_are_refused_with_both(tmp_path):
     server = chain(tmp_path)
     server.serves = "/another/lake"
-    assert (
-        f"a table is at file:///another/lake/raw/a, and the lake of this command is {tmp_path}"
-        in refused(server)
-    )
+    why = refused(server)
+    assert "file:///another/lake/raw/a" in why
+    assert str(tmp_path) in why
 
 
 def test_servers_of_another_project_are_refused_with_the_tables_that_they_lack(tmp_path):
     server = chain(tmp_path)
     server.lacks = {"raw/b", "raw/c"}
     why = refused(server)
-    assert (
-        f"The servers at {server.dagster.url} have no table raw/b, raw/c: they have another"
-        " project loaded" in why
-    )
-    assert why.endswith("`backfill down`, then `backfill up`. Then type the same command again.")
+    assert tables_lacking([A.name], [A.name, "raw/b", "raw/c"]) in why
+    assert WAY_OUT in why
 
 
 def test_the_doctor_warns_of_servers_of_another_project_with_the_way_out(tmp_path):
@@ -455,7 +447,4 @@ def test_the_doctor_warns_of_servers_of_another_project_with_the_way_out(tmp_pat
     server.lacks = {"raw/b"}
     found = webserver(server.dagster, names)
     assert (found.level, found.remedy) == ("warn", WAY_OUT)
-    assert (
-        f"those at {server.dagster.url} have no table raw/b: they have another project loaded"
-        in found.message
-    )
+    assert tables_lacking([A.name], names) in found.message

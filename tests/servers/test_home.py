@@ -40,11 +40,7 @@ def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address(setting
         record.write(settings.home)
         with (
             pytest.raises(
-                UsageError,
-                match=(
-                    r"already run on .* at http://127.0.0.1:3111 \(process"
-                    rf" {os.getpid()}\).*`backfill down`"
-                ),
+                UsageError, match=rf"http://127.0.0.1:3111 \(process {os.getpid()}\).*down`"
             ),
             only_servers(settings),
         ):
@@ -75,10 +71,9 @@ def test_servers_left_by_a_killed_up_are_named_and_ended_at_the_next_start(setti
         )
         with only_servers(settings, messages.append):
             assert (leftover.alive, stranger.alive) == (False, True)
-        killed = f"An earlier `backfill up` on {settings.home} was killed."
-        assert messages == [
-            f"{killed} Ending what it left running: daemon (process {leftover.pid}) ..."
-        ]
+        (message,) = messages
+        assert f"daemon (process {leftover.pid})" in message
+        assert str(stranger.pid) not in message
     finally:
         stop([leftover, stranger])
 
@@ -143,10 +138,7 @@ def test_a_value_with_a_backslash_reaches_spark_whole():
 
 
 def test_commands_of_a_home_without_servers_ask_nobody_elses(settings):
-    with pytest.raises(
-        ServiceUnavailable,
-        match=r"No servers run on this home\. Nothing was launched by this request\.",
-    ):
+    with pytest.raises(ServiceUnavailable, match="No servers run"):
         dagster_of(settings).tables()
     named = settings.model_copy(update={"dagster_url": "http://elsewhere:3000"})
     assert dagster_of(named).url == "http://elsewhere:3000"

@@ -57,9 +57,9 @@ def test_an_engine_that_died_is_restarted_and_a_message_says_so(servers):
     stack.check()
     engine = stack.children["engine"]
     assert (engine.alive, engine.pid != before) == (True, True)
-    assert messages == [
-        f"The engine died and was restarted (process {engine.pid}). Log: {engine.log}"
-    ]
+    (message,) = messages
+    assert f"(process {engine.pid})" in message
+    assert str(engine.log) in message
     record = servers_record(stack.settings.home) or pytest.fail("no record")
     assert (record.children["engine"], record.engine_port) == (ProcessId.of(engine.pid), 15999)
 
@@ -72,10 +72,9 @@ def test_an_engine_that_keeps_dying_is_given_up_with_the_end_of_its_log(servers)
     for _ in range(MAX_RESTARTS):
         stack.check()
         assert engine.process.wait(timeout=30) == 7
-    with pytest.raises(
-        ServiceUnavailable, match=r"out of memory\nIts log: .*engine.log. It was restarted 3 times"
-    ):
+    with pytest.raises(ServiceUnavailable, match=r"out of memory\nIts log: .*engine.log") as raised:
         stack.check()
+    assert f"{MAX_RESTARTS} times" in raised.value.what
     assert len(messages) == MAX_RESTARTS
 
 
@@ -83,9 +82,7 @@ def test_an_engine_that_keeps_dying_is_given_up_with_the_end_of_its_log(servers)
 def test_a_server_that_dies_is_an_error_that_names_its_log(servers, name):
     stack, _ = servers
     kill(stack.children[name])
-    with pytest.raises(
-        ServiceUnavailable, match=rf"The {name} exited \(code -9\)(.|\n)*{name}.log"
-    ):
+    with pytest.raises(ServiceUnavailable, match=rf"{name} .*-9(.|\n)*{name}.log"):
         stack.check()
 
 
