@@ -126,7 +126,7 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
                         RELEASES, CHECK, result.passed, result.metadata, description=shown
                     )
                 )
-        if reasons:
+        if isinstance(decision, Withheld):
             skip_reason = f"Live is not released: {'; '.join(map(str, reasons))}"
         elif decision.release:
             skip_reason = f"No changes since release {decision.release.number}."
