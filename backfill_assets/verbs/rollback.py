@@ -9,7 +9,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
-from backfill_assets.publish.channels import behind
+from backfill_assets.publish.channels import lagging_channels
 from backfill_assets.publish.publish import left_with_plan
 from backfill_assets.publish.rollback import Kind, roll_back, rollback_of
 from backfill_assets.rebuild.launch import utc_now
@@ -98,7 +98,7 @@ def rollback_plan(
     readers = readers_left(plan, workspace) if restored else Readers({})
     not_reported = report_to_dagster(plan, restored, readers, workspace, dagster)
     newest = workspace.lake.releases.newest()
-    lagging = "; ".join(f"The channel {channel}" for channel in behind(root, newest))
+    lagging = "; ".join(f"The channel {channel}" for channel in lagging_channels(root, newest))
     return RollbackReport(
         plan.id,
         Plans(root).state(plan.id),

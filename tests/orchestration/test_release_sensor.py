@@ -29,7 +29,7 @@ from backfill_assets.orchestration.release_sensor import (
     release_check,
     releases_spec,
 )
-from backfill_assets.publish.channels import behind
+from backfill_assets.publish.channels import lagging_channels
 from tests.worlds.code_location import Ticking, said, shown, ticking
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import A, B
@@ -177,7 +177,7 @@ def test_a_channel_that_is_behind_is_named_by_the_check(lake):
     )
     *_, check = lake.tick().asset_events
     assert check.passed
-    (channel,) = behind(str(lake.root), releases.newest())
+    (channel,) = lagging_channels(str(lake.root), releases.newest())
     assert (channel.channel, channel.number) == ("stable", 1)
     assert str(channel) in check.description
 
