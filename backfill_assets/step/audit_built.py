@@ -45,11 +45,11 @@ def audit_built(
     version = lake.version(table.name)
     latest = lake.latest(_relevant(table, days), BUILD_SCHEMA.names)
     earlier = latest.damaged_by_audits()
-    requested = {(table.name, day) for day in days}
+    own = {(table.name, day) for day in days}.difference(latest.of_live)
     built = {
         day: build
         for (name, day), build in latest.accepted.items()
-        if (name, day) in requested - latest.of_live
+        if (name, day) in own
     }
     lost = damaged(lake.path(table.name), built.values(), version, Depth.LOG)
     never = "it was never built" + (

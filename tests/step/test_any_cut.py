@@ -1,4 +1,4 @@
-"""How days are cut into runs, and in which order they are built, must not show in the tables."""
+"""The tables do not depend on how days are cut into runs, or on the order of runs."""
 
 import random
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""The archives of several tables: each is taken in once, for all that read it, and none stops the
-others.
-"""
+"""Archives that several tables read: each is loaded once, and a bad one stops no other."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""Deliveries whose files are missing, damaged or odd: the day fails by name, and its neighbours are
-committed.
-"""
+"""Deliveries with missing or damaged files: the day fails, and its neighbours are committed."""
 
 import gzip
 import json
@@ -140,8 +138,9 @@ WAYS = {
 
 @dataclass
 class Spoiled:
-    """A day in each of these ways, built when it was good and run again, all in one run, when it
-    was not.
+    """One day per way to spoil a delivery.
+
+    Each was built while it was good, and all were run again together after they were spoiled.
     """
 
     world: World

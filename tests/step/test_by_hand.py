@@ -1,6 +1,4 @@
-"""What somebody did to a table by hand, or a disk lost, is found by comparing records and put right
-by a rebuild.
-"""
+"""Changes by hand and lost files: found by comparing records, and repaired by a rebuild."""
 
 import os
 import shutil
@@ -88,8 +86,9 @@ def test_a_forced_day_is_right_afterwards_whatever_was_done_to_its_file(built, c
 
 
 def test_nothing_is_computed_from_rows_that_somebody_changed(built):
-    """The days are blocked, and say by which commit; once the day is built again, without force,
-    they come out as they were.
+    """The days are blocked and name the commit.
+
+    Once the changed day is built again, without force, they come out as they were.
     """
     rows = built.rows(HISTORY)
     version = DeltaTable(built.lake.path(DAILY)).version() + 1
@@ -124,8 +123,9 @@ def test_a_day_whose_rows_somebody_deleted_is_found_and_written_again(built):
 
 
 def test_rows_deleted_by_a_deletion_vector_are_noticed_and_written_again(built):
-    """Only Spark deletes by deletion vectors, which leave the file's name and its number of rows as
-    they were.
+    """Only Spark writes deletion vectors.
+
+    They leave the name and the number of rows of a file as they were.
     """
     spark = built.spark()
     path = built.lake.path(OUTAGES)
@@ -177,7 +177,7 @@ def test_columns_that_spark_renamed_are_not_read_and_not_written(built):
 
 
 def test_rows_of_a_day_that_was_never_accepted_are_not_read(world):
-    """Rows that somebody appended for a day that the window reads and does not wait for."""
+    """Rows were appended by hand for a day that the window reads and does not wait for."""
     for n in range(3):
         world.write(day(n), arriving(n, 1, began=0))
     world.run(days(0, 1, 2), NAMES[:4])
@@ -198,9 +198,7 @@ def test_rows_of_a_day_that_was_never_accepted_are_not_read(world):
 
 
 def test_a_day_whose_file_is_lost_is_not_read_and_is_written_again_by_force(built):
-    """The log shows nothing of it, so that nobody knows before somebody reads the day, or builds
-    it.
-    """
+    """The log does not show the loss: only reading or building the day does."""
     rows = built.rows(OUTAGES)
     lost = file_of(built, OUTAGES, day(1))
     lost.unlink()

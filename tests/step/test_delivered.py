@@ -1,6 +1,4 @@
-"""Deliveries that may lack rows: refused, unless whoever asks accepts the files by name. No Spark,
-but where it is said.
-"""
+"""Deliveries that may lack rows are refused until their files are accepted by name."""
 
 from dataclasses import replace
 from datetime import date
@@ -50,7 +48,7 @@ def judged(
     fingerprint: str = "before",
     hashes=(),
 ):
-    """What a delivery comes to, of a day that was accepted with the files of `before`."""
+    """The judged delivery of a day that was accepted with the files of `before`."""
     table = replace(raw, reads={"lines": Delivering(now if isinstance(now, Delivery) else of(now))})
     build = Build(
         raw.name,

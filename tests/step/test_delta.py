@@ -1,4 +1,4 @@
-"""A Delta table of somebody else on its way into raw: whatever is done to its rows is built."""
+"""A Delta table of another team as a source: every change of its rows is built."""
 
 from collections.abc import Callable, Mapping
 from datetime import date

@@ -212,9 +212,7 @@ def test_a_change_of_one_day_makes_every_later_day_of_a_table_that_reads_itself_
 
 
 def test_a_rule_compares_with_the_same_delivery_only():
-    """Of a table read from the same source: another delivery's rows would make the share right for
-    rows that are gone.
-    """
+    """With another delivery, the compared share would be that of rows that are gone."""
     compared = replace(raw, name="raw/b", compared_with=[raw])
     older = built(raw, 3, delivered="an earlier delivery")
     assert sorted_out(compared, [3], older).blocked == {
@@ -292,9 +290,7 @@ def test_a_day_that_another_plan_failed_blocks_nothing():
 
 
 def test_a_day_that_failed_and_is_up_to_date_again_blocks_nothing():
-    """A delivery was damaged, refused, and put back as it was: there is nothing to build, and its
-    rows are right.
-    """
+    """A damaged delivery was refused, and put back as it was: its rows are right."""
     accepted = built(raw, 3, delivered="lines of 2019-08-18")
     assert failed(accepted, RAW_3) == set()
     assert failed(up_to_date(updates, [3], accepted), RAW_3, UPDATES_3) == set()
@@ -308,8 +304,9 @@ def test_a_day_that_failed_and_that_somebody_rewrote_since_blocks():
 
 
 def test_an_ancestor_that_is_up_to_date_again_blocks_nothing(tmp_path):
-    """Its own inputs are not inputs of the step: without their builds it would look as if they had
-    changed, for ever.
+    """Its own inputs are not inputs of the step.
+
+    Without their builds they would always seem to have changed.
     """
     workspace = workspace_of([raw, updates, outages, history], TEN_DAYS, str(tmp_path))
     accepted = up_to_date(

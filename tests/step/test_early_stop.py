@@ -1,6 +1,4 @@
-"""A correction of a table that reads itself: it is rebuilt from there on, until a day comes out as
-it was.
-"""
+"""A corrected table that reads itself is rebuilt until a day comes out as before."""
 
 import random
 from dataclasses import replace
@@ -62,7 +60,7 @@ def moved(counts: Counts, since: date, until: date) -> Counts:
 
 
 def five_days(counts: Counts) -> list[date]:
-    """Days of which the first and the last have a region in common, early on."""
+    """Five early days whose first and last day have a region in common."""
     return next(
         days(*range(n, n + 5))
         for n in range(2, 10)
@@ -112,8 +110,9 @@ def test_a_correction_whose_effect_lasts_rebuilds_every_day_after_it(twenty, tmp
 def test_days_after_one_that_fails_stay_as_they_are_and_are_not_called_failed(
     twenty, tmp_path, raises
 ):
-    """Day 2 changes all days after it, of which day 6 fails. Of day 9 something else has changed as
-    well: it fails with 6.
+    """Day 2 changes all days after it, and day 6 fails.
+
+    Another input of day 9 has changed as well: it fails with day 6.
     """
     world = twenty.copied(tmp_path)
     before = world.accepted(HISTORY)

@@ -1,6 +1,4 @@
-"""What a computed day comes to, and what is recorded of it. No Spark, no lake: values in, values
-out.
-"""
+"""The judgement of a computed day, and its record. Without Spark or a lake."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -233,8 +233,9 @@ THOUSAND = [date(2017, 1, 1) + timedelta(days=n) for n in range(1000)]
 
 
 def apart(table, every, *, raising=(), refused=()) -> tuple[BadDayIsolator, list[int]]:
-    """What becomes of `every` day if some raise, and some are refused by a rule; and how many days
-    each computation had.
+    """The isolator after a run in which some days raise and others are refused by a rule.
+
+    Also returns the number of days of each computation.
     """
     sizes: list[int] = []
 

@@ -1,5 +1,6 @@
-"""A PostgreSQL table's way into raw, on a real server: only what changed is built, and what cannot
-be read leaves days as they were.
+"""A PostgreSQL table as a source, on a real server.
+
+Only changed days are built.
 """
 
 import io

@@ -253,9 +253,7 @@ def test_a_commit_of_a_dead_writer_is_recorded_before_a_later_one(built):
 
 
 def test_a_file_that_is_rewritten_while_it_is_read_is_read_again(built):
-    """In the middle of such a write, Spark reads a part of the file; before and after it, its
-    contents are the same.
-    """
+    """Spark reads a part of the file during the write. Before and after, it is the same."""
     file = built.write(day(1), [*arriving(1, 0, 1, 2, began=1), *arriving(1, 3, began=1)])
     whole = file.read_bytes()
     calls = []

@@ -117,9 +117,7 @@ def test_a_table_that_was_deleted_and_built_again_recovers_from_a_crash(built):
 
 
 def test_the_last_build_is_the_one_recorded_last_on_hosts_whose_clocks_differ(built):
-    """A host whose clock is an hour ahead built every day; a correction by another one counts all
-    the same.
-    """
+    """A host whose clock is an hour ahead built every day, and another one corrects a day."""
     ledger = built.lake.ledger
     ledger.append([replace(b, run="ahead", at=b.at + timedelta(hours=1)) for b in ledger.builds()])
     built.write(day(1), arriving(1, 1, 2, 3, began=1), "late.jsonl")

@@ -1,6 +1,4 @@
-"""A table's code and the settings of the session, which is the run's: what one table sets, no other
-may be computed with.
-"""
+"""Spark settings that a table's code changes do not reach other tables."""
 
 from dataclasses import replace
 

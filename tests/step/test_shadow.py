@@ -1,6 +1,4 @@
-"""Steps in the shadow of a plan: the rows that the same steps give in live, and live as it was.
-With Spark: rows are read from two tables as one.
-"""
+"""Steps in a shadow give the same rows as steps in live, and leave live as it was."""
 
 from datetime import UTC, datetime
 

@@ -1,6 +1,4 @@
-"""The version of a reconciliation or a consumer: another one whenever it may decide otherwise, and
-only then.
-"""
+"""The version of a reconciliation or consumer changes with everything it decides by."""
 
 from functools import partial
 

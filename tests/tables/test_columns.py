@@ -1,6 +1,4 @@
-"""What may be declared of a table's columns: judged when it is declared, not when its first day is
-committed.
-"""
+"""Columns of a table are judged when it is declared."""
 
 import re
 from dataclasses import dataclass, field

@@ -25,9 +25,7 @@ from tests.worlds.tables import workspace_of
 
 @dataclass(frozen=True)
 class Filtered(Source):
-    """A landing of which some rows are left out, with fields of its own that bundled sources have
-    too.
-    """
+    """A landing that leaves out rows, with own fields that bundled sources have as well."""
 
     name: str
     landing: Landing

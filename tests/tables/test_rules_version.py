@@ -140,9 +140,7 @@ def test_a_set_reads_the_same_in_every_process():
 
 @pytest.fixture
 def market(tmp_path, monkeypatch):
-    """Write the module `market`, whose RULE judges as `judge` does, and the module `limits` beside
-    it; the rule's signature.
-    """
+    """Write the module `market` with a RULE that judges by `judge`, and the module `limits`."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def written(text: str, limits: str = "") -> Rule:

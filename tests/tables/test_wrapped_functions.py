@@ -1,6 +1,4 @@
-"""A table's function that others wrap: what its version follows, and what is refused because it
-could not be seen.
-"""
+"""Table functions in wrappers: what their version follows, and which are refused."""
 
 import importlib
 import sys

@@ -1,6 +1,4 @@
-"""Changes that a table cannot take in place: what plan, step and commit say is followed here, and
-leads out.
-"""
+"""Changed declarations that a table cannot take in place: plan, step and commit lead out."""
 
 import shutil
 from collections.abc import Sequence
