@@ -10,7 +10,7 @@ from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
 from backfill_assets.publish.channels import lagging_channels
-from backfill_assets.publish.publish import left_with_plan
+from backfill_assets.publish.publish import channels_still_on_plan
 from backfill_assets.publish.rollback import Kind, roll_back, rollback_of
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.verbs.publish import report_to_dagster
@@ -104,7 +104,7 @@ def rollback_plan(
         Plans(root).state(plan.id),
         decisions,
         readers,
-        left_with_plan(plan, workspace),
+        channels_still_on_plan(plan, workspace),
         lagging or (NEXT_RELEASE if restored and newest else ""),
         not_reported,
         workspace.settings.ask_above_days,
