@@ -46,11 +46,7 @@ def audit_built(
     latest = lake.latest(_relevant(table, days), BUILD_SCHEMA.names)
     earlier = latest.damaged_by_audits()
     own = {(table.name, day) for day in days}.difference(latest.of_live)
-    built = {
-        day: build
-        for (name, day), build in latest.accepted.items()
-        if (name, day) in own
-    }
+    built = {day: build for (name, day), build in latest.accepted.items() if (name, day) in own}
     lost = damaged(lake.path(table.name), built.values(), version, Depth.LOG)
     never = "it was never built" + (
         " in this shadow, which reads that of live" if latest.of_live else ""
