@@ -20,7 +20,6 @@ from backfill_assets.quality.drift import chance_of_share
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, figures_text
 
-_EXAMPLES_SHOWN = 3
 # The rows of a rebuilt day need no decision between these multiples of the same day in live.
 _BOUNDS_OF_LIVE = (0.8, 1.25)
 # The same for a day that live does not have: multiples of the median of the days before it.
@@ -37,14 +36,10 @@ def days_built(
     `unbuilt` has the reason for each day that is neither.
     """
     in_live = len({*days} - {*rebuilt} - unbuilt.keys())
-    figures = [f"{len(days) - len(unbuilt) - in_live} of {len(days)} days built"]
-    if in_live:
-        figures[0] += f", {in_live} up to date in live"
-    for day in sorted(unbuilt)[:_EXAMPLES_SHOWN]:
-        figures.append(f"{day} {unbuilt[day].strip().partition(chr(10))[0]}")
-    if len(unbuilt) > _EXAMPLES_SHOWN:
-        figures.append(f"{len(unbuilt)} days are not built: {ranges(unbuilt)}")
-    return _line("days built", table, "; ".join(figures), unbuilt)
+    figures = f"{len(days) - len(unbuilt) - in_live} of {len(days)} days built"
+    figures += f", {in_live} up to date in live" if in_live else ""
+    reasons = [f"{day} {unbuilt[day].strip().partition(chr(10))[0]}" for day in sorted(unbuilt)]
+    return _line("days built", table, figures_text(figures, reasons), unbuilt)
 
 
 def planned_code(table: str, code: str, accepted: BuildsByDay) -> CheckLine:

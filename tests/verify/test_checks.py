@@ -201,8 +201,7 @@ def test_days_that_failed_or_were_never_built_are_named_with_why():
     five = dict.fromkeys(days(*range(5)), "missing")
     many = days_built(TABLE, list(five), [], five)
     assert summary(many) == ("failed", list(five))
-    assert many.figures.split("; ")[3] == f"{day(2)} missing"
-    assert many.figures.endswith(f": {day(0)}..{day(4)}")
+    assert many.figures.split("; ")[3:] == [f"{day(2)} missing", "and 2 more"]
 
 
 def test_a_day_of_other_code_than_planned_fails():
