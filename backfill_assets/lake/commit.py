@@ -55,7 +55,7 @@ class FileCommit:
     """Files in the folder of a table, ready to be committed.
 
     They replace all files of their days. `columns` are those of the DataFrame, as JSON
-    (`rows.schema.json()`). `attempted` are the days of which files may be committed.
+    (`rows.schema.json()`). `attempted` are the days whose files may be in a commit.
     """
 
     folder: str

@@ -59,7 +59,7 @@ def lacking_builds(path: str, recorded: RecordedCommits) -> list[Build]:
     """The builds of the table's commits that are not `recorded`, oldest first.
 
     Only commits that may hold such builds are read. A table below the newest recorded version was
-    deleted and made again. Then all its commits count.
+    deleted and recreated. Then all its commits count.
     """
     last = version_of(path)
     if last < recorded.version:
