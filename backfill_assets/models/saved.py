@@ -1,4 +1,4 @@
-"""A fitted pipeline of pyspark.ml as bytes, and back: a zip of the files of `PipelineModel.save`.
+"""A fitted pipeline of pyspark.ml as bytes: a zip of the files of `PipelineModel.save`.
 
 Two fits to the same rows with the same seeds give the same bytes, so that a hash of the bytes
 identifies the model. pyspark.ml writes a time and random names into all metadata, also of each

@@ -121,14 +121,14 @@ def _by_window(
     """The greatest row that became visible before each request."""
     entity = [F.col(name).alias(f"__on{n}") for n, name in enumerate(keys)]
     # One number to sort by. Requests come before rows of the same time, and do not see them.
-    asked = left.select(
+    requests = left.select(
         *entity, _order(F.col(at).cast("timestamp"), 0), F.struct(*left.columns).alias(_REQUEST)
     )
-    seen = rows.select(*entity, _order(visible, 1), row.alias(_ROW))
-    both = asked.unionByName(seen, allowMissingColumns=True)
+    visible_rows = rows.select(*entity, _order(visible, 1), row.alias(_ROW))
+    stream = requests.unionByName(visible_rows, allowMissingColumns=True)
     of_entity = Window.partitionBy(*[f"__on{n}" for n in range(len(keys))]).orderBy(_ORDER)
     so_far = of_entity.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    answered = both.withColumn(_ROW, F.max(_ROW).over(so_far))
+    answered = stream.withColumn(_ROW, F.max(_ROW).over(so_far))
     return answered.where(F.col(_REQUEST).isNotNull()).select(_REQUEST, _ROW)
 
 
@@ -145,19 +145,19 @@ def _by_join(
     clocks: Sequence[Column],
 ) -> DataFrame:
     """The greatest row before both times of each request. Equal requests share one answer."""
-    asked = [F.col(name).alias(f"__asked{n}") for n, name in enumerate([*keys, *times])]
+    columns = [F.col(name).alias(f"__asked{n}") for n, name in enumerate([*keys, *times])]
     entity = [f"__asked{n}" for n in range(len(keys))]
-    two_times = [f"__asked{n}" for n in range(len(keys), len(asked))]
+    two_times = [f"__asked{n}" for n in range(len(keys), len(columns))]
     seen = rows.select(
         *[F.col(name).alias(f"__asked{n}") for n, name in enumerate(keys)],
         row.alias(_ROW),
         *[clock.alias(f"__clock{n}") for n, clock in enumerate(clocks)],
     )
-    pairs = left.select(*asked).distinct().join(seen, entity)
+    pairs = left.select(*columns).distinct().join(seen, entity)
     for n, time in enumerate(two_times):
         pairs = pairs.where(F.col(f"__clock{n}") < F.col(time).cast("timestamp"))
     answers = pairs.groupBy(*entity, *two_times).agg(F.max(_ROW).alias(_ROW))
-    requests = left.select(F.struct(*left.columns).alias(_REQUEST), *asked)
+    requests = left.select(F.struct(*left.columns).alias(_REQUEST), *columns)
     return requests.join(answers, [*entity, *two_times], "left").select(_REQUEST, _ROW)
 
 

@@ -1,4 +1,4 @@
-"""Drift: how far the values of a column have moved from a reference, in two figures. No Spark.
+"""Drift: the distance of a column from a reference, in two figures. No Spark.
 
 **The population stability index** is the sum over bins of (q - p) ln(q / p), where p and q are the
 shares of the reference's and of the current rows in a bin (Siddiqi, Credit Risk Scorecards, 2006).

@@ -1,4 +1,4 @@
-"""The bundled sample: thirty days of reports as they were published, each version of each day.
+"""The bundled sample: thirty days of reports, each published version of each day.
 
     python -m backfill_assets.datasets.case_reports.sample deliveries [--until 2020-03-10]
 

@@ -1,4 +1,4 @@
-"""Checks across the outages' tables: no line is lost, totals add up, and a report can read them.
+"""Checks across the outages' tables: no line is lost, totals add up, a report can read them.
 
 A day that one of the tables lacks is left out: a table that is not built yet is not wrong.
 """

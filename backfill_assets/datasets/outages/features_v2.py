@@ -1,4 +1,4 @@
-"""features/region_daily_v2: the grain and the columns of features/region_daily, by other logic.
+"""features/region_daily_v2: the grain and columns of features/region_daily, other logic.
 
 Momentary outages are left out. Shares and mean restoration times are weighted by customers, and so
 describe a customer rather than an outage. `backfill switch features/region_daily --to

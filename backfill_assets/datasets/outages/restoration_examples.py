@@ -1,4 +1,4 @@
-"""features: one training example per outage: the facts known after one hour, and its duration.
+"""features: one training example per outage: the facts after one hour, and its duration.
 
 A day S of examples depends on the updates about S that arrive on S .. S+14, as `staging/outages`
 does, and on the region_daily of S-21 .. S-14. It is built when S+2 is in, and again when later rows

@@ -1,4 +1,4 @@
-"""external: the weather of each region, and features with it. `with_weather.py` declares them.
+"""external: the weather of each region, and features with it (see `with_weather.py`).
 
 external/weather has a row per region with a known place and per requested day.
 features/region_weather does not wait for it: a day without weather is built with `weather_known`
