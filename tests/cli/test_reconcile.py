@@ -5,17 +5,62 @@ Spark, no Dagster.
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import httpx
 import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
+from backfill_assets.cli.maintain import code_of
+from backfill_assets.cli.output import Output
 from backfill_assets.lake.ledger import Ledger
+from backfill_assets.servers.home import dagster_of
+from backfill_assets.verbs.reconcile import reconcile
+from backfill_assets.workspace import open_workspace
 from tests.worlds.deliveries import day, days
 from tests.worlds.recorded import write_days
-from tests.worlds.webservers import RECONCILED_TABLE, ReconciledLake, outages_build, reconciled_lake
+from tests.worlds.webservers import RECONCILED_TABLE, RecordingWebserver, outages_build
+
+
+@dataclass
+class ReconciledLake:
+    lake: Path
+    web: RecordingWebserver
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(str(self.lake))
+
+    def reconcile(self, *, repair: bool = False, restore: bool = False) -> tuple[int, list[str]]:
+        """Return the exit code of the command, and the lines that it prints."""
+        workspace = open_workspace(only_reading=not (repair or restore))
+        dagster = dagster_of(workspace.settings, httpx.MockTransport(self.web))
+        report = reconcile(workspace, dagster, repair=repair, restore=restore, who="ada")
+        Output(as_json=False).preview(report.lines())
+        return code_of(report), self.capsys.readouterr().out.splitlines()
+
+
+def reconciled_lake(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> ReconciledLake:
+    """Two days of one table, built, recorded, and known to Dagster."""
+    for name, value in {
+        "HOME": home,
+        "FIRST_DAY": day(0),
+        "LAST_DAY": day(9),
+        "DAGSTER_URL": "http://dagster",
+    }.items():
+        monkeypatch.setenv(f"BACKFILL_{name}", str(value))
+    lake = home / "lake"
+    write_days(lake, outages_build(0), outages_build(1))
+    Ledger(str(lake)).append([outages_build(0), outages_build(1)])
+    return ReconciledLake(
+        lake, RecordingWebserver({RECONCILED_TABLE: {str(day(0)): "f0", str(day(1)): "f1"}}), capsys
+    )
 
 
 @pytest.fixture

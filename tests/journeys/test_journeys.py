@@ -6,34 +6,102 @@ canary of two days; one day fails, is mended, and the plan goes on. The challeng
 corrected, and every other day is proved unchanged.
 """
 
+import gzip
 from collections import Counter
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 import httpx
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from backfill_assets.calendar import as_day, between
 from backfill_assets.datasets.outages.staging import HORIZON
 from backfill_assets.errors import UsageError
 from backfill_assets.settings import BUNDLED
-from tests.worlds.outages import differing_days
+from tests.worlds.outages import ORACLE_TABLES as OF_ORACLE
+from tests.worlds.outages import differences, differing_days, oracle_of
 from tests.worlds.servers import (
     BY_ARRIVAL,
-    COLUMN,
     LAST,
     MONTH,
     RAW,
-    TABLES,
-    contents_of,
     file_of,
     files_with,
-    hold_what_the_oracle_says,
-    outdated,
-    redeliver,
     station_on,
     token_of,
 )
 from tests.worlds.station import FIRST, QUESTIONS, Station, eventually, spans
+
+TABLES = (
+    *BY_ARRIVAL,
+    "staging/outages",
+    "features/region_daily",
+    "features/region_daily_v2",
+    "features/region_history",
+)
+
+
+COLUMN = {table: "arrival_day" if table in BY_ARRIVAL else "outage_day" for table in TABLES}
+
+
+def hold_what_the_oracle_says(station: Station) -> None:
+    with oracle_of(station.landing, FIRST, LAST) as oracle:
+        for name in OF_ORACLE:
+            assert (
+                differences(oracle, name, DeltaTable(station.lake.path(name)).to_pyarrow_table())[
+                    :3
+                ]
+                == []
+            )
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A table, read without the code under test: its rows, and the files of each day."""
+
+    rows: pa.Table
+    files: dict[date, set[str]]
+
+
+def contents_of(station: Station) -> dict[str, Contents]:
+    contents = {}
+    for name in TABLES:
+        table = DeltaTable(station.lake.path(name))
+        live = pa.table(table.get_add_actions(flatten=True))
+        files: dict[date, set[str]] = {day: set() for day in MONTH}
+        for path, day in zip(
+            live["path"].to_pylist(), live[f"partition.{COLUMN[name]}"].to_pylist(), strict=True
+        ):
+            files[day].add(path)
+        contents[name] = Contents(table.to_pyarrow_table(), files)
+    return contents
+
+
+def redeliver(station: Station, day: date) -> None:
+    """Deliver a day without its last hundred lines."""
+    lines = gzip.decompress(file_of(station, day).read_bytes()).splitlines(keepends=True)
+    file_of(station, day).write_bytes(gzip.compress(b"".join(lines[:-100])))
+
+
+def outdated(station: Station) -> dict[str, list[str]]:
+    """The days of each table that `backfill status` calls outdated; the same ones are those that
+    Dagster shows as stale.
+    """
+    days = {}
+    for table, of_table in station.asked_json("status")["tables"].items():
+        days[table] = [
+            day for day, partition in of_table.items() if partition["state"].startswith("outdated")
+        ]
+        shown = station.ask(
+            QUESTIONS["stale"], table={"path": table.split("/")}, days=list(of_table)
+        )["staleStatusByPartition"]
+        assert [
+            day for day, status in zip(of_table, shown, strict=True) if status != "FRESH"
+        ] == days[table]
+    return {table: of_table for table, of_table in days.items() if of_table}
+
 
 pytestmark = pytest.mark.servers
 

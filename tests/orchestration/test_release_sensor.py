@@ -3,17 +3,23 @@ In process, no Spark.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dagster import (
     AssetCheckEvaluation,
     AssetKey,
+    AssetMaterialization,
     AssetSelection,
     DagsterInstance,
     DagsterRunStatus,
     DefaultSensorStatus,
     Definitions,
+    SensorResult,
+    build_sensor_context,
     define_asset_job,
 )
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
@@ -27,12 +33,59 @@ from backfill_assets.orchestration.release_sensor import (
     REPORTED_AT_FIRST,
     TICKS_TO_RETRY,
     release_check,
+    release_sensor,
     releases_spec,
 )
 from backfill_assets.publish.channels import lagging_channels
-from tests.worlds.code_location import Ticking, said, shown, ticking
+from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
-from tests.worlds.recorded import A, B
+from tests.worlds.recorded import A, B, BuiltLake
+from tests.worlds.tables import table, workspace_of
+
+
+class Ticking(BuiltLake):
+    """The lake, and ticks of the sensor, each with the cursor that the one before it left."""
+
+    instance: DagsterInstance
+    cursor: str | None = None
+    code = "1"
+
+    @property
+    def workspace(self) -> Workspace:
+        return workspace_of(
+            [table(A), replace(table(B), version=self.code)], self.calendar, str(self.root)
+        )
+
+    def tick(self) -> SensorResult:
+        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
+        result = release_sensor(self.workspace)(context)
+        assert isinstance(result, SensorResult)
+        self.cursor = result.cursor
+        return result
+
+
+@contextmanager
+def ticking(root: Path) -> Iterator[Ticking]:
+    """The lake with three days of both tables."""
+    lake = Ticking(root)
+    with DagsterInstance.ephemeral() as lake.instance:
+        for name in (A, B):
+            lake.build(name, 0, 1, 2)
+        yield lake
+
+
+def shown(result: SensorResult) -> list[Any]:
+    """Each release by its number and each evaluation by its verdict, in order."""
+    return [
+        event.metadata["release"].value if isinstance(event, AssetMaterialization) else event.passed  # type: ignore[union-attr]
+        for event in result.asset_events
+    ]
+
+
+def said(result: SensorResult) -> str:
+    assert not result.asset_events
+    assert result.skip_reason
+    return str(result.skip_reason.skip_message)
 
 
 @pytest.fixture

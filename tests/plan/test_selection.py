@@ -3,6 +3,7 @@ changes.
 """
 
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,62 @@ from backfill_assets.plan.text import blocked_lines
 from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day
-from tests.worlds.tables import CALENDAR, A, B, every, graphs, known, reads, selectors, table, waits
+from tests.worlds.tables import CALENDAR, A, B, every, graphs, reads, table
+
+DRAWN_STATES = [
+    state
+    for state in State
+    if state not in (State.UP_TO_DATE, State.RUNNING, State.ON_REQUEST, State.BEFORE)
+]
+
+
+@st.composite
+def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
+    """A status of every partition; those that are up to date or outdated stand, the others may."""
+    partitions = {}
+    for declared in graph.tables:
+        for at in CALENDAR.days():
+            if declared.first_day and at < declared.first_day:
+                partitions[declared.name, at] = PartitionStatus(State.BEFORE)
+                continue
+            state = draw(st.sampled_from([State.UP_TO_DATE, State.UP_TO_DATE, *DRAWN_STATES]))
+            stands = state not in (State.MISSING, State.NOT_DUE) and (
+                state != State.FAILED or draw(st.booleans())
+            )
+            undelivered = not stands and draw(st.integers(0, 5)) == 0
+            partitions[declared.name, at] = PartitionStatus(
+                state, "no source" if undelivered else "", stands, undelivered
+            )
+    return partitions
+
+
+@st.composite
+def selectors(draw, graph: Graph) -> Selector:
+    names = draw(st.lists(st.sampled_from([t.name for t in graph.tables]), min_size=1, unique=True))
+    days = sorted(draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
+    only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))
+    since = draw(st.sampled_from([date.min, *CALENDAR.days()]))
+    force, upstream, downstream = (draw(st.booleans()) for _ in range(3))
+    left = draw(st.sets(st.sampled_from(CALENDAR.days()), max_size=3))
+    return Selector(
+        names,
+        [at for at in days if at not in left],
+        frozenset(only),
+        force,
+        upstream,
+        downstream,
+        since,
+        left,
+    )
+
+
+def waits(graph: Graph, name: str, other: str) -> bool:
+    """Whether a table waits for some day of `other`, by the window's own words."""
+    (table,) = (each for each in graph.tables if each.name == name)
+    return any(
+        w.wait_for >= w.first for input_table, w in table.windows() if input_table.name == other
+    )
+
 
 NEVER = (State.NOT_DUE, State.BEFORE)
 

@@ -3,13 +3,16 @@ order they came in.
 """
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
+from psutil import Process
 
 from backfill_assets import rules, same_day, table
 from backfill_assets.calendar import Calendar
@@ -21,22 +24,56 @@ from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.kafka.source import Kafka
 from backfill_assets.sources.kafka.topic import GAP
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day, days, delivery_of, refusal_of
-from tests.worlds.services import (
-    PASSWORD,
-    USER,
-    at,
-    changed,
-    counts,
-    fingerprints,
-    quiet,
-    rows,
-    served,
-)
+from tests.worlds.services import PASSWORD, USER, Broker, Topic, at, quiet
+
+
+@contextmanager
+def served(by: Broker) -> Iterator[list[int]]:
+    """The bytes that the broker writes meanwhile: to clients, and a few to its log."""
+    process = Process(by.pid)
+    written = list[int]()
+    before = process.io_counters().write_chars
+    yield written
+    written.append(process.io_counters().write_chars - before)
+
+
+def counts(delivered: dict[date, Delivery | SourceError]) -> dict[date, int]:
+    return {
+        at: sum(each.files.values()) for at, each in delivered.items() if isinstance(each, Delivery)
+    }
+
+
+def fingerprints(topic: Topic, area: LandingArea, wanted: list[date]) -> dict[date, str]:
+    return {
+        at: each.fingerprint
+        for at, each in topic.source.delivered(area, wanted).items()
+        if isinstance(each, Delivery)
+    }
+
+
+def changed(before: dict[date, str], after: dict[date, str]) -> list[date]:
+    return [at for at in after if before[at] != after[at]]
+
+
+def rows(topic: Topic, area: LandingArea, spark, wanted: list[date]) -> list[tuple]:
+    read = topic.source.read(area, spark, wanted)
+    assert read.columns == [
+        "arrival_day",
+        "key",
+        "value",
+        "partition",
+        "offset",
+        "timestamp",
+        "headers",
+    ]
+    collected = read.select("arrival_day", "partition", "offset", "timestamp", "value").collect()
+    return sorted((d, p, o, t.replace(tzinfo=UTC), bytes(v)) for d, p, o, t, v in collected)
 
 
 @pytest.fixture

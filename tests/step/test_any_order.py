@@ -4,10 +4,11 @@ there in the end.
 One random history; many more are played without Spark, in tests/plan/test_any_order.py.
 """
 
+import random
 from pathlib import Path
 
 from backfill_assets.calendar import Calendar
-from tests.worlds.deliveries import ARRIVALS, Published, random_history, standing
+from tests.worlds.deliveries import ARRIVALS, NAMES, Published, Row, standing, with_every_day
 from tests.worlds.outages import (
     OUTAGES,
     RAW,
@@ -18,6 +19,28 @@ from tests.worlds.outages import (
     differences,
     oracle_of,
 )
+
+
+def random_history(seed: int, batches: int, files: int) -> list[list[Published]]:
+    """One such history, of so many batches of so many files of up to a dozen rows: for tests of
+    which an example takes long.
+    """
+    chance = random.Random(seed)
+
+    def row() -> Row:
+        return Row(
+            chance.randint(0, 3), chance.randint(0, 2), chance.randint(0, 3), chance.choice("IUD")
+        )
+
+    def file() -> Published:
+        return Published(
+            chance.randrange(4),
+            chance.choice(NAMES),
+            tuple(row() for _ in range(chance.randint(1, 12))),
+        )
+
+    return with_every_day([[file() for _ in range(files)] for _ in range(batches)])
+
 
 BUILT = (REJECTED, RAW, UPDATES, OUTAGES)
 

@@ -190,11 +190,6 @@ def oracle(files: Sequence[Path], first: date, last: date) -> duckdb.DuckDBPyCon
     return database
 
 
-def unpacked(file: Path, to: Path) -> Path:
-    to.write_bytes(gzip.decompress(file.read_bytes()))
-    return to
-
-
 Days = Sequence[date]
 
 

@@ -16,7 +16,6 @@ import httpx
 import pytest
 from dagster import (
     AssetKey,
-    AssetMaterialization,
     DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
@@ -44,7 +43,6 @@ from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.local import run_starter
 from backfill_assets.orchestration.local.run_launcher import process_of
 from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
-from backfill_assets.orchestration.release_sensor import release_sensor
 from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.plan.store import Plans
@@ -56,9 +54,7 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import arriving, day
 from tests.worlds.outages import FOUR, World
-from tests.worlds.recorded import A, B, BuiltLake
 from tests.worlds.station import eventually
-from tests.worlds.tables import table, workspace_of
 from tests.worlds.webservers import Launch, Server
 
 # As `backfill up` has it: written one by one, a run's events take longer than the run.
@@ -342,51 +338,6 @@ class Ticks:
             else self.instance.report_run_failed
         )(run)
         return run.run_id[:8]
-
-
-class Ticking(BuiltLake):
-    """The lake, and ticks of the sensor, each with the cursor that the one before it left."""
-
-    instance: DagsterInstance
-    cursor: str | None = None
-    code = "1"
-
-    @property
-    def workspace(self) -> Workspace:
-        return workspace_of(
-            [table(A), replace(table(B), version=self.code)], self.calendar, str(self.root)
-        )
-
-    def tick(self) -> SensorResult:
-        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
-        result = release_sensor(self.workspace)(context)
-        assert isinstance(result, SensorResult)
-        self.cursor = result.cursor
-        return result
-
-
-@contextmanager
-def ticking(root: Path) -> Iterator[Ticking]:
-    """The lake with three days of both tables."""
-    lake = Ticking(root)
-    with DagsterInstance.ephemeral() as lake.instance:
-        for name in (A, B):
-            lake.build(name, 0, 1, 2)
-        yield lake
-
-
-def shown(result: SensorResult) -> list[Any]:
-    """Each release by its number and each evaluation by its verdict, in order."""
-    return [
-        event.metadata["release"].value if isinstance(event, AssetMaterialization) else event.passed  # type: ignore[union-attr]
-        for event in result.asset_events
-    ]
-
-
-def said(result: SensorResult) -> str:
-    assert not result.asset_events
-    assert result.skip_reason
-    return str(result.skip_reason.skip_message)
 
 
 LAUNCHER = {

@@ -4,7 +4,6 @@ histories in any order.
 
 import gzip
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -161,27 +160,6 @@ def with_every_day(history: Sequence[Sequence[Published]]) -> list[list[Publishe
 def histories() -> st.SearchStrategy[Sequence[Sequence[Published]]]:
     """What is published between one build and the next."""
     return st.lists(st.lists(publications(), min_size=1, max_size=4), min_size=1, max_size=4)
-
-
-def random_history(seed: int, batches: int, files: int) -> list[list[Published]]:
-    """One such history, of so many batches of so many files of up to a dozen rows: for tests of
-    which an example takes long.
-    """
-    chance = random.Random(seed)
-
-    def row() -> Row:
-        return Row(
-            chance.randint(0, 3), chance.randint(0, 2), chance.randint(0, 3), chance.choice("IUD")
-        )
-
-    def file() -> Published:
-        return Published(
-            chance.randrange(4),
-            chance.choice(NAMES),
-            tuple(row() for _ in range(chance.randint(1, 12))),
-        )
-
-    return with_every_day([[file() for _ in range(files)] for _ in range(batches)])
 
 
 def standing(history: Sequence[Sequence[Published]]) -> dict[tuple[date, str], Published]:

@@ -1,7 +1,5 @@
 """Small projects: in a folder, where they are edited, or in memory, of one table or a model."""
 
-import importlib
-import itertools
 import json
 import os
 import signal
@@ -11,11 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable
 from pyspark.ml import Pipeline
 from pyspark.ml.feature import VectorAssembler
@@ -32,8 +28,6 @@ from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
-from backfill_assets.tables.code_version.source import parsed
-from backfill_assets.tables.code_version.version import code_version
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.deliveries import days
@@ -143,223 +137,6 @@ class OneTable:
 
 def _without_zone(value: Any) -> Any:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
-
-
-MODULES = ("shop", "rates", "fast_rates")
-
-
-def searched_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of modules that begins the search path."""
-    monkeypatch.syspath_prepend(str(folder))
-    for name in [name for name in sys.modules if name.partition(".")[0] in MODULES]:
-        monkeypatch.delitem(sys.modules, name)
-    return folder
-
-
-def version(folder: Path, **texts: str) -> str:
-    """The version of `t` of the module `shop`; a text with a name like `shop__k` is of the module
-    `k` of the package `shop`.
-    """
-    for name, text in texts.items():
-        path = folder.joinpath(*name.split("__")).with_suffix(".py")
-        if "__" in name:
-            path.parent.mkdir(exist_ok=True)
-            (path.parent / "__init__.py").touch()
-        path.write_text(dedent(text))
-    importlib.invalidate_caches()
-    parsed.cache_clear()
-    return code_version("shop" if (folder / "shop.py").exists() else "shop.tables", "t")
-
-
-NUMBERS = itertools.count()
-FEATURES = '''"""What models read."""
-from pyspark.sql import functions as F
-from backfill_assets import SliceDays, table
-import {project}.words
-from {project} import words
-from {project}.deeper import rounded as whole
-from .deeper import Kept
-from .registry import LIMITS, STEPS, WITHIN, conditional, fallback
-from . import whole as entire
-
-WEEK = 7
-OTHER = 8
-
-def first():
-    from .late import one as number
-    return number()
-
-def second():
-    from .late import two as number
-    return number()
-
-def three():
-    return 0
-
-def hidden():
-    from .late import three
-    return three()
-
-@table(
-    "features/a", partition_by="day", columns="day DATE, n INT",
-    reads={"rows": SliceDays(), "helper": SliceDays()},
-    version="1", pool="spark",
-)
-def a(rows: int, helper=None) -> int:
-    """A promise."""
-    # A reason.
-    loud = helper(F.lit(WEEK)) + whole(rows) + words.shout("a")
-    return loud + {project}.words.whisper("a") + Kept().value() + more()
-
-def more():
-    from .late import imported
-    from .registry import LATER, Base, wrapped
-    two = wrapped() + len(Base.known) + LATER() + first() + second() + hidden()
-    found = two + STEPS["x"](LIMITS.high) + conditional() + fallback()
-    return found + WITHIN[0]([]) + imported() + vars(entire)["f"]()
-
-def helper(rows):
-    return OTHER
-'''
-DEEPER = """
-STEPS = 3
-
-def rounded(rows, steps=STEPS):
-    kept: list = [inner(r) for r in rows]
-    return kept
-
-def inner(row: int):
-    return row + STEPS
-
-def unused(row):
-    return row
-
-class Kept:
-    unit: int
-
-    def value(self):
-        return 1
-"""
-REGISTRY = """
-import contextlib
-import types
-
-LIMITS, STEPS = types.SimpleNamespace(), {}
-LIMITS.high = 1
-
-def register(step):
-    STEPS[step.__name__] = step
-    return step
-
-def by_item():
-    return 10
-
-STEPS["set"] = by_item
-
-@register
-def by_decorator():
-    return 20
-
-def by_call():
-    return 30
-
-register(by_call)
-
-def by_loop():
-    return 40
-
-for _each in (by_loop,):
-    STEPS.update(loop=_each)
-
-if STEPS:
-    def conditional():
-        return 50
-
-try:
-    import nothing_of_that_name
-except ImportError:
-    def fallback():
-        return 60
-
-with contextlib.suppress(ValueError):
-    WITHIN = [len]
-
-def add(steps, step):
-    steps["given"] = step
-
-def given():
-    return 90
-
-add(STEPS, given)
-
-def deeper(step):
-    register(step)
-
-def deep():
-    return 92
-
-deeper(deep)
-
-class Base:
-    known = []
-
-    def __init_subclass__(cls):
-        Base.known.append(cls)
-
-class Extended(Base):
-    def value(self):
-        return 94
-
-setattr(LIMITS, "low", 1)
-LATER = None
-
-def set_later():
-    global LATER
-    LATER = object
-
-set_later()
-
-def table(compute):
-    return lambda: 96
-
-@table
-def wrapped():
-    return 1
-"""
-WORDS = "def shout(text):\n    return text.upper()\n\ndef whisper(text):\n    return text.strip()\n"
-
-
-class EditedProject:
-    """A package of three modules on disk, edited by replacing text."""
-
-    def __init__(self, root: Path):
-        self.name = f"project{next(NUMBERS)}"
-        self.root = root
-        numbers = {"imported": 70, "one": 71, "two": 0, "three": 73}
-        late = "".join(f"def {name}():\n    return {n}\n" for name, n in numbers.items())
-        whole = "def f():\n    return 80\n"
-        modules = {
-            "__init__": "",
-            "features": FEATURES,
-            "deeper": DEEPER,
-            "words": WORDS,
-            "registry": REGISTRY,
-        }
-        for module, text in (modules | {"late": late, "whole": whole}).items():
-            path = root / self.name / f"{module}.py"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text.replace("{project}", self.name))
-        importlib.invalidate_caches()
-
-    def version(self) -> str:
-        parsed.cache_clear()
-        return code_version(f"{self.name}.features", "a")
-
-    def edit(self, module: str, old: str, new: str) -> str:
-        path = self.root / self.name / f"{module}.py"
-        assert old in path.read_text()
-        path.write_text(path.read_text().replace(old, new))
-        return self.version()
 
 
 DAYS = days(0, 1, 2, 3)

@@ -32,7 +32,6 @@ from tenacity import (
     wait_fixed,
 )
 
-from backfill_assets.errors import SourceError
 from backfill_assets.lake.spark.engine import spark_home
 from backfill_assets.servers.child import free_port, is_taken, wait_or_kill
 from backfill_assets.sources.area import LandingArea
@@ -40,7 +39,6 @@ from backfill_assets.sources.copies import LocalCopies
 from backfill_assets.sources.kafka.source import Kafka
 from backfill_assets.sources.object_store import ObjectStore
 from backfill_assets.sources.postgres.source import PostgresTable
-from backfill_assets.sources.protocol import Delivery
 
 KAFKA = ("org.apache.kafka", "kafka_2.13", "4.1.0")
 # Beside Spark's own cache, which other settings made.
@@ -111,16 +109,6 @@ def broker(folder: Path) -> Iterator[Broker]:
     finally:
         server.terminate()
         wait_or_kill([Process(server.pid)])
-
-
-@contextmanager
-def served(by: Broker) -> Iterator[list[int]]:
-    """The bytes that the broker writes meanwhile: to clients, and a few to its log."""
-    process = Process(by.pid)
-    written = list[int]()
-    before = process.io_counters().write_chars
-    yield written
-    written.append(process.io_counters().write_chars - before)
 
 
 def quiet(address: str) -> dict[str, str | int | float | bool]:
@@ -255,39 +243,6 @@ class Topic:
             [TopicPartition(self.name, partition, offset)]
         ).values():
             answer.result()
-
-
-def counts(delivered: dict[date, Delivery | SourceError]) -> dict[date, int]:
-    return {
-        at: sum(each.files.values()) for at, each in delivered.items() if isinstance(each, Delivery)
-    }
-
-
-def fingerprints(topic: Topic, area: LandingArea, wanted: list[date]) -> dict[date, str]:
-    return {
-        at: each.fingerprint
-        for at, each in topic.source.delivered(area, wanted).items()
-        if isinstance(each, Delivery)
-    }
-
-
-def changed(before: dict[date, str], after: dict[date, str]) -> list[date]:
-    return [at for at in after if before[at] != after[at]]
-
-
-def rows(topic: Topic, area: LandingArea, spark, wanted: list[date]) -> list[tuple]:
-    read = topic.source.read(area, spark, wanted)
-    assert read.columns == [
-        "arrival_day",
-        "key",
-        "value",
-        "partition",
-        "offset",
-        "timestamp",
-        "headers",
-    ]
-    collected = read.select("arrival_day", "partition", "offset", "timestamp", "value").collect()
-    return sorted((d, p, o, t.replace(tzinfo=UTC), bytes(v)) for d, p, o, t, v in collected)
 
 
 NOBODY = 65534

@@ -15,8 +15,6 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
-from backfill_assets.plan.selector import Selector
-from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery, Source
@@ -42,11 +40,6 @@ def workspace_of(tables: Iterable[Table], calendar: Calendar, lake: str = "/no/l
 
 LENGTH = 8
 CALENDAR = Calendar(day(0), day(LENGTH - 1))
-STATES = [
-    state
-    for state in State
-    if state not in (State.UP_TO_DATE, State.RUNNING, State.ON_REQUEST, State.BEFORE)
-]
 
 
 @st.composite
@@ -79,46 +72,6 @@ def graphs(draw) -> Graph:
     return Graph(tables, CALENDAR)
 
 
-@st.composite
-def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
-    """A status of every partition; those that are up to date or outdated stand, the others may."""
-    partitions = {}
-    for table in graph.tables:
-        for at in CALENDAR.days():
-            if table.first_day and at < table.first_day:
-                partitions[table.name, at] = PartitionStatus(State.BEFORE)
-                continue
-            state = draw(st.sampled_from([State.UP_TO_DATE, State.UP_TO_DATE, *STATES]))
-            stands = state not in (State.MISSING, State.NOT_DUE) and (
-                state != State.FAILED or draw(st.booleans())
-            )
-            undelivered = not stands and draw(st.integers(0, 5)) == 0
-            partitions[table.name, at] = PartitionStatus(
-                state, "no source" if undelivered else "", stands, undelivered
-            )
-    return partitions
-
-
-@st.composite
-def selectors(draw, graph: Graph) -> Selector:
-    names = draw(st.lists(st.sampled_from([t.name for t in graph.tables]), min_size=1, unique=True))
-    days = sorted(draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
-    only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))
-    since = draw(st.sampled_from([date.min, *CALENDAR.days()]))
-    force, upstream, downstream = (draw(st.booleans()) for _ in range(3))
-    left = draw(st.sets(st.sampled_from(CALENDAR.days()), max_size=3))
-    return Selector(
-        names,
-        [at for at in days if at not in left],
-        frozenset(only),
-        force,
-        upstream,
-        downstream,
-        since,
-        left,
-    )
-
-
 def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool = False) -> bool:
     """Whether `partition` reads `other`, or needs it, by the declared window."""
     table, other_table = (
@@ -135,14 +88,6 @@ def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool 
             if w.first <= away <= (min(w.last, w.wait_for) if needed else w.last):
                 return True
     return False
-
-
-def waits(graph: Graph, name: str, other: str) -> bool:
-    """Whether a table waits for some day of `other`, by the window's own words."""
-    (table,) = (each for each in graph.tables if each.name == name)
-    return any(
-        w.wait_for >= w.first for input_table, w in table.windows() if input_table.name == other
-    )
 
 
 def every(graph: Graph) -> list[tuple[str, date]]:

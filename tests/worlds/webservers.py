@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from backfill_assets.calendar import Partition, as_day, between
-from backfill_assets.cli.maintain import code_of
-from backfill_assets.cli.output import Output
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import (
     _DAY_TAG,
@@ -28,7 +25,7 @@ from backfill_assets.dagster_client.client import (
     step_of,
 )
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Progress
@@ -41,15 +38,13 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import INTERRUPTED, Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.servers.home import dagster_of
 from backfill_assets.step.due import days_due, failed_partitions
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
-from backfill_assets.verbs.reconcile import reconcile
-from backfill_assets.workspace import Workspace, open_workspace
+from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
-from tests.worlds.recorded import build, write_days
+from tests.worlds.recorded import build
 from tests.worlds.tables import CALENDAR, SHAPES, workspace_of
 
 REPOSITORY: dict[str, Any] = {"name": "__repository__", "location": {"name": "backfill_assets"}}
@@ -502,41 +497,3 @@ class RecordingWebserver:
             "assetPartitionStatuses": {},
         }
         return [] if table in self.without else [node]
-
-
-@dataclass
-class ReconciledLake:
-    lake: Path
-    web: RecordingWebserver
-    capsys: pytest.CaptureFixture[str]
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(str(self.lake))
-
-    def reconcile(self, *, repair: bool = False, restore: bool = False) -> tuple[int, list[str]]:
-        """Return the exit code of the command, and the lines that it prints."""
-        workspace = open_workspace(only_reading=not (repair or restore))
-        dagster = dagster_of(workspace.settings, httpx.MockTransport(self.web))
-        report = reconcile(workspace, dagster, repair=repair, restore=restore, who="ada")
-        Output(as_json=False).preview(report.lines())
-        return code_of(report), self.capsys.readouterr().out.splitlines()
-
-
-def reconciled_lake(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> ReconciledLake:
-    """Two days of one table, built, recorded, and known to Dagster."""
-    for name, value in {
-        "HOME": home,
-        "FIRST_DAY": day(0),
-        "LAST_DAY": day(9),
-        "DAGSTER_URL": "http://dagster",
-    }.items():
-        monkeypatch.setenv(f"BACKFILL_{name}", str(value))
-    lake = home / "lake"
-    write_days(lake, outages_build(0), outages_build(1))
-    Ledger(str(lake)).append([outages_build(0), outages_build(1)])
-    return ReconciledLake(
-        lake, RecordingWebserver({RECONCILED_TABLE: {str(day(0)): "f0", str(day(1)): "f1"}}), capsys
-    )
