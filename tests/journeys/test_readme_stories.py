@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from backfill_assets.lake.releases import CANDIDATE, STABLE, Releases
-from backfill_assets.publish.channels import is_in_live
+from backfill_assets.publish.channels import plan_has_rows_in
 from tests.worlds.command_line import README
 from tests.worlds.servers import demo_once, environment_alone, servers_of
 from tests.worlds.station import TIMEOUT_S, Station
@@ -97,7 +97,7 @@ def test_the_story_of_a_rebuild(story):
     for block, shown in blocks_of("Rebuild"):
         story.type_block(block, shown)
     assert story.typed[-1] == "backfill resume"
-    assert not is_in_live(story.releases.root, story.plan_id)
+    assert not plan_has_rows_in(story.releases.root, story.plan_id)
 
 
 def test_the_story_of_a_publication(story):
@@ -106,9 +106,9 @@ def test_the_story_of_a_publication(story):
         story.type_block(block, shown)
     channels = story.releases.newest().channels
     assert channels.keys() == {STABLE, CANDIDATE}
-    assert is_in_live(story.releases.root, story.plan_id)
+    assert plan_has_rows_in(story.releases.root, story.plan_id)
     story.type_block(*taking_back)
-    assert not is_in_live(story.releases.root, story.plan_id)
+    assert not plan_has_rows_in(story.releases.root, story.plan_id)
 
 
 def test_the_shown_output_may_leave_lines_out_and_no_more():
