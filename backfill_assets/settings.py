@@ -131,11 +131,12 @@ def refuse_unknown(fields: Collection[str], file: Path) -> None:
     names = {f"{PREFIX}{name.upper()}" for name in fields}
     for name in sorted({*os.environ, *_names_in(file)} - names):
         if name.startswith(PREFIX):
-            meant = nearest(name, names) or "one that `backfill guide settings-and-commands` lists"
+            similar = nearest(name, names)
+            question = f"Did you mean {similar}? If not, remove it." if similar else "Remove it."
             raise SettingsError(
                 f"{name} is not a setting.",
                 unchanged="Nothing was done.",
-                next_step=f"Did you mean {meant}? Otherwise take it out.",
+                next_step=f"{question} `backfill guide settings-and-commands` lists the settings.",
             )
 
 

@@ -162,7 +162,7 @@ def _java(settings: Settings) -> Finding:
     try:
         return Finding("ok", "java", f"version {require_java()}")
     except BackfillError as error:
-        return Finding("FAIL", "java", str(error))
+        return Finding("FAIL", "java", error.what, error.next_step)
 
 
 def jars(settings: Settings, packages: Sequence[str] = ()) -> Finding:
@@ -287,7 +287,7 @@ def webserver(dagster: Dagster, names: Sequence[str]) -> Finding:
     try:
         lacking = tables_lacking(dagster.tables(), names)
     except BackfillError as error:
-        return Finding("FAIL", "webserver", str(error))
+        return Finding("FAIL", "webserver", error.what, error.next_step)
     message = f"those at {dagster.url} {lacking}" if lacking else dagster.url
     return _judged(not lacking, "webserver", message, WAY_OUT, "warn")
 

@@ -133,7 +133,7 @@ def _refuse_unknown_names(
         )
     if unknown := unknown_names(accept, names):
         raise UsageError(
-            f"--accept {unknown[0]} is no column, no rule, and no file that these days have or were"
+            f"--accept {unknown[0]} is not a column, a rule, or a file that these days have or were"
             f" last built from.{did_you_mean(unknown[0], names)}",
             unchanged="Nothing was planned.",
             next_step="Files are named from the landing area on: orders/2024-06-01.jsonl.",

@@ -119,8 +119,8 @@ class State(StrEnum):
     REWRITTEN = "outdated: not as it was built"
     FAILED = "failed"
     RUNNING = "running"
-    NOT_DUE = "not due yet"
-    ON_REQUEST = "built on request"
+    NOT_DUE = "waiting for late data"
+    ON_REQUEST = "on demand"
     BEFORE = "before the table's first day"
 
 
@@ -287,7 +287,7 @@ class _TableHistory:
             return _Found(State.MISSING, str(delivery))
         inputs = missing_inputs(self.table, day, self.latest.accepted, self.calendar)
         if waits_for_request_only(self.table, day, self.latest.accepted, self.calendar):
-            return _Found(State.ON_REQUEST, f"needs {inputs}, which is built on request only")
+            return _Found(State.ON_REQUEST, f"needs {inputs}, which is built on demand only")
         return _Found(State.MISSING, f"needs {inputs}" if inputs else "never built")
 
 

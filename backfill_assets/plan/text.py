@@ -96,7 +96,7 @@ def progress_line(progress: Progress) -> str:
 def chunks_line(progress: Progress) -> str:
     total = len(progress.plan.chunks)
     running = ", ".join(f"chunk {number}" for number in sorted(progress.running))
-    over = f"{len(progress.chunks_over)} of {total} chunk(s) over" + (
+    over = f"{len(progress.chunks_over)} of {total} chunk(s) done" + (
         f", running: {running}" if running else ""
     )
     stopped = (

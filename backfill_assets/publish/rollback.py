@@ -42,7 +42,7 @@ class Kind(StrEnum):
     """The decision about a partition that the plan changed."""
 
     RESTORE = "restored"
-    RESTORED = "as before already"
+    RESTORED = "restored already"
     CONFLICT = "built since"  # the rows are not the plan's any more
     FIRST_BUILT = "built first by this plan"  # there is nothing to put back
     LOST = "not in the history"  # the rows of before are not in the table's log as they were built

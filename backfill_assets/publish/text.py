@@ -14,7 +14,7 @@ Decisions = Mapping[Partition, Decision]
 COLUMNS = (
     "table",
     "put back",
-    "as before already",
+    "restored already",
     "built since",
     "built first by the plan",
     "not in the history",
@@ -105,7 +105,7 @@ def published_lines(plan_id: str, published: Published, channel: str) -> list[st
         else f"Plan {plan_id} is in live."
     )
     staying = (
-        f" Readers of {', '.join(published.staying)} stay where they were."
+        "".join(f" {channel} is unchanged." for channel in published.staying)
         if published.staying
         else ""
     )

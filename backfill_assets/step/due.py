@@ -90,7 +90,7 @@ def days_due(
     for day in sorted(days):
         last = accepted.get((table.name, day))
         if last is None and (why := waiting_for_calendar(table, day, calendar)):
-            due.not_due[day] = f"not due yet: {why}"
+            due.not_due[day] = f"waiting for late data: {why}"
             continue
         missing = missing_inputs(table, day, accepted, calendar, due.compute)
         unusable = (
@@ -111,7 +111,7 @@ def days_due(
         if unusable == missing and not (outdated or in_case):
             due.up_to_date.append(day)
         elif missing and waits_for_request_only(table, day, accepted, calendar, due.compute):
-            due.not_due[day] = f"waits for {missing}, which is built on request only"
+            due.not_due[day] = f"waits for {missing}, which is built on demand only"
         elif missing:
             due.blocked[day] = f"needs {missing}, which has no accepted build"
         elif unusable:
@@ -205,7 +205,7 @@ def waits_for_request_only(
     calendar: Calendar,
     computing: Collection[date] = (),
 ) -> bool:
-    """Whether `day` lacks inputs, and all missing ones are built on request only."""
+    """Whether `day` lacks inputs, and all missing ones are built on demand only."""
     found = _lacking(table, day, accepted, calendar, computing) if on_request(table) else []
     return bool(found) and all(on_request(other) for other, _ in found)
 

@@ -138,7 +138,7 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
     assert isinstance(done.exception, UsageError)
     assert (
         str(done.exception)
-        == f"--accept {unknown} is no column, no rule, and no file that these days have or were"
+        == f"--accept {unknown} is not a column, a rule, or a file that these days have or were"
         " last built from. Did you mean outage_events/2019-09-03.jsonl? Nothing was planned."
         " Files are named from the landing area on: orders/2024-06-01.jsonl."
     )

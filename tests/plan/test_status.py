@@ -83,7 +83,7 @@ def test_a_day_that_waits_for_days_on_demand_is_not_missing():
     read = built(updates, 3, 4, 5)
     needs = "staging/o 2019-08-18"
     assert status_at(reader, 3, read | built(reader, 2)) == PartitionStatus(
-        State.ON_REQUEST, f"needs {needs}, which is built on request only"
+        State.ON_REQUEST, f"needs {needs}, which is built on demand only"
     )
     assert status_at(reader, 6, read | built(reader, 5)).state == State.MISSING, (
         "an update of that day is lacking, too"
@@ -103,7 +103,7 @@ def test_a_day_that_waits_for_days_on_demand_is_not_missing():
     workspace = workspace_of([reader], TEN_DAYS)
     due = days_due(reader, days(3), workspace, builds=Latest(accepted, accepted))
     assert (due.not_due, due.blocked) == (
-        {day(3): f"waits for {needs}, which is built on request only"},
+        {day(3): f"waits for {needs}, which is built on demand only"},
         {},
     )
 
