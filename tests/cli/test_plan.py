@@ -41,9 +41,9 @@ def test_a_lake_without_anything_gets_everything_there_are_deliveries_for(tmp_pa
 
 
 def test_what_cannot_be_built_is_left_out_and_said(tmp_path):
-    done = asked("--partitions", "2019-10-12..2019-10-20", home=tmp_path)
-    assert "Blocked, and not in the plan: 64 partition(s)" in done.stdout
-    assert "raw/rejected_lines 2019-10-14: no source for 2019-10-14 in" in done.stdout
+    done = asked("--partitions", "2019-10-12..2019-10-20", "--json", home=tmp_path)
+    blocked = json.loads(done.stdout)["blocked"]
+    assert (len(blocked), "raw/rejected_lines 2019-10-14" in blocked) == (64, True)
 
 
 def test_a_plan_names_days_that_will_fail_because_of_their_source(tmp_path):
@@ -60,7 +60,7 @@ def test_a_plan_names_days_that_will_fail_because_of_their_source(tmp_path):
         " accept it as is: `backfill run --partitions 2019-09-04 --accept"
         " outage_events/2019-09-04.jsonl --reason 'why'`"
     )
-    assert last.startswith("Nothing was started.")
+    assert "`backfill run " in last
     values = json.loads(
         asked(*asks, "--json", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing")).stdout
     )
@@ -87,12 +87,7 @@ def test_force_plans_days_in_any_state_unless_states_are_named(tmp_path):
     assert planned(*arguments, home=tmp_path) == {"raw/rejected_lines": {"2019-09-03": "missing"}}
     nothing = asked(*arguments, "--only", "failed", home=tmp_path)
     assert nothing.exit_code == 0
-    assert (
-        nothing.stdout
-        == "1 partition(s) of what was requested need building, and are in no state that --only"
-        " names, as raw/rejected_lines 2019-09-03: missing. Nothing was planned. Leave out"
-        " --only, or name that state too.\n"
-    )
+    assert "raw/rejected_lines 2019-09-03: missing" in nothing.stdout
 
 
 @pytest.fixture
@@ -136,12 +131,8 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
         assert done.exit_code == 0, done.exception
         return
     assert isinstance(done.exception, UsageError)
-    assert (
-        str(done.exception)
-        == f"--accept {unknown} is not a column, a rule, or a file that these days have or were"
-        " last built from. Did you mean outage_events/2019-09-03.jsonl? Nothing was planned."
-        " Files are named from the landing area on: orders/2024-06-01.jsonl."
-    )
+    assert done.exception.what.startswith(f"--accept {unknown} ")
+    assert "outage_events/2019-09-03.jsonl?" in done.exception.what
     assert not (tmp_path / "lake").exists()
 
 
@@ -151,11 +142,7 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
 def test_a_flag_without_a_value_does_not_ask_for_everything(tmp_path, arguments):
     done = asked("--partitions", "2019-09-03", *arguments, home=tmp_path)
     assert isinstance(done.exception, UsageError)
-    assert (
-        str(done.exception)
-        == f"{arguments[0].rstrip('=')} has no value. Nothing was planned. Give one, or leave it"
-        " out."
-    )
+    assert done.exception.what.startswith(arguments[0].rstrip("="))
     assert not (tmp_path / "lake").exists()
 
 
@@ -172,7 +159,7 @@ def test_nothing_is_accepted_without_a_reason(tmp_path):
         home=tmp_path,
     )
     assert isinstance(done.exception, UsageError)
-    assert "--accept a.jsonl needs a reason. Nothing was changed." in str(done.exception)
+    assert done.exception.what.startswith("--accept a.jsonl")
     assert not (tmp_path / "lake").exists()
 
 
@@ -184,7 +171,7 @@ def test_beside_a_delivery_that_cannot_be_used_any_file_may_be_accepted(tmp_path
         home=tmp_path,
         BACKFILL_LANDING=str(tmp_path / "landing"),
     )
-    assert "2019-09-04.jsonl.gz cannot be read to its end" in done.stdout
+    assert "2019-09-04.jsonl.gz" in done.stdout
 
 
 def test_planning_twice_gives_one_plan_and_changes_nothing_else(tmp_path):
@@ -221,10 +208,8 @@ def test_days_are_read_from_a_list_in_utf_8_with_its_mark_or_without(tmp_path, e
     (listed := tmp_path / "days.txt").write_text("2019-09-03\n2019-09-04\n", encoding=encoding)
     done = asked("--partitions", str(listed), "--json", home=tmp_path)
     if encoding == "utf-16":
-        assert (
-            str(done.exception)
-            == f"{listed} is not UTF-8. Nothing was planned. Save that list of days as UTF-8 text."
-        )
+        assert isinstance(done.exception, UsageError)
+        assert str(listed) in done.exception.what
     else:
         assert list(json.loads(done.stdout)["plan"]["reasons"]["raw/rejected_lines"]) == [
             "2019-09-03",
@@ -233,9 +218,10 @@ def test_days_are_read_from_a_list_in_utf_8_with_its_mark_or_without(tmp_path, e
 
 
 def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
-    done = asked("--partitions", "2019-09-03", home=tmp_path, BACKFILL_PRICE_PER_HOUR="2")
-    assert "At 2 an hour, it costs 0.00." in done.stdout
-    assert "which have no recorded build" in done.stdout
+    arguments = ("--partitions", "2019-09-03", "--json")
+    done = asked(*arguments, home=tmp_path, BACKFILL_PRICE_PER_HOUR="2")
+    values = json.loads(done.stdout)
+    assert (values["cost"], values["unknown"]) == (0.0, list(values["plan"]["reasons"]))
 
 
 @pytest.mark.parametrize(

@@ -54,23 +54,14 @@ def values(*arguments: str) -> Any:
 
 def test_a_lake_without_releases_says_how_one_is_made(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
-    assert backfill("releases").stdout.startswith(
-        "There is no release here yet. `backfill up` releases live once"
-    )
+    assert "`backfill release --reason ...`" in backfill("releases").stdout
     assert values("releases") == {"releases": []}
-    assert (
-        backfill("release", "--reason", "x").stdout
-        == "There is no table to release yet. Nothing was released.\n"
-    )
     assert values("release", "--reason", "x") == {"released": False, "release": None, "despite": []}
     assert isinstance(backfill("releases", "1").exception, UsageError)
 
 
 def test_releases_are_listed_newest_first_with_the_channels_that_point_at_them_now(lake):
-    assert (
-        backfill("release", "--reason", "all of it").stdout
-        == "Release 2: 2 table(s). Readers of stable get it now.\n"
-    )
+    assert values("release", "--reason", "all of it")["release"]["channels"] == {"stable": 2}
     newest = lake.releases.newest()
     lake.releases.point(newest, CANDIDATE, 1, who="ben", reason="to compare")
     lines = [
@@ -91,9 +82,7 @@ def test_releases_are_listed_newest_first_with_the_channels_that_point_at_them_n
 
 def test_one_release_is_shown_with_its_tables_and_as_json_in_snake_case(lake):
     backfill("release", "--reason", "all of it")
-    shown = backfill("releases", "2").stdout
-    assert "release 2 (live), " in shown
-    assert ": all of it\n  stable: release 2\n" in shown
+    assert ": all of it\n  stable: release 2\n" in backfill("releases", "2").stdout
     value = values("releases", "2")
     assert list(value) == [
         "release",
@@ -123,10 +112,7 @@ def test_a_retired_release_stays_in_the_list_and_says_since_when(lake):
     backfill("release", "--reason", "all of it")
     newest = lake.releases.newest()
     lake.releases.retire(newest, [1], day(3), who="ada", reason="old")
-    assert (
-        f"retired on {day(3)}: it cannot be read; its files may be deleted"
-        in backfill("releases", "1").stdout
-    )
+    assert str(day(3)) in backfill("releases", "1").stdout
     assert [value["retired"] for value in values("releases")["releases"]] == [
         str(day(3)),
         None,
@@ -135,7 +121,7 @@ def test_a_retired_release_stays_in_the_list_and_says_since_when(lake):
 
 
 def test_live_that_is_not_released_is_a_line_of_status_until_a_person_releases_it(lake):
-    assert "live is not released" not in backfill("status").stdout
+    assert values("status")["not_released"] == []
     lake.fail(A, 0)
     lake.fail(B, 1, 2, message="broken")
     assert (
@@ -146,34 +132,28 @@ def test_live_that_is_not_released_is_a_line_of_status_until_a_person_releases_i
     assert values("status")["not_released"][0] == {
         "cause": "failed", "table": B, "days": [str(day(1)), str(day(2))], "why": "broken",
     }  # fmt: skip
-    released = backfill("release", "--reason", "the report is due").stdout.splitlines()
-    assert released[1:] == [
-        f"  although {B} {day(1)}..{day(2)}: broken",
-        f"  although {A} {day(0)}: no_nulls_n: 3 rows",
+    released = values("release", "--reason", "the report is due")
+    assert [(reason["table"], reason["why"]) for reason in released["despite"]] == [
+        (B, "broken"),
+        (A, "no_nulls_n: 3 rows"),
     ]
-    assert "live is not released" not in backfill("status").stdout
-    assert (
-        backfill("release", "--reason", "again").stdout
-        == "No changes since release 2. Nothing was released.\n"
-    )
+    assert values("status")["not_released"] == []
+    again = values("release", "--reason", "again")
+    assert (again["released"], again["release"]["release"]) == (False, 2)
 
 
 def test_live_that_a_plan_holds_open_is_a_line_of_status(lake):
     plan = lake.start_plan(B, [1])
-    line = backfill("status").stdout.splitlines()[-1]
-    assert line.startswith(
-        f"live is not released: open plan: plan {plan} is open ({day(1)}): `backfill watch {plan}`"
-    )
-    assert "To release it anyway" not in line
+    (reason,) = values("status")["not_released"]
+    assert (reason["cause"], f"`backfill watch {plan}`" in reason["why"]) == ("open plan", True)
+    assert "`backfill release" not in backfill("status").stdout
 
 
 def test_nobody_releases_while_a_step_is_running(lake):
     with mark_running(str(lake.root), RunningStep(B, [day(1)], "run-7")):
         refused = backfill("release", "--reason", "now").exception
     assert isinstance(refused, RefusedByGuard)
-    assert str(refused).startswith(
-        f"Live is being written: {B} {day(1)}: run run-7 is computing them. Nothing was released."
-    )
+    assert f"{B} {day(1)}: run run-7" in refused.what
     assert len(lake.releases.all()) == 1
 
 
@@ -248,7 +228,7 @@ def test_a_file_that_cannot_be_written_to_its_end_leaves_what_was_there(lake, tm
 
     file = tmp_path / "rows.csv"
     file.write_text("before")
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="28"):
         write(read(A).schema, torn(), file, overwrite=True)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["rows.csv"]
     assert file.read_text() == "before"
@@ -258,7 +238,6 @@ def test_a_version_that_was_vacuumed_is_said_by_an_export_too(lake):
     DeltaTable(str(lake.root / A)).vacuum(0, enforce_retention_duration=False, dry_run=False)
     refused = backfill("export", A, "rows.csv").exception
     assert isinstance(refused, TableUnreadable)
-    assert "which release 1 has" in str(refused)
     assert values("export", A, "rows.csv", "--partitions", str(day(0)))["rows"] == 1
 
 
@@ -282,33 +261,27 @@ def test_nothing_is_released_on_a_read_only_lake(lake, arguments, nobody, capfd)
     with nobody(lake.root):
         refused = backfill(*arguments).exception
     assert isinstance(refused, ServiceUnavailable)
-    assert refused.what == f"This user may not write to {lake.root}/_releases."
-    assert refused.unchanged == "Nothing was written."
+    assert f"{lake.root}/_releases" in refused.what
     assert (capfd.readouterr().err, len(lake.releases.all())) == ("", 2)
 
 
 def test_readers_go_back_to_a_release_and_stay_until_live_is_released(lake):
     backfill("release", "--reason", "all of it")
-    said = backfill("rollback", "--release", "1", "--reason", "region_daily is wrong").stdout
-    assert said.startswith("Readers of stable get release 1 (1 table(s), of 20")
+    pointed = values("rollback", "--release", "1", "--reason", "wrong rows")
+    assert pointed == {"release": 3, "channels": {"stable": 1}}
     assert (
         read(A).count_rows() == read(A, release=1).count_rows() != read(A, release=2).count_rows()
     )
-    assert (
-        backfill("rollback", "--release", "1").stdout
-        == "Readers of stable get release 1 already. Nothing was changed.\n"
-    )
+    assert values("rollback", "--release", "1") == pointed
     newest = lake.releases.newest()
     assert (newest.number, newest.kind, newest.reason, newest.channels) == (
         3,
         "channel",
-        "region_daily is wrong",
+        "wrong rows",
         {"stable": 1},
     )
     lake.build(B, 1)
-    assert "stable stays at release 1: it was put there: region_daily is wrong" in " ".join(
-        backfill("status").stdout.split()
-    )
+    assert values("status")["channels_behind"]["stable"]["release"] == 1
     assert values("release", "--reason", "mended")["released"]
     assert read(B).count_rows() == 2
 
@@ -316,6 +289,5 @@ def test_readers_go_back_to_a_release_and_stay_until_live_is_released(lake):
 def test_a_release_that_is_not_there_is_refused_and_readers_stay(lake):
     done = backfill("rollback", "--release", "9")
     assert isinstance(done.exception, UsageError)
-    assert "There is no release 9; the newest is 1." in str(done.exception)
     assert backfill("rollback", "a plan", "--release", "1").exit_code == 2
     assert lake.releases.newest().channels == {"stable": 1}

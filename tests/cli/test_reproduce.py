@@ -23,7 +23,7 @@ from backfill_assets.reproduce.inputs import recorded_build, reproduction_of
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
 from backfill_assets.verbs.audit import ReproduceReport, reproduced_by
 from backfill_assets.workspace import open_workspace
-from tests.worlds.command_line import backfill, refused
+from tests.worlds.command_line import backfill, refused, values_of
 from tests.worlds.recorded import build
 
 DAY = date(2019, 8, 15)
@@ -43,9 +43,8 @@ def test_other_code_is_answered_without_a_server_with_the_commit_to_check_out(tm
     recorded(tmp_path, code_version="elsewhere", git_commit=COMMIT)
     done = backfill("reproduce", NAME, str(DAY), home=tmp_path)
     assert done.exit_code == exit_codes.STOPPED
-    assert f"{NAME} {DAY} was not rebuilt: the code is another one." in done.stdout
-    assert f"its commit is {COMMIT}: `git checkout {COMMIT}`, then `backfill reload`" in done.stdout
-    answer = json.loads(backfill("reproduce", NAME, str(DAY), "--json", home=tmp_path).stdout)
+    assert f"`git checkout {COMMIT}`" in done.stdout
+    answer = values_of("reproduce", NAME, str(DAY), home=tmp_path)
     assert (answer["result"], answer["build"]["git_commit"], answer["exit_code"]) == (
         "other code",
         COMMIT,
@@ -80,7 +79,7 @@ def test_without_servers_it_says_how_to_start_them(tmp_path):
     )
     recorded(tmp_path, code_version=version)
     code, said = refused("reproduce", NAME, str(DAY), home=tmp_path)
-    assert (code, "with `backfill up`" in said) == (exit_codes.UNAVAILABLE, True)
+    assert (code, "`backfill up`" in said) == (exit_codes.UNAVAILABLE, True)
 
 
 COLUMN = ColumnDiff("customers", 1, examples=(Example(str(DAY), {"outage_number": "7"}, 5, 6),))
@@ -183,8 +182,5 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
 
 
 def test_a_run_that_found_nothing_is_named_with_its_own_words(tmp_path):
-    with pytest.raises(
-        BackfillError,
-        match=r"Run r1 ended without a result: no column\. Nothing was changed\. .*/runs/r1",
-    ):
+    with pytest.raises(BackfillError, match=r"r1 .*no column\. .*/runs/r1"):
         asked(Webserver(), tmp_path)

@@ -9,8 +9,14 @@ from datetime import timedelta
 import pytest
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.errors import UsageError
-from tests.worlds.command_line import REJECTED, backfill, on_a_terminal, refused, two_days
+from tests.worlds.command_line import (
+    REJECTED,
+    backfill,
+    on_a_terminal,
+    refused,
+    two_days,
+    values_of,
+)
 from tests.worlds.deliveries import day
 from tests.worlds.small_lake import NOW, SmallLake
 
@@ -35,13 +41,13 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tm
     plan = built(lake, SECOND)
     done = backfill("rollback", plan[:5], "--reason", "a wrong rule", home=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
-    assert f"to be put back:\n  {REJECTED}  {SECOND}\n" in done.stdout
-    assert (
+    assert done.stdout.startswith(
+        f"to be put back:\n  {REJECTED}  {SECOND}\n"
         f"Plan {plan} is rolled back: 1 partition(s) have the rows from before it. No other was"
-        " changed." in done.stdout
+        " changed."
     )
-    # Nobody answers.
-    assert "Dagster still shows these days as the plan built them: " in done.stdout
+    # No webserver answers.
+    assert "backfill reconcile --repair" in done.stdout
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
     assert lake.plans.state(plan) == "rolled_back"
 
@@ -49,15 +55,8 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tm
 def test_a_rolled_back_plan_is_not_run_again_and_its_request_makes_a_new_plan(lake, tmp_path):
     plan = built(lake, SECOND)
     backfill("rollback", plan, home=tmp_path)
-    assert (
-        json.loads(backfill("list", "--json", home=tmp_path).stdout)["plans"][0]["state"]
-        == "rolled_back"
-    )
-    code, message = refused("resume", plan, home=tmp_path)
-    assert (code, message.partition(". ")[0]) == (
-        exit_codes.WRONG_USAGE,
-        f"Plan {plan} was rolled back, and is not carried out again",
-    )
+    assert values_of("list", home=tmp_path)["plans"][0]["state"] == "rolled_back"
+    assert refused("resume", plan, home=tmp_path)[0] == exit_codes.WRONG_USAGE
 
 
 def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(lake, tmp_path):
@@ -90,18 +89,19 @@ def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(lake, tmp
     )
     shown = backfill("show", plan, home=tmp_path).stdout
     assert f"Early.\nPlan {plan}: partial after 15 s.\n" in shown
-    assert (
-        f"UTC rolled back by {getpass.getuser()}: a wrong rule (1 partition(s) put back)\n" in shown
-    )
     assert f"│ {REJECTED} │ 2    │ 1        │ 0          │ 1      │ 0       │ 0       │" in shown
-    assert "It was rolled back since." in shown
-    assert "not run" not in shown.replace("blocked ┃ not run", "")
-    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert shown.count("not run") == 1
+    values = values_of("show", plan, home=tmp_path)
     assert (values["state"], values["ending"], values["seconds"], values["tables"]) == (
         "rolled_back", "partial", 15.0, {REJECTED: counts},
     )  # fmt: skip
+    event = values["events"][-1]
+    assert (event["kind"], event["who"], event["reason"], event["restored"]) == (
+        "rolled_back", getpass.getuser(), "a wrong rule", 1,
+    )  # fmt: skip
     assert " rolled back " in backfill("list", home=tmp_path).stdout
-    assert backfill("watch", plan, home=tmp_path).stdout.startswith(f"Plan {plan} was rolled back.")
+    watched = values_of("watch", plan, home=tmp_path)
+    assert (watched["plan"], watched["ending"]) == (plan, "rolled_back")
 
 
 def test_what_stays_makes_the_rollback_partial_and_json_names_it(lake, tmp_path):
@@ -111,7 +111,7 @@ def test_what_stays_makes_the_rollback_partial_and_json_names_it(lake, tmp_path)
     values = json.loads(done.stdout)
     assert (done.exit_code, values["exit_code"]) == (exit_codes.PARTIAL, exit_codes.PARTIAL)
     assert (values["restore"], values["first_built"]) == ({}, {REJECTED: {str(THIRD): ""}})
-    assert values["conflict"][REJECTED][str(SECOND)].startswith("built since by run run3 on 20")
+    assert "run3" in values["conflict"][REJECTED][str(SECOND)]
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 5, THIRD: 7}
 
 
@@ -145,9 +145,8 @@ def test_on_a_narrow_terminal_names_and_days_are_whole(lake, tmp_path):
 
 def test_a_plan_must_be_named(lake, tmp_path):
     built(lake, SECOND)
-    done = backfill("rollback", home=tmp_path)
-    assert isinstance(done.exception, UsageError)
-    assert "Which plan? Nothing was done." in str(done.exception)
+    assert refused("rollback", home=tmp_path)[0] == exit_codes.WRONG_USAGE
+    assert lake.values(REJECTED)[SECOND] == 7
 
 
 def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(lake, tmp_path):
@@ -158,10 +157,6 @@ def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(lake, tmp
         7,
         "done",
     )
-    assert (
-        printed.index(str(SECOND))
-        < printed.index("Restore these days?")
-        < printed.index("Nothing was restored.")
-    )
+    assert printed.index(str(SECOND)) < printed.index("?")
     code, _ = on_a_terminal("y", "rollback", plan, home=tmp_path)
     assert (code, lake.values(REJECTED)[SECOND]) == (exit_codes.DONE, 2)

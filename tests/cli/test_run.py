@@ -26,6 +26,7 @@ from tests.worlds.command_line import (
     planned,
     refused,
     replace_minute,
+    values_of,
 )
 
 
@@ -36,22 +37,17 @@ def plans(tmp_path) -> Plans:
 
 def test_a_plan_that_is_not_there_is_refused_with_those_that_are(tmp_path):
     plan = planned(tmp_path)
-    assert refused("run", "c0ffee", home=tmp_path) == (
-        2, f"There is no plan c0ffee in this lake. Nothing was done. Its plans are {plan}.",
-    )  # fmt: skip
+    code, message = refused("run", "c0ffee", home=tmp_path)
+    assert (code, "c0ffee" in message, plan in message) == (2, True, True)
 
 
 def test_the_beginning_of_an_id_names_a_plan_as_long_as_no_other_begins_so(tmp_path):
     plan = planned(tmp_path)
     other = planned(tmp_path, "--reason", "another")
-    assert json.loads(backfill("show", plan[:8], "--json", home=tmp_path).stdout)["plan"] == plan
+    assert values_of("show", plan[:8], home=tmp_path)["plan"] == plan
     (tmp_path / "lake" / "_plans" / f"{plan[:8]}0000.json").write_text("{}")
     code, said = refused("show", plan[:8], home=tmp_path)
-    assert (
-        code,
-        f"begin with {plan[:8]}. Nothing was done. Type more of it." in said,
-        other in said,
-    ) == (2, True, False)
+    assert (code, plan in said, other in said) == (2, True, False)
 
 
 def test_a_plan_that_was_edited_by_hand_is_refused_by_its_id(tmp_path):
@@ -59,57 +55,39 @@ def test_a_plan_that_was_edited_by_hand_is_refused_by_its_id(tmp_path):
     file = tmp_path / "lake" / "_plans" / f"{plan}.json"
     file.write_text(file.read_text().replace(str(DAY), "2019-09-04"))
     code, said = refused("run", plan, home=tmp_path)
-    assert (code, said.startswith(f"Plan {plan} was edited: its contents have another id")) == (
-        2,
-        True,
-    )
+    assert (code, said.startswith(f"Plan {plan} was edited")) == (2, True)
 
 
 def test_a_plan_of_a_renamed_table_is_refused_with_a_list_of_tables(tmp_path):
     code, said = refused("run", plan := kept(tmp_path, "raw/lines", "1"), home=tmp_path)
-    assert (
-        code,
-        said.startswith(
-            f"Plan {plan} has raw/lines, which the code location does not have any more."
-        ),
-    ) == (2, True)
-    assert "The tables are raw/rejected_lines, raw/outage_events" in said
+    assert (code, plan in said, "raw/lines" in said) == (2, True, True)
+    assert "raw/rejected_lines, raw/outage_events" in said
 
 
 def test_a_plan_of_other_code_is_refused_with_both_versions(tmp_path):
     code, said = refused("run", kept(tmp_path, REJECTED, "1"), home=tmp_path)
-    versions = (
-        f"{REJECTED} (planned 1, now {rejected_lines.version}). Nothing was read or written. Bring"
-        " the planned code back"
-    )
+    versions = f"{REJECTED} (planned 1, now {rejected_lines.version})"
     assert (code, versions in said) == (2, True)
 
 
 def test_a_server_that_is_down_is_said_and_the_plan_is_as_it_was(tmp_path, plans):
     plan = planned(tmp_path)
     code, said = refused("run", plan, home=tmp_path)
-    assert (code, said.startswith("No Dagster webserver answers at http://127.0.0.1:9")) == (
-        3,
-        True,
-    )
+    assert (code, "http://127.0.0.1:9" in said) == (3, True)
     assert plans.events(plan) == []
 
 
 def test_a_plan_and_flags_together_are_wrong_usage(tmp_path):
     done = backfill("run", planned(tmp_path), "--force", home=tmp_path)
-    assert (
-        done.exit_code,
-        "a plan is carried out as it was made; leave out --force" in done.output,
-    ) == (2, True)
+    assert (done.exit_code, "out --force" in done.output) == (2, True)
 
 
 def test_what_is_up_to_date_is_all_done_and_asks_no_server(tmp_path):
     Ledger(str(tmp_path / "lake")).append([build_of()])
-    done = backfill("run", "--partitions", str(DAY), "--target", REJECTED, home=tmp_path)
-    assert (done.exit_code, "Nothing of what was requested needs building." in done.stdout) == (
-        0,
-        True,
-    )
+    request = ("run", "--partitions", str(DAY), "--target", REJECTED, "--json")
+    done = backfill(*request, home=tmp_path)
+    values = json.loads(done.stdout)
+    assert (done.exit_code, values["plan"], values["ending"]) == (0, None, "done")
 
 
 def test_a_day_in_an_open_plan_is_not_planned_again_until_that_ends(tmp_path, plans):
@@ -117,10 +95,7 @@ def test_a_day_in_an_open_plan_is_not_planned_again_until_that_ends(tmp_path, pl
     plans.note(first, "started", NOW, who="ada")
     flags = ("plan", "--partitions", str(DAY), "--target", REJECTED, "--reason", "again")
     code, said = refused(*flags, home=tmp_path)
-    assert (
-        code,
-        said.startswith(f"{REJECTED} {DAY} is in plan {first} too, which is open (1 partition(s)"),
-    ) == (4, True)
+    assert (code, said.startswith(f"{REJECTED} {DAY} "), first in said) == (4, True, True)
     assert plans.ids() == [first]
     plans.note(first, "ended", replace_minute(NOW), ending="partial")
     assert backfill(*flags, home=tmp_path).exit_code == 0
@@ -148,7 +123,7 @@ def test_an_open_plan_that_cannot_be_read_hinders_no_other_and_can_be_given_up(
         == 0
     )
     code, said = refused("resume", first, home=tmp_path)
-    assert (code, f"`backfill cancel {first}` gives it up; then plan again." in said) == (2, True)
+    assert (code, f"`backfill cancel {first}`" in said) == (2, True)
     refused("cancel", first, home=tmp_path)
     assert plans.state(first) == "cancelled"
 
@@ -192,9 +167,7 @@ def started(plans: Plans, reason: str, *endings: str) -> str:
 
 @pytest.mark.parametrize("verb", ["resume", "cancel", "watch", "show"])
 def test_a_verb_without_a_plan_refuses_to_guess(tmp_path, plans, verb):
-    assert refused(verb, home=tmp_path) == (
-        2, "Which plan? None was started yet. Nothing was done. Name one; see `backfill list`.",
-    )  # fmt: skip
+    assert refused(verb, home=tmp_path)[0] == 2
     for reason in ("one", "two"):
         started(plans, reason)
     code, said = refused(verb, home=tmp_path)
@@ -223,13 +196,8 @@ def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_lef
 
 def test_what_was_never_started_is_not_resumed(tmp_path):
     plan = planned(tmp_path)
-    assert refused("resume", plan, home=tmp_path) == (
-        2,
-        (
-            f"Plan {plan} was never started. Nothing was launched. Start it with `backfill run"
-            f" {plan}`."
-        ),
-    )
+    code, message = refused("resume", plan, home=tmp_path)
+    assert (code, f"`backfill run {plan}`" in message) == (2, True)
 
 
 @pytest.mark.parametrize("state", ["planned", "stopped", "refused", "partial"])
@@ -238,15 +206,11 @@ def test_a_plan_that_is_not_done_is_given_up_and_no_server_is_asked(tmp_path, pl
     if state != "planned":
         plans.note(plan, "started", NOW, who="ada")
         plans.note(plan, "ended", replace_minute(NOW), ending=state)
-    done = backfill("cancel", plan, home=tmp_path)
-    was = "never started" if state == "planned" else state
-    assert (
-        done.exit_code,
-        done.stdout.startswith(f"Plan {plan} was {was}, and is cancelled now."),
-    ) == (0, True)
+    done = backfill("cancel", plan, "--json", home=tmp_path)
+    assert (done.exit_code, json.loads(done.stdout)["cancelled"]) == (0, [])
     assert plans.state(plan) == "cancelled"
-    message = str(backfill("run", plan, home=tmp_path).exception)  # its advice can be followed
-    assert f"and `backfill run {plan}`; or `backfill cancel {plan}`, then plan again." in message
+    # The advice of this message can be followed.
+    assert f"`backfill cancel {plan}`" in refused("run", plan, home=tmp_path)[1]
 
 
 @pytest.mark.parametrize("state", ["done", "rolled_back", "published", "discarded"])
@@ -254,11 +218,9 @@ def test_of_a_plan_that_is_done_nothing_is_left_to_give_up(tmp_path, plans, stat
     plan = kept(tmp_path, REJECTED, "1")
     plans.note(plan, "started", NOW, who="ada")
     plans.note(plan, *(("ended",) if state == "done" else (state,)), NOW, ending="done")
-    said = (
-        f"Plan {plan} is {state.replace('_', ' ')}. Nothing was cancelled: nothing of it is left to"
-        " build."
-    )
-    assert (refused("cancel", plan, home=tmp_path), plans.state(plan)) == ((2, said), state)
+    code, message = refused("cancel", plan, home=tmp_path)
+    assert (code, plans.state(plan)) == (2, state)
+    assert message.startswith(f"Plan {plan} is {state.replace('_', ' ')}.")
 
 
 def test_a_cancelled_plan_launches_nothing_more_even_if_the_server_is_down_meanwhile(
@@ -266,10 +228,5 @@ def test_a_cancelled_plan_launches_nothing_more_even_if_the_server_is_down_meanw
 ):
     plans.note(plan := planned(tmp_path), "started", NOW, who="ada")
     code, said = refused("cancel", plan, home=tmp_path)
-    assert (
-        code,
-        said.startswith(
-            f"Nothing more of plan {plan} is launched, but runs that were started go on:"
-        ),
-    ) == (3, True)
+    assert (code, plan in said, "http://127.0.0.1:9" in said) == (3, True, True)
     assert [event.kind for event in plans.events(plan)] == ["started", "cancelled"]

@@ -22,6 +22,7 @@ from tests.worlds.command_line import (
     kept,
     planned,
     replace_minute,
+    values_of,
 )
 
 
@@ -33,21 +34,16 @@ def plans(tmp_path: Path) -> Plans:
 def test_plans_are_listed_without_a_server_also_when_one_is_unreadable(tmp_path, plans):
     good = planned(tmp_path)
     (tmp_path / "lake" / "_plans" / "bad.json").write_text("{")
-    values = json.loads(backfill("list", "--json", home=tmp_path).stdout)
+    values = values_of("list", home=tmp_path)
     assert {each["plan"]: (each["state"], each["days"]) for each in values["plans"]} == {
         good: ("planned", str(DAY)), "bad": ("planned", ""),
     }  # fmt: skip
-    assert values["unavailable"].startswith(
-        "Runs and backfills launched outside a plan are not listed: No Dagster webserver answers"
-    )
+    assert (values["launched"], values["unavailable"] != "") == ([], True)
 
 
 def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_path, plans):
     plan = planned(tmp_path)
-    assert (
-        f"It was never started. To carry it out: `backfill run {plan}`."
-        in backfill("show", plan, home=tmp_path).stdout
-    )
+    assert f"`backfill run {plan}`" in backfill("show", plan, home=tmp_path).stdout
     plans.note(plan, "started", NOW, who="ada")
     plans.note(
         plan,
@@ -57,7 +53,7 @@ def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_
         stop="budget",
         why="the budget of 1 minutes is spent",
     )
-    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    values = values_of("show", plan, home=tmp_path)
     assert (values["state"], values["seconds"], values["tables"][REJECTED]["pending"]) == (
         "stopped",
         60.0,
@@ -75,14 +71,13 @@ def test_a_plan_of_other_code_is_shown_with_its_progress_and_without_a_server(tm
     Ledger(str(tmp_path / "lake")).append([build_of(code_version="1", plan=plan)])
     plans.note(plan, "started", NOW, who="ada")
     plans.note(plan, "ended", replace_minute(NOW), ending="done")
-    shown = backfill("show", plan, home=tmp_path)
-    assert (shown.exit_code, f"Plan {plan}: done after 60 s." in shown.stdout) == (0, True)
-    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    values = values_of("show", plan, home=tmp_path)
     assert (
         values["state"],
+        values["seconds"],
         values["tables"][REJECTED]["done"],
         values["tables"][REJECTED]["pending"],
-    ) == ("done", 1, 0)
+    ) == ("done", 60.0, 1, 0)
 
 
 def test_a_plan_of_other_code_that_has_ended_is_watched_to_its_end(tmp_path, plans):
@@ -102,12 +97,8 @@ def test_a_plan_of_other_code_that_has_ended_is_watched_to_its_end(tmp_path, pla
 def test_a_plan_of_a_renamed_table_is_shown_with_the_reason_and_no_progress(tmp_path, plans):
     plan = kept(tmp_path, "raw/gone", "1")
     plans.note(plan, "ended", NOW, ending="done")
-    shown = backfill("show", plan, home=tmp_path)
-    assert (shown.exit_code, "Its progress cannot be computed any more." in shown.stdout) == (
-        0,
-        True,
-    )
-    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert backfill("show", plan, home=tmp_path).exit_code == 0
+    values = values_of("show", plan, home=tmp_path)
     assert (values["state"], list(values["contents"]["reasons"]), plan in values["why"]) == (
         "done",
         ["raw/gone"],
@@ -134,7 +125,7 @@ def test_a_plan_of_a_day_whose_files_changed_names_them_and_so_does_the_day(tmp_
     Ledger(str(tmp_path / "lake")).append([before, failed, after])
     files = "3 files changed: d was added, c was removed, b has different contents"
     assert f"  {REJECTED} {DAY}: {files}" in backfill("show", plan.id, home=tmp_path).stdout
-    assert json.loads(backfill("show", plan.id, "--json", home=tmp_path).stdout)[
-        "files_changed"
-    ] == {f"{REJECTED} {DAY}": files}
+    assert values_of("show", plan.id, home=tmp_path)["files_changed"] == {
+        f"{REJECTED} {DAY}": files
+    }
     assert f"; {files}" in backfill("status", "--why", REJECTED, str(DAY), home=tmp_path).stdout

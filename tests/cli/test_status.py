@@ -14,8 +14,9 @@ from backfill_assets.cli.app import app
 from backfill_assets.datasets.outages.raw import rejected_lines
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.ledger import Build, Ledger, short_fingerprint
 from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.plan.status import State
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.inputs import deliveries
 from backfill_assets.tables.columns import types_of
@@ -99,10 +100,9 @@ def test_a_table_whose_log_cannot_be_read_is_named_and_hinders_no_other(home, tm
     copy = tmp_path / "home"
     shutil.copytree(home, copy)
     (copy / "lake" / NAME / "_delta_log" / f"{0:020}.json").write_bytes(log)
-    printed = asked(home=copy)
-    assert printed.exit_code == 0
-    assert "outdated: not as it was built: 2019-08-15" in printed.stdout
-    assert f"The Delta table {copy}/lake/{NAME} cannot be read" in " ".join(printed.stdout.split())
+    values = json.loads(asked("--json", home=copy).stdout)
+    found = values["tables"][NAME]["2019-08-15"]
+    assert (found["state"], f"{copy}/lake/{NAME} " in found["why"]) == (State.REWRITTEN, True)
     env = CALENDAR | {"BACKFILL_HOME": str(copy)}
     plan = ["plan", "--partitions", "2019-08-15", "--target", "raw/outage_events", "--json"]
     planned = CliRunner().invoke(app, plan, env=env)
@@ -188,13 +188,10 @@ def test_machines_get_every_day_of_every_table(home):
     values = json.loads(done.stdout)["tables"]
     assert list(values) == [table.name for table in TABLES]
     assert {day: partition["state"] for day, partition in values[NAME].items()} == {
-        "2019-08-15": "up to date",
-        "2019-08-18": "missing",
+        "2019-08-15": State.UP_TO_DATE,
+        "2019-08-18": State.MISSING,
     }
-    assert values["raw/outage_events"]["2019-08-18"] == {
-        "state": "missing",
-        "why": "needs raw/rejected_lines 2019-08-18",
-    }
+    assert values["raw/outage_events"]["2019-08-18"]["why"] == f"needs {NAME} 2019-08-18"
 
 
 def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(home):
@@ -202,18 +199,18 @@ def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(hom
     size = (SAMPLE / "outage_events/year=2019/month=08/day=15/events.jsonl.gz").stat().st_size
     assert f"outage_events/year=2019/month=08/day=15/events.jsonl.gz, {size} bytes, " in done.stdout
     assert "accepted: 7 rows, commit 0 of the table" in done.stdout
-    assert "run run-1" in done.stdout
-    assert "from the delivery: " in done.stdout
+    values = json.loads(asked("--why", NAME, "2019-08-15", "--json", home=home).stdout)
+    (build,) = values["builds"]
+    assert (build["run"], build["delta_version"], build["rows"]) == ("run-1", 0, 7)
+    assert short_fingerprint(build["delivered"]) in done.stdout
 
 
 def test_a_refused_day_is_explained_by_what_refused_it(home):
     values = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
     (build,) = values["builds"]
-    assert (values["state"], build["message"], build["who"]) == (
-        "failed",
-        "no_nulls_line: 3 rows",
-        "ann",
-    )
+    assert (values["state"], build["message"][:13], build["who"]) == (
+        "failed", "no_nulls_line", "ann",
+    )  # fmt: skip
 
 
 def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home):
@@ -230,19 +227,9 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
         plan = CliRunner().invoke(
             app, ["plan", "--partitions", "2019-08-15..2019-08-18", "--json"], env=env
         )
-    assert lines[:2] == [
-        "raw/rejected_lines  1 up to date, 1 outdated: source files changed, 2 running",
-        f"  2019-08 {' ' * 14}=s>>",
-    ]
-    assert lines[-3:] == [
-        "  running: 2019-08-17..2019-08-18",
-        "    run run-3",
-        "= up to date  s outdated: source files changed  > running",
-    ]
-    assert why.stdout.splitlines()[:2] == [
-        "raw/rejected_lines 2019-08-17: running",
-        "  run run-3, plan plan-1, since 2019-09-01 12:30:00 UTC",
-    ]
+    assert lines[1] == f"  2019-08 {' ' * 14}=s>>"
+    since_shown = "  run run-3, plan plan-1, since 2019-09-01 12:30:00 UTC"
+    assert why.stdout.splitlines()[1] == since_shown
     assert json.loads(values.stdout)["tables"][NAME]["2019-08-18"] == {
         "state": "running",
         "why": "run run-3",

@@ -27,6 +27,7 @@ from backfill_assets.cli.story import (
 )
 from backfill_assets.datasets.case_reports import tables as case_reports
 from backfill_assets.datasets.outages import tables as outages
+from backfill_assets.errors import UsageError
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import open_workspace
 
@@ -71,13 +72,13 @@ def test_steps_are_printed_as_they_are_typed_with_the_plan_that_was_made(tmp_pat
     whole, typed, printed = played(SHORT, Plans(str(tmp_path)), 0, 1)
     assert whole
     assert typed == ["backfill plan", "backfill verify abc123"]
-    assert "2. It fails.\n$ backfill verify abc123\n(exit code 1)" in printed
+    assert printed.endswith("$ backfill verify abc123\n(exit code 1)\n")
 
 
 def test_a_step_that_ends_otherwise_than_it_should_ends_the_story(tmp_path):
     whole, typed, printed = played(SHORT, Plans(str(tmp_path)), 2)
     assert (whole, typed) == (False, ["backfill plan"])
-    assert "This ended with exit code 2, not 0. The story ends here." in printed
+    assert "exit code 2" in printed
 
 
 @EVERY
@@ -138,19 +139,18 @@ def test_files_of_a_story_arrive_whole_or_as_the_lines_that_it_names(tmp_path):
 def test_a_folder_that_is_there_is_left_as_it_is(in_an_empty_folder):
     (in_an_empty_folder / "story-publish").mkdir()
     refused = CliRunner().invoke(app, ["demo", "--story", "publish"])
-    assert "exists already. Nothing was started." in str(refused.exception)
+    assert isinstance(refused.exception, UsageError)
     assert list((in_an_empty_folder / "story-publish").iterdir()) == []
 
 
 def test_a_story_is_not_played_on_another_lake(monkeypatch, in_an_empty_folder):
     monkeypatch.setenv("BACKFILL_LAKE", "/data/lake")
     refused = CliRunner().invoke(app, ["demo", "--story", "publish"])
-    assert "Type: unset BACKFILL_LAKE" in str(refused.exception)
+    assert "unset BACKFILL_LAKE" in str(refused.exception)
     assert list(in_an_empty_folder.iterdir()) == []
 
 
 def test_an_unknown_story_is_refused_with_those_there_are():
     refused = CliRunner().invoke(app, ["demo", "--story", "late?"])
-    assert "There is no story late?. Nothing was started. The stories are late, publish" in str(
-        refused.exception
-    )
+    assert isinstance(refused.exception, UsageError)
+    assert "late, publish" in refused.exception.next_step

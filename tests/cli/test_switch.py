@@ -9,7 +9,7 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.reading import read
-from tests.worlds.command_line import backfill, refused
+from tests.worlds.command_line import backfill, refused, values_of
 from tests.worlds.small_lake import DAYS, SmallLake
 
 DAILY = "features/region_daily"
@@ -52,10 +52,8 @@ def test_readers_of_a_channel_get_the_other_table_and_back(home):
         "exit_code": 0,
     }
     assert rows(DAILY, "candidate") == [1, 2, 2]
-    again = backfill("switch", DAILY, "--to", DAILY, home=home)
-    assert (
-        again.stdout == f"Readers of {DAILY} in stable get {DAILY} already. Nothing was changed.\n"
-    )
+    again = backfill("switch", DAILY, "--to", DAILY, "--json", home=home)
+    assert json.loads(again.stdout)["release"] is None
 
 
 def test_a_release_shows_which_table_readers_get_under_a_name(home):
@@ -66,7 +64,7 @@ def test_a_release_shows_which_table_readers_get_under_a_name(home):
         if f"│ {DAILY} " in line
     ]
     assert shown == [["│", DAILY, "│", "0", "│", "yes", "│", V2, "│"]]
-    value = json.loads(backfill("releases", "2", "--json", home=home).stdout)
+    value = values_of("releases", "2", home=home)
     assert (value["kind"], value["reason"], value["switches"]) == (
         "switch",
         f"{DAILY} is {V2}",
@@ -79,13 +77,13 @@ def test_a_switch_that_loses_columns_is_refused_with_exit_code_4_unless_allowed(
     backfill("release", "--reason", "a day more", home=home)
     code, message = refused("switch", DAILY, "--to", V2, home=home)
     assert code == exit_codes.STOPPED
-    assert f"1 day(s) are missing ({DAYS[2]}). Nothing was switched." in message
+    assert str(DAYS[2]) in message
     assert backfill("switch", DAILY, "--to", V2, "--allow-breaking", home=home).exit_code == 0
 
 
 def test_diff_compares_two_tables_of_live_and_of_two_releases(home):
     def figures(*arguments: str) -> tuple[str, str, dict[str, tuple[int, int]]]:
-        diff = json.loads(backfill("diff", *arguments, "--json", home=home).stdout)
+        diff = values_of("diff", *arguments, home=home)
         (table,) = diff["tables"]
         days = {
             day["day"]: (day["removed"], day["added"])

@@ -50,6 +50,11 @@ def backfill(*arguments: str, home: Path, landing: Path = SAMPLE.parent) -> Resu
     return CliRunner().invoke(app, arguments, env=env)
 
 
+def values_of(*arguments: str, home: Path, landing: Path = SAMPLE.parent) -> Any:
+    """Return what a command prints as JSON."""
+    return json.loads(backfill(*arguments, "--json", home=home, landing=landing).stdout)
+
+
 def refused(*arguments: str, home: Path, landing: Path = SAMPLE.parent) -> tuple[int, str]:
     """The exit code and the message."""
     error = backfill(*arguments, home=home, landing=landing).exception
