@@ -93,7 +93,7 @@ def test_the_doctor_says_of_a_home_that_is_not_there_whether_it_can_be_made(tmp_
         "FAIL",
         "/proc/home does not exist, and this user cannot make it in /proc",
     )
-    with pytest.raises(SettingsError):
+    with pytest.raises(SettingsError, match="a file"):
         read_settings(home=_file(tmp_path))
 
 

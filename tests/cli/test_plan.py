@@ -247,7 +247,7 @@ def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
             ["--partitions", "2019-09-03", "--reason", "x" * 5001],
             {},
             2,
-            "--reason has 5,001 characters, and is kept with",
+            "--reason has 5,001 characters",
         ),
         (
             ["--partitions", "2019-09-03", "--reason", "\udcff"],

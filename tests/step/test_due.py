@@ -57,7 +57,9 @@ def test_on_a_growing_calendar_a_day_waits_for_the_days_that_it_needs():
     accepted = built(updates, 6, 7, 8, 9) | built(outages, 6, 7)
     due = sorted_out(outages, [6, 7, 8, 9], accepted, calendar=growing, force=days(6, 7, 8, 9))
     assert due.compute == days(6, 7)
-    assert due.not_due == {day(n): f"waiting for late data: complete once {day(n + 2)} is in" for n in (8, 9)}
+    assert due.not_due == {
+        day(n): f"waiting for late data: complete once {day(n + 2)} is in" for n in (8, 9)
+    }
     # What reads such a day waits as long, although its own window ends with the day itself.
     assert list(sorted_out(history, [7, 8], accepted, calendar=growing).not_due) == days(8)
 
