@@ -213,8 +213,7 @@ def test_a_table_may_be_read_from_where_the_release_has_it(releases):
         ),
         pytest.param(
             {"table": "staging/p"},
-            r"Release 1 has no table staging/p\..* Its tables are staging/o.*`backfill status` says"
-            r" what keeps",
+            r"no table staging/p\. Its tables are staging/o\.",
             id="no such table",
         ),
         pytest.param({"days": "monday"}, "'monday' is not a day", id="no day"),
