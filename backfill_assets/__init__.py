@@ -8,7 +8,7 @@ table, Table                             `@table` declares a daily table
 window, same_day, itself, SliceDays      what a table reads
 Landing, JsonLines, Csv, Parquet, field  a source: files delivered into a folder, by day; how they
                                          are written, their columns
-DeltaSource                              a source: a Delta table that somebody else writes
+DeltaSource                              a source: a Delta table that others write
 Kafka                                    a source: a Kafka topic, whose records are of the days of
                                          their timestamps
 PostgresTable                            a source: a table or view of a PostgreSQL database
@@ -156,8 +156,9 @@ def definitions(
     reconciliations: Sequence[Reconciliation] = (),
     consumers: Sequence[Consumer] = (),
 ) -> Definitions:
-    """The project: these tables as Dagster's `Definitions`. Call it once in your module, as `defs =
-    definitions(tables=[...])`.
+    """Return the project: these tables as Dagster's `Definitions`.
+
+    Call it once in your module, as `defs = definitions(tables=[...])`.
 
     `tables` are all tables of the project, in any order. `first_day` and `last_day` (UTC, both
     included) are the calendar where BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY are not set; without a

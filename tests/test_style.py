@@ -275,3 +275,35 @@ def packs(path: Path) -> Iterator[str]:
 def test_a_statement_assigns_one_value():
     files = [path for path in tracked() if path.suffix == ".py"]
     assert [pack for path in files for pack in packs(path)] == []
+
+
+# Words that readers of English as a second language stumble over.
+UNUSUAL = re.compile(
+    r"\b(anew|besides|mends?|mended|mending|nobody|somebody|whoever|none that)\b", re.I
+)
+
+
+def docstrings(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def test_docstrings_begin_with_a_short_line_that_is_a_sentence():
+    first_lines = [
+        docstring.splitlines()[0]
+        for path in PACKAGE.rglob("*.py")
+        for docstring in docstrings(path)
+        if docstring
+    ]
+    assert [line for line in first_lines if len(line) > 90 or not line.endswith(".")] == []
+
+
+def test_the_package_uses_usual_words():
+    found = {
+        f"{path.relative_to(PACKAGE)}:{number}": line
+        for path in PACKAGE.rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if UNUSUAL.search(line)
+    }
+    assert found == {}

@@ -82,7 +82,7 @@ def stop_servers() -> int:
         print(f"No servers run on {settings.home}. Nothing was stopped.")
         return exit_codes.DONE
     process.terminate()
-    # One that nobody has waited for counts as ended.
+    # A child that was not waited for counts as ended.
     runs = retry_if_result(lambda still: still is not None)
     try:
         Retrying(stop=stop_after_delay(STOP_TIMEOUT_S), wait=wait_fixed(0.2), retry=runs)(
@@ -109,8 +109,9 @@ def watch(servers: Servers, sleep: Callable[[float], None] = time.sleep) -> None
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt as Ctrl-C does: every `finally` runs and no
-    child is left.
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
+
+    So every `finally` runs, and no child is left.
     """
 
     def interrupt(*_: object) -> None:

@@ -73,8 +73,9 @@ def exit_on_error() -> Iterator[None]:
 
 
 def run(app: typer.Typer) -> NoReturn:
-    """Do what was typed. What is wrong with the arguments is said in Typer's box, or as JSON, as
-    all errors are.
+    """Run the command that was typed.
+
+    Wrong arguments are shown in Typer's box, or as JSON, as all errors are.
     """
     if not _wants_json():
         app()

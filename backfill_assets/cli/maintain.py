@@ -25,7 +25,7 @@ def reconcile(
         bool,
         typer.Option(
             "--restore",
-            help="Restore days that somebody else wrote to, as they were accepted, from the log.",
+            help="Restore days that others wrote to, as they were accepted, from the log.",
         ),
     ] = False,
     json_: Json = False,

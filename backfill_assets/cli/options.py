@@ -64,8 +64,9 @@ def with_request(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:
-    """Raise UsageError for a flag with an empty value. It would ask for everything, and is often a
-    variable that is not set.
+    """Raise UsageError for a flag with an empty value.
+
+    It would ask for everything, and is often a variable that is not set.
     """
     if value == "" and (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
         raise UsageError(

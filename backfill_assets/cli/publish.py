@@ -1,5 +1,6 @@
-"""The commands that decide what readers get: verify, publish, rebase, discard, rollback, releases,
-release, switch, export.
+"""The commands that decide what readers get.
+
+These are verify, publish, rebase, discard, rollback, releases, release, switch and export.
 """
 
 import getpass

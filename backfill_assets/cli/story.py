@@ -1,4 +1,4 @@
-"""`backfill demo --story`: play the steps of a story, and print each as the reader can type it too.
+"""`backfill demo --story`: play the steps of a story, and print each as readers can type it.
 
 The stories are the files in `stories/`. A story is played in a new folder, in which the bundled
 tables are a project of the reader's own: code, deliveries and lake.

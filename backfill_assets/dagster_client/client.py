@@ -1,4 +1,4 @@
-"""The client of a Dagster webserver: launch days of tables over GraphQL, follow and cancel them.
+"""The client of a Dagster webserver: launch days over GraphQL, follow and cancel them.
 
 Days are launched as one run if one run can hold them all, else as a backfill. A run starts at once.
 A backfill launches its runs at the daemon's next tick and ends at the tick after its last run.

@@ -1,4 +1,4 @@
-"""Every GraphQL document this project sends. A test validates each against the installed schema.
+"""Every GraphQL document of this project. A test validates each against the schema.
 
 `... on Error` misses some error types of this Dagster, so each type that can come back is named,
 with its message.

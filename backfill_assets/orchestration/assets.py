@@ -316,7 +316,7 @@ def failure_of(result: StepResult) -> Failure | None:
 
 
 def shown_of(result: StepResult, workspace: Workspace) -> dict[date, dict[str, Any]]:
-    """Metadata of each accepted day besides its figures: `@table(shows=...)` and early stops."""
+    """Metadata of accepted days, apart from figures: `@table(shows=...)` and early stops."""
     table = result.table
     newest = workspace.lake.version(table.name) if table.shows else -1
     # Days that this run wrote are shown at their own version: others may have written since.

@@ -1,4 +1,4 @@
-"""The jobs `make_plan` and `run_plan`, which plan and carry out a rebuild from the UI or GraphQL.
+"""The jobs `make_plan` and `run_plan`: plan and carry out a rebuild from the UI or GraphQL.
 
 Their configuration has the fields of `RebuildRequest`, under the same names. Dagster refuses
 unknown fields, wrong types and values outside an enumeration before a run begins. The run's step

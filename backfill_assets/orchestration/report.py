@@ -1,4 +1,4 @@
-"""The result of a step as Dagster events: materializations and check evaluations of each day."""
+"""The result of a step as Dagster events: materializations and checks of each day."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping

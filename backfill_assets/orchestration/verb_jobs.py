@@ -1,4 +1,4 @@
-"""The jobs that do in the UI, or over GraphQL, what a command of the same name does in a terminal.
+"""The jobs that do in the UI, or over GraphQL, what the command of the same name does.
 
 Only `reproduce` uses the engine.
 """
@@ -32,7 +32,7 @@ from backfill_assets.verify.text import markdown
 
 
 def _options(config: Config) -> dict[str, Any]:
-    """Return the fields besides the plan: they have the names of the verb's arguments."""
+    """Return the fields other than the plan: they have the names of the verb's arguments."""
     return config.model_dump(exclude={"plan"})
 
 

@@ -65,7 +65,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Selection:
-    """The partitions to build with the reason for each, and the blocked ones with what they lack.
+    """The partitions to build, each with its reason, and the blocked ones with what they lack.
 
     `upstream_helps`: some blocked partitions can be built if their inputs are selected too.
     `left_out` has the state of requested partitions that need building, but are in no state that

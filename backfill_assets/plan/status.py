@@ -312,7 +312,7 @@ def _outdated(
 
 
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
-    """Return the latest builds of these days (None: of all tables), and which of them are damaged.
+    """Return the latest builds of these days (None: of all tables), and the damaged ones.
 
     Damage is judged by the log. The result also says which partitions `plan` has built.
     """

@@ -158,9 +158,9 @@ class Plans:
         ]
 
     def half_done(self, plan_id: str) -> str:
-        """Return the unfinished act of a plan:
+        """Return the unfinished act of a plan.
 
-        `publishing` or `rolling_back`; empty if there is none.
+        It is `publishing` or `rolling_back`; empty if there is none.
         """
         return _half_done(self._event_files(plan_id))
 

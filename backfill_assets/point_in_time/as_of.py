@@ -1,7 +1,7 @@
 """The as-of join: for each request the latest row that had happened and was known before it.
 
 A history has two clocks: the time at which a row happened, and the time at which we knew it. A
-training set that uses only the first clock holds values that nobody could know at the time, and it
+training set that uses only the first clock holds values that could not be known at the time, and it
 changes whenever the past is corrected.
 
 Requests and visible rows are one stream, ordered by time within each entity, and a running maximum

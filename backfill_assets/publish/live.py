@@ -56,7 +56,7 @@ class LiveState:
 
 
 def last_commits(workspace: Workspace) -> str:
-    """Return a text that changes with every write to a table, the ledger, the releases or a plan.
+    """Return a text that changes with every write to a table, ledger, releases or plan.
 
     No table is opened.
     """

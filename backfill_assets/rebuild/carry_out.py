@@ -33,7 +33,7 @@ from backfill_assets.workspace import Workspace
 
 
 def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]) -> Progress:
-    """Carry out a plan. `follow` consumes its updates, which drives it, and returns the last one.
+    """Carry out a plan. `follow` drives it by consuming its updates, and returns the last.
 
     An interruption (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on, and
     nothing new is launched. Raises RefusedByGuard if another command is carrying it out or another
@@ -113,7 +113,7 @@ def after_nothing(
 ) -> None:
     """Report the days of a request that has nothing to build, if Dagster shows them wrongly.
 
-    They may be up to date again because a bad delivery was taken away. Without servers nobody sees
+    They may be up to date again because a bad delivery was taken away. Without servers no one sees
     them.
     """
     if dagster.url:

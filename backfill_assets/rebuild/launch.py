@@ -1,4 +1,4 @@
-"""Launch a chunk of a plan exactly once, even if Dagster's answer is lost or the command is killed.
+"""Launch a chunk exactly once, even if Dagster's answer is lost or the command is killed.
 
 Each request is recorded in the lake before it is sent. The run or backfill has the request's name
 as a tag. If the answer was lost, it is looked up by that name. It is requested again only if

@@ -244,8 +244,9 @@ class Canceller:
     _cancelled: set[str] = field(default_factory=set)
 
     def cancel(self, running: Iterable[Launched]) -> None:
-        """Cancel these. Call it until nothing is running: a run cannot be cancelled while it is
-        started.
+        """Cancel these runs.
+
+        Call it until nothing is running: a run cannot be cancelled while it is started.
         """
         for launched in running:
             self.seen[launched.id] = launched

@@ -27,7 +27,7 @@ class DisagreementKind(StrEnum):
     UNREADABLE = "in the ledger, but the table cannot be read"
     UNRECORDED = "committed, but not in the ledger"
     NO_COMMIT = "in the ledger, but its commit is not in the table"
-    FOREIGN_COMMIT = "rewritten by somebody else"
+    FOREIGN_COMMIT = "rewritten by another writer"
     ROW_COUNT_DIFFERS = "the table holds another number of rows than the ledger says"
     UNKNOWN_ROWS = "the table holds rows, but the ledger has no build of them"
     NOT_REPORTED = "accepted, but Dagster does not call it materialized"

@@ -196,7 +196,7 @@ NOT_REPORTED = (
 def report_shown_wrong(
     up_to_date: Collection[Partition], graph: Graph, lake: Lake, dagster: Dagster
 ) -> int:
-    """Report up-to-date partitions that Dagster shows as failed or stale, and return their number.
+    """Report up-to-date partitions that Dagster shows as failed or stale; return their number.
 
     Their accepted builds are reported. Raises as `report_builds`.
     """

@@ -30,7 +30,7 @@ class PutBack:
 
 
 def put_back(table: Table, lake: Lake, who: str) -> PutBack:
-    """Restore every day of a table that does not hold its accepted rows, as far as the log shows.
+    """Restore the days of a table without their accepted rows, as far as the log shows.
 
     Days whose files are gone are left as they are.
     """

@@ -91,7 +91,7 @@ class ObjectStore(FileSystem):
                 fault = f"{CANNOT_BE_LISTED} ({self.place}: {_why(error)})"
                 is_away = not isinstance(error, InvalidPathError)
                 if not is_away:
-                    # Nothing beside that object is listed either.
+                    # Nothing next to that object is listed either.
                     fault += ". Rename or remove that object"
                 if is_away or path == folder:
                     top = StoredObject(folder, within={}, fault=fault, is_away=is_away)

@@ -152,7 +152,7 @@ def _judged(
     Its fingerprint is the one that the rows were compared with. If they could not be compared, it
     is empty, and the finding of an `earlier` audit still stands.
     """
-    # Other code or other columns give another fingerprint, although nobody changed the rows.
+    # Other code or other columns give another fingerprint, although the rows did not change.
     profile = audited.profile
     same_columns = not (build.nulls and profile.nulls) or build.nulls.keys() == profile.nulls.keys()
     comparable = (

@@ -1,6 +1,6 @@
 """Messages about the sources of tables, and the loading of their archives.
 
-Sources report files that nobody reads, and days whose files lack declared columns.
+Sources report files that no table reads, and days whose files lack declared columns.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ def load_named_archives(
     accept: str = "",
     reason: str = "",
 ) -> Iterator[tuple[str, LoadResult]]:
-    """Load the archives called `name`, or all, and yield each result with the name of its archive.
+    """Load the archives called `name`, or all; yield each result with its archive's name.
 
     `files` are patterns: only files that match one are loaded. `accept` lists files that are loaded
     although a guard refuses them, for this `reason`. Raises UsageError for an unknown name, and for

@@ -68,7 +68,7 @@ class Window:
 
 @dataclass(frozen=True)
 class SliceDays:
-    """An input with one row per day that is computed, in the column of the table's `partition_by`.
+    """An input with one row per computed day, in the column of the table's `partition_by`.
 
     It lets a function give rows to a day for which its other inputs have none.
     """

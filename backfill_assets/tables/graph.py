@@ -147,7 +147,7 @@ PART = re.compile(rf"(?P<upstream>\+?)(?:(?P<kind>key|group):)?{QUOTED}(?P<downs
 
 
 def tables_named(target: str, tables: Sequence[Table]) -> list[Table]:
-    """The tables that a list separated by commas names, in the order of `tables`; all if it is "".
+    """The tables of a list separated by commas, in the order of `tables`; all if it is "".
 
     Raises UsageError for a part that names none of them.
     """

@@ -1,4 +1,4 @@
-"""The audit trail: who rebuilt what, when, why, from which code and inputs, and in which commit.
+"""The audit trail: who rebuilt what, when, why, from which code and inputs, in which commit.
 
 It is read from the ledger and the tables' logs. No server is needed.
 """

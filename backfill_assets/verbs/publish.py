@@ -1,4 +1,4 @@
-"""Verify, publish, rebase or discard a plan that was built in its shadow. No server is needed."""
+"""Verify, publish, rebase or discard a plan built in its shadow. No server is needed."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ def plan_to_publish(plan_id: str, channel: str, workspace: Workspace) -> Plan:
 @dataclass(frozen=True)
 class VerifyReport(Report):
     verdict: PlanVerdict
-    # Whoever accepts checks has seen those that passed.
+    # The person who accepts checks has seen those that passed.
     with_passed: bool = True
 
     @property

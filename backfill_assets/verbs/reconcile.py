@@ -194,8 +194,9 @@ def up_to_date(workspace: Workspace) -> frozenset[Partition]:
 def ask_dagster(
     dagster: Dagster, workspace: Workspace
 ) -> tuple[frozenset[str], dict[str, DagsterRecord | None] | None, str]:
-    """Return the ids of running runs, Dagster's record of each table (None if it does not answer),
-    and why it does not.
+    """Return the ids of running runs, and Dagster's record of each table.
+
+    The record is None if Dagster does not answer; the last value says why it does not.
     """
     try:
         running = running_runs(dagster)

@@ -1,4 +1,4 @@
-"""List, make or point releases, or switch a name in them to another table. No server is needed."""
+"""List, make or point releases, or switch a name to another table. No server is needed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ NEXT_RELEASE = (
 
 @dataclass(frozen=True)
 class RollbackPreview:
-    """What a rollback will do, before somebody confirms it."""
+    """What a rollback will do, before it is confirmed."""
 
     decisions: text.Decisions
 

@@ -183,8 +183,9 @@ def _may_have_runs(state: str) -> bool:
 def cancel_plan(
     plan_id: str, settings: Settings, *, who: str, sleep: Sleep = time.sleep
 ) -> CancelReport:
-    """Launch nothing more of a plan, and terminate its runs. A plan that cannot be read can be
-    cancelled too.
+    """Launch nothing more of a plan, and terminate its runs.
+
+    A plan that cannot be read can be cancelled too.
     """
     plans = Plans(settings.lake)
     plan_id = resolve_plan_id(plan_id, plans)

@@ -213,6 +213,6 @@ def test_whatever_a_judge_answers_a_verdict_can_be_kept_and_shown(answer, passed
 def test_a_name_that_dagster_has_no_check_for_is_refused_when_the_table_is_declared(name):
     with pytest.raises(
         ValueError,
-        match="raw/sales: .* is not a valid name",
+        match=r"raw/sales: .* is not a valid name",
     ):
         refuse_unusable_rules("raw/sales", [Rule(name, "A promise.", lambda day: (True, "", {}))])

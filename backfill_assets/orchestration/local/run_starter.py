@@ -7,7 +7,7 @@ An upgraded library is used after a restart.
 
 A request on the socket is one line of JSON, the arguments of a `dagster` command. The answer is the
 process id. The process begins when the client sends GO, and ends at once if the client is gone: if
-nobody recorded the process, nobody could see that it died. Only the owner can enter the folder of
+the process was not recorded, its death could not be seen. Only the owner can enter the folder of
 the socket.
 """
 
@@ -130,7 +130,7 @@ def may_begin(client: socket.socket) -> bool:
 
 
 def end_with_the_starter(starter: int, patience: float) -> None:
-    """End this process when the starter ends: by SIGTERM, and by SIGKILL `patience` seconds later.
+    """End this process with the starter: by SIGTERM, by SIGKILL `patience` seconds later.
 
     An interrupted step may wait minutes for an engine that is gone too. The process gets its own
     session.

@@ -77,7 +77,7 @@ class Landing(Source):
     format   `JsonLines()`, `Csv()` or `Parquet()`. The first two may be packed with gzip or zstd
     fields   the columns to read, each a `field`. Without any, JSON lines are read as lines
     settled  seconds for which a day's files must be unchanged. Until then the day is not read
-    marker   the name of a file beside a day's files that is written when they are complete:
+    marker   the name of a file next to a day's files that is written when they are complete:
              "_SUCCESS". If a folder holds several days, the name contains the day: "%Y-%m-%d.done"
     fewest   the smallest share (0 to 1) of the lines of the last accepted delivery of a day. A
              delivery with fewer lines is refused

@@ -68,7 +68,7 @@ class Pattern:
         return _parts_in(f"{folder}/{name}") == {*_PARTS}
 
     def beside(self, name: str) -> "Pattern":
-        """Return the pattern of a file of this name beside the pattern's files."""
+        """Return the pattern of a file of this name next to the pattern's files."""
         return (
             self if self.is_below else Pattern(f"{self.text.rpartition('/')[0]}/{name}".lstrip("/"))
         )

@@ -128,7 +128,7 @@ class Budget:
     def _file(self) -> Iterator[tuple[sqlite3.Connection, float]]:
         """Open the file for this process alone, with its time, and save what is written.
 
-        Raises NotFetchedYet if it cannot be used, because then nobody knows what the limits allow.
+        Raises NotFetchedYet if it cannot be used, because then what the limits allow is not known.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
