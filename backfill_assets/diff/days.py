@@ -61,11 +61,15 @@ class ColumnChanges:
 
     def column(self) -> ColumnDiff:
         frequent = sorted(self.frequent.items(), key=lambda change: (-change[1], change[0]))
+        changes = []
+        for pair, rows in frequent[:_FREQUENT_SHOWN]:
+            before, after = json.loads(pair)
+            changes.append(ValueChange(before, after, rows))
         return ColumnDiff(
             self.name,
             self.rows,
             _combined(self.numbers) if self.numbers else None,
-            tuple(ValueChange(*json.loads(pair), n) for pair, n in frequent[:_FREQUENT_SHOWN]),
+            tuple(changes),
             tuple(self.examples),
         )
 

@@ -339,10 +339,12 @@ def _pair_of_versions(
     compared = sorted(all_days if days is None else all_days & set(days))
     paths = {version.path for version in versions if version}
     builds = [build for path in paths for build in successful_builds(path, compared, lake)]
+    text_before, text_after = (_version_text(name, version) for version in versions)
     return TablePair(
         dict.fromkeys(compared, (before, after)),
         key_columns(table),
-        *(_version_text(name, version) for version in versions),
+        text_before,
+        text_after,
         _recorded_rows(builds),
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,7 @@ def unique_keys(
         return CheckLine(name, CheckOutcome.SKIPPED, "the table declares no key", table)
     columns = list(dict.fromkeys([day, *key]))
     rows = 0
-    repeated = list[dict[str, object]]()
+    repeated = list[dict[str, Any]]()
     ordered = sorted(days)
     for start in range(0, len(ordered), _DAYS_AT_ONCE):
         keys = read(table, ordered[start : start + _DAYS_AT_ONCE], columns).select(columns)

@@ -6,7 +6,6 @@ canary of two days; one day fails, is mended, and the plan goes on. The challeng
 corrected, and every other day is proved unchanged.
 """
 
-import gzip
 from collections import Counter
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -29,6 +28,7 @@ from tests.worlds.servers import (
     RAW,
     file_of,
     files_with,
+    redeliver,
     station_on,
     token_of,
 )
@@ -77,12 +77,6 @@ def contents_of(station: Station) -> dict[str, Contents]:
             files[day].add(path)
         contents[name] = Contents(table.to_pyarrow_table(), files)
     return contents
-
-
-def redeliver(station: Station, day: date) -> None:
-    """Deliver a day without its last hundred lines."""
-    lines = gzip.decompress(file_of(station, day).read_bytes()).splitlines(keepends=True)
-    file_of(station, day).write_bytes(gzip.compress(b"".join(lines[:-100])))
 
 
 def outdated(station: Station) -> dict[str, list[str]]:

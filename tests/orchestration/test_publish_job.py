@@ -53,7 +53,9 @@ def test_a_verified_plan_goes_live_is_released_and_its_days_are_reported(lake, p
             plan=plan.id[:6],
             reason=REASON,
         )
-        assert instance.get_run_by_id(result.run_id).tags[tags.PLAN] == plan.id
+        run = instance.get_run_by_id(result.run_id)
+        assert run is not None
+        assert run.tags[tags.PLAN] == plan.id
     assert lake.values() == {FIRST: 10, SECOND: 21}
     release = Releases(str(lake.root)).of_channel()
     assert (release.number, release.kind, release.who) == (2, "publish", "ada")

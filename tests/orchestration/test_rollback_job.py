@@ -31,7 +31,9 @@ def test_a_plan_is_rolled_back_and_its_days_are_reported(lake):
             plan=plan.id[:6],
             reason="wrong",
         )
-        assert instance.get_run_by_id(result.run_id).tags[tags.PLAN] == plan.id
+        run = instance.get_run_by_id(result.run_id)
+        assert run is not None
+        assert run.tags[tags.PLAN] == plan.id
     assert result.success
     assert lake.values() == {FIRST: 1, SECOND: 2}
     assert f"{A.name} | {SECOND}" in metadata(result)["days"]

@@ -25,11 +25,14 @@ def test_a_verdict_that_passes_is_a_run_that_succeeds_and_shows_the_checklist(la
     lake.write({SECOND: 20}, into=plan)
     with DagsterInstance.ephemeral() as instance:
         result = executed("verify", lake.workspace, instance=instance, plan=plan.id[:6])
-        assert instance.get_run_by_id(result.run_id).tags[tags.PLAN] == plan.id
+        run = instance.get_run_by_id(result.run_id)
+        assert run is not None
+        assert run.tags[tags.PLAN] == plan.id
     assert result.success
     shown = metadata(result)
     assert (shown["plan"], shown["verdict"]) == (plan.id, "passed")
     verdict = Verdicts(str(lake.root)).newest(plan.id)
+    assert verdict is not None
     assert shown["checklist"] == markdown(verdict)
     assert (verdict.result, verdict.who) == (VerdictResult.PASSED, "ada")
 
@@ -39,6 +42,7 @@ def test_a_verdict_that_needs_a_decision_fails_the_run_until_its_checks_are_acce
     lake.write({SECOND: 2}, into=plan)
     assert "--accept" in failure(executed("verify", lake.workspace, plan=plan.id))
     verdict = Verdicts(str(lake.root)).newest(plan.id)
+    assert verdict is not None
     names = [check.name for check in verdict.undecided()]
     assert names
     reason = "fewer events are right"

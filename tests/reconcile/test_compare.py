@@ -70,7 +70,8 @@ BUILT = build()
 )
 def test_an_up_to_date_day_shown_as_failed_or_stale_is_reported_and_others_are_left(shown, kind):
     builds = [BUILT, build(1)]
-    known = replace(dagster(*builds), **{shown: {day(0), day(1)}})
+    both_days: dict[str, Any] = {shown: {day(0), day(1)}}
+    known = replace(dagster(*builds), **both_days)
     comparison = compared(builds, table(*builds), known, up_to_date={(NAME, day(0))})
     assert by_kind(comparison) == {kind: [day(0)]}
     assert (comparison.to_report, comparison.disagreements[0].is_repairable) == ([BUILT], True)

@@ -232,11 +232,11 @@ def test_status_lists_a_source_once_for_two_tables(bucket, tmp_path, monkeypatch
     assert requests == {"lists": 1, "GET outage_events/2019-08-15.jsonl": 1}
     unread = "files that match no day and are not read: outage_events/notes.txt"
     assert report.unread == dict.fromkeys((RAW, REJECTED), unread)
-    finding = doctor.landing(read_settings())
+    finding = doctor._landing(read_settings())
     assert (finding.level, finding.message) == ("ok", bucket.place)
     monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)
     monkeypatch.setenv("BACKFILL_LANDING", f"s3://no-{bucket.name}")
-    finding = doctor.landing(read_settings())
+    finding = doctor._landing(read_settings())
     assert (finding.level, WRONG[no_bucket] in finding.message) == ("FAIL", True)
 
 

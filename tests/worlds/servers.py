@@ -2,6 +2,7 @@
 them.
 """
 
+import gzip
 import json
 import os
 import re
@@ -323,3 +324,9 @@ def file_of(station: Station, day: date) -> Path:
         / f"day={day:%d}"
         / "events.jsonl.gz"
     )
+
+
+def redeliver(station: Station, day: date) -> None:
+    """Deliver a day without its last hundred lines."""
+    lines = gzip.decompress(file_of(station, day).read_bytes()).splitlines(keepends=True)
+    file_of(station, day).write_bytes(gzip.compress(b"".join(lines[:-100])))
