@@ -204,7 +204,7 @@ def schedule(cron: str) -> str:
 
 
 def _never_comes(day: str, month: str) -> bool:
-    """Whether no month of a cron line has one of its days.
+    """True if no month of a cron line has one of its days.
 
     Of a range of days the first counts. A range of months is not judged.
     """

@@ -25,7 +25,7 @@ PANEL = "Rebuild"
 @app.command(rich_help_panel=PANEL)
 @with_request
 def plan(request: Any, json_: Json = False) -> None:
-    """Plan a rebuild: which days of which tables, why, and for how long. Starts nothing."""
+    """Plan a rebuild: the days of each table, the reasons and the expected time. Starts nothing."""
     from backfill_assets.verbs.plan import plan_rebuild
     from backfill_assets.workspace import open_workspace
 

@@ -131,7 +131,7 @@ def own_job(table: str) -> str:
 
 
 def writes_to(job: str, tables: Iterable[str]) -> bool:
-    """Whether runs of a job that select no assets write to one of these tables in live."""
+    """True if runs of a job that select no assets write to one of these tables in live."""
     return job in WRITING or job in map(own_job, tables)
 
 
@@ -219,7 +219,7 @@ class Dagster:
         return dict(answer["data"])
 
     def answers(self) -> bool:
-        """Whether the webserver can be reached."""
+        """True if the webserver can be reached."""
         try:
             return bool(self.ask(documents.VERSION))
         except ServiceUnavailable:

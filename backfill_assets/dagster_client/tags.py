@@ -24,9 +24,9 @@ FAILED_DAYS = "failed days"
 
 
 def launched_by(run_tags: Mapping[str, str]) -> str:
-    """Who launched a run, by its tags, or the user of this process.
+    """The user who launched a run, by its tags, or the user of this process.
 
-    It is the plan's user, a schedule, a sensor, or the webserver's user.
+    It is the plan's user, a schedule, a sensor, or the user of the process that launched it.
     """
     names = ("dagster/schedule_name", "dagster/sensor_name", "user")
     found = (run_tags.get(key) for key in (WHO, *names))

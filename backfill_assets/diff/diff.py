@@ -139,7 +139,7 @@ class TableDiff:
 
     @property
     def differs(self) -> bool:
-        """Whether rows or columns differ."""
+        """True if rows or columns differ."""
         return bool(
             self.days_that_differ
             or self.columns_added

@@ -105,7 +105,7 @@ class FileCommit:
         return merged
 
     def _may_have(self, name: str, columns: Collection[str]) -> bool:
-        """Whether a file has one of these columns, or cannot be read."""
+        """True if a file has one of these columns, or cannot be read."""
         try:
             with files_in(self.folder).open_input_file(unquote(name)) as file:
                 return not set(columns).isdisjoint(pq.read_schema(file).names)

@@ -71,7 +71,7 @@ class Damage:
 
     @property
     def is_of_files(self) -> bool:
-        """Whether files are lost or damaged. Then no other writer's rows are in the day."""
+        """True if files are lost or damaged. Then no other writer's rows are in the day."""
         return self.kind in OF_FILES
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Whether days still hold the accepted rows, by the log and by the files. No Spark.
+"""True if days still hold the accepted rows, by the log and by the files. No Spark.
 
 The log lists the files of each day. If these are not the files that a build recorded, the commits
 since that build say who wrote. Commits of this project are no damage, and neither are commits that
@@ -178,7 +178,7 @@ class TableState:
         return {build.day: build for build in self.builds}
 
     def lacks_commit_of(self, build: Build) -> bool:
-        """Whether the commit of `build` is gone: the table was deleted, or restored from a copy."""
+        """True if the commit of `build` is gone: the table was deleted, or restored from a copy."""
         if build.delta_version > self.version:
             return True
         # A day without rows that replaces none makes no commit.

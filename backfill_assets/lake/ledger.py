@@ -122,7 +122,7 @@ class Build:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the table has the rows of this build, or equal ones (unchanged)."""
+        """True if the table has the rows of this build, or equal ones (unchanged)."""
         return self.outcome not in ("failed", *AUDITS)
 
     @property

@@ -99,7 +99,7 @@ class Release:
 
     @property
     def has_own_tables(self) -> bool:
-        """Whether it released tables. Otherwise it has those of the release before it."""
+        """True if it released tables. Otherwise it has those of the release before it."""
         return self.kind not in WITHOUT_OWN_TABLES
 
     def changed(self, before: "Release | None") -> list[str]:
@@ -235,7 +235,7 @@ def commit_after(root: str, after: Release | None, releases: Sequence[Release]) 
     release = releases[0]
 
     def is_added(table: DeltaTable | None) -> bool:
-        """Whether the releases are there already. Raises Conflict if others came first."""
+        """True if the releases are there already. Raises Conflict if others came first."""
         files = ReleaseFiles(RecordFiles(records, table))
         present = files.get(release.number)
         if present and present.token == token:

@@ -79,7 +79,7 @@ class DataFile:
 
 
 def is_in_folder(path: str) -> bool:
-    """Whether a file of a table is in its folder. Other writers may add files from elsewhere."""
+    """True if a file of a table is in its folder. Other writers may add files from elsewhere."""
     return "://" not in path and not path.startswith("/")
 
 

@@ -40,7 +40,7 @@ FULL_DISK = ("No space left on device", "Disk quota exceeded")
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error, or one of its causes, is a full disk."""
+    """True if an error, or one of its causes, is a full disk."""
     while error is not None:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
             words in str(error) for words in FULL_DISK

@@ -76,7 +76,7 @@ def pack_model(model: PipelineModel) -> bytes:
 
 
 def _is_content(name: str) -> bool:
-    """Whether a file is part of the model, and not a marker or a checksum of Hadoop."""
+    """True if a file is part of the model, and not a marker or a checksum of Hadoop."""
     file = name.rsplit("/", 1)[-1]
     return not file.startswith((".", "_")) and bool(file)
 

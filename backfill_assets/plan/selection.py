@@ -69,8 +69,8 @@ class Selection:
 
     `upstream_helps`: some blocked partitions can be built if their inputs are selected too.
     `left_out` has the state of requested partitions that need building, but are in no state that
-    --only names. `never_now` has the reason of requested partitions that are not due yet, or before
-    the table's first day.
+    --only names. `never_now` has the reason of requested partitions that wait for late data, or are
+    before the table's first day.
     """
 
     partitions: dict[Partition, Reason] = field(default_factory=dict)

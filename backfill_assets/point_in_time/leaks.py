@@ -79,7 +79,7 @@ def _then(names: Sequence[str]) -> list[str]:
 
 
 def _same(key: Sequence[str]) -> Column:
-    """Whether rows have the same key. Null is a value."""
+    """True if rows have the same key. Null is a value."""
     return reduce(
         and_,
         [F.col(name).eqNullSafe(F.col(then)) for name, then in zip(key, _then(key), strict=True)],

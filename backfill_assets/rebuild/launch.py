@@ -183,7 +183,7 @@ class Launcher:
         return bool(runs) and all(run["status"] in RUN_FINISHED for run in runs)
 
     def crashed(self, launched: Launched, tables: Collection[str]) -> bool:
-        """Whether a run was interrupted, or ended before the step of one of these tables ended."""
+        """True if a run was interrupted, or ended before the step of one of these tables ended."""
         runs = self.dagster.runs(launched)
         ended = {
             step["stepKey"]

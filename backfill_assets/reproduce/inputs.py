@@ -247,7 +247,7 @@ class _History:
 
 
 def _has_files(build: Build, version: int, files: str) -> bool:
-    """Whether a build left its day in these files, which a version of the table has."""
+    """True if a build left its day in these files, which a version of the table has."""
     if build.rows and not build.data_files:
         # It was recovered from its commit, which does not name its files.
         return build.delta_version == version

@@ -169,13 +169,13 @@ def free_port() -> int:
 
 
 def accepts(unix_socket: Path) -> bool:
-    """Whether something listens on this socket."""
+    """True if something listens on this socket."""
     with closing(socket.socket(socket.AF_UNIX)) as probe:
         return probe.connect_ex(str(unix_socket)) == 0
 
 
 def is_taken(port: int) -> bool:
-    """Whether something listens on this port of this machine."""
+    """True if something listens on this port of this machine."""
     with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -38,7 +38,7 @@ def listeners(servers: Mapping[str, int]) -> list[Listener]:
 
 
 def is_private(path: Path) -> bool:
-    """Whether only the owner and root may read, enter or change the path.
+    """True if only the owner and root may read, enter or change the path.
 
     Raises OSError if it does not exist.
     """

@@ -22,7 +22,7 @@ def refuse_without_reason(accept: str, reason: str) -> None:
 
 
 def is_accepted(name: str, accept: str) -> bool:
-    """Whether the list `accept` contains `name`. A name may itself contain commas."""
+    """True if the list `accept` contains `name`. A name may itself contain commas."""
     return _listed(name) in _listed(accept) or any(
         _matches(pattern, name) for pattern in _patterns(accept)
     )

@@ -187,7 +187,7 @@ def _new_rows(
 
 
 def _day_by_day(table: Table) -> bool:
-    """Whether a day is computed only from the same day of one other table."""
+    """True if a day is computed only from the same day of one other table."""
     reads = list(table.reads.values())
     return len(reads) == 1 and all(
         isinstance(r, Window)

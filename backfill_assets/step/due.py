@@ -205,7 +205,7 @@ def waits_for_request_only(
     calendar: Calendar,
     computing: Collection[date] = (),
 ) -> bool:
-    """Whether `day` lacks inputs, and all missing ones are built on demand only."""
+    """True if `day` lacks inputs, and all missing ones are built on demand only."""
     found = _lacking(table, day, accepted, calendar, computing) if on_request(table) else []
     return bool(found) and all(on_request(other) for other, _ in found)
 

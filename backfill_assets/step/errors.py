@@ -15,12 +15,12 @@ _OF_FILES = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 
 
 def is_of_step(error: Exception) -> bool:
-    """Whether no day can be computed: wrong request, lost engine or full disk."""
+    """True if no day can be computed: wrong request, lost engine or full disk."""
     return isinstance(error, _OF_STEP) or _is_engine_gone(error) or is_disk_full(error)
 
 
 def may_be_of_days(error: Exception) -> bool:
-    """Whether other days may still be computed without the day that raised the error."""
+    """True if other days may still be computed without the day that raised the error."""
     return not is_of_step(error) and (
         not isinstance(error, _OF_CODE) or _condition(error) in _OF_FILES
     )
@@ -32,7 +32,7 @@ def failure_text(error: Exception) -> str:
 
 
 def _is_engine_gone(error: Exception) -> bool:
-    """Whether the Spark Connect server does not answer or was restarted."""
+    """True if the Spark Connect server does not answer or was restarted."""
     answer = error.getGrpcStatusCode().name if isinstance(error, SparkConnectGrpcException) else ""
     return answer == "UNAVAILABLE" or _condition(error).startswith("INVALID_HANDLE.")
 

@@ -157,14 +157,14 @@ class Table:
 
     @property
     def counts_keys(self) -> bool:
-        """Whether a rule looks at repeated keys."""
+        """True if a rule looks at repeated keys."""
         return any(rule.counts_keys for rule in self.rules)
 
     def needs_itself(self) -> bool:
         return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
 
     def reads_by_day(self, other: Table, window: Window) -> bool:
-        """Whether a day reads only the rows of `other` about that day, and not its whole days."""
+        """True if a day reads only the rows of `other` about that day, and not its whole days."""
         return (
             not window.whole_days
             and other.partition_by != self.partition_by

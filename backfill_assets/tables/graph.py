@@ -33,7 +33,7 @@ def days_until_complete(table: Table, *, late_rows: bool = False) -> int:
 
 
 def on_request(table: Table) -> bool:
-    """Whether new days are built only on request.
+    """True if new days are built only on request.
 
     The table has a schedule of its own, or waits for a table that has.
     """

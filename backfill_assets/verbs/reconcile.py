@@ -58,7 +58,7 @@ class ReconcileReport(Report):
 
     @property
     def is_compared(self) -> bool:
-        """Whether Dagster was asked about every table."""
+        """True if Dagster was asked about every table."""
         return not self.comparison.not_in_dagster
 
     def lines(self) -> Iterator[Line]:

@@ -21,7 +21,7 @@ class Report:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was requested was done."""
+        """True if everything that was requested was done."""
         return True
 
     def lines(self) -> Iterator[Line]:

@@ -59,7 +59,7 @@ class StatusReport(Report):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every day that is due is up to date."""
+        """True if every day that is due is up to date."""
         return all(partition.state in SETTLED for partition in self.status.partitions.values())
 
     def lines(self) -> Iterator[Line]:

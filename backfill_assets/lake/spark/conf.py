@@ -90,7 +90,7 @@ SET_BY_DELTA = ("spark.sql.parquet.fieldId.",)
 
 
 def is_listed(name: str, listed: Collection[str]) -> bool:
-    """Whether a setting is one of `listed`, or begins with one that ends with a dot."""
+    """True if a setting is one of `listed`, or begins with one that ends with a dot."""
     return any(name == entry or (entry[-1] == "." and name.startswith(entry)) for entry in listed)
 
 

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -95,7 +95,7 @@ class SliceReader:
         )
 
     def _are_plain(self) -> bool:
-        """Whether there are few files, and each path names its day as ours and Delta's do."""
+        """True if there are few files, and each path names its day as ours and Delta's do."""
         return len(self._files) <= self.max_paths and all(
             PLAIN_PATH.fullmatch(file.path)
             and file.path.split("/")[-2:-1] == [f"{self.slice.column}={file.day}"]
@@ -140,6 +140,8 @@ def read_files(
     )
 
 
+# A request to the engine, which a step repeats for each of its inputs.
+@lru_cache(maxsize=256)
 def schema_of(spark: SparkSession, columns: str) -> StructType:
     """Parse the declared columns into a schema, with Spark's own parser."""
     return spark.createDataFrame([], columns).schema

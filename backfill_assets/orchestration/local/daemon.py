@@ -48,7 +48,7 @@ def ending_dead_runs(monitor: Monitor, began: datetime) -> Monitor:
 
 
 def is_dead(record: RunRecord, began: datetime) -> bool:
-    """Whether the run's process is gone, or the daemon that was launching it is gone."""
+    """True if the run's process is gone, or the daemon that was launching it is gone."""
     run = record.dagster_run
     if forked(run):
         return process_of(run) is None

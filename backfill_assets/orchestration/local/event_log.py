@@ -62,7 +62,7 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         yield connections[shard]
 
     def has_table(self, table_name: str) -> bool:
-        """Whether the index has this table. A yes is cached: tables are never dropped."""
+        """True if the index has this table. A yes is cached: tables are never dropped."""
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables

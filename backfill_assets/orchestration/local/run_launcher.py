@@ -88,7 +88,7 @@ def as_tag(run_id: str, pid: int) -> str:
 
 
 def forked(run: DagsterRun) -> bool:
-    """Whether a run starter started the run.
+    """True if a run starter started the run.
 
     Dagster copies tags to a retry, so the tag names its run.
     """

@@ -128,7 +128,7 @@ def refusal_of(request: HTTPConnection, hosts: Collection[str]) -> PlainTextResp
 
 
 def has_mutation(query: str) -> bool:
-    """Whether a GraphQL document has a mutation. Dagster reports documents that do not parse."""
+    """True if a GraphQL document has a mutation. Dagster reports documents that do not parse."""
     try:
         definitions = parse(query).definitions
     except GraphQLError:

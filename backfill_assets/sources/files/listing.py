@@ -50,12 +50,12 @@ class Pattern:
 
     @property
     def is_below(self) -> bool:
-        """Whether the pattern matches all files below its last folder."""
+        """True if the pattern matches all files below its last folder."""
         return self.text.endswith(_ALL_BELOW)
 
     @property
     def any_ending(self) -> bool:
-        """Whether names may have any ending. Those of other formats are then ignored."""
+        """True if names may have any ending. Those of other formats are then ignored."""
         return self.text.endswith("*")
 
     def begins(self, day: date) -> str:

@@ -197,7 +197,7 @@ def file_of(module: str) -> str:
 
 
 def in_project(module: str, other: str) -> bool:
-    """Whether `other` is of the same project as `module`."""
+    """True if `other` is of the same project as `module`."""
     top = module.partition(".")[0]
     other_top = other.partition(".")[0]
     if top == other_top:
@@ -210,7 +210,7 @@ def in_project(module: str, other: str) -> bool:
 
 
 def is_there(module: str, name: str) -> bool:
-    """Whether the package `module` holds a module `name`, compiled or not."""
+    """True if the package `module` holds a module `name`, compiled or not."""
     folder = file_of(module).removesuffix("/__init__.py")
     return PathFinder.find_spec(f"{module}.{name}", [folder]) is not None
 
@@ -328,7 +328,7 @@ def _names(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _is_stored(node: ast.AST) -> bool:
-    """Whether a name is assigned, or an item or an attribute is set or deleted."""
+    """True if a name is assigned, or an item or an attribute is set or deleted."""
     context = getattr(node, "ctx", None)
     is_deleted = isinstance(context, ast.Del) and not isinstance(node, ast.Name)
     return isinstance(context, ast.Store) or is_deleted
@@ -377,7 +377,7 @@ class _Stripped(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _declares(self, decorator: ast.expr) -> bool:
-        """Whether a decorator is this package's `table`."""
+        """True if a decorator is this package's `table`."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         first, *rest = _chain(called) or [""]
         names = [[*full, *rest] for full in self.imports.get(first, ())]

@@ -113,7 +113,7 @@ def definitions_of(project: str, module: str, used: str, definition: str) -> Ite
 
 
 def _is_missing(project: str, full: list[str]) -> bool:
-    """Whether an import names a module that its package in the project does not have."""
+    """True if an import names a module that its package in the project does not have."""
     if not in_project(project, full[0]) or file_of(".".join(full)):
         return False
     origin, name = _split(full)
