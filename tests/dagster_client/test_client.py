@@ -47,6 +47,10 @@ def launching(answer):
     return Dagster("http://dagster", transport=httpx.MockTransport(transport)), asked
 
 
+NOTHING_LAUNCHED = "Nothing was launched."
+NOT_KNOWN = "It is not known whether the request was carried out."
+
+
 def launch_a_day(dagster: Dagster, day: date = date(2019, 9, 1)) -> Launched:
     return dagster.launch({"raw/a": [day]}, options={}, tags={}, title="t")
 
@@ -133,33 +137,38 @@ def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
             tags={},
             title="t",
         )
-    assert "raw/z" in refused.value.what
+    assert refused.value.what == "There is no table raw/z."
+    assert refused.value.unchanged == NOTHING_LAUNCHED
     assert "raw/a, staging/b" in refused.value.next_step
     assert asked == []
 
 
 @pytest.mark.parametrize("act", [launch_a_day, Dagster.tables], ids=["a launch", "the tables"])
 def test_a_webserver_without_loaded_tables_is_unavailable(act):
-    with pytest.raises(ServiceUnavailable, match="has no tables loaded"):
+    with pytest.raises(ServiceUnavailable, match="has no tables loaded") as refused:
         act(answering({"data": {"assetNodes": []}}))
+    assert refused.value.unchanged == NOTHING_LAUNCHED
 
 
 @pytest.mark.parametrize("day", [date(2019, 8, 31), date(2019, 10, 1)])
 def test_a_day_outside_the_calendar_is_refused_with_the_days_there_are(day):
     dagster, asked = launching({})
-    with pytest.raises(UsageError, match=f"{day} .*raw/a.* 2019-09-01 to 2019-09-30"):
+    with pytest.raises(
+        UsageError, match=f"{day} is outside .*raw/a.* 2019-09-01 to 2019-09-30"
+    ) as refused:
         launch_a_day(dagster, day)
+    assert refused.value.unchanged == NOTHING_LAUNCHED
     assert asked == []
 
 
 def test_unknown_days_which_come_as_http_500_are_a_refusal_in_the_servers_words():
-    with pytest.raises(UsageError, match="2031-01-01"):
+    with pytest.raises(UsageError, match="Dagster refuses: no partition 2031-01-01"):
         answering({"errors": [{"message": "no partition 2031-01-01"}]}, 500).ask("{ version }")
 
 
 def test_an_error_in_the_answer_is_a_refusal():
     dagster, _ = launching({"__typename": "UnauthorizedError", "message": "read only"})
-    with pytest.raises(UsageError, match=r"UnauthorizedError.*read only"):
+    with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
         launch_a_day(dagster)
 
 
@@ -191,8 +200,9 @@ def test_who_may_not_terminate_runs_is_refused(kind, message):
 
 def test_a_failure_within_the_server_is_neither_a_refusal_nor_an_answer():
     dagster, _ = launching({"__typename": "PythonError", "message": "locked"})
-    with pytest.raises(AnswerLost, match="locked"):
+    with pytest.raises(AnswerLost, match="locked") as lost:
         launch_a_day(dagster)
+    assert lost.value.unchanged == NOT_KNOWN
 
 
 def test_a_server_that_is_not_there_is_unavailable():
@@ -200,7 +210,7 @@ def test_a_server_that_is_not_there_is_unavailable():
         raise httpx.ConnectError("refused")
 
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(refuse))
-    with pytest.raises(ServiceUnavailable, match="http://dagster"):
+    with pytest.raises(ServiceUnavailable, match="No Dagster webserver answers at http://dagster"):
         dagster.ask("{ version }")
     assert not dagster.answers()
 
@@ -209,8 +219,9 @@ def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():
     def time_out(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("slow")
 
-    with pytest.raises(AnswerLost):
+    with pytest.raises(AnswerLost) as lost:
         Dagster("http://dagster", transport=httpx.MockTransport(time_out)).ask("{ version }")
+    assert lost.value.unchanged == NOT_KNOWN
 
 
 @pytest.mark.parametrize(
@@ -227,7 +238,7 @@ def test_something_else_at_the_address_is_unavailable(body):
     dagster = Dagster(
         "http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text=body))
     )
-    with pytest.raises(AnswerLost, match="HTTP 200"):
+    with pytest.raises(AnswerLost, match=r"\(HTTP 200\), but not as a Dagster webserver"):
         dagster.ask("{ version }")
 
 

@@ -57,7 +57,7 @@ def test_a_location_that_was_loaded_is_enough():
 def test_a_location_that_was_not_loaded_is_refused_in_the_servers_words(entry, reason):
     with pytest.raises(UsageError) as refused:
         reload(answering(entry), "shop")
-    assert f"shop was not loaded again: {reason}" in refused.value.what
+    assert f"The code location shop was not loaded again: {reason}" in refused.value.what
     assert "http://dagster/locations" in refused.value.next_step
 
 

@@ -52,11 +52,11 @@ def test_of_many_problems_the_first_are_shown_and_the_others_counted():
 def test_a_reconciliation_that_raises_or_returns_nonsense_fails():
     for function, error in (
         (lambda read, days: read("staging/none", days), "KeyError: 'staging/none'"),
-        (lambda read, days: [], "TypeError: it returned list"),
+        (lambda read, days: [], "TypeError: it returned list, not Reconciled(figures, problems)"),
     ):
         line = reconciled(function)
         assert line.outcome == CheckOutcome.FAILED
-        assert error in line.figures
+        assert line.figures == f"it raised {error}"
 
 
 @pytest.mark.parametrize(

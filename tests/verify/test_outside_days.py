@@ -91,6 +91,15 @@ def test_a_change_of_a_day_outside_the_plan_is_counted_or_fails(lake, change, wr
     assert figures in line.figures
 
 
+def test_an_update_and_a_later_deletion_by_others_are_both_found(lake):
+    opened = seen(lake)
+    update(lake)
+    found = check(opened, lake).figures
+    assert f"{DAYS[0]}: it was rewritten by commit 1 (UPDATE), not by this project" in found
+    delete(lake)
+    assert check(opened, lake).days == (DAYS[0], DAYS[2])
+
+
 def test_a_change_by_others_before_the_rebuild_is_not_counted(lake):
     update(lake)
     assert check(seen(lake), lake).figures == "2 identical"
@@ -111,6 +120,7 @@ def test_rows_that_no_build_accepted_fail(lake):
 def test_a_day_of_the_shadow_that_is_not_planned_fails(lake):
     line = check(seen(lake), lake, in_shadow=[DAYS[1], DAYS[3]])
     assert (line.outcome, line.days) == (CheckOutcome.FAILED, (DAYS[3],))
+    assert line.figures == f"2 identical; the shadow has days that are not in the plan: {DAYS[3]}"
 
 
 def test_a_table_that_was_not_there_has_no_other_days(tmp_path):

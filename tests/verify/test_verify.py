@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.errors import RefusedByGuard, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.publish import Publication
 from backfill_assets.tables.agreements import Reconciled, reconciliation
@@ -75,13 +75,15 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == VerdictResult.NEEDS_A_DECISION
     assert line(verdict, f"row counts {A.name}").days == (D1,)
+    assert f"{D1} 30 rows, 10 in live" in line(verdict, f"row counts {A.name}").figures
     assert figures(verdict, f"rows changed {A.name}")[:4] == [30, 10, 0, 10]
     publication = Publication(plan, lake.workspace, "ada")
-    with pytest.raises(RefusedByGuard, match=f"row counts {A.name}"):
+    with pytest.raises(RefusedByGuard, match=f"needs a decision: row counts {A.name}"):
         publication.publish("stable", lambda: NOW, require_verified(plan, lake.workspace))
     verdicts = Verdicts(str(lake.root))
-    with pytest.raises(UsageError, match=r"'nulls \*'"):
+    with pytest.raises(UsageError, match=r"has no line 'nulls \*'") as refused:
         verdicts.accept(plan.id, ["row counts *", "nulls *"], who="bo", reason="a slip", at=NOW)
+    assert refused.value.unchanged == NOTHING_CHANGED
     verdicts.accept(
         plan.id,
         ["row counts *", f"drift {A.name}.n", "drift raw/b*"],
@@ -100,6 +102,9 @@ def test_days_that_are_not_built_fail_it(lake):
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == VerdictResult.FAILED
     assert line(verdict, f"days built {B.name}").days == (D1, D2)
+    forced = "not built yet, which the plan forces"
+    built = line(verdict, f"days built {B.name}").figures
+    assert built == f"0 of 2 days built; {D1} {forced}; {D2} {forced}"
 
 
 def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_not(lake):
@@ -114,6 +119,7 @@ def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_no
     assert verdict.result == VerdictResult.FAILED
     conflicts = verdict.lines[-1]
     assert (conflicts.outcome, conflicts.days) == (CheckOutcome.FAILED, (D1,))
+    assert f"{A.name} {D1}: built in live by run" in conflicts.figures
 
 
 @pytest.mark.parametrize(
