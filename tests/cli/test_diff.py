@@ -204,6 +204,7 @@ def test_a_day_of_a_table_is_compared_with_the_build_before(lake, rebuilt):
     lake.build({5: {"o9": 1}})
     (first,) = values(OUTAGES, str(day(5)))["tables"]
     assert (first["before"], first["days"][0]["added"]) == ("not built", 1)
+    assert values(OUTAGES, str(day(0)))["before"] == "the build before"
 
 
 def test_days_that_were_built_once_are_named_for_there_is_no_build_before(lake, rebuilt):
@@ -271,7 +272,7 @@ def test_the_answer_is_kept_and_read_back_when_the_files_are_gone(lake, rebuilt)
     assert values(rebuilt) == before
     gone = backfill(rebuilt, "--days", str(day(0))).exception
     assert isinstance(gone, TableUnreadable)
-    assert gone.unchanged == NOTHING_CHANGED
+    assert ("is missing" in gone.what, gone.unchanged) == (True, NOTHING_CHANGED)
 
 
 def test_what_cannot_be_compared_is_refused(lake, rebuilt):

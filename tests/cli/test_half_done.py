@@ -57,6 +57,8 @@ def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(lake, workspac
     finish = f"backfill publish {plan.id} --channel candidate"
     said = " ".join(backfill("show", plan.id, home=tmp_path, landing=tmp_path).stdout.split())
     assert f"`{finish}`" in said
+    assert "nothing of live is released" in said
+    assert "live is as it was" not in said
     assert "backfill discard" not in said
     shown = values_of("show", plan.id, home=tmp_path, landing=tmp_path)
     assert f"`{finish}`" in shown["half_done"]

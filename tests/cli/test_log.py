@@ -202,5 +202,9 @@ def test_looking_leaves_the_lake_as_it_was(home):
 
 def test_tables_may_be_named_as_for_every_other_verb(home):
     assert log("--target", "staging/outages", home=home).stdout == log(NAME, home=home).stdout != ""
-    assert isinstance(log(NAME, "--target", NAME, home=home).exception, UsageError)
-    assert f"Did you mean {NAME}?" in str(log(f"{NAME}x", home=home).exception)
+    both = log(NAME, "--target", NAME, home=home).exception
+    assert isinstance(both, UsageError)
+    assert "exclude each other" in both.what
+    unknown = str(log(f"{NAME}x", home=home).exception)
+    assert "no build of one is recorded" in unknown
+    assert f"Did you mean {NAME}?" in unknown

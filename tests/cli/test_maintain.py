@@ -59,6 +59,7 @@ def test_the_window_is_a_setting(lake, tmp_path, monkeypatch):
         41,
         {"newest": 1, "window": 2},
     )
+    assert "There is nothing to do." in backfill("maintain", home=tmp_path).stdout
 
 
 def test_an_unreadable_table_is_a_partial_success_and_an_unknown_one_a_usage_error(lake, tmp_path):
@@ -68,3 +69,4 @@ def test_an_unreadable_table_is_a_partial_success_and_an_unknown_one_a_usage_err
     assert (done.exit_code, problem.partition(": ")[0]) == (exit_codes.PARTIAL, REJECTED)
     unknown = backfill("maintain", "--table", "raw/x", home=tmp_path).exception
     assert isinstance(unknown, UsageError)
+    assert unknown.what.startswith("There is no table raw/x ")

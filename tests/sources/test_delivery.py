@@ -154,7 +154,9 @@ def test_a_copy_with_an_old_modification_time_has_not_settled(tmp_path):
     file = put(tmp_path, NAME, HEADER + "a,1\n")
     for modified in (time.time() - 86_400, time.time() + 30, time.time() + 86_400):
         os.utime(file, (modified, modified))
-        assert type(refusal_of(source, LandingArea(tmp_path))) is IncompleteDelivery
+        waiting = refusal_of(source, LandingArea(tmp_path))
+        assert type(waiting) is IncompleteDelivery
+        assert "was written 0 s ago" in waiting.what
     delivery_of(source, LandingArea(tmp_path, clock=lambda: time.time() + 61))
     behind = refusal_of(source, LandingArea(tmp_path, clock=lambda: time.time() - 90))
     assert "has a time 90 s ahead of this machine's clock, and is read" in behind.what
@@ -167,6 +169,7 @@ def test_a_marker_in_a_folder_of_several_days_contains_the_day(tmp_path):
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), marker="{month}-{day}-{year}.done")
     found = source.delivered(LandingArea(tmp_path), [day(0), day(1)])
     assert [type(each) for each in found.values()] == [IncompleteDelivery, Delivery]
+    assert str(found[day(0)]).endswith(f"{NAME} has no 08-15-2019.done beside it yet")
     put(tmp_path, "cases/08-16-2019.txt", "")
     assert source.unmatched(LandingArea(tmp_path)) == ["cases/08-16-2019.txt"]  # the marker is none
 

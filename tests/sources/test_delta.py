@@ -78,7 +78,9 @@ def test_a_missing_table_or_one_with_other_partitions_fails_its_days(tmp_path):
     append(tmp_path, {day(0): [1]})
     other = refusal_of(DeltaSource("orders", "cents"), area)
     assert type(other) is SourceError
-    assert other.what.endswith(" is partitioned by ordered_on, not by cents")
+    assert other.what.endswith(
+        f"the Delta table {tmp_path}/orders is partitioned by ordered_on, not by cents"
+    )
 
 
 def test_another_column_called_arrival_day_fails_the_days(tmp_path):
@@ -104,6 +106,7 @@ def test_days_stay_as_built_while_the_store_does_not_answer(monkeypatch):
     assert {type(each) for each in away.values()} == {IncompleteDelivery}
     error = away[day(0)]
     assert isinstance(error, SourceError)
+    assert error.what.startswith(f"no source for {day(0)}: s3://bucket/orders cannot be opened: ")
     assert error.unchanged == DAYS_UNCHANGED
     assert "Correct `path` of orders or the store's credentials." in str(error)
     assert str(error).isprintable()
