@@ -70,9 +70,9 @@ def test_lines_that_are_no_changes_are_rejected_with_file_and_reason(small):
 def test_over_a_share_of_rejected_lines_the_day_fails(small):
     small.write(day(1), ["not JSON"] * 4, "more.jsonl")
     result = small.run(days(0, 1), LANDED)
-    assert [(b.day, broken_rules(b)) for b in result[RAW].failed()] == [
-        (day(1), ["rejected_at_most"])
-    ]
+    (failed,) = result[RAW].failed()
+    assert (failed.day, broken_rules(failed)) == (day(1), ["rejected_at_most"])
+    assert failed.message == "rejected_at_most: 4 of 44 lines in raw/rejected_lines"
     assert {row["arrival_day"] for row in small.rows(RAW)} == {day(0)}
 
 
@@ -103,6 +103,7 @@ def test_over_a_share_of_unreadable_values_the_day_fails_and_names_up_to_five_ro
     )
     (failed,) = small.run(days(0, 1), [*LANDED, UPDATES])[UPDATES].failed()
     assert (failed.day, broken_rules(failed)) == (day(1), ["unparsed_at_most"])
+    assert failed.message.startswith("unparsed_at_most: unreadable: customers 9 of 49\n")
     (rows,) = [check["rows"] for check in failed.checks if not check["passed"]]
     assert len(rows) == 5
     assert all('"unparsed": ["customers"]' in row for row in rows)

@@ -26,6 +26,8 @@ from tests.worlds.outages import (
     only_some,
 )
 
+BY_HAND = r"it was rewritten by commit \d+ \(UPDATE\), not by this project"
+
 
 def meanwhile(world: World, other):
     """The table, during whose computation another writer commits."""
@@ -48,8 +50,10 @@ def test_the_last_writer_of_a_day_is_the_one_whose_rows_and_record_stand(built):
 
 def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
     mine = meanwhile(built, only_some(built, "100", "101", version="2"))
-    with pytest.raises(Conflict, match=f"{OUTAGES} {day(1)} changed .* another writer"):
+    changed = f"{OUTAGES} {day(1)} changed while this run was computing: another writer"
+    with pytest.raises(Conflict, match=changed) as refused:
         built.run(days(1), mine, run="mine", force=True, write_mode="merge")
+    assert refused.value.unchanged == NOTHING_COMMITTED
     assert len(built.rows(OUTAGES, days(1))) == 2
 
 
@@ -66,7 +70,7 @@ def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(bui
 
     before = built.accepted(OUTAGES)
     rules = [types_as_declared(), unique_key()]
-    with pytest.raises(Conflict, match=r"\(UPDATE\)") as refused_late:
+    with pytest.raises(Conflict, match=BY_HAND) as refused_late:
         built.run(
             days(1),
             replace(mine, compute=compute, rules=rules),
@@ -113,8 +117,9 @@ def test_rows_changed_by_hand_right_before_the_commit_are_not_recorded_as_ours(b
     lake = LakeChangedLate(str(built.root), [built.lake.path(OUTAGES)])
     mine = replace(only_some(built, "103", version="2"), rules=[types_as_declared(), unique_key()])
     request = StepRequest("mine", force=True, write_mode="merge")
-    with pytest.raises(Conflict, match=r"\(UPDATE\)"):
+    with pytest.raises(Conflict, match=BY_HAND) as refused:
         Step(mine, replace(built.workspace, lake=lake), request, built.spark).run(days(1))
+    assert refused.value.unchanged == NOTHING_COMMITTED
     assert lake.late == []
     assert {build.run for build in built.accepted(OUTAGES).values()} == {"first"}
 
@@ -230,7 +235,8 @@ def test_an_input_that_never_comes_to_rest_is_a_conflict_and_nothing_is_written(
         return plain.compute(updates)
 
     calls: list[int] = []
-    with pytest.raises(Conflict, match=f"{UPDATES} {day(1)}"):
+    changed = f"{UPDATES} {day(1)} was built again while {OUTAGES} {day(1)}"
+    with pytest.raises(Conflict, match=changed):
         built.run(days(1), replace(plain, compute=compute), run="mine", force=True)
     assert (len(calls), built.rows(OUTAGES)) == (3, before)
 

@@ -184,6 +184,7 @@ def test_merge_is_judged_by_what_the_day_would_hold(built):
     strict = replace(table, rules=[*table.rules, rows_between(at_most=3)])
     (failed,) = built.run(days(1), strict, write_mode="merge")[OUTAGES].failed()
     assert (failed.rows, broken_rules(failed)) == (4, ["rows_between"])
+    assert failed.message == "rows_between: 4 rows; at least 0, at most 3 promised"
     assert len(built.rows(OUTAGES, days(1))) == 3
 
 
@@ -208,8 +209,10 @@ def test_merge_into_a_table_of_other_columns_is_refused_and_says_what_to_do(buil
         columns=f"{plain.columns}, zone STRING",
         compute=lambda updates: plain.compute(updates).selectExpr("*", "region AS zone"),
     )
-    with pytest.raises(UsageError, match="zone"):
+    with pytest.raises(UsageError, match="declared columns: zone") as refused:
         built.run(days(1), table, write_mode="merge")
+    assert refused.value.unchanged == NOTHING_COMMITTED
+    assert "write_mode overwrite" in refused.value.next_step
     assert built.rows(OUTAGES) == before
 
 
@@ -217,9 +220,9 @@ def test_merge_into_a_table_of_other_columns_is_refused_and_says_what_to_do(buil
     ("table", "write_mode", "why"),
     [
         (RAW, "merge", f"{RAW} has no key to merge on"),
-        (RAW, "append_once", "append_once is not a write mode"),
+        (RAW, "append_once", "append_once is not a write mode: there are overwrite and merge"),
         # Whether its next day reads kept rows would depend on how days are cut into runs.
-        (HISTORY, "merge", f"{HISTORY} reads itself"),
+        (HISTORY, "merge", f"{HISTORY} reads itself: with rows that merge keeps"),
     ],
 )
 def test_a_write_mode_that_a_table_cannot_have_is_refused(once, table, write_mode, why):
@@ -228,6 +231,7 @@ def test_a_write_mode_that_a_table_cannot_have_is_refused(once, table, write_mod
         nothing_read.run(days(1), [table], write_mode=write_mode, force=True)
     assert refused.value.what.startswith(why)
     assert refused.value.unchanged == NOTHING_COMMITTED
+    assert refused.value.next_step == "Use write_mode overwrite."
 
 
 def test_a_merge_of_no_rows_is_recorded(built):
