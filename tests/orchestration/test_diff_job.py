@@ -29,7 +29,7 @@ def test_a_run_shows_what_a_plan_changed_and_where_the_page_is(lake):
     assert (shown["added"], shown["removed"], shown["changed"]) == (3, 2, 0)
     page = Path(shown["page"])
     assert page.parent == lake.root / "_diffs"
-    assert plan.id in page.read_text()
+    assert f"before plan {plan.id} → after plan {plan.id}" in page.read_text()
 
 
 def test_a_day_of_a_table_is_named_as_in_a_terminal(lake):

@@ -118,13 +118,13 @@ def test_it_waits_until_nothing_has_arrived_for_a_while(lake):
         == "Late rows are waiting: more may arrive until 06:10 UTC."
     )
     lake.arrive(19, {19: 9, 18: 2, 14: 1}, at=MORNING + timedelta(minutes=5))
-    assert "06:15" in lake.tick(MORNING + QUIET)
+    assert lake.tick(MORNING + QUIET) == "Late rows are waiting: more may arrive until 06:15 UTC."
     assert lake.tick(MORNING + QUIET + timedelta(minutes=5)) == requested(rows=3)
 
 
 def test_it_waits_no_longer_than_the_longest_wait_from_the_first_row(lake):
     lake.arrive(19, {19: 9, 18: 2, 14: 1}, at=MORNING + LONGEST - timedelta(minutes=1))
-    assert "08:00" in lake.tick(MORNING + LONGEST - timedelta(seconds=1))
+    assert "until 08:00 UTC" in lake.tick(MORNING + LONGEST - timedelta(seconds=1))
     assert lake.tick(MORNING + LONGEST) == requested(rows=3)
 
 
@@ -159,7 +159,8 @@ def test_it_waits_for_an_open_plan_into_live_and_for_none_into_a_shadow(lake):
     lake.start_plan("shadow")
     assert lake.tick() == REBUILT
     plan = lake.start_plan()
-    assert f"`backfill resume {plan}`" in lake.tick()
+    commands = f"`backfill resume {plan}`, or `backfill cancel {plan}`"
+    assert f"plan {plan} is open ({commands})" in lake.tick()
     Plans(str(lake.root)).note(plan, "ended", datetime.now(UTC), ending="done")
     assert lake.tick() == REBUILT
 
@@ -208,8 +209,8 @@ def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
         now = datetime.now(UTC)
         run = lake.ticks.run(DagsterRunStatus.FAILURE)
         reason = lake.tick(now + wait - timedelta(minutes=1))
-        assert run in reason
-        assert str(day(14)) in reason
+        assert f"run {run} of run_plan has ended, and days of {day(14)} are still" in reason
+        assert "The next attempt is at" in reason
         first = lake.ticks.asked
         assert lake.tick(now + wait + timedelta(minutes=1)) == REBUILT
         assert lake.ticks.asked.run_key == f"{first.tags['backfill/batch']}-{attempt}", (
@@ -220,7 +221,8 @@ def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
 def test_a_batch_whose_run_was_canceled_waits_until_more_arrives(lake):
     lake.tick()
     run = lake.ticks.run(DagsterRunStatus.CANCELED)
-    assert run in lake.tick(datetime.now(UTC) + timedelta(days=9))
+    reason = lake.tick(datetime.now(UTC) + timedelta(days=9))
+    assert f"run {run} of run_plan ({day(14)}) was canceled" in reason
     lake.arrive(19, {19: 9, 18: 2, 14: 1})
     assert lake.tick() == requested(rows=3)
 

@@ -15,7 +15,7 @@ def test_a_plan_is_saved_and_shown_with_its_days_reasons_and_chunks(office):
     assert shown["plan"] == plan_id
     plan = office.plans.read(plan_id)
     for table in RAW:
-        assert f"| {table} | 3 | 2019-08-15..2019-08-17 |" in shown["days"]
+        assert f"| {table} | 3 | 2019-08-15..2019-08-17 | 3 missing |" in shown["days"]
     assert shown["chunks"].splitlines() == [f"- {line}" for line in chunk_lines(plan)]
     assert [len(chunk.partitions()) for chunk in plan.chunks] == [4, 2]
     assert shown["partitions"] == 6
@@ -25,7 +25,8 @@ def test_a_plan_is_saved_and_shown_with_its_days_reasons_and_chunks(office):
     assert tags.runs_of(plan_id) in shown.values()
     assert office.tags(result)[tags.PLAN] == plan_id
     for table in RAW:
-        assert f"  {table}: 3 day(s), 2019-08-15..2019-08-17:" in office.log(result)
+        assert f"  {table}: 3 day(s), 2019-08-15..2019-08-17: 3 missing" in office.log(result)
+    assert "Nothing was started." in office.log(result)
     assert office.server.requests == 0
 
 
@@ -36,7 +37,8 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
         )
     )
     assert shown["blocked"] == 1
-    assert any("| staging/outages | 2019-08-15 |" in str(value) for value in shown.values())
+    blocked = "| staging/outages | 2019-08-15 | needs staging/outage_updates"
+    assert any(blocked in str(value) for value in shown.values())
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_many_days_need_a_yes_which_the_message_spells_as_configuration(office):
     office.without_protected_days()
     many = {"partitions": "2019-08-15..2019-08-18", "target": "raw/rejected_lines"}
     result = office.launch("make_plan", **many)
-    assert "rebuilds 4 days" in failure(result)
+    assert "This plan rebuilds 4 days, more than 3" in failure(result)
     assert metadata(result)["error"] == "RefusedByGuard"
     assert "`'yes': true`" in metadata(result)["flags"]
     assert office.planned(**many, yes=True) in office.plans.ids()
@@ -102,5 +104,8 @@ def test_many_days_need_a_yes_which_the_message_spells_as_configuration(office):
 def test_where_nothing_needs_building_there_is_no_plan(office):
     result = office.launch("make_plan", partitions="2019-08-15", only="failed")
     assert result.success
-    assert "8 partition(s)" in office.log(result)
+    left_out = (
+        "8 partition(s) of what was requested need building, and are in no state that --only names"
+    )
+    assert left_out in office.log(result)
     assert office.plans.ids() == []

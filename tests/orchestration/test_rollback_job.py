@@ -48,6 +48,8 @@ def test_a_run_that_leaves_days_of_the_plan_fails_and_names_them(lake):
     plan = lake.plan({A.name: [SECOND, THIRD]})
     lake.write({SECOND: 7, THIRD: 3}, plan=plan.id)
     result = executed("rollback", lake.workspace, ReportingWebserver().dagster, plan=plan.id)
+    expected = f"Plan {plan.id} is rolled back: 1 partition(s) have the rows from before it."
+    assert expected in failure(result)
     assert "the tables have no earlier rows of them" in failure(result)
     row = next(line for line in metadata(result)["days"].splitlines() if f"{A.name} |" in line)
     # The table, its restored days, and those that stay.
@@ -66,6 +68,6 @@ def test_a_rollback_without_a_webserver_restores_rows(lake):
 
 def test_an_unknown_plan_fails_the_run_without_a_retry_and_nothing_is_restored(lake):
     result = executed("rollback", lake.workspace, ReportingWebserver().dagster, plan="nosuch")
-    assert "nosuch" in failure(result)
+    assert "There is no plan nosuch in this lake." in failure(result)
     assert metadata(result)["error"] == "UsageError"
     assert lake.values() == {FIRST: 1, SECOND: 2}

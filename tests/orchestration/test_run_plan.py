@@ -34,7 +34,10 @@ def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
     own = {tags.LAUNCHER: "run_plan", MAX_RUNTIME_SECONDS_TAG: "0"}
     assert office.tags(result) == {"user": "ada", tags.PLAN: plan_id} | own
     lines = office.log(result).splitlines()
-    assert any(f"chunk 1: {RAW[0]} 0/3, {RAW[1]} 0/3" in line for line in lines)
+    assert any(
+        f"0 of 2 chunk(s) done, running: chunk 1: {RAW[0]} 0/3, {RAW[1]} 0/3" in line
+        for line in lines
+    )
     assert len(lines) == len(set(lines))
 
 
@@ -53,6 +56,7 @@ def test_carrying_out_what_is_up_to_date_succeeds_and_launches_nothing(office):
     result = office.launch("run_plan", **wanted)
     assert result.success
     assert metadata(result)["ending"] == "done"
+    assert "Nothing of what was requested needs building." in office.log(result)
     assert len(office.server.launched) == 1
 
 
@@ -63,8 +67,9 @@ def test_a_plan_that_is_not_done_fails_its_run_and_shows_what_is_left(office):
     )
     message = failure(result)
     (plan_id,) = office.plans.ids()
-    assert f"failed: {RAW[0]} 2019-08-16: no_nulls:" in message
+    assert f"failed: {RAW[0]} 2019-08-16: no_nulls: 3 nulls" in message
     assert f"blocked: {RAW[1]} 2019-08-16" in message
+    assert "2 partition(s) are not built; what is built stays." in message
     assert f"`backfill resume {plan_id}`" in message
     assert message.endswith("Or re-execute this run.")
     assert metadata(result)["ending"] == "partial"
@@ -124,7 +129,7 @@ def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(offi
 
 def test_an_unknown_plan_is_refused(office):
     result = office.launch("run_plan", plan="aaaabbbbcccc")
-    assert "aaaabbbbcccc" in failure(result)
+    assert "There is no plan aaaabbbbcccc in this lake. Nothing was done." in failure(result)
     assert metadata(result)["error"] == "UsageError"
 
 
@@ -139,6 +144,7 @@ def test_an_edited_plan_is_refused_and_nothing_is_launched(office):
 def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     message = failure(office.launch("run_plan", plan=plan_id, force=True, reason="again"))
+    assert "Nothing was started." in message
     assert message.endswith("Leave out force, reason, or leave out plan.")
     assert office.server.launched == []
 
@@ -147,7 +153,8 @@ def test_a_plan_that_somebody_is_at_work_on_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     with office.plans.exclusive(plan_id):
         result = office.launch("run_plan", plan=plan_id)
-    assert plan_id in failure(result)
+    message = f"Another command is carrying out plan {plan_id}. Nothing was launched."
+    assert message in failure(result)
     assert metadata(result)["error"] == "RefusedByGuard"
     assert office.server.launched == []
 
@@ -156,6 +163,6 @@ def test_a_webserver_without_daemons_is_told_before_the_plan_is_called_started(o
     office.server.unhealthy = True
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     result = office.launch("run_plan", plan=plan_id)
-    assert "BACKFILL." in failure(result)
+    assert "these daemons do not run: BACKFILL." in failure(result)
     assert metadata(result)["error"] == "ServiceUnavailable"
     assert office.plans.events(plan_id) == []

@@ -34,6 +34,6 @@ def test_a_run_switches_the_readers_of_a_channel_in_the_name_of_who_launched_it(
 
 def test_what_cannot_be_switched_fails_the_run_with_its_message_and_no_retry(lake):
     result = executed("switch", lake.workspace, table=A.name, to="raw/z")
-    assert "raw/z" in failure(result)
+    assert "Release 1 has no table raw/z." in failure(result)
     assert metadata(result)["error"] == "UsageError"
     assert len(Releases(str(lake.root)).all()) == 1
