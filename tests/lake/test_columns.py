@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.columns import merged_schema
 from tests.worlds.deliveries import day, days
 
@@ -28,5 +28,7 @@ def test_a_changed_type_is_refused_and_one_run_over_all_days_changes_it(tmp_path
         f"`backfill run --partitions {day(0)}..{day(3)} --target raw/a --force --canary 0"
         " --days-per-run 4 --yes`"
     )
-    assert command in refused.value.next_step
+    assert "Rebuild all days in one run" in refused.value.next_step
+    assert f"{command}, with BACKFILL_DAYS_PER_RUN at 4 or more." in refused.value.next_step
+    assert refused.value.unchanged == NOTHING_COMMITTED
     assert f"does not replace {day(0)}." in refused.value.what

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.errors import Conflict, NotRecorded, UsageError
+from backfill_assets.errors import NOTHING_COMMITTED, Conflict, NotRecorded, UsageError
 from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.commit import FileCommit, commit_and_record
 from backfill_assets.lake.data_files import write_frame
@@ -191,7 +191,10 @@ def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
     with pytest.raises(UsageError) as refused:
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n BIGINT")
-    assert f"{FIRST}..{SECOND} --target raw/a --force" in refused.value.next_step
+    assert refused.value.unchanged == NOTHING_COMMITTED
+    assert "n is integer, now long." in refused.value.what
+    assert f"does not replace {SECOND}." in refused.value.what
+    assert f"{FIRST}..{SECOND} --target raw/a --force --canary 0" in refused.value.next_step
     assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
     given.commit((FIRST, 2**40), (SECOND, 4), days=(FIRST, SECOND), columns="day DATE, n BIGINT")
     given.assert_read_alike(1, [(FIRST, 2**40), (SECOND, 4)])
@@ -204,7 +207,8 @@ def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
 def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(given, partitioned, by):
     rows = given.spark.createDataFrame([(FIRST, 1)], "day DATE, n INT")
     rows.write.format("delta").partitionBy(*partitioned).save(given.folder)
-    with pytest.raises(UsageError, match=f"by {by}, .* --target raw/a --yes"):
+    why = rf"is partitioned by {by}, and declared with partition_by='day'.*--target raw/a --yes"
+    with pytest.raises(UsageError, match=why):
         given.commit((FIRST, 2), days=(FIRST,), columns="day DATE, n INT")
     assert given.by_delta() == given.by_library() == [(FIRST, 1)]
     with pytest.raises(UsageError, match=by):
@@ -304,16 +308,18 @@ def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):
 
 def test_another_type_is_refused_and_nothing_is_written(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match="integer, now string"):
+    with pytest.raises(UsageError, match="n is integer, now string") as refused:
         given.commit((FIRST, "1"), days=(FIRST,), columns="day DATE, n STRING")
+    assert refused.value.unchanged == NOTHING_COMMITTED
     assert DeltaTable(given.folder).version() == 0
     assert [b.day for b in Ledger(given.root).builds()] == [FIRST, SECOND]
 
 
 def test_a_column_that_is_spelled_in_another_case_is_refused(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match="now spelled N"):
+    with pytest.raises(UsageError, match="has n, now spelled N") as refused:
         given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, N INT")
+    assert refused.value.unchanged == NOTHING_COMMITTED
 
 
 @pytest.mark.parametrize(
@@ -326,7 +332,7 @@ def test_a_column_that_is_spelled_in_another_case_is_refused(given):
         ),
         pytest.param(
             {"delta.constraints.small": "n < 2"},
-            r"delta\.constraints\.small",
+            r"has constraints \(delta\.constraints\.small\)",
             id="a constraint",
         ),
     ],
@@ -376,8 +382,10 @@ def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given,
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}},
     ]
     (log / f"{1:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
-    with pytest.raises(UsageError, match=r"\(n\)"):
+    why = r"has columns that may not be null or are computed \(n\)"
+    with pytest.raises(UsageError, match=why) as refused:
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n INT")
+    assert refused.value.unchanged == NOTHING_COMMITTED
     assert (DeltaTable(given.folder).version(), given.by_delta()) == (1, [(FIRST, 1)])
 
 

@@ -38,7 +38,9 @@ def test_a_driver_of_its_own_is_started_with_all_settings_of_its_plan(driver):
     assert 900 < driver["megabytes"] <= 1024
     assert driver["changed"] == "8"
     late, no_number = driver["refusals"]
-    assert late.startswith("spark.driver.memory=3g cannot")
+    late_start = "spark.driver.memory=3g cannot be set for one plan: this process's driver is"
+    assert late.startswith(f"{late_start} running already")
+    assert no_number.startswith("Spark refuses a setting. ")
     assert "'many'" in no_number
 
 
@@ -52,7 +54,8 @@ def test_spark_settings_of_a_plan_hold_for_its_session_only(spark):
         "spark.databricks.delta.snapshotPartitions": "1",
     }
     late, unknown, no_number = plan["refusals"]
-    assert late.startswith("spark.executor.instances=9 cannot")
-    assert "REMOTE" in late
-    assert unknown.startswith("spark.sql.shufle.partitions cannot")
+    late_start = "spark.executor.instances=9 cannot be set for one plan: the engine at REMOTE is"
+    assert late.startswith(f"{late_start} running already")
+    assert unknown.startswith("spark.sql.shufle.partitions cannot be set for one plan")
+    assert no_number.startswith("Spark refuses a setting. ")
     assert "'many'" in no_number

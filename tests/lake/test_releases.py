@@ -127,14 +127,16 @@ def test_what_there_is_not_is_named_with_what_there_is(releases, read, message):
 def test_a_release_made_from_an_outdated_one_is_refused_and_nothing_is_lost(releases):
     first = add_release(releases, 1)
     second = add_release(releases, 2)
-    message = r"made from release 1, but release 2 came first \(by ada: version 2\). Nothing"
+    message = (
+        r"made from release 1, but release 2 came first \(by ada: version 2\). Nothing was released"
+    )
     for act in (
         lambda: add_release(releases, 3, first),
         lambda: releases.point(first, STABLE, 1, who="ben", reason=""),
     ):
         with pytest.raises(Conflict, match=message):
             act()
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="made as the first one, but release 2 came first"):
         releases.add(None, table_versions(1), kind="live", who="ben", reason="")
     assert releases.all() == [first, second]
 
@@ -229,8 +231,12 @@ def test_readers_keep_their_release_if_a_new_one_cannot_be_written(releases, mon
         raise DeltaError("No space left on device")
 
     monkeypatch.setattr(record_table, "write_deltalake", fail)
-    with pytest.raises(ServiceUnavailable, match=r"Release 2 .*No space left"):
+    with pytest.raises(
+        ServiceUnavailable, match=r"Release 2 cannot be written .*No space left"
+    ) as failed:
         commit_after(releases.root, first, [replace(first, number=2)])
+    assert failed.value.unchanged == "Readers get the same release as before."
+    assert failed.value.next_step.startswith("Make room")
     assert releases.all() == [first]
 
 
@@ -265,7 +271,7 @@ class AsInMemory(RuleBasedStateMachine):
     def point(self, channel: str, data) -> None:
         number = data.draw(st.integers(1, len(self.numbers)))
         if self.releases.get(number).kind == POINTED:
-            with pytest.raises(UsageError, match=f"^Release {number} "):
+            with pytest.raises(UsageError, match=f"^Release {number} has no tables of its own"):
                 self.releases.point(self.releases.newest(), channel, number, who="a", reason="b")  # type: ignore[arg-type]
             return
         self.releases.point(self.releases.newest(), channel, number, who="a", reason="b")  # type: ignore[arg-type]

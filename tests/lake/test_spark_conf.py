@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from backfill_assets.errors import SettingsError, UsageError
+from backfill_assets.errors import NOTHING_COMPUTED, SettingsError, UsageError
 from backfill_assets.lake.spark.conf import apply_conf
 from backfill_assets.lake.spark.session import FIXED, session_conf
 from backfill_assets.orchestration.run import SparkResource
@@ -62,7 +62,11 @@ def test_settings_that_come_too_late_are_refused_together_with_a_remedy():
         "spark.executor.instances=8, spark.driver.memory=9g cannot be set for one plan: the engine"
         " at sc://host:15002 is running already, and takes this only when it starts, if at all."
     )
-    assert "BACKFILL_SPARK_CONF" in refused.value.next_step
+    assert refused.value.unchanged == NOTHING_COMPUTED
+    assert refused.value.next_step == (
+        "Start it with the setting (BACKFILL_SPARK_CONF), or give every run its own driver"
+        " (BACKFILL_SPARK_MASTER)."
+    )
     assert conf == Running()
 
 
@@ -88,8 +92,10 @@ def test_a_plan_cannot_set_what_the_rows_depend_on(name):
     class Never(SparkResource):
         _init_session = start
 
-    with pytest.raises(UsageError, match=f"^{name} cannot be set"):
+    why = f"^{name} cannot be set for one plan: rows may depend on it"
+    with pytest.raises(UsageError, match=why) as refused:
         Never(spark_config={"spark.remote": "sc://host:1"}).session({name: "other"})
+    assert refused.value.unchanged == NOTHING_COMPUTED
 
 
 @pytest.mark.parametrize(
@@ -104,7 +110,7 @@ def test_a_plan_cannot_set_what_the_rows_depend_on(name):
     ],
 )
 def test_what_rows_may_depend_on_is_the_same_in_every_session(given, name):
-    with pytest.raises(SettingsError, match=f"{name}=other"):
+    with pytest.raises(SettingsError, match=f"{name}=other, on which rows may depend"):
         session_conf(read_settings(spark_conf={name: "other"}, **given))
 
 
