@@ -12,14 +12,13 @@ DeltaSource                              a source: a Delta table that others wri
 Kafka                                    a source: a Kafka topic, whose records are of the days of
                                          their timestamps
 PostgresTable                            a source: a table or view of a PostgreSQL database
-HttpSource, OpenMeteo                    a source: a service that limits how much it is asked;
-                                         weather by place
+HttpSource, OpenMeteo                    a source: a service with a rate limit; weather by place
 TwoFlows, Archive                        a landing and archives of many days as one source
 Source, LandingArea                      what a source of one's own extends, and where it finds its
                                          deliveries
-rules                                    what a day must hold to be committed
-as_of, leaks                             joins to requests the latest rows known before them; what
-                                         uses more than that
+rules                                    checks that a day must pass
+as_of, leaks                             joins each request to the latest row known before it;
+                                         finds rows that use later knowledge
 DriftThresholds                          how far a column of a rebuild may be from live
 reconciliation, Reconciled, consumer     what tables promise together, checked before a rebuild is
                                          published
@@ -168,8 +167,8 @@ def definitions(
     `@consumer`): a rebuild that breaks it is not published.
 
     Raises ValueError if two tables, or two of these, have one name, one reads a table that is not
-    among `tables`, or a day is none, and SettingsError if a setting (BACKFILL_*, read now) is not
-    allowed or nothing names the first day.
+    among `tables`, or `first_day` or `last_day` is not a date. Raises SettingsError if a setting
+    (BACKFILL_*, read now) is not allowed or nothing names the first day.
 
     While a `backfill` command imports the project for its tables, no setting is read, Dagster is
     not loaded, and what is returned is empty.

@@ -67,7 +67,7 @@ class BackfillError(Exception):
 
 
 class UsageError(BackfillError):
-    """The request cannot be carried out. Nothing was started."""
+    """The request cannot be carried out as it is. `unchanged` says what was left."""
 
 
 class SettingsError(UsageError):
@@ -92,7 +92,7 @@ class NothingToBuild(UsageError):
 
 
 class RefusedByGuard(BackfillError):
-    """A guard refuses the request. Nothing was started."""
+    """A guard refuses the request. `unchanged` says what was left."""
 
 
 class SourceError(BackfillError):

@@ -1,7 +1,7 @@
 """The exit code of each command, and how errors are printed.
 
-0 everything done, 1 partly done, 2 wrong usage, 3 a service is missing or nothing could be
-launched, 4 stopped by a budget, the canary or a guard.
+0 everything done, 1 partly done, 2 wrong usage, 3 a service or the disk cannot be used or nothing
+could be launched, 4 stopped by a budget, the canary or a guard.
 """
 
 import json

@@ -1,5 +1,4 @@
 """dagster_client: Dagster over GraphQL, with its documents and tags.
 
-Does not import Dagster, and knows nothing of tables or plans.
-Read `client.py` first.
+Does not import Dagster, and knows nothing of the lake. Read `client.py` first.
 """

@@ -379,7 +379,9 @@ class Dagster:
             ):
                 names.append(f"run {run['runId'][:8]}")
         for launched in self.launched():
-            if not launched.is_run and not launched.is_over and launched.assets & set(tables):
+            # A backfill of a job selects no assets. It may write to any table.
+            writes = not launched.assets or launched.assets & set(tables)
+            if not launched.is_run and not launched.is_over and writes:
                 names.append(str(launched))
         return names
 

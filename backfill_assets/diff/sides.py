@@ -2,7 +2,7 @@
 
 A plan in live, or the last build, is compared with the days before it. A shadow is compared with
 live at the versions that it reads. Releases and tables are compared by their versions. Only small
-records of the lake are read, and nothing is changed.
+records of the lake are read. No table is changed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -90,7 +90,8 @@ class FileCommit:
         """The columns of the table after these days are committed.
 
         They are the declared ones once no other file is left. Until then they are the stored ones
-        and the new ones. Raises UsageError if these do not fit together.
+        and the new ones, without undeclared columns that no remaining file has. Raises UsageError
+        if these do not fit together.
         """
         if not column_differences(table, self.columns):
             return table.schema()

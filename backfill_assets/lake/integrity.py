@@ -1,4 +1,4 @@
-"""True if days still hold the accepted rows, by the log and by the files. No Spark.
+"""Find the days that no longer hold their accepted rows, by log and by files. No Spark.
 
 The log lists the files of each day. If these are not the files that a build recorded, the commits
 since that build say who wrote. Commits of this project are no damage, and neither are commits that
@@ -247,7 +247,7 @@ def _foreign_commits(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterato
 
 
 def _changed(path: str, before: int, after: int) -> frozenset[date]:
-    """The days whose files differ between two versions. None if the earlier version is gone."""
+    """The days whose files differ between two versions; empty if the earlier version is gone."""
     try:
         earlier = open_version_of(path, before) if before >= 0 else None
         return differing_days(earlier, open_table(path, after))

@@ -87,7 +87,7 @@ class Lake:
             if partition[0] in versions
         }
         for name, by_day in accepted.items():
-            for part in self._parts(name, by_day, versions[name]):
+            for part in self.parts_of(name, by_day, versions[name]):
                 builds_there = [by_day[day] for day in part.days]
                 damage = integrity.damaged(part.folder, builds_there, part.version, depth)
                 found |= {(name, day): why for day, why in damage.items()}
@@ -98,7 +98,7 @@ class Lake:
     ) -> dict[date, Damage]:
         """Find the days of a table whose files are not as they were written."""
         found: dict[date, Damage] = {}
-        for part in self._parts(table, days, version):
+        for part in self.parts_of(table, days, version):
             found |= integrity.damaged_files(part.folder, part.days, part.version)
         return found
 
@@ -114,9 +114,9 @@ class Lake:
         """The folders that hold the rows of a slice, each with the slice of it to read."""
         return [
             (part.folder, replace(rows, days=tuple(part.days), version=part.version))
-            for part in self._parts(rows.table, rows.days, rows.version)
+            for part in self.parts_of(rows.table, rows.days, rows.version)
         ]
 
-    def _parts(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
+    def parts_of(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
         """The folders that hold these days of a table at a version (None: the newest)."""
         return [Part(self.path(table), days, version)]

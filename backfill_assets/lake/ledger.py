@@ -79,7 +79,7 @@ class Build:
     mixed            whether the day also keeps rows of other code, deliveries or inputs (merge)
     write_mode       may be append_once in records of older versions of this package
     spark_conf       the Spark settings of this request
-    accept           the files that it accepted by name
+    accept           the files, columns and rules that it accepted by name
     git_commit       that of the table's code, with `-dirty` if files had changed; "" without one
     act, undone_plan the act that recorded the build, and the plan that a rollback took back
     finding          the finding of an audit about the files

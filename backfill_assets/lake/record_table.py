@@ -37,7 +37,7 @@ class RecordTable:
     bounds      the columns whose lowest and highest value of each file is in the log
     compacted   the size of files that are not compacted again
     retries     how often a commit is tried again after commits of others
-    group_rows  the least number of rows that a reader reads
+    group_rows  the rows of one group; a reader reads or skips a group
     """
 
     root: str

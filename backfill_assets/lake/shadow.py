@@ -177,11 +177,11 @@ class Shadow(Lake):
             )
         return super().slices(rows)
 
-    def _parts(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
+    def parts_of(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
         """The days that live has at the base, and those that were built in the shadow."""
         until = None if version is None else {table: version}
         built = latest(self.ledger, {table: days}, until=until).accepted if days else {}
         in_live = [day for day in days if (table, day) not in built]
         own = [day for day in days if (table, day) in built]
         base = self.base.versions.get(table, -1)
-        return [*self.live._parts(table, in_live, base), *super()._parts(table, own, version)]
+        return [*self.live.parts_of(table, in_live, base), *super().parts_of(table, own, version)]

@@ -126,8 +126,7 @@ def _flat(values: Mapping[str, Any] | None) -> dict[str, Any]:
 def condition(column: str, days: Iterable[date]) -> str:
     """The rows of exactly these days, as SQL.
 
-    Half-open ranges: Delta's replaceWhere fails on BETWEEN with this Spark, and Spark plans long IN
-    lists slowly.
+    Ranges are half open, because Spark plans long IN lists slowly.
     """
     ranges = [
         f"({column} >= DATE'{island[0]}' AND {column} < DATE'{island[-1] + timedelta(days=1)}')"

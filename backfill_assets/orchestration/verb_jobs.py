@@ -256,7 +256,7 @@ VERB_JOBS = (
         DiffConfig,
         _diff,
         "Show which rows differ: before and after a plan, a day's last build, or in two releases."
-        " Changes nothing.",
+        " No table is changed.",
     ),
     VerbJob(
         REPRODUCE,

@@ -24,7 +24,8 @@ class LateDay:
     """A day of `table` that is outdated because rows arrived after it was built.
 
     `arrived` are the days of the inputs that hold these rows. `rows` is how many more rows about
-    the day they have now. `first` and `last` are when they were built.
+    the day they have now. `first_built` and `last_built` are the times at which the first and the
+    last of `arrived` were built.
     """
 
     table: str

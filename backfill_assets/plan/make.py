@@ -46,8 +46,8 @@ from backfill_assets.workspace import Workspace
 class Planned:
     """A plan that was made, with its selection and estimate.
 
-    `columns` and `reads` are sentences on changed columns and on the tables that are read.
-    `unusable` has the partitions that will fail because their source cannot be used, and why.
+    `columns` has sentences on changed columns and on changed or lost inputs. `unusable` has the
+    partitions that will fail because their source cannot be used, and why.
     """
 
     plan: Plan

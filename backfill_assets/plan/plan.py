@@ -47,11 +47,11 @@ def cut(
     order: DayOrder = "asc",
     canary: int = 0,
 ) -> list[Chunk]:
-    """Every one of `partitions` in exactly one chunk.
+    """Cut `partitions` into chunks. Each is in exactly one.
 
-    A chunk has its days of every table, and whatever these read of the plan. Tables that read
+    A chunk has its days of every table, and all days of the plan that these read. Tables that read
     themselves, and those downstream of them, are built with the last of their inputs instead: with
-    newest days first, the first chunk would otherwise have to have all of history.
+    newest days first, the first chunk would otherwise need all of history.
     """
     planned = {table: set(days) for table, days in graph.by_table(partitions).items()}
     groups = _groups(sorted(set().union(*planned.values())), days_per_run, order, canary)

@@ -166,12 +166,11 @@ def remaining_of(
     given_up: Mapping[Partition, str] | None = None,
     done: Collection[Partition] = (),
 ) -> Remaining:
-    """The state of every partition of `plan`, inputs first.
+    """Return the state of every partition of `plan`, inputs first.
 
-    `before` are the failures from before the command began: those days are tried again, ones that
-    fail later are not. `given_up` are the partitions that were not done when their runs ended, and
-    why: with what they read given up, some are done after all. `done` those done whatever they
-    read.
+    `before`: failures from before this command. These days are tried again. `given_up`: partitions
+    that were not built when their runs ended, with the reason. `done`: partitions that count as
+    done, whatever they read.
     """
     walk = _Walk(plan, graph, up_to_date, builds, before or {}, given_up or {}, done)
     for partition in graph.in_order(walk.planned):

@@ -123,7 +123,7 @@ class RebuildRequest(PlanOptions):
     )
     upstream: bool = option(False, "Also what these days need, where it is missing or outdated.")
     downstream: bool = option(False, "Also what is downstream of these days.")
-    downstream_since: str = option("", "Of what is downstream no days before this one: YYYY-MM-DD.")
+    downstream_since: str = option("", "Downstream: no days before this one, YYYY-MM-DD.")
     leave_protected: bool = option(
         False, "Leave out BACKFILL_PROTECTED_DAYS; without it, a plan with one of them is refused."
     )

@@ -1,4 +1,4 @@
-"""Selects the partitions that a plan must build, and gives the reason for each.
+"""Select the partitions that a plan must build, with the reason for each.
 
 Partitions are selected by their status. Their upstream and downstream partitions follow from the
 windows of the tables. Partitions that cannot be built are blocked and are not part of the plan:
@@ -65,8 +65,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Selection:
-    """The partitions to build, each with its reason, and the blocked ones with what they lack.
+    """The partitions to build, each with its reason, and the blocked ones with the cause.
 
+    A partition is blocked if it lacks an input or a delivery, is running, or cannot be built yet.
     `upstream_helps`: some blocked partitions can be built if their inputs are selected too.
     `left_out` has the state of requested partitions that need building, but are in no state that
     --only names. `never_now` has the reason of requested partitions that wait for late data, or are

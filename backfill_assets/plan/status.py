@@ -126,7 +126,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """The state of a partition, and the reason as text. It is mostly empty for one up to date.
+    """The state of a partition, and the reason as text. An up-to-date one usually needs no reason.
 
     `is_built`: it holds the rows of an accepted build. `undelivered`: nothing is delivered for it.
     `loses_inputs`: it was built from days that are outside the calendar now.
@@ -181,7 +181,7 @@ def status_of(
             run = running.get(partition)
             found = _Found(State.RUNNING, f"run {run}") if run else history.found(day, delivery)
             is_built = partition in latest.accepted and partition not in latest.damaged
-            # Which a step asks for.
+            # A step fetches missing answers itself.
             undelivered = isinstance(delivery, NotDelivered) and not isinstance(
                 delivery, NotFetchedYet
             )
@@ -325,7 +325,7 @@ def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None
 def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:
     """Return the run that is computing each partition.
 
-    It is read before the ledger: a step that ends between the two counts as running, not as
-    missing.
+    Call it before reading the ledger: a step that ends between the two then counts as running, not
+    as missing.
     """
     return {partition: step.run for partition, step in running_steps(workspace.lake.root).items()}

@@ -127,7 +127,10 @@ class Plans:
         return matching[0]
 
     def state(self, plan_id: str) -> str:
-        """Return `planned`, `open` (started and not ended), or how the plan ended last."""
+        """Return the state of a plan: `planned`, `open`, `publishing`, or how it ended last.
+
+        An open plan was started and has not ended.
+        """
         kind, file = last_of(self._event_files(plan_id), STATES)
         if kind == "ended":
             return str(self._event(plan_id, file).facts.get("ending", kind))
@@ -221,7 +224,7 @@ class Plans:
 
     @contextmanager
     def exclusive(self, plan_id: str) -> Iterator[None]:
-        """Hold the lock for launching a plan's chunks.
+        """Hold the lock of a plan, so that one command at a time launches, publishes or changes it.
 
         In an object store there is no lock. There, the tags of running backfills are looked up
         before each launch. Raises RefusedByGuard if another command holds the lock.

@@ -105,7 +105,10 @@ def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
 
 
 def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
-    """Raise the same errors, and UsageError for a published plan: its shadow is no longer used."""
+    """Raise UsageError for a published plan, and the errors of `refuse_not_publishable`.
+
+    The shadow of a published plan is no longer used.
+    """
     refuse_not_publishable(plan, plans, nothing)
     if plans.state(plan.id) == PUBLISHED or release_of_plan(plans.root, plan.id):
         raise UsageError(
@@ -211,7 +214,7 @@ def refuse_unreleased(
 
 
 def refuse_running(workspace: Workspace, runs: Runs = no_runs) -> None:
-    """RefusedByGuard while steps or runs of live are at work."""
+    """Raise RefusedByGuard while steps or runs of live are at work."""
     if reasons := running(workspace.lake.root, runs):
         raise RefusedByGuard(
             f"Live is being written: {'; '.join(map(str, reasons))}.",

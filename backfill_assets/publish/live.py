@@ -56,9 +56,9 @@ class LiveState:
 
 
 def last_commits(workspace: Workspace) -> str:
-    """Return a text that changes with every write to a table, ledger, releases or plan.
+    """Return a text that changes with a table, the ledger, the releases, or the state of a plan.
 
-    No table is opened.
+    On a local disk no table is opened.
     """
     paths = workspace.lake.paths
     commits = [

@@ -85,9 +85,9 @@ class IntoLive:
             self._commit.refuse_unfit(sorted(self.days))
 
     def commit(self) -> list[Build]:
-        """Commit the days that live has other rows of; the builds recorded.
+        """Commit the days whose rows in live differ, and return the recorded builds.
 
-        Raises Conflict if live has changed under the plan, and what `commit_and_record` raises.
+        Raises Conflict if live has changed under the plan, and the errors of `commit_and_record`.
         """
         return (
             commit_and_record(self.workspace.lake.root, self.table.name, self._decide, self._commit)
@@ -233,10 +233,11 @@ def release_plan(
     *,
     publication: str = "",
 ) -> Release:
-    """Release live to the readers of `channel`, unless they already get these tables.
+    """Add a release of live for `channel`.
 
-    `runs` and `publication` are passed to `refuse_unreleased`, which is asked again. Raises
-    RefusedByGuard if live is being written, or if channels moved while this plan was put into live.
+    For `stable`, the release is also for every channel that follows live. `runs` and `publication`
+    are passed to `refuse_unreleased`, which is asked again. Raises RefusedByGuard if live is being
+    written, or if channels moved while this plan was put into live.
     """
     attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(ATTEMPTS))
     try:
@@ -411,10 +412,10 @@ class Publication:
         record.
 
         Raises UsageError if the plan has no shadow. Raises RefusedByGuard if the plan is open, not
-        built completely, in conflict with live, or lacks columns that live has (unless
-        `allow_breaking`), and if live has other changes that cannot be released. Raises Conflict or
-        NotRecorded if a table could not be committed. Then the tables before it are committed, and
-        readers get the earlier release.
+        built completely or in conflict with live, if readers of the channel would lose columns or
+        types (unless `allow_breaking`), and if live has other changes that cannot be released.
+        Raises Conflict or NotRecorded if a table could not be committed. Then the tables before it
+        are committed, and readers get the earlier release.
         """
         plans = Plans(self.workspace.lake.root)
         with plans.exclusive(self.plan.id):

@@ -45,7 +45,7 @@ COLUMNS = ("table", "day", "outcome", "run", "plan", "at")
 
 
 def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator[str]:
-    """Return a sentence for each plan that ended unfinished and has rows in live.
+    """Yield a sentence for each plan that ended unfinished and has rows in live.
 
     Only rows written since the last release count. The sentence names the commands that lead on.
     `builds` are the latest builds since then.
@@ -283,7 +283,7 @@ class Withheld:
 
     @property
     def is_passing(self) -> bool:
-        """True if the obstacle ends without help, as runs do."""
+        """True if one of the obstacles ends without help, as runs do."""
         return any(reason.cause in PASSING for reason in self.reasons)
 
     @property
@@ -301,10 +301,10 @@ MEANWHILE = Withheld(
 def release_live(
     workspace: Workspace, *, who: str, reason: str = "", runs: Runs = no_runs
 ) -> Decision:
-    """Release live if a table changed or a channel can catch up; otherwise return the obstacles.
+    """Release live if a table changed or a channel can catch up.
 
-    Without a `reason`, the release names the changed tables. `runs` returns the unfinished runs of
-    live by Dagster's record.
+    Returns Released, NothingNew, or Withheld with the obstacles. Without a `reason`, the release
+    names the changed tables. `runs` returns the unfinished runs of live by Dagster's record.
     """
     try:
         state = live_state(workspace)

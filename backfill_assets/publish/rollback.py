@@ -251,7 +251,7 @@ def _are_there(inputs: Mapping[str, Mapping[str, str]], workspace: Workspace) ->
     )
 
 
-def rollback_of(
+def rollback_decisions(
     plan: Plan, workspace: Workspace, *, force: bool = False
 ) -> dict[Partition, Decision]:
     """Decide about every partition that `plan` changed, without changing anything.
@@ -313,14 +313,14 @@ def roll_back(
     """Roll `plan` back, and return the decisions and the recorded builds.
 
     Builds of an earlier, unfinished rollback of the plan are included. If nothing is restored,
-    nothing is noted and the plan keeps its state. Raises the errors of `rollback_of`, and
+    nothing is noted and the plan keeps its state. Raises the errors of `rollback_decisions`, and
     UsageError, Conflict or NotRecorded if a table could not be restored. Then the tables before it
     are restored.
     """
     plans = Plans(workspace.lake.root)
     restored = list[Build]()
     with plans.exclusive(plan.id):
-        decisions = rollback_of(plan, workspace, force=force)
+        decisions = rollback_decisions(plan, workspace, force=force)
         conflicts = _puts_back_conflicts(plan, workspace, force=force)
         record = RestoreRecord(
             name_of_act(ROLLBACK, plan),

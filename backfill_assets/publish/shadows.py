@@ -18,7 +18,8 @@ from backfill_assets.workspace import Workspace
 def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
     """Let the shadow of `plan` read live as it is now.
 
-    Returns the state with the conflicts before, and with what must be built again after.
+    The shadow changes only if live conflicts with it or has new tables. Returns the state with the
+    conflicts before, and with what must be built again after.
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
@@ -32,7 +33,7 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
 
 
 def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
-    """Yield sentences about a rebase."""
+    """Return sentences about a rebase."""
     if not state.conflicts and not state.unbuilt:
         return [f"Plan {plan.id} is built on what live holds. Nothing was changed."]
     lines = [
@@ -41,8 +42,8 @@ def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
     ]
     again = f"{len(state.unbuilt)} partition(s) are built again."
     kept = (
-        "The shadow reads live as it is now, and every day of it is as that makes it: verify it"
-        " again, then publish."
+        "The shadow now reads live as it is, and all its days are up to date. Verify it again, then"
+        " publish."
     )
     return [*(lines if state.conflicts else []), again if state.unbuilt else kept]
 

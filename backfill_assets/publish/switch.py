@@ -35,7 +35,7 @@ class Switch:
     def carry_out(
         self, workspace: Workspace, who: str, reason: str = "", *, allow_breaking: bool = False
     ) -> Release | None:
-        """Return the release from which on readers get `to`; None if they get it already.
+        """Add the release with which readers get `to`; None if they get it already.
 
         Raises UsageError for a table that is not released, or an unknown channel. Raises
         RefusedByGuard if the channel does not get the newest tables, or if its readers would lose

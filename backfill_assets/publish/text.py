@@ -35,7 +35,7 @@ def rows(decisions: Decisions) -> list[tuple[str, ...]]:
 
 
 def decision_lines(decisions: Decisions) -> list[str]:
-    """Yield the days of each kind, a line per table. A narrow terminal wraps these lines."""
+    """Return the days of each kind, a line per table. A narrow terminal wraps these lines."""
     of_tables = rows(decisions)
     lines = list[str]()
     for column, kind in enumerate(COLUMNS[1:], start=1):
@@ -45,7 +45,7 @@ def decision_lines(decisions: Decisions) -> list[str]:
 
 
 def lines_of_left(decisions: Decisions) -> list[str]:
-    """Yield the days that stay in the tables, the reason, and the next step."""
+    """Return the days that stay in the tables, the reason, and the next step."""
     kinds = {d.kind for d in decisions.values()}
     why = [f"  {t} {day}: {d.why}" for (t, day), d in decisions.items() if d.why]
     more = [f"  and {len(why) - EXAMPLES_SHOWN} more"] if len(why) > EXAMPLES_SHOWN else []
@@ -68,7 +68,7 @@ def lines_of_left(decisions: Decisions) -> list[str]:
 
 
 def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
-    """Yield the result of a rollback."""
+    """Return sentences on the result of a rollback."""
     restored = sum(decision.kind == Kind.RESTORE for decision in decisions.values())
     if not decisions:
         return [f"Plan {plan_id} changed no rows. Nothing was put back."]
@@ -91,7 +91,7 @@ def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
 
 
 def published_lines(plan_id: str, published: Published, channel: str) -> list[str]:
-    """Yield the result of a publication."""
+    """Return sentences on the result of a publication."""
     release = published.release
     counts = f"{published.count('accepted')} partition(s) have new rows in live"
     same = (

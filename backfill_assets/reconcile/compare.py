@@ -2,8 +2,8 @@
 
 They are the ledger, the tables' commits and files, and Dagster's materializations. Records go in,
 disagreements come out. The lake is the truth: the ledger is repaired from commits, Dagster from the
-ledger, and rows only by a rebuild. A partition whose rows are in doubt is not compared with Dagster
-before it is rebuilt.
+ledger, and rows by a restore or a rebuild. A partition whose rows are in doubt is not compared with
+Dagster before that.
 
 Not compared are builds that were replaced, removed tables whose files are gone, and partitions that
 changed meanwhile or whose run is not finished.

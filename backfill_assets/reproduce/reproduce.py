@@ -37,7 +37,7 @@ from backfill_assets.reproduce.inputs import (
     reproduction_of,
 )
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
-from backfill_assets.step.compute import SMALL, _new_rows, changed_in_place, read_inputs
+from backfill_assets.step.compute import SMALL, changed_in_place, new_rows, read_inputs
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.workspace import Workspace
 
@@ -108,7 +108,7 @@ class _Rebuild:
             inputs={recorded.day: Inputs(recorded.build.inputs, self.inputs.delivery)},
         )
         with refuse_changes(self.spark.conf, table.name):
-            return _new_rows(table, [recorded.day], read)
+            return new_rows(table, [recorded.day], read)
 
     def _compare(self, rows: DataFrame) -> Reproduction:
         recorded = self.recorded

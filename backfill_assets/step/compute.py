@@ -93,7 +93,7 @@ def compute_days(
     folder = workspace.lake.path(table.name)
     column = table.partition_by
     with refuse_changes(spark.conf, table.name):
-        new, size = _new_rows(table, days, read)
+        new, size = new_rows(table, days, read)
     faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
     if faults:
         yield Computed(new, FileCommit(folder, column, [], ""), faults)
@@ -157,7 +157,7 @@ def _days_read(
     )
 
 
-def _new_rows(
+def new_rows(
     table: Table, days: Sequence[date], read: Callable[[Sequence[date]], InputRows]
 ) -> tuple[DataFrame, int]:
     """The rows of `days` as a lazy DataFrame, and the size of their inputs in bytes."""

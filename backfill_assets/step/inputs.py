@@ -86,9 +86,9 @@ def change_since(
 ) -> Change | None:
     """The first change since the build `last`, or None.
 
-    The order is: a damaged delivery, the code, the delivery, an input. If nothing changed, but the
-    day keeps rows of older code or inputs (merge), the cause is MIXED. A delivery that was moved
-    away is not a change: what was built from it stays valid.
+    The order is: an unusable delivery, the code, the delivery, an input. If nothing changed, but
+    the day keeps rows of older code or inputs (merge), the cause is MIXED. A delivery that was
+    moved away is not a change: what was built from it stays valid.
     """
     if isinstance(delivery, SourceError) and not isinstance(delivery, NotDelivered):
         return Change(Cause.SOURCE)

@@ -11,7 +11,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
 from backfill_assets.publish.channels import lagging_channels
 from backfill_assets.publish.publish import channels_still_on_plan
-from backfill_assets.publish.rollback import Kind, roll_back, rollback_of
+from backfill_assets.publish.rollback import Kind, roll_back, rollback_decisions
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.verbs.publish import report_to_dagster
 from backfill_assets.verbs.report import Line, Report, TableContents
@@ -39,7 +39,7 @@ class RollbackPreview:
 
 
 def preview_rollback(plan: Plan, workspace: Workspace, *, force: bool) -> RollbackPreview:
-    return RollbackPreview(rollback_of(plan, workspace, force=force))
+    return RollbackPreview(rollback_decisions(plan, workspace, force=force))
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,11 @@ _Value = TypeVar("_Value")
 def verify(
     plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime]
 ) -> PlanVerdict:
-    """Run the checks on a plan's shadow, and store the verdict. Nothing else is written.
+    """Run the checks on a plan's shadow, and store the verdict.
 
-    Checks that were accepted on the same versions stay accepted. Raises UsageError for a plan
-    without a shadow, RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
+    Builds that the ledger lacks are recorded first, and the diff of the rows is stored. Checks that
+    were accepted on the same versions stay accepted. Raises UsageError for a plan without a shadow,
+    RefusedByGuard for an open plan, and Conflict if the shadow changed meanwhile.
     """
     refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
     plan.refuse_other_code(workspace.code)

@@ -293,8 +293,15 @@ def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_n
             "status": "COMPLETED_SUCCESS",
             "assetSelection": [path("staging/b")],
         },
+        of_backfill | {"id": "b4", "status": "REQUESTED", "assetSelection": None},
     ]
     answer = {"runsOrError": {"__typename": "Runs", "results": runs}}
     answer |= {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": feed}}
     unfinished = answering({"data": answer}).unfinished(["raw/a", "staging/b"])
-    assert unfinished == ["run 11111111", "run 33333333", "run 55555555", "backfill b1"]
+    assert unfinished == [
+        "run 11111111",
+        "run 33333333",
+        "run 55555555",
+        "backfill b1",
+        "backfill b4",
+    ]

@@ -17,7 +17,13 @@ from backfill_assets.lake.ledger import BUILD_SCHEMA
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.rollback import Kind, RestoreRecord, restore, roll_back, rollback_of
+from backfill_assets.publish.rollback import (
+    Kind,
+    RestoreRecord,
+    restore,
+    roll_back,
+    rollback_decisions,
+)
 from tests.worlds.small_lake import CALENDAR, DAYS, NOW, A, B, SmallLake, four_days, rebuilt_in_live
 from tests.worlds.tables import workspace_of
 
@@ -194,18 +200,20 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake)
     settings = lake.workspace.settings.model_copy(update={"protected_days": f"{SECOND}..{THIRD}"})
     workspace = replace(lake.workspace, settings=settings)
     with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected .*Nothing was restored"):
-        rollback_of(plan, workspace, force=True)
+        rollback_decisions(plan, workspace, force=True)
     with pytest.raises(RefusedByGuard, match=str(THIRD)):
         Publication(shadow, workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
     with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected"):
         # Although the calendar does not have it any more.
-        rollback_of(plan, replace(workspace, calendar=Calendar(THIRD, FOURTH)))
+        rollback_decisions(plan, replace(workspace, calendar=Calendar(THIRD, FOURTH)))
     assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
 
 
 def test_a_day_that_is_built_between_the_look_and_the_commit_stays(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
-    assert {each.kind for each in rollback_of(plan, lake.workspace).values()} == {Kind.RESTORE}
+    assert {each.kind for each in rollback_decisions(plan, lake.workspace).values()} == {
+        Kind.RESTORE
+    }
     lake.write({SECOND: 5})
     restored = restore(
         A, [SECOND, THIRD], plan, lake.workspace, RestoreRecord("a rollback", "ada", "a test")

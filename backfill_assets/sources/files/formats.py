@@ -98,7 +98,7 @@ class Csv:
     named_in: ClassVar[str] = ""
 
     def contents(self, path: Path) -> FileContents:
-        """Read a file once. Raises OSError."""
+        """Read the hash, the number of rows, and the columns with their types. Raises OSError."""
         return read_contents(path, self)
 
     def names(self, header: str) -> list[str]:
