@@ -1,4 +1,5 @@
 """dagster_client: Dagster over GraphQL, with its documents and tags.
 
-Does not import Dagster, and knows nothing of the lake. Read `client.py` first.
+Does not import Dagster, and knows nothing of the lake.
+Read `client.py` first.
 """

@@ -126,9 +126,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """The state of a partition, and the reason as text. An up-to-date one usually needs no reason.
+    """The state of a partition, and the reason as text.
 
-    `is_built`: it holds the rows of an accepted build. `undelivered`: nothing is delivered for it.
+    An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted build. `undelivered`: nothing is delivered for it.
     `loses_inputs`: it was built from days that are outside the calendar now.
     """
 
