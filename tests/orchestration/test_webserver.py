@@ -210,7 +210,11 @@ def test_a_mutation_in_an_address_is_refused(client, query, method, accepts):
     asked = {"query": ["{ version }", query], "operationName": "B"}
     refused = client.request(method, "/graphql", params=asked, headers={"Accept": accepts})
     assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
-    assert (refused.text == "") == (method == "HEAD")
+    body = (
+        "A mutation in an address is not accepted. Nothing was done."
+        " Send it in the body of a POST.\n"
+    )
+    assert refused.text == ("" if method == "HEAD" else body)
     assert "a page" not in limits(client)
 
 
@@ -258,7 +262,7 @@ def test_subscriptions_are_for_pages_of_this_server(client):
     with pytest.raises(InvalidStatus) as refused:
         connected(origin=Origin("http://evil.example"))
     assert refused.value.response.status_code == 403
-    assert b"http://evil.example" in (refused.value.response.body or b"")
+    assert b"A web page of http://evil.example sent" in (refused.value.response.body or b"")
 
 
 def test_no_other_page_may_show_this_server_in_a_frame(client):
