@@ -128,8 +128,9 @@ class State(StrEnum):
 class PartitionStatus:
     """The state of a partition, and the reason as text.
 
-    An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted build. `undelivered`: nothing is delivered for it.
-    `loses_inputs`: it was built from days that are outside the calendar now.
+    An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted
+    build. `undelivered`: nothing is delivered for it. `loses_inputs`: it was built from days that
+    are outside the calendar now.
     """
 
     state: State
