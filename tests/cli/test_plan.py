@@ -87,7 +87,9 @@ def test_force_plans_days_in_any_state_unless_states_are_named(tmp_path):
     assert planned(*arguments, home=tmp_path) == {"raw/rejected_lines": {"2019-09-03": "missing"}}
     nothing = asked(*arguments, "--only", "failed", home=tmp_path)
     assert nothing.exit_code == 0
-    assert "raw/rejected_lines 2019-09-03: missing" in nothing.stdout
+    assert "in no state that --only names, as raw/rejected_lines 2019-09-03: missing" in (
+        nothing.stdout
+    )
 
 
 @pytest.fixture
@@ -131,7 +133,7 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
         assert done.exit_code == 0, done.exception
         return
     assert isinstance(done.exception, UsageError)
-    assert done.exception.what.startswith(f"--accept {unknown} ")
+    assert done.exception.what.startswith(f"--accept {unknown} is not a column, a rule, or a file ")
     assert "outage_events/2019-09-03.jsonl?" in done.exception.what
     assert not (tmp_path / "lake").exists()
 
@@ -142,7 +144,7 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
 def test_a_flag_without_a_value_does_not_ask_for_everything(tmp_path, arguments):
     done = asked("--partitions", "2019-09-03", *arguments, home=tmp_path)
     assert isinstance(done.exception, UsageError)
-    assert done.exception.what.startswith(arguments[0].rstrip("="))
+    assert done.exception.what == f"{arguments[0].rstrip('=')} has no value."
     assert not (tmp_path / "lake").exists()
 
 
@@ -159,7 +161,7 @@ def test_nothing_is_accepted_without_a_reason(tmp_path):
         home=tmp_path,
     )
     assert isinstance(done.exception, UsageError)
-    assert done.exception.what.startswith("--accept a.jsonl")
+    assert done.exception.what.startswith("--accept a.jsonl needs a reason")
     assert not (tmp_path / "lake").exists()
 
 
@@ -171,7 +173,7 @@ def test_beside_a_delivery_that_cannot_be_used_any_file_may_be_accepted(tmp_path
         home=tmp_path,
         BACKFILL_LANDING=str(tmp_path / "landing"),
     )
-    assert "2019-09-04.jsonl.gz" in done.stdout
+    assert "2019-09-04.jsonl.gz cannot be read to its end" in done.stdout
 
 
 def test_planning_twice_gives_one_plan_and_changes_nothing_else(tmp_path):
@@ -209,7 +211,7 @@ def test_days_are_read_from_a_list_in_utf_8_with_its_mark_or_without(tmp_path, e
     done = asked("--partitions", str(listed), "--json", home=tmp_path)
     if encoding == "utf-16":
         assert isinstance(done.exception, UsageError)
-        assert str(listed) in done.exception.what
+        assert done.exception.what == f"{listed} is not UTF-8."
     else:
         assert list(json.loads(done.stdout)["plan"]["reasons"]["raw/rejected_lines"]) == [
             "2019-09-03",
