@@ -82,7 +82,8 @@ def test_a_doubtful_archive_is_accepted_by_name_and_reason(folder):
     done = archive("--files", "cut.jsonl", folder=folder)
     assert done.returncode == exit_codes.PARTIAL
     assert "--accept past/cut.jsonl" in " ".join(done.stdout.split())
-    assert archive("--accept", "past/cut.jsonl", folder=folder).returncode == exit_codes.WRONG_USAGE
+    refused = archive("--accept", "past/cut.jsonl", folder=folder)
+    assert (refused.returncode, "--reason" in refused.stderr) == (exit_codes.WRONG_USAGE, True)
     accepted = archive("--accept", "past/cut*", "--reason", "lost", folder=folder)
     assert (accepted.returncode, "accepted: lost" in accepted.stdout) == (exit_codes.DONE, True)
     assert json.loads(archive("--json", folder=folder).stdout)["archives"] == []
@@ -123,3 +124,4 @@ def test_without_archives_it_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(written(tmp_path, "without", ("", "")))
     done = archive(folder=tmp_path)
     assert (done.returncode, done.stdout) == (exit_codes.WRONG_USAGE, "")
+    assert "No table reads archives." in done.stderr

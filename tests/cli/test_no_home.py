@@ -51,7 +51,9 @@ def test_status_says_first_that_there_is_no_lake_and_where_it_looked(tmp_path):
 def test_reconcile_without_servers_says_how_to_start_them(tmp_path):
     env = {"BACKFILL_HOME": str(tmp_path), "BACKFILL_DAGSTER_URL": ""}
     said = CliRunner().invoke(app, ["reconcile"], env=env).stdout
+    assert said.startswith("Dagster's record was not compared: No servers run on this home.")
     assert "`backfill up`" in said
+    assert "BACKFILL_DAGSTER_URL" in said
     assert "Nothing was launched" not in said
 
 

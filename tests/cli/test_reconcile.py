@@ -268,11 +268,13 @@ def test_days_that_somebody_else_wrote_to_are_restored_as_they_were_accepted(pla
         (day(at), n) for at in (0, 1, 3) for n in "01"
     ]
     restored = {
-        build.day: (build.outcome, build.fingerprint)
+        build.day: (build.outcome, build.fingerprint, build.reason)
         for build in place.ledger.builds()
         if build.run.startswith("reconcile-")
     }
-    assert restored == {day(n): ("restored", f"f{n}") for n in (0, 1)}
+    assert restored == {
+        day(n): ("restored", f"f{n}", "put back as it was accepted") for n in (0, 1)
+    }
     assert place.reconcile(restore=True)[1].as_json()["restored"] == {}
 
 

@@ -56,7 +56,9 @@ def test_a_rolled_back_plan_is_not_run_again_and_its_request_makes_a_new_plan(la
     plan = built(lake, SECOND)
     backfill("rollback", plan, home=tmp_path)
     assert values_of("list", home=tmp_path)["plans"][0]["state"] == "rolled_back"
-    assert refused("resume", plan, home=tmp_path)[0] == exit_codes.WRONG_USAGE
+    code, message = refused("resume", plan, home=tmp_path)
+    assert code == exit_codes.WRONG_USAGE
+    assert message.startswith(f"Plan {plan} was rolled back, and is not carried out again")
 
 
 def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(lake, tmp_path):
@@ -145,7 +147,8 @@ def test_on_a_narrow_terminal_names_and_days_are_whole(lake, tmp_path):
 
 def test_a_plan_must_be_named(lake, tmp_path):
     built(lake, SECOND)
-    assert refused("rollback", home=tmp_path)[0] == exit_codes.WRONG_USAGE
+    code, message = refused("rollback", home=tmp_path)
+    assert (code, message.startswith("Which plan?")) == (exit_codes.WRONG_USAGE, True)
     assert lake.values(REJECTED)[SECOND] == 7
 
 
@@ -157,6 +160,7 @@ def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(lake, tmp
         7,
         "done",
     )
-    assert printed.index(str(SECOND)) < printed.index("?")
+    question = printed.index("Restore these days?")
+    assert printed.index(str(SECOND)) < question < printed.index("Nothing was restored.")
     code, _ = on_a_terminal("y", "rollback", plan, home=tmp_path)
     assert (code, lake.values(REJECTED)[SECOND]) == (exit_codes.DONE, 2)

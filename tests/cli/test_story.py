@@ -140,6 +140,7 @@ def test_a_folder_that_is_there_is_left_as_it_is(in_an_empty_folder):
     (in_an_empty_folder / "story-publish").mkdir()
     refused = CliRunner().invoke(app, ["demo", "--story", "publish"])
     assert isinstance(refused.exception, UsageError)
+    assert refused.exception.what.endswith(" exists already.")
     assert list((in_an_empty_folder / "story-publish").iterdir()) == []
 
 
@@ -153,4 +154,5 @@ def test_a_story_is_not_played_on_another_lake(monkeypatch, in_an_empty_folder):
 def test_an_unknown_story_is_refused_with_those_there_are():
     refused = CliRunner().invoke(app, ["demo", "--story", "late?"])
     assert isinstance(refused.exception, UsageError)
+    assert refused.exception.what == "There is no story late?."
     assert "late, publish" in refused.exception.next_step
