@@ -19,7 +19,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.lake import Lake
-from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.plan.status import State, Status, latest_builds, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.kafka.source import Kafka
@@ -299,10 +299,14 @@ def test_an_unreadable_topic_says_why(topic, area):
         assert type(refusal) is IncompleteDelivery, "what was built stays up to date meanwhile"
         assert refusal.what.startswith(f"no source for {day(0)}: ")
         assert why in refusal.what
+        was_asked = "OF_NOBODY" not in why
+        assert ("cannot be asked for the topic events (" in refusal.what) == was_asked
     topic.create(**{"cleanup.policy": "compact"})
     compacted = refusal_of(topic.source, area)
-    assert (type(compacted), "(cleanup.policy)" in compacted.what) == (SourceError, True)
+    assert type(compacted) is SourceError
+    assert "is compacted (cleanup.policy)" in compacted.what
     not_over = refusal_of(topic.source, replace(area, clock=lambda: (at(1) - 1) / 1000))
+    assert f"{day(0)} is not over yet" in not_over.what
     assert (type(not_over), not_over.what.endswith(f"from {day(1)} on")) == (
         IncompleteDelivery,
         True,
@@ -379,16 +383,19 @@ def test_days_of_a_topic_are_built_and_a_late_record_outdates_its_day(topic, tmp
             for r in raw
         )
 
+    def status() -> Status:
+        return status_of(workspace, declared, wanted, latest=latest_builds(workspace))
+
     def states() -> dict[State, list[date]]:
-        return status_of(workspace, declared, wanted, latest=latest_builds(workspace)).of(
-            "raw/events"
-        )
+        return status().of("raw/events")
 
     assert run("first") == {"raw/events": wanted, "staging/events_daily": wanted}
     assert built() == topic.expected(wanted)
     assert states() == {State.UP_TO_DATE: wanted}
     topic.send(at(1, hours=5), partition=1)
     assert states() == {State.UP_TO_DATE: days(0, 2), State.SOURCE_CHANGED: days(1)}
+    why = status().partitions["raw/events", day(1)].why
+    assert why == f"1 file changed: {topic.name}/1@1 was added"
     assert run("second") == {"raw/events": days(1), "staging/events_daily": days(1)}
     assert built() == topic.expected(wanted)
     recorded = {

@@ -319,7 +319,7 @@ def test_a_pgpass_file_is_used_if_no_variable_is_declared(orders, postgres, tmp_
 
 def test_reading_a_day_without_rows_is_an_error(orders, spark):
     assert orders.read(AREA, spark, days(0, 1)).count() == 4
-    with pytest.raises(NotDelivered, match=str(day(2))):
+    with pytest.raises(NotDelivered, match=f"{day(2)} in orders at .*: it has no row of the day"):
         orders.read(AREA, spark, days(0, 1, 2))
 
 
