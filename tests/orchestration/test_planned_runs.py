@@ -72,14 +72,15 @@ def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_ta
     result = location.run(plan)
     assert not result.success
     message = location.failures(result)[REJECTED]  # the first step; later ones have no input
-    assert plan[tags.PLAN] in message
-    assert f"{OUTAGES} (planned 7, " in message
+    made_for = f"not the one that plan {plan[tags.PLAN]} was made for: {OUTAGES} (planned 7, now "
+    assert made_for in message
+    assert "Nothing was read or written. Bring the planned code back" in message
     assert location.world.lake.ledger.builds() == []
 
 
 def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(location: CodeLocation):
     result = location.run({tags.PLAN: "c0ffee"})
-    assert location.failures(result)[REJECTED].count("c0ffee") == 1
+    assert location.failures(result)[REJECTED].count("There is no plan c0ffee in this lake.") == 1
     assert location.world.lake.ledger.builds() == []
 
 
@@ -115,9 +116,9 @@ def test_a_day_that_failed_in_a_plan_blocks_its_readers_despite_an_earlier_build
         (b.table, b.day) for b in built.world.lake.ledger.builds() if b.plan and not b.succeeded
     }
     assert failed == {(RAW, day(1))}
-    assert f"{RAW} {day(1)}" in built.failures(result)[UPDATES]
+    assert f"{day(1)}: blocked: needs {RAW} {day(1)}" in built.failures(result)[UPDATES]
     # Outages of a day wait for two more days of updates.
-    assert f"{UPDATES} {day(1)}" in built.failures(result)[OUTAGES]
+    assert f"{day(1)}: blocked: needs {UPDATES} {day(1)}" in built.failures(result)[OUTAGES]
     assert computed(built, plan)[UPDATES] == days(2)
 
 

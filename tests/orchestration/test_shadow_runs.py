@@ -105,5 +105,5 @@ def test_a_run_of_live_with_a_plan_into_a_shadow_writes_nothing(location: CodeLo
     result = location.run_assets([REJECTED, RAW, UPDATES], FOUR[:3], {tags.PLAN: plan.id})
     message = location.failures(result)[REJECTED]
     assert plan.id in message
-    assert f"builds {REJECTED} in live" in message
+    assert f"is built in its shadow, and this run builds {REJECTED} in live" in message
     assert location.world.versions()[RAW] == -1

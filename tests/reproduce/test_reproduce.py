@@ -88,6 +88,7 @@ def test_other_code_is_not_run_and_the_commit_of_the_build_is_named(world, commi
     reproduction = reproduced(world, replace(plain, version="2", compute=never), day(0))
     assert reproduction.result == ReproductionResult.OTHER_CODE
     (reason,) = reproduction.reasons
+    assert "built by code 1, and the project's is 2 here" in reason
     assert says in reason
 
 
@@ -127,7 +128,7 @@ def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_nam
         "",
     )
     (reason,) = reproduction.reasons
-    assert reason.startswith(f"{OUTAGES} {day(1)}: ")
+    assert reason.startswith(f"{OUTAGES} {day(1)}: the rows that were read (")
     assert reason.endswith(".parquet is missing")
 
 
@@ -214,7 +215,8 @@ def test_an_input_whose_file_was_changed_in_place_is_not_taken_for_chance(built)
     reproduction = reproduced(built, HISTORY)
     assert reproduction.result == ReproductionResult.INPUT_GONE
     (reason,) = reproduction.reasons
-    assert reason.startswith(f"{DAILY} {AT}: ")
+    assert reason.startswith(f"{DAILY} {AT}: not the rows that were read: ")
+    assert "its files were changed in place" in reason
 
 
 def test_a_day_whose_own_file_was_changed_in_place_is_not_called_the_same(built):
@@ -238,7 +240,7 @@ def test_the_build_of_a_release_is_reproduced_and_not_a_later_one(built):
         before,
     )
     assert reproduced(built, OUTAGES).result == ReproductionResult.OTHER_CODE
-    with pytest.raises(UsageError, match="release 2"):
+    with pytest.raises(UsageError, match="There is no release 2"):
         reproduced(built, OUTAGES, release=2)
 
 
