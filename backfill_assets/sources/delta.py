@@ -194,7 +194,7 @@ def _source_errors() -> Iterator[None]:
         yield
     except ServiceUnavailable as error:
         raise IncompleteDelivery(
-            error.what, unchanged=error.unchanged or DAYS_UNCHANGED, next_step=error.next_step
+            error.what, unchanged=DAYS_UNCHANGED, next_step=error.next_step
         ) from None
     except TableUnreadable as error:
         raise SourceError(
