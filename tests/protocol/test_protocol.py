@@ -1,0 +1,79 @@
+"""The protocol holds in every order of steps, and each of its safeguards is needed."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.protocol.actors import Protocol
+from tests.protocol.explore import Operation, explore
+from tests.protocol.scenarios import search
+
+LOCAL_DISK = Protocol(has_locks=True, has_lineage=True)
+OBJECT_STORE = Protocol(has_locks=False, has_lineage=True)
+
+
+# The others are searched by `python -m tests.protocol`, which takes minutes.
+PAIRS = [
+    ("publish P", "publish Q"),
+    ("publish P", "night"),
+    ("publish P", "maintain"),
+    ("publish Q", "release"),
+    ("publish Q", "foreign on another day"),
+    ("rollback P", "release"),
+]
+
+
+@pytest.mark.parametrize("actors", PAIRS, ids=" and ".join)
+@pytest.mark.parametrize("protocol", [LOCAL_DISK, OBJECT_STORE], ids=["locks", "fences"])
+def test_no_order_of_two_actors_breaks_a_promise(
+    protocol: Protocol, actors: tuple[str, str]
+) -> None:
+    found = search(protocol, actors)
+    assert not found.problem, str(found)
+    assert found.states > 100
+
+
+def test_a_lost_answer_breaks_no_promise() -> None:
+    found = search(OBJECT_STORE, ("publish Q", "release"), answers_to_lose=1)
+    assert not found.problem, str(found)
+
+
+# Each safeguard with actors that need it, and the promise that breaks without it.
+SAFEGUARDS = [
+    ("fences", ("publish P", "night"), "replaced rows"),
+    ("confirms", ("publish P", "night"), "replaced rows"),
+    ("keeps_first_outcome", ("publish P", "publish Q"), "its outcome is"),
+    ("commits_once", ("publish P", "publish Q"), "committed twice"),
+    ("night_reads_log_before_acts", ("publish P", "night"), "replaced rows"),
+    ("release_looks_twice_at_acts", ("publish P", "release"), "in ['A'] only"),
+    ("release_counts_first", ("publish P", "release"), "is behind"),
+    ("act_release_must_be_settled", ("publish P", "foreign on another day"), "disagree"),
+    ("maintenance_lists_first", ("publish P", "maintain"), "files are gone"),
+    ("maintenance_reads_acts_last", ("publish P", "maintain"), "files are gone"),
+]
+
+
+@pytest.mark.parametrize(
+    ("safeguard", "actors", "problem"), SAFEGUARDS, ids=lambda value: str(value)
+)
+def test_each_safeguard_is_needed(safeguard: str, actors: tuple[str, ...], problem: str) -> None:
+    has_lineage = safeguard != "release_looks_twice_at_acts"
+    protocol = replace(OBJECT_STORE, has_lineage=has_lineage, **{safeguard: False})
+    is_released = "maintain" not in actors
+    assert problem in search(protocol, actors, is_released=is_released).problem
+
+
+def test_the_search_finds_two_writers_of_one_counter() -> None:
+    """A lost update of two actors that read, add one, and write."""
+
+    def program():
+        value = yield Operation("read", lambda world, _: [(world[0], world)])
+        yield Operation("write", lambda world, _: [(None, (value + 1, world[1] + 1))])
+
+    def problem(world: tuple[int, int]) -> str:
+        value, writes = world
+        return "an update is lost" if value < writes else ""
+
+    found = explore((0, 0), {"first": program, "second": program}, problem)
+    assert found.problem == "an update is lost"
+    assert len(found.run) == 4

@@ -1,0 +1,231 @@
+"""A store with two tables, acts, releases and locks, and the operations on it.
+
+Each operation is atomic. A write may lose its answer: the writer gets `LOST`, and the write was
+carried out or was not.
+"""
+
+from typing import NamedTuple
+
+from tests.protocol.explore import Answers, Operation
+
+TABLES = ("A", "B")
+LOST = "lost"
+
+
+class Rows(NamedTuple):
+    """The rows of a day: who built them, from which rows of A, and their file."""
+
+    by: str
+    made_from: str = ""
+    file: str = ""
+
+
+class Commit(NamedTuple):
+    """An entry of a table's log. It replaces days. `txn` makes it happen once."""
+
+    by: str
+    days: tuple[tuple[str, Rows], ...] = ()
+    txn: str = ""
+
+
+class Change(NamedTuple):
+    """What an act does to one day: the rows it expects there, and the rows it puts there."""
+
+    table: str
+    day: str
+    before: Rows
+    after: Rows
+
+
+class Act(NamedTuple):
+    """A recorded decision. Its number is its place in the list."""
+
+    by: str
+    kind: str
+    plan: str
+    changes: tuple[Change, ...]
+
+
+class Outcome(NamedTuple):
+    """What an act came to, with the version of each table when that was decided."""
+
+    is_committed: bool
+    versions: tuple[int, ...]
+
+
+class Release(NamedTuple):
+    by: str
+    versions: tuple[int, ...]
+
+
+class World(NamedTuple):
+    logs: tuple[tuple[Commit, ...], ...]
+    acts: tuple[Act, ...] = ()
+    outcomes: tuple[Outcome | None, ...] = ()
+    ended: frozenset[int] = frozenset()
+    releases: tuple[Release, ...] = ()
+    files: frozenset[str] = frozenset()
+    locks: frozenset[tuple[str, str]] = frozenset()
+    answers_to_lose: int = 0
+
+    def log(self, table: str) -> tuple[Commit, ...]:
+        return self.logs[TABLES.index(table)]
+
+    def with_log(self, table: str, log: tuple[Commit, ...]) -> "World":
+        n = TABLES.index(table)
+        return self._replace(logs=(*self.logs[:n], log, *self.logs[n + 1 :]))
+
+
+def rows_at(log: tuple[Commit, ...], day: str) -> Rows:
+    """The rows of a day after the last commit of `log`."""
+    return next(rows for commit in reversed(log) for d, rows in commit.days if d == day)
+
+
+def days_of(log: tuple[Commit, ...]) -> tuple[str, ...]:
+    return tuple(sorted({day for commit in log for day, _ in commit.days}))
+
+
+def is_settled(logs: tuple[tuple[Commit, ...], ...], lineage: bool) -> bool:
+    """True if no day has rows of a foreign writer, and no day of B was made from other rows."""
+    log_of_a, log_of_b = logs
+    for day in days_of(log_of_a):
+        in_a = rows_at(log_of_a, day)
+        in_b = rows_at(log_of_b, day)
+        if "foreign" in (in_a.by, in_b.by):
+            return False
+        if lineage and in_b.made_from != in_a.by:
+            return False
+    return True
+
+
+def has_txn(log: tuple[Commit, ...], txn: str) -> bool:
+    return any(commit.txn == txn for commit in log)
+
+
+# Reading.
+
+
+def read_log(table: str) -> Operation:
+    return Operation(f"read log of {table}", lambda world, _: [(world.log(table), world)])
+
+
+def read_acts() -> Operation:
+    """All acts, with the numbers of those that ended."""
+    return Operation("read acts", lambda world, _: [((world.acts, world.ended), world)])
+
+
+def read_outcome(n: int) -> Operation:
+    return Operation(f"read outcome {n}", lambda world, _: [(world.outcomes[n], world)])
+
+
+def read_releases() -> Operation:
+    return Operation("read releases", lambda world, _: [(world.releases, world)])
+
+
+def list_files() -> Operation:
+    return Operation("list files", lambda world, _: [(world.files, world)])
+
+
+# Writing.
+
+
+def commit(table: str, version: int, entry: Commit) -> Operation:
+    """Add `entry` as the commit after `version` commits. False if another one is there."""
+
+    def answers(world: World, _: str) -> Answers:
+        log = world.log(table)
+        if len(log) != version:
+            return [(False, world)]
+        files = frozenset(rows.file for _, rows in entry.days if rows.file)
+        # The rows of an act have their files linked before: a commit adds none.
+        written = world if entry.txn else world._replace(files=world.files | files)
+        return _lossy(world, True, written.with_log(table, (*log, entry)))
+
+    return Operation(f"commit {entry.txn or entry.by} to {table} at {version}", answers)
+
+
+def put_act(n: int, act: Act) -> Operation:
+    """Record an act under a number, if there is none. False if there is."""
+
+    def answers(world: World, _: str) -> Answers:
+        if len(world.acts) != n:
+            return [(False, world)]
+        after = world._replace(acts=(*world.acts, act), outcomes=(*world.outcomes, None))
+        return _lossy(world, True, after)
+
+    return Operation(f"put act {n} ({act.kind} {act.plan})", answers)
+
+
+def put_outcome(n: int, outcome: Outcome, only_if_absent: bool) -> Operation:
+    def answers(world: World, _: str) -> Answers:
+        if world.outcomes[n] is not None and only_if_absent:
+            return [(False, world)]
+        outcomes = (*world.outcomes[:n], outcome, *world.outcomes[n + 1 :])
+        return _lossy(world, True, world._replace(outcomes=outcomes))
+
+    return Operation(f"put outcome {n}: {outcome}", answers)
+
+
+def put_end(n: int) -> Operation:
+    def answers(world: World, _: str) -> Answers:
+        return _lossy(world, True, world._replace(ended=world.ended | {n}))
+
+    return Operation(f"end act {n}", answers)
+
+
+def add_release(n: int, release: Release) -> Operation:
+    """Add a release under a number, if there is none. False if there is."""
+
+    def answers(world: World, _: str) -> Answers:
+        if len(world.releases) != n:
+            return [(False, world)]
+        return _lossy(world, True, world._replace(releases=(*world.releases, release)))
+
+    return Operation(f"add release {n}: {release.versions}", answers)
+
+
+def link_files(files: frozenset[str]) -> Operation:
+    """Put files into the folder of live. Those that are there stay."""
+    return Operation(
+        f"link {sorted(files)}",
+        lambda world, _: [(True, world._replace(files=world.files | files))],
+    )
+
+
+def delete_files(files: frozenset[str]) -> Operation:
+    return Operation(
+        f"delete {sorted(files)}",
+        lambda world, _: [(True, world._replace(files=world.files - files))],
+    )
+
+
+def _lossy(before: World, answer: object, after: World) -> Answers:
+    if not before.answers_to_lose:
+        return [(answer, after)]
+    left = before.answers_to_lose - 1
+    return [
+        (answer, after),
+        (LOST, after._replace(answers_to_lose=left)),
+        (LOST, before._replace(answers_to_lose=left)),
+    ]
+
+
+# Locks, which end with the process that holds them.
+
+
+def lock(name: str) -> Operation:
+    def answers(world: World, actor: str) -> Answers:
+        if any(locked == name for locked, _ in world.locks):
+            return []
+        return [(True, world._replace(locks=world.locks | {(name, actor)}))]
+
+    return Operation(f"lock {name}", answers)
+
+
+def unlock_all() -> Operation:
+    return Operation("unlock", lambda world, actor: [(True, without_locks(world, actor))])
+
+
+def without_locks(world: World, actor: str) -> World:
+    """The world after the locks of an actor are free, as when it was killed."""
+    return world._replace(locks=frozenset(held for held in world.locks if held[1] != actor))
