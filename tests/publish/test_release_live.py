@@ -278,7 +278,7 @@ def test_a_table_that_was_made_anew_is_another_one_at_the_same_version(lake):
     ):
         before.dataset()
     assert now.dataset().count_rows() == 9
-    with pytest.raises(TableUnreadable, match=f"Another table was made in {lake.root}/{A} since"):
+    with pytest.raises(TableUnreadable, match="Another table was created there since"):
         DiffRequest("1", "2").run(lake.workspace)
 
 
