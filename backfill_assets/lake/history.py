@@ -253,7 +253,7 @@ class Latest:
     audits    the last audit
     compared  the last audit that compared the rows with the accepted ones; not every audit can
     damaged   the accepted partitions that no longer hold the accepted rows, if that was checked
-    plans     the partitions that each plan has built; complete for the plan that was asked for
+    plans     the partitions that each plan has built; complete for the requested plan
     of_live   in a shadow: the accepted partitions whose rows are in live
     """
 

@@ -1,4 +1,4 @@
-"""Jobs of one step, each of which runs one verb of the command line and shows its report.
+"""Jobs of one step. Each runs one verb of the command line and shows its report.
 
 A job is declared as data (`VerbJob`): `plan_jobs.py` and `verb_jobs.py` have the declarations. Its
 step is one process without an engine, unless it needs one. It fails, without a retry, if the verb

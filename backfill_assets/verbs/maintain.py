@@ -120,7 +120,7 @@ def maintain_lake(
 ) -> MaintainReport:
     """Compact days, retire releases and remove files. Without `apply`, nothing is changed.
 
-    `days` is the length of the rollback window, of which every version stays.
+    `days` is the length of the rollback window. Every version in it stays.
     """
     if not apply:
         return MaintainReport(preview_maintenance(lake, days, now, table), apply, days)
