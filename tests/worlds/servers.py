@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.calendar import between
 from backfill_assets.cli.story import Command, Story
@@ -241,9 +242,13 @@ def token_of(home: Path) -> str:
     return ""
 
 
+@retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(20), reraise=True)
 def files_with(home: Path, secret: str) -> list[Path]:
     """The files of a home that hold these characters: logs, Dagster's databases, tables, plans,
     records.
+
+    SQLite moves the rows of a `-wal` file into its database and deletes the file. When a file
+    vanishes, all of them are read again, so that no row is missed.
     """
     files = [path for path in home.rglob("*") if path.is_file()]
     kinds = {"run-starter.log", "servers.lock", "runs.db", "dagster.yaml"}
