@@ -91,7 +91,8 @@ def stop_servers() -> int:
     except RetryError:
         raise ServiceUnavailable(
             f"The servers on {settings.home} (process {process.pid}) did not end within"
-            f" {STOP_TIMEOUT_S} s. They may still be ending; see {settings.home / 'logs'}."
+            f" {STOP_TIMEOUT_S} s. They may still be ending.",
+            next_step=f"See {settings.home / 'logs'}.",
         ) from None
     print("All servers have stopped.")
     return exit_codes.DONE

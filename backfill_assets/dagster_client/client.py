@@ -130,9 +130,17 @@ def own_job(table: str) -> str:
     return f"build_{step_of(table)}"
 
 
-def writes_to(job: str, tables: Iterable[str]) -> bool:
-    """True if runs of a job that select no assets write to one of these tables in live."""
-    return job in WRITING or job in map(own_job, tables)
+def writes_to(
+    tables: Collection[str], selected: Iterable[str] | None, job: str | None = None
+) -> bool:
+    """True if a run of `job`, or a backfill (`job` is None), writes to one of these tables in live.
+
+    `selected` has its assets. It is None for a run that writes all that its job writes, and for a
+    backfill of a job, which may write to any table.
+    """
+    if selected is not None:
+        return not set(tables).isdisjoint(selected)
+    return job is None or job in WRITING or job in map(own_job, tables)
 
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
@@ -368,20 +376,15 @@ class Dagster:
 
     def unfinished(self, tables: Collection[str]) -> list[str]:
         """The runs and backfills of these tables that are not finished, each as `run 1b9d6bcd`."""
-        runs = payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"]
         names = []
-        for run in runs:
-            selected = run["assetSelection"]
-            if (
-                writes_to(run["jobName"], tables)
-                if selected is None
-                else _tables_of(selected) & set(tables)
-            ):
+        for run in payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"]:
+            keys = run["assetSelection"]
+            selected = None if keys is None else _tables_of(keys)
+            if writes_to(tables, selected, run["jobName"]):
                 names.append(f"run {run['runId'][:8]}")
         for launched in self.launched():
-            # A backfill of a job selects no assets. It may write to any table.
-            writes = not launched.assets or launched.assets & set(tables)
-            if not launched.is_run and not launched.is_over and writes:
+            is_unfinished = not launched.is_run and not launched.is_over
+            if is_unfinished and writes_to(tables, launched.assets or None):
                 names.append(str(launched))
         return names
 

@@ -22,7 +22,7 @@ from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from backfill_assets.errors import Conflict
+from backfill_assets.errors import Conflict, error_text
 from backfill_assets.settings import PRIVATE
 
 
@@ -55,10 +55,11 @@ def full_disk_message(lake: str, table: str) -> str:
     places = {"the lake": lake} if "://" not in lake else {}
     places["temporary files"] = tempfile.gettempdir()
     room = ", ".join(f"{_free(path)} MB for {name} at {path}" for name, path in places.items())
-    return (
-        f"The disk of the lake or of temporary files is full: {room}. Days of {table} that were not"
-        " committed are unchanged. Make room, then continue the plan with `backfill resume`, or"
-        " re-execute this run from failure."
+    return error_text(
+        f"The disk of the lake or of temporary files is full: {room}.",
+        f"Days of {table} that were not committed are unchanged.",
+        "Make room, then continue the plan with `backfill resume`, or re-execute this run from"
+        " failure.",
     )
 
 

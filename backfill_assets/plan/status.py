@@ -38,18 +38,14 @@ from backfill_assets.workspace import Workspace
 
 
 def first_line(message: str) -> str:
-    """The message without the rows that broke a rule."""
+    """The first line of a message. Rows that broke a rule follow on the other lines."""
     return message.strip().partition("\n")[0]
 
 
-def has_rows(message: str) -> bool:
-    """True if a message names rows that broke a rule, each on a line of its own."""
-    return "\n      {" in message
-
-
-def rows_hint(table: str, day: date) -> str:
-    """Return the command that shows these rows."""
-    return f"; `backfill status --why {table} {day}` shows the rows"
+def rest_hint(message: str, table: str, day: date) -> str:
+    """The command that shows the other lines of a day's message, or "" if it has none."""
+    is_whole = first_line(message) == message.strip()
+    return "" if is_whole else f"; `backfill status --why {table} {day}` shows the rest"
 
 
 def other_files(failed: Build, delivery: Delivered) -> str:
@@ -232,7 +228,7 @@ class _TableHistory:
         if accepted and not changed:
             return _Found(State.UP_TO_DATE, why or self._by_rules(day) or not_read(delivery))
         if last and not last.succeeded:
-            hint = rows_hint(self.table.name, day) if has_rows(last.message) else ""
+            hint = rest_hint(last.message, self.table.name, day)
             return _Found(
                 State.FAILED,
                 f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}{hint}",

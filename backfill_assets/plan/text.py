@@ -9,7 +9,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Estimate, Progress
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
-from backfill_assets.plan.status import first_line, has_rows, rows_hint
+from backfill_assets.plan.status import first_line, rest_hint
 
 CHUNKS_SHOWN = 12
 BLOCKED_SHOWN = 5
@@ -151,19 +151,16 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
 def not_built_lines(end: Progress) -> Iterator[str]:
     """The reasons of failed days, then one line for each table with days that they block."""
     failed: dict[tuple[str, str], list[date]] = {}
-    with_rows = {
-        (table, first_line(why)) for (table, _), why in end.remaining.why.items() if has_rows(why)
-    }
+    hints: dict[tuple[str, str], str] = {}
     blocked: dict[str, list[date]] = {}
     for (table, day), why in end.remaining.why.items():
         if end.remaining.states[table, day] == WorkState.FAILED:
             failed.setdefault((table, first_line(why)), []).append(day)
+            hints.setdefault((table, first_line(why)), rest_hint(why, table, day))
         else:
             blocked.setdefault(table, []).append(day)
     for (table, why), days in list(failed.items())[:REASONS_SHOWN]:
-        yield f"  failed: {table} {ranges(days)}: {why}" + (
-            rows_hint(table, days[0]) if (table, why) in with_rows else ""
-        )
+        yield f"  failed: {table} {ranges(days)}: {why}{hints[table, why]}"
     if len(failed) > REASONS_SHOWN:
         yield (
             f"  and {len(failed) - REASONS_SHOWN} more reasons: `backfill show {end.plan.id}"

@@ -265,7 +265,8 @@ def rollback_decisions(
     state = plans.state(plan.id)
     if state == PLANNED:
         raise UsageError(
-            f"Plan {plan.id} was never started. Nothing was restored: it has built nothing."
+            f"Plan {plan.id} was never started, so it has built nothing.",
+            unchanged="Nothing was restored.",
         )
     if (
         plan.is_shadow
@@ -446,6 +447,7 @@ def _refuse_gone_tables(plan: Plan, workspace: Workspace) -> None:
     if built:
         raise UsageError(
             f"Plan {plan.id} has built days of {', '.join(built)}, which the project does not have"
-            " any more. Nothing was restored, in no table: readers would get a part of the plan."
-            " Declare the table again, then roll back."
+            " any more. Readers would get a part of the plan.",
+            unchanged="Nothing was restored, in no table.",
+            next_step="Declare the table again, then roll back.",
         )

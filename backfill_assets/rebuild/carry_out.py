@@ -50,7 +50,9 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
             end = follow(rebuild.run())
         except ServiceUnavailable as gone:
             raise ServiceUnavailable(
-                f"{gone} Plan {plan.id} stays open: then `backfill resume {plan.id}`."
+                gone.what,
+                unchanged=f"{gone.unchanged} Plan {plan.id} stays open.".strip(),
+                next_step=f"{gone.next_step} Then `backfill resume {plan.id}`.".strip(),
             ) from None
         stop = {"stop": end.stopped.kind, "why": end.stopped.why} if end.stopped else {}
         tables = {table.table: table.counts() for table in end.tables()}

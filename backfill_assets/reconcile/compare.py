@@ -89,7 +89,7 @@ class Disagreement:
 class Records:
     """The three records, read in bulk.
 
-    `dagster` has Dagster's record of each table. It is None if Dagster cannot be asked, and
+    `dagster` has Dagster's record of each table. It is None if Dagster cannot be reached, and
     `not_asked` says why. `up_to_date` are the partitions that `backfill status` calls so. `running`
     are runs that may be between a commit and its record. `changed` are the partitions that were
     built while the records were read.

@@ -102,7 +102,7 @@ class FileSystem(ABC):
         return False
 
     def unavailable_reason(self, entry: Entry) -> str:
-        """Return why the store cannot be asked now, or "" for an entry that was listed."""
+        """Return why the store cannot be read now, or "" for an entry that was listed."""
         return ""
 
     @abstractmethod

@@ -132,7 +132,7 @@ class ObjectStore(FileSystem):
 
     def has_sibling(self, entry: Entry, name: str) -> bool:
         assert isinstance(entry, StoredObject)
-        return name in entry.beside
+        return name in entry.siblings
 
     @contextmanager
     def open_local(self, entry: Entry) -> Iterator[Path]:
@@ -180,7 +180,7 @@ class StoredObject:
     etag: str = ""
     size: int = 0
     modified_ns: int = 0
-    beside: Mapping[str, StoredObject] = field(default_factory=dict, compare=False, repr=False)
+    siblings: Mapping[str, StoredObject] = field(default_factory=dict, compare=False, repr=False)
     within: dict[str, StoredObject] | None = field(default=None, compare=False, repr=False)
     fault: str = ""
     is_away: bool = False
@@ -213,12 +213,12 @@ def _add(folders: dict[str, StoredObject], path: str, **facts: Any) -> None:
         return
     above, _, name = path.rpartition("/")
     _add(folders, above, within={})
-    beside = folders[above].within
-    assert beside is not None
-    if is_folder or name not in beside:  # some stores list a folder as an object
-        beside[name] = StoredObject(path, beside=beside, **facts)
+    siblings = folders[above].within
+    assert siblings is not None
+    if is_folder or name not in siblings:  # some stores list a folder as an object
+        siblings[name] = StoredObject(path, siblings=siblings, **facts)
     if is_folder:
-        folders[path] = beside[name]
+        folders[path] = siblings[name]
 
 
 def _why(error: Exception) -> str:

@@ -191,7 +191,7 @@ def client_library(library: str, source: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise IncompleteDelivery(
-            f"{source} cannot be asked: {library} is not installed ({error}).",
+            f"{source} cannot be read: {library} is not installed ({error}).",
             unchanged=DAYS_UNCHANGED,
             next_step="Install it where `backfill up` and commands run: pip install"
             f" 'backfill-assets[{extra}]'",

@@ -368,7 +368,7 @@ def _relevant_partitions(
     )
     if request.plan:
         for ancestor in table.ancestors():
-            relevant[ancestor.name] |= set()
+            relevant.setdefault(ancestor.name, set())
     for name, day in request.planned:
         if name in relevant:
             relevant[name].add(day)

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import (
+    NOTHING_CHANGED,
     BackfillError,
     IncompleteDelivery,
     NotDelivered,
@@ -265,8 +266,10 @@ def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) 
         else ("cannot be used", "Fix the file")
     )
     return SourceError(
-        f"the source for {day} {what}: {reasons}. Nothing was changed. {fix}, or accept it as is: "
-        f"`backfill run --partitions {day} --accept {names} --reason 'why'`"
+        f"the source for {day} {what}: {reasons}.",
+        unchanged=NOTHING_CHANGED,
+        next_step=f"{fix}, or accept it as is: "
+        f"`backfill run --partitions {day} --accept {names} --reason 'why'`",
     )
 
 
@@ -348,14 +351,15 @@ def ask_source(source: Source, ask: Callable[[], T]) -> T | SourceError:
     except SourceError as error:
         return error
     except ServiceUnavailable as error:
-        return IncompleteDelivery(str(error))
+        return IncompleteDelivery(**error.facts())
     except Exception as error:
         about = (
             str(error) if isinstance(error, BackfillError) else f"{type(error).__name__}: {error}"
         )
-        what = f"the source {source.name} ({type(source).__name__}) failed"
         return SourceError(
-            f"{what}: {about.rstrip('.')}. Nothing was changed. Correct its declaration or its code"
+            f"the source {source.name} ({type(source).__name__}) failed: {about.rstrip('.')}.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Correct its declaration or its code.",
         )
 
 

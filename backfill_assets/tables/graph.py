@@ -162,9 +162,10 @@ def _named(part: str, tables: Sequence[Table]) -> set[str]:
     if not match or not chosen:
         names = [table.name for table in tables]
         raise UsageError(
-            f"There is no table {part}.{did_you_mean(part.strip('+'), names)} Nothing was done. The"
-            f" tables are {', '.join(names)}. Patterns work too: raw/*, +NAME with what is"
-            " upstream, NAME+ with what is downstream, group:raw."
+            f"There is no table {part}.{did_you_mean(part.strip('+'), names)}",
+            unchanged="Nothing was done.",
+            next_step=f"The tables are {', '.join(names)}. Patterns work too: raw/*, +NAME with"
+            " what is upstream, NAME+ with what is downstream, group:raw.",
         )
     ancestors = {table.name: {ancestor.name for ancestor in table.ancestors()} for table in tables}
     upstream = set[str]().union(*(ancestors[name] for name in chosen if match["upstream"]))

@@ -215,7 +215,8 @@ def recorded_tables(table: str, workspace: Workspace) -> list[str]:
     if table and table not in names:
         raise UsageError(
             f"There is no table {table}, and no build of one is"
-            f" recorded.{did_you_mean(table, names)} The tables are {', '.join(names)}."
+            f" recorded.{did_you_mean(table, names)}",
+            next_step=f"The tables are {', '.join(names)}.",
         )
     return [table] if table else names
 

@@ -304,6 +304,6 @@ def show_plan(plan_id: str, workspace: Workspace, not_imported: str) -> PlanDeta
         return details(None, None, not_imported)
     try:
         watch = Watch(plan, plans, remaining_reader(plan, workspace), utc_now)
-        return details(RunReport(watch.progress(), workspace), None, "")
+        return details(RunReport.of(watch.progress(), workspace), None, "")
     except BackfillError as error:  # the project lacks one of its tables
         return details(None, None, str(error))

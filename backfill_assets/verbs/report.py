@@ -1,5 +1,6 @@
 """A report: what a verb did or found, as lines for people and as values for programs."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ Line = str | Text | Table
 TableContents = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
-class Report:
+class Report(ABC):
     """The answer of a verb: a frozen dataclass. The command line prints it, and a job logs it."""
 
     @property
@@ -24,8 +25,8 @@ class Report:
         """True if everything that was requested was done."""
         return True
 
-    def lines(self) -> Iterator[Line]:
-        raise NotImplementedError
+    @abstractmethod
+    def lines(self) -> Iterator[Line]: ...
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the report as values for JSON: its fields by name, where no class says more."""

@@ -7,7 +7,7 @@ ends.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
@@ -43,8 +43,24 @@ class RunReport(Report):
     """How far a plan was carried out, and which days outside of it are outdated by that."""
 
     end: Progress
-    workspace: Workspace
+    table: TableContents
+    is_shadow: bool
+    ask_above_days: int
     readers: Readers = NO_READERS
+
+    @classmethod
+    def of(cls, end: Progress, workspace: Workspace, readers: Readers = NO_READERS) -> Self:
+        """Read the outcomes of the plan's days from the ledger that has its builds."""
+        target = workspace_of(end.plan, workspace)
+        remaining = end.remaining
+        tables = outcomes(target.lake.ledger, remaining.states, end.plan.id, remaining.at_work)
+        return cls(
+            end,
+            outcome_columns_and_rows(tables),
+            target is not workspace,
+            workspace.settings.ask_above_days,
+            readers,
+        )
 
     @property
     def ending(self) -> Ending:
@@ -54,21 +70,13 @@ class RunReport(Report):
     def is_complete(self) -> bool:
         return self.ending == Ending.DONE
 
-    @property
-    def table(self) -> TableContents:
-        lake = workspace_of(self.end.plan, self.workspace).lake
-        remaining = self.end.remaining
-        tables = outcomes(lake.ledger, remaining.states, self.end.plan.id, remaining.at_work)
-        return outcome_columns_and_rows(tables)
-
     def lines(self) -> Iterator[Line]:
         yield from self.ending_lines()
-        yield from outdated_lines(self.readers.outdated, self.workspace.settings.ask_above_days)
+        yield from outdated_lines(self.readers.outdated, self.ask_above_days)
 
     def ending_lines(self) -> Iterator[Line]:
         yield table_of(*self.table, right=slice(1, None))
-        is_shadow = workspace_of(self.end.plan, self.workspace) is not self.workspace
-        yield from text.ending_lines(self.end, in_shadow=is_shadow)
+        yield from text.ending_lines(self.end, in_shadow=self.is_shadow)
 
     def as_json(self) -> Mapping[str, Any]:
         return {**self.progress_values(), "outdated_now": self.readers.outdated}
@@ -102,7 +110,7 @@ def run_plan(
     """Carry a plan out to its end. `follow` consumes its progress, which is what drives it."""
     rebuild = prepare_rebuild(plan_id, workspace, dagster=dagster, who=who, sleep=sleep)
     end = carry_out(rebuild, follow)
-    return RunReport(end, workspace, after_plan(end, workspace, dagster, warn))
+    return RunReport.of(end, workspace, after_plan(end, workspace, dagster, warn))
 
 
 def plan_to_resume(plan_id: str, workspace: Workspace) -> str:
@@ -144,7 +152,7 @@ def watch_plan(
     watch = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster)
     end = follow(watch.follow(time.sleep))
     is_live = end.over and not plan.is_shadow
-    return RunReport(end, workspace, readers_left(plan, workspace) if is_live else NO_READERS)
+    return RunReport.of(end, workspace, readers_left(plan, workspace) if is_live else NO_READERS)
 
 
 @dataclass(frozen=True)

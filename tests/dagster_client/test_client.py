@@ -6,7 +6,7 @@ from datetime import date
 import httpx
 import pytest
 
-from backfill_assets.dagster_client.client import Dagster, Launched
+from backfill_assets.dagster_client.client import Dagster, Launched, own_job, writes_to
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 
@@ -254,6 +254,24 @@ def test_a_password_in_the_address_is_sent_and_in_no_message():
         dagster.ask("{ version }")
     assert asked == ["Basic YWRhOnMzY3JldA=="]
     assert "s3cret" not in f"{refused.value}{dagster!r}"
+
+
+@pytest.mark.parametrize(
+    ("selected", "job", "writes"),
+    [
+        ({"raw/a", "other/t"}, "__ASSET_JOB", True),
+        ({"other/t", "shadow/raw/a"}, "__ASSET_JOB", False),
+        (set(), "nightly", False),  # a run of checks
+        *((None, job, True) for job in ("nightly", "rebuild", "publish", "rollback")),
+        (None, own_job("raw/a"), True),
+        (None, own_job("other/t"), False),
+        (None, "run_plan", False),
+        (None, None, True),
+        ({"other/t"}, None, False),
+    ],
+)
+def test_what_writes_to_live_is_known_by_its_assets_or_by_its_job(selected, job, writes):
+    assert writes_to(["raw/a", "staging/b"], selected, job) == writes
 
 
 def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_not():

@@ -125,7 +125,7 @@ def test_a_day_beyond_the_budget_and_its_readers_are_built_by_a_later_run(world,
     assert sorted(world.accepted(WEATHER)) == THREE[:2]
     assert [*built[WEATHER].blocked] == [THREE[2]]
     waits = (
-        r"waits: weather is not asked before \d{4}-.* UTC: its budget of 504 in 86,400 s is used"
+        r"waits: weather gets no request before \d{4}-.* UTC: its budget of 504 in 86,400 s is used"
         r" up\. A nightly run builds recent days later\. For this day, type"
         r" `backfill run --partitions 2019-08-17 --target external/weather`"
     )

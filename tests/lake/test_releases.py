@@ -219,6 +219,7 @@ def test_a_commit_whose_answer_was_an_error_is_one_release(releases, monkeypatch
         write_deltalake(*args, **kwargs)
         raise DeltaError("the checkpoint could not be written")
 
+    # The library writes the commit itself: no store or file of ours is a seam for a lost answer.
     monkeypatch.setattr(record_table, "write_deltalake", write_and_fail)
     assert commit_after(releases.root, first, [second]) == second
     assert releases.all() == [first, second]
@@ -230,6 +231,7 @@ def test_readers_keep_their_release_if_a_new_one_cannot_be_written(releases, mon
     def fail(*args, **kwargs):
         raise DeltaError("No space left on device")
 
+    # As above: a full disk cannot be made here in another way.
     monkeypatch.setattr(record_table, "write_deltalake", fail)
     with pytest.raises(
         ServiceUnavailable, match=r"Release 2 cannot be written .*No space left"

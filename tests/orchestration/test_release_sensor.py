@@ -25,7 +25,6 @@ from dagster import (
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.test_utils import create_run_for_test
 
-from backfill_assets.dagster_client.client import own_job
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.release_sensor import (
@@ -140,14 +139,8 @@ def test_a_lake_without_tables_is_skipped(tmp_path):
     [
         pytest.param({A}, "__ASSET_JOB", True, id="a run of one of the tables"),
         pytest.param(None, "nightly", True, id="a run of all tables"),
-        pytest.param(None, "rollback", True, id="a run that puts days back"),
-        pytest.param(None, own_job(A), True, id="a run of a table's own schedule"),
         pytest.param({"other/table"}, "__ASSET_JOB", False, id="a run of other assets"),
-        pytest.param(
-            None, own_job("other/table"), False, id="a run of another table's own schedule"
-        ),
         pytest.param(set(), "__ASSET_JOB", False, id="a run of checks"),
-        pytest.param(None, "run_plan", False, id="a run that builds nothing itself"),
     ],
 )
 def test_it_waits_for_unfinished_runs_of_the_tables_only(lake, selected, job, waits):

@@ -243,7 +243,7 @@ def test_a_failed_day_says_by_what_and_in_which_run():
     with_rows = replace(failed, message='unique_key: 1 keys more than once\n      {"n": 7}')
     said = (
         f"unique_key: 1 keys more than once (run r7); `backfill status --why {raw.name} {day(3)}`"
-        " shows the rows"
+        " shows the rest"
     )
     assert status_at(raw, 3, {}, failed=[with_rows]) == PartitionStatus(State.FAILED, said)
 

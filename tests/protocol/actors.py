@@ -55,7 +55,7 @@ class Protocol:
         return "done"
 
     def rollback(self, plan: str) -> Steps:
-        """Give the days of a published plan their rows of before, if they still have the plan's."""
+        """Give the days of a published plan their earlier rows, if they still have the plan's."""
         yield from self._lock()
         acts = yield from self._finish_all()
         published: Act | None = None

@@ -410,7 +410,7 @@ def test_of_a_day_with_rows_that_broke_a_rule_it_is_said_what_shows_them(tmp_pat
     assert said == [
         (
             f"  failed: {A.name} {day(1)}: unique_key: 1 keys more than once; `backfill status"
-            f" --why {A.name} {day(1)}` shows the rows"
+            f" --why {A.name} {day(1)}` shows the rest"
         ),
         f"  failed: {A.name} {day(2)}: has_rows: 0 rows",
     ]

@@ -117,8 +117,8 @@ def test_days_beyond_the_budget_wait_for_the_next_day(weather, area, policy, clo
     assert (delivered(source, area), {*why}) == (DAYS[:8], {*DAYS[8:10]})
     assert (type(why[DAYS[9]]), why[DAYS[9]].what) == (
         NotFetchedYet,
-        "weather is not asked before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400 s is used"
-        " up",
+        "weather gets no request before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400 s"
+        " is used up",
     )
     assert clock.slept == [60], "the budget of a minute is waited for"
     clock.now += 86_400
@@ -229,7 +229,7 @@ def test_an_answer_counts_even_if_the_budget_cannot_record_it(weather, area, pol
 def test_a_request_larger_than_the_budget_is_refused(weather, area, policy):
     why = fetch_days(service(((1, 60.0),)), area, DAYS[:1], policy)
     assert (type(why[DAYS[0]]), weather.log) == (SourceError, [])
-    assert "weather cannot be asked: a request of 2 units never fits" in why[DAYS[0]].what
+    assert "weather cannot be read: a request of 2 units never fits" in why[DAYS[0]].what
 
 
 @pytest.mark.parametrize(

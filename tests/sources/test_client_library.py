@@ -16,13 +16,13 @@ pytestmark = pytest.mark.servers
         pytest.param(
             "PostgresTable('o', 'at', url='postgresql://db/o')",
             "psycopg",
-            "db/o cannot be asked: psycopg is not installed",
+            "db/o cannot be read: psycopg is not installed",
             id="psycopg",
         ),
         pytest.param(
             "Kafka('o', 'broker:9092')",
             "confluent_kafka",
-            "broker:9092 cannot be asked: confluent-kafka is not installed",
+            "broker:9092 cannot be read: confluent-kafka is not installed",
             id="confluent-kafka",
         ),
     ],

@@ -143,7 +143,7 @@ def test_files_are_not_read_until_their_marker_exists(tmp_path):
     source = Landing("cases", format=Csv(), marker="_SUCCESS")
     waiting = refusal_of(source, LandingArea(tmp_path))
     assert type(waiting) is IncompleteDelivery
-    assert waiting.what.endswith("cases/2019-08-15/a.csv has no _SUCCESS beside it yet")
+    assert waiting.what.endswith("cases/2019-08-15/a.csv has no _SUCCESS in its folder yet")
     put(tmp_path, "cases/2019-08-15/_SUCCESS", "")
     delivery_of(source, LandingArea(tmp_path))
 
@@ -169,7 +169,7 @@ def test_a_marker_in_a_folder_of_several_days_contains_the_day(tmp_path):
     source = Landing("cases", "%m-%d-%Y.csv", Csv(), marker="{month}-{day}-{year}.done")
     found = source.delivered(LandingArea(tmp_path), [day(0), day(1)])
     assert [type(each) for each in found.values()] == [IncompleteDelivery, Delivery]
-    assert str(found[day(0)]).endswith(f"{NAME} has no 08-15-2019.done beside it yet")
+    assert str(found[day(0)]).endswith(f"{NAME} has no 08-15-2019.done in its folder yet")
     put(tmp_path, "cases/08-16-2019.txt", "")
     assert source.unmatched(LandingArea(tmp_path)) == ["cases/08-16-2019.txt"]  # the marker is none
 

@@ -300,7 +300,7 @@ def test_an_unreadable_topic_says_why(topic, area):
         assert refusal.what.startswith(f"no source for {day(0)}: ")
         assert why in refusal.what
         was_asked = "OF_NOBODY" not in why
-        assert ("cannot be asked for the topic events (" in refusal.what) == was_asked
+        assert ("cannot be read for the topic events (" in refusal.what) == was_asked
     topic.create(**{"cleanup.policy": "compact"})
     compacted = refusal_of(topic.source, area)
     assert type(compacted) is SourceError

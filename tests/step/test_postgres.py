@@ -224,7 +224,7 @@ def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, 
         postgres.execute("ALTER ROLE reader CONNECTION LIMIT -1")
     assert [build.rows for build in result.built] == [2] * 40
     assert 3 <= most.result() <= slowly.connections, "two ranges and a look"
-    assert {why for why in whys.result() if "cannot be asked" in why} == set()
+    assert {why for why in whys.result() if "cannot be read" in why} == set()
     assert len(postgres.statements(READS)) - before == 2
 
 
@@ -247,11 +247,11 @@ def test_a_server_that_dies_while_days_are_read_fails_them_and_changes_nothing(
                 assert not run.done()
             postgres.stop(signal.SIGQUIT)
             failed = run.result().failed()
-        assert [("cannot be asked: " in build.message, build.day) for build in failed] == [
+        assert [("cannot be read: " in build.message, build.day) for build in failed] == [
             (True, at) for at in FOUR
         ]
         status = project.status().partitions.values()
-        assert {(each.state, "cannot be asked: " in each.why) for each in status} == {
+        assert {(each.state, "cannot be read: " in each.why) for each in status} == {
             (State.UP_TO_DATE, True)
         }
     finally:

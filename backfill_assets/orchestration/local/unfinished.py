@@ -1,6 +1,6 @@
 """Runs and backfills that Dagster records as unfinished."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from dagster import AssetKey, DagsterInstance, RunsFilter
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
@@ -23,17 +23,16 @@ def unfinished_runs(
 
     A name reads `run 1b9d6bcd` or `backfill kqjzstvo`.
     """
-    keys = {AssetKey(name.split("/")) for name in tables}
     for run in instance.get_runs(RunsFilter(statuses=NOT_FINISHED_STATUSES)):
-        selected = run.asset_selection
-        if run.run_id == but:
-            continue
-        if writes_to(run.job_name, tables) if selected is None else bool(keys & selected):
+        if run.run_id != but and writes_to(tables, _names(run.asset_selection), run.job_name):
             yield f"run {run.run_id[:8]}"
     for backfill in instance.get_backfills(BulkActionsFilter(statuses=_UNFINISHED_BACKFILLS)):
-        assets = backfill.asset_selection
-        if assets is None or keys & set(assets):
+        if writes_to(tables, _names(backfill.asset_selection)):
             yield f"backfill {backfill.backfill_id}"
+
+
+def _names(assets: Iterable[AssetKey] | None) -> list[str] | None:
+    return None if assets is None else [asset.to_user_string() for asset in assets]
 
 
 def unfinished_runs_of_job(instance: DagsterInstance, job: str) -> Iterator[str]:

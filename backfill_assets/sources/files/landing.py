@@ -173,7 +173,7 @@ class Landing(Source):
     def unmatched(self, area: LandingArea) -> list[str]:
         """List the files in the source's folder that match no day."""
         markers = [
-            pattern.beside(self.marker)
+            pattern.marker_pattern(self.marker)
             for pattern in self._patterns
             if self.marker and pattern.is_of_one_day(self.marker)
         ]
@@ -299,7 +299,7 @@ class Landing(Source):
                     " as '%Y-%m-%d.done'"
                 )
             if not area.files.has_sibling(file, marker := with_day(self.marker, day)):
-                return f"has no {marker} beside it yet"
+                return f"has no {marker} in its folder yet"
         if not self.settled or not contents.stamp:
             return ""
         age = area.files.state(file).age(area.clock())

@@ -67,8 +67,8 @@ class Pattern:
         folder = self.text if self.is_below else self.text.rpartition("/")[0]
         return _parts_in(f"{folder}/{name}") == {*_PARTS}
 
-    def beside(self, name: str) -> "Pattern":
-        """Return the pattern of a file of this name next to the pattern's files."""
+    def marker_pattern(self, name: str) -> "Pattern":
+        """Return the pattern of a marker of this name in the folders of the files."""
         return (
             self if self.is_below else Pattern(f"{self.text.rpartition('/')[0]}/{name}".lstrip("/"))
         )

@@ -163,7 +163,7 @@ class RateLimitedClient:
     def request(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
         """Return the rows of `days` in the service's answer.
 
-        Raises NotFetchedYet if it cannot be asked now, SourceError if its answer is wrong.
+        Raises NotFetchedYet if it cannot be reached now, SourceError if its answer is wrong.
         """
         policy = self.policy
         retrying = Retrying(
@@ -225,11 +225,11 @@ class RateLimitedClient:
                         else "the service asked to wait"
                     )
                     raise NotFetchedYet(
-                        f"{name} is not asked before {until:%Y-%m-%d %H:%M:%S} UTC: {why}"
+                        f"{name} gets no request before {until:%Y-%m-%d %H:%M:%S} UTC: {why}"
                     )
                 self.policy.sleep(slot.wait)
         except ValueError as error:
-            raise SourceError(f"{name} cannot be asked: {error}") from None
+            raise SourceError(f"{name} cannot be read: {error}") from None
         return slot
 
     def _sent(self, params: Mapping[str, Any]) -> httpx.Response:

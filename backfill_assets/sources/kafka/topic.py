@@ -233,7 +233,7 @@ class Topic:
             if error.args[0].code() in no_topic:
                 raise NotDelivered(f"there is no topic {self.name} at {self.servers}") from None
             raise IncompleteDelivery(
-                f"{self.servers} cannot be asked for the topic {self.name} ({why})"
+                f"{self.servers} cannot be read for the topic {self.name} ({why})"
             ) from None
 
 

@@ -103,7 +103,7 @@ class Server:
                 f"${self.password_env}" if self.password_env else "$PGPASSWORD or the pgpass file"
             )
             raise IncompleteDelivery(
-                f"{self} cannot be asked: {_one_line(error)}.",
+                f"{self} cannot be read: {_one_line(error)}.",
                 unchanged=DAYS_UNCHANGED,
                 next_step=f"Start the server, or correct the `url` of {self.name} or the password"
                 f" in {variable}.",
@@ -150,7 +150,7 @@ class Server:
         if not self.password_env or os.environ.get(self.password_env):
             return os.environ.get(self.password_env)
         raise IncompleteDelivery(
-            f"{self} cannot be asked: the environment variable {self.password_env} of {self.name}"
+            f"{self} cannot be read: the environment variable {self.password_env} of {self.name}"
             " is not set.",
             unchanged=DAYS_UNCHANGED,
             next_step="Set it where `backfill up` and commands run.",
