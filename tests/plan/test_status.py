@@ -236,7 +236,7 @@ def test_a_day_with_rows_no_build_makes_now_is_outdated_until_it_is_rebuilt():
 
 def test_a_failed_day_says_by_what_and_in_which_run():
     of_files_now = delivered(3)[raw.name, day(3)]
-    failed = replace(of_files_now, outcome="failed", run="r7", message="has_rows: 0 rows\n  more")
+    failed = replace(of_files_now, outcome="failed", run="r7", message="has_rows: 0 rows")
     assert status_at(raw, 3, {}, failed=[failed]) == PartitionStatus(
         State.FAILED, "has_rows: 0 rows (run r7)"
     )
