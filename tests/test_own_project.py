@@ -92,10 +92,11 @@ def wrong_delivery_rolled_back(folder: Path, station: Station) -> dict[str, str]
         "--downstream",
         "--into",
         "live",
+        "--yes",
     )
     (plan_id,) = re.findall(r"Plan (\w+): done", built)
     wrong = str(sorted(str(row[2]) for row in rows(folder, "features/store_sales")))
-    rolled_back = station.backfill("rollback", plan_id, "--reason", "a wrong delivery")
+    rolled_back = station.backfill("rollback", plan_id, "--yes", "--reason", "a wrong delivery")
     delivery.write_text(right)
     after = {f"{verb} after": station.backfill(verb) for verb in ("status", "reconcile", "log")}
     return after | {"wrong": wrong, "rollback": rolled_back, "plan id": plan_id}
@@ -110,7 +111,7 @@ def late_order_published_from_a_shadow(folder: Path, station: Station) -> dict[s
     delivery = folder / "deliveries" / "orders" / "2024-06-02.jsonl"
     right = delivery.read_text()
     delivery.write_text(right + '{"order": "a5", "store": "south", "cents": 70}\n')
-    flags = ("--only", "outdated", "--downstream", "--into", "shadow")
+    flags = ("--only", "outdated", "--downstream", "--into", "shadow", "--yes")
     said = {"shadow": station.backfill("run", "--partitions", "2024-06-01..2024-06-02", *flags)}
     said["refused"] = station.backfill("publish", code=4)
     said["live meanwhile"] = sales_of_the_second_day(folder)

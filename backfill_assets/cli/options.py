@@ -14,7 +14,7 @@ from backfill_assets.plan.request import TABLES, RebuildRequest, default_of, fla
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. A script needs it.")]
 Target = Annotated[str, typer.Option(help=TABLES)]
 Channel = Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")]
 Reason = Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")]

@@ -9,6 +9,7 @@ import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.terminal import terminal
+from backfill_assets.errors import RefusedByGuard
 
 if TYPE_CHECKING:
     from backfill_assets.verbs.report import Line, Report
@@ -45,11 +46,22 @@ class Output:
     def note(self, text: str) -> None:
         self.notes.print(text)
 
-    def confirm(self, question: str, refused: str, *, default: bool = False) -> None:
-        """Ask, and exit with 1 if the answer is no. In a pipe or a script, nothing is asked."""
-        is_answered = sys.stdin.isatty() and sys.stdout.isatty() and not self.as_json
-        if is_answered and not typer.confirm(question, default=default):
-            self.note(refused)
+    def confirm(
+        self, question: str, *, unchanged: str, next_step: str = "", default: bool = False
+    ) -> None:
+        """Ask, and exit with 1 if the answer is no.
+
+        RefusedByGuard where no one can answer, as in a script. With --yes, nothing is asked.
+        """
+        if self.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            where = "--json asks no question" if self.as_json else "there is no terminal to ask on"
+            raise RefusedByGuard(
+                f'"{question}" needs an answer, and {where}.',
+                unchanged=unchanged,
+                next_step=" ".join(filter(None, ("Add --yes to answer yes.", next_step))),
+            )
+        if not typer.confirm(question, default=default):
+            self.note(" ".join(filter(None, (unchanged, next_step))))
             raise typer.Exit(exit_codes.PARTIAL)
 
 

@@ -120,7 +120,7 @@ def discard(
     plan = plan_in_shadow(plan_id, workspace)
     if not yes:
         question = f"Delete the shadow of plan {plan.id}, and the days that were built in it?"
-        output.confirm(question, "Nothing was discarded.")
+        output.confirm(question, unchanged="Nothing was discarded.")
     dagster = partial(dagster_of, workspace.settings)
     output.end(discard_plan(plan, workspace, dagster, who=getpass.getuser(), reason=reason))
 
@@ -169,11 +169,11 @@ def rollback(
     workspace = open_workspace()
     plans = Plans(workspace.lake.root)
     plan = plans.read(plans.full_id(plan_id))
-    if not json_:
+    if not (json_ and yes):
         preview = preview_rollback(plan, workspace, force=force)
         output.preview(preview.lines())
         if preview.restores and not yes:
-            output.confirm("Restore these days?", "Nothing was restored.")
+            output.confirm("Restore these days?", unchanged="Nothing was restored.")
     report = rollback_plan(
         plan,
         workspace,

@@ -66,7 +66,7 @@ def run(
 def new_plan(request: "RebuildRequest", workspace: "Workspace", output: Output) -> str:
     """Make a plan, and ask whether to carry it out.
 
-    Exit if the answer is no, or if there is nothing to build.
+    Exit if the answer is no, or if there is nothing to build. RefusedByGuard if no one can answer.
     """
     from backfill_assets.rebuild.carry_out import after_nothing
     from backfill_assets.servers.home import dagster_of
@@ -79,8 +79,12 @@ def new_plan(request: "RebuildRequest", workspace: "Workspace", output: Output) 
     plan_id = report.made.plan.id
     output.preview(report.contents())
     if not request.yes:
-        stored = f"The plan is stored: `backfill run {plan_id}` carries it out."
-        output.confirm("Carry this plan out?", f"Nothing was started. {stored}", default=True)
+        output.confirm(
+            "Carry this plan out?",
+            unchanged="Nothing was started.",
+            next_step=f"The plan is stored: `backfill run {plan_id}` carries it out.",
+            default=True,
+        )
     return plan_id
 
 

@@ -133,7 +133,7 @@ def own_job(table: str) -> str:
 def writes_to(
     tables: Collection[str], selected: Iterable[str] | None, job: str | None = None
 ) -> bool:
-    """True if a run of `job`, or a backfill (`job` is None), writes to one of these tables in live.
+    """True if a run of `job`, or a backfill (`job` is None), writes to these tables in live.
 
     `selected` has its assets. It is None for a run that writes all that its job writes, and for a
     backfill of a job, which may write to any table.

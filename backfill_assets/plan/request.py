@@ -128,7 +128,9 @@ class RebuildRequest(PlanOptions):
         False, "Leave out BACKFILL_PROTECTED_DAYS; without it, a plan with one of them is refused."
     )
     yes: bool = option(
-        False, "Plan any number of days; without it, no more than BACKFILL_ASK_ABOVE_DAYS."
+        False,
+        "Do not ask, and plan any number of days; without it, no more than"
+        " BACKFILL_ASK_ABOVE_DAYS.",
     )
 
     def __post_init__(self) -> None:

@@ -39,9 +39,8 @@ def phases(servers: Servers, lake: str, env: dict[str, str]) -> dict[str, float]
     plans = Plans(lake)
     before = set(Plans(lake).ids())
     pressed = time.time()
-    backfill(
-        "run", "--partitions", "2019-08-20", "--force", "--canary", "0", "--into", "live", env=env
-    )
+    flags = ("--force", "--canary", "0", "--into", "live", "--yes")
+    backfill("run", "--partitions", "2019-08-20", *flags, env=env)
     back = time.time()
     (plan_id,) = set(plans.ids()) - before
     asked = plans.events(plan_id, REQUESTED)[0].at.timestamp()
@@ -74,7 +73,9 @@ def main() -> None:
                 "BACKFILL_FIRST_DAY": str(workspace.calendar.first),
                 "BACKFILL_LAST_DAY": str(workspace.calendar.last),
             }
-            backfill("run", "--partitions", DAYS, "--canary", "0", "--into", "live", env=env)
+            backfill(
+                "run", "--partitions", DAYS, "--canary", "0", "--into", "live", "--yes", env=env
+            )
             found = [phases(servers, settings.lake, env) for _ in range(TIMES)]
         drawn = Drawn(
             "phase",

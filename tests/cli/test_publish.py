@@ -86,7 +86,7 @@ def test_a_plan_that_was_given_up_before_it_was_started_has_no_shadow(lake, plan
     listed = values_of("list", home=tmp_path, landing=tmp_path)
     states = {values["plan"]: values["in_shadow"] for values in listed["plans"]}
     assert states == {plan.id: True, given_up.id: False}
-    discarded = values_of("discard", home=tmp_path, landing=tmp_path)
+    discarded = values_of("discard", "--yes", home=tmp_path, landing=tmp_path)
     assert discarded["plan"] == plan.id
 
 
@@ -125,7 +125,7 @@ def test_what_a_plan_has_built_in_its_shadow_is_explained_and_logged(lake, plan,
 
 def test_a_published_plan_can_be_taken_back(lake, plan, tmp_path):
     backfill("publish", plan.id, home=tmp_path, landing=tmp_path)
-    done = backfill("rollback", plan.id, home=tmp_path, landing=tmp_path)
+    done = backfill("rollback", plan.id, "--yes", home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE
     assert "`backfill release --reason ...`" in done.stdout.replace("\n", " ")
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
@@ -155,7 +155,7 @@ def test_a_conflict_is_refused_with_the_command_that_solves_it_and_that_works(la
 def test_a_discarded_plan_is_gone_and_the_same_request_makes_a_new_one(lake, plan, tmp_path):
     code, _ = on_a_terminal("n", "discard", plan.id, home=tmp_path)
     assert (code, lake.plans.state(plan.id)) == (exit_codes.PARTIAL, "done")
-    done = backfill("discard", plan.id, home=tmp_path, landing=tmp_path)
+    done = backfill("discard", plan.id, "--yes", home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE
     assert not (lake.root / "_shadow" / plan.id).exists()
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}

@@ -39,7 +39,7 @@ def built(lake: SmallLake, *days) -> str:
 
 def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tmp_path):
     plan = built(lake, SECOND)
-    done = backfill("rollback", plan[:5], "--reason", "a wrong rule", home=tmp_path)
+    done = backfill("rollback", plan[:5], "--reason", "a wrong rule", "--yes", home=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
     assert done.stdout.startswith(
         f"to be put back:\n  {REJECTED}  {SECOND}\n"
@@ -54,7 +54,7 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tm
 
 def test_a_rolled_back_plan_is_not_run_again_and_its_request_makes_a_new_plan(lake, tmp_path):
     plan = built(lake, SECOND)
-    backfill("rollback", plan, home=tmp_path)
+    backfill("rollback", plan, "--yes", home=tmp_path)
     assert values_of("list", home=tmp_path)["plans"][0]["state"] == "rolled_back"
     code, message = refused("resume", plan, home=tmp_path)
     assert code == exit_codes.WRONG_USAGE
@@ -86,7 +86,7 @@ def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(lake, tmp
         early_stops=["Early."],
     )
     assert (
-        backfill("rollback", plan, "--reason", "a wrong rule", home=tmp_path).exit_code
+        backfill("rollback", plan, "--reason", "a wrong rule", "--yes", home=tmp_path).exit_code
         == exit_codes.DONE
     )
     shown = backfill("show", plan, home=tmp_path).stdout

@@ -30,6 +30,7 @@ DAYS = list(between(FIRST, LAST))
 # Two chunks of two days, one after the other, computed whatever there is.
 CHUNKS = (
     "run",
+    "--yes",
     "--partitions",
     f"{FIRST}..{LAST}",
     "--target",
@@ -163,6 +164,7 @@ def test_a_day_that_breaks_a_new_rule_is_refused_and_keeps_its_rows(station: Sta
     refused_run = (
         "run",
         *named,
+        "--yes",
         "--force",
         "--into",
         "live",

@@ -109,6 +109,7 @@ SCHEDULE = {
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
 EXERCISE = (
     "run",
+    "--yes",
     "--partitions",
     f"{FIRST}..{LAST}",
     "--order",
@@ -228,6 +229,7 @@ def test_five_corrected_days_change_what_is_made_from_them_and_nothing_else(
         "raw/*,staging/outage_updates",
         "--into",
         "live",
+        "--yes",
     )
     # Of the days that wait for this arrival day, Dagster alone would show each as stale, whatever
     # the lines are about.
@@ -258,6 +260,7 @@ def test_five_corrected_days_change_what_is_made_from_them_and_nothing_else(
         "--downstream",
         "--into",
         "live",
+        "--yes",
     )
     after = contents_of(station)
     reasons = station.asked_json("show", end["plan"])["contents"]["reasons"]
