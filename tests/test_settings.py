@@ -1,7 +1,10 @@
+import os
+
 import pytest
 
 from backfill_assets.errors import SettingsError
 from backfill_assets.settings import EXAMPLES, Settings, read_settings
+from backfill_assets.user import user_name
 
 
 @pytest.mark.parametrize(
@@ -293,3 +296,9 @@ def test_a_value_that_may_be_secret_is_refused_without_being_shown(given):
 def test_an_account_in_the_address_of_a_store_is_no_password():
     lake = "abfss://container@account.dfs.core.windows.net/lake"
     assert read_settings(lake=lake).lake == lake
+
+
+def test_a_user_name_that_is_not_utf_8_can_be_recorded(monkeypatch):
+    monkeypatch.setenv("LOGNAME", os.fsdecode(b"caf\xe9"))
+    assert user_name() == r"caf\udce9"
+    assert user_name().encode()

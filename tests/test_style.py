@@ -17,12 +17,13 @@ LONGEST = 600
 # Files that may be longer, each with the reason.
 LONGER: dict[str, str] = {}
 
-# What each package, or module beside them, may import; `errors` and `calendar` are open to
+# What each package, or module beside them, may import; `errors`, `calendar` and `user` are open to
 # all. Dagster and Spark are listed like packages. The root, `backfill_assets/__init__.py`, only
 # forwards names, and is left out.
 ARROWS = {
     "errors": "",
     "calendar": "",
+    "user": "",
     "settings": "setting_names",
     "quality": "spark",
     "sources": "lake spark",
@@ -57,7 +58,7 @@ ARROWS = {
     ),
 }
 SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile", "verbs")
-OPEN_TO_ALL = {"errors", "calendar"}
+OPEN_TO_ALL = {"errors", "calendar", "user"}
 IS_TEST = re.compile(r"^tests\.(.*\.)?test_")
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}
 

@@ -1,6 +1,5 @@
 """Running the servers of a lake, and the demo: the sample's days built and shown in the UI."""
 
-import getpass
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +29,15 @@ from backfill_assets.rebuild.carry_out import carry_out, prepare_rebuild
 from backfill_assets.servers.child import USUAL_PORT, is_taken
 from backfill_assets.servers.home import dagster_of, servers_record
 from backfill_assets.servers.stack import Servers, servers_on
-from backfill_assets.settings import BUNDLED, REMEMBERED, Settings, host_of, read_settings, remember
+from backfill_assets.settings import (
+    BUNDLED,
+    REMEMBERED,
+    Settings,
+    host_of,
+    read_settings,
+    remember,
+)
+from backfill_assets.user import user_name
 from backfill_assets.verbs.report import table_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -256,9 +263,7 @@ def build_sample(
 
     def build(plan_id: str) -> Progress:
         dagster = servers.dagster
-        rebuild = prepare_rebuild(
-            plan_id, workspace, dagster=dagster, who=getpass.getuser(), sleep=sleep
-        )
+        rebuild = prepare_rebuild(plan_id, workspace, dagster=dagster, who=user_name(), sleep=sleep)
         return carry_out(rebuild, follower(console, plan_id, workspace, dagster))
 
     for plan_id in Plans(workspace.lake.root).open():  # a demo that was killed leaves its plan open

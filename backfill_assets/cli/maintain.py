@@ -1,6 +1,5 @@
 """The commands that look after a lake: reconcile, maintain, reproduce."""
 
-import getpass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import Json
 from backfill_assets.cli.output import Output
+from backfill_assets.user import user_name
 
 if TYPE_CHECKING:
     from backfill_assets.verbs.reconcile import ReconcileReport
@@ -40,7 +40,7 @@ def reconcile(
 
     workspace = open_workspace(only_reading=not (repair or restore))
     dagster = dagster_of(workspace.settings)
-    who = getpass.getuser()
+    who = user_name()
     report = compare_records(workspace, dagster, repair=repair, restore=restore, who=who)
     Output(json_).end(report, code_of(report))
 
@@ -77,7 +77,7 @@ def maintain(
         settings.rollback_days,
         table,
         apply=apply,
-        who=getpass.getuser(),
+        who=user_name(),
         now=utc_now(),
     )
     Output(json_).end(report)
@@ -103,5 +103,5 @@ def reproduce(
 
     workspace = open_workspace(only_reading=True)
     note = Output(as_json=True).note
-    report = reproduce_on_server(workspace, table, day, release, who=getpass.getuser(), note=note)
+    report = reproduce_on_server(workspace, table, day, release, who=user_name(), note=note)
     Output(json_).end(report, None if report.is_rebuilt else exit_codes.STOPPED)

@@ -3,7 +3,6 @@
 These are verify, publish, rebase, discard, rollback, releases, release, switch and export.
 """
 
-import getpass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 
 from backfill_assets.cli.options import Channel, Json, Reason, ShadowId, ToPublish, Yes
 from backfill_assets.cli.output import Output, records
+from backfill_assets.user import user_name
 
 app = typer.Typer()
 PANEL = "Publish"
@@ -38,7 +38,7 @@ def verify(
 
     workspace = open_workspace()
     plan = plan_in_shadow(plan_id, workspace)
-    who = getpass.getuser()
+    who = user_name()
     Output(json_).end(verify_plan(plan, workspace, who=who, accept=accept or [], reason=reason))
 
 
@@ -78,7 +78,7 @@ def publish(
         workspace,
         partial(dagster_of, workspace.settings),
         partial(unfinished_in, workspace),
-        who=getpass.getuser(),
+        who=user_name(),
         channel=channel,
         reason=reason,
         allow_breaking=allow_breaking,
@@ -96,7 +96,7 @@ def rebase(plan_id: ShadowId = "", json_: Json = False) -> None:
 
     output = Output(json_)
     workspace = open_workspace()
-    report = rebase_plan(plan_in_shadow(plan_id, workspace), workspace, getpass.getuser())
+    report = rebase_plan(plan_in_shadow(plan_id, workspace), workspace, user_name())
     if report.state.unbuilt:
         output.preview(report.lines())
         carry_out(report.plan.id, workspace, output)
@@ -122,7 +122,7 @@ def discard(
         question = f"Delete the shadow of plan {plan.id}, and the days that were built in it?"
         output.confirm(question, unchanged="Nothing was discarded.")
     dagster = partial(dagster_of, workspace.settings)
-    output.end(discard_plan(plan, workspace, dagster, who=getpass.getuser(), reason=reason))
+    output.end(discard_plan(plan, workspace, dagster, who=user_name(), reason=reason))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -158,7 +158,7 @@ def rollback(
     from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
-    who = getpass.getuser()
+    who = user_name()
     if release is not None:
         if plan_id or force:
             raise typer.BadParameter(
@@ -217,7 +217,7 @@ def release(
     from backfill_assets.verbs.releases import release_now
     from backfill_assets.workspace import open_workspace
 
-    Output(json_).end(release_now(open_workspace(), who=getpass.getuser(), reason=reason))
+    Output(json_).end(release_now(open_workspace(), who=user_name(), reason=reason))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -245,7 +245,7 @@ def switch(
     report = switch_table(
         Switch(table, to, channel),
         open_workspace(),
-        who=getpass.getuser(),
+        who=user_name(),
         reason=reason,
         allow_breaking=allow_breaking,
     )

@@ -3,7 +3,6 @@
 After Ctrl-C, chunks that are running go on on the server, and no other is launched.
 """
 
-import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -13,6 +12,7 @@ import typer
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import DaysOrCalendar, Json, PlanId, Target, with_request
 from backfill_assets.cli.output import Output
+from backfill_assets.user import user_name
 
 if TYPE_CHECKING:
     from backfill_assets.plan.request import RebuildRequest
@@ -96,7 +96,7 @@ def carry_out(plan_id: str, workspace: "Workspace", output: Output) -> NoReturn:
 
     dagster = dagster_of(workspace.settings)
     follow = follower(output.notes, plan_id, workspace, dagster)
-    who = getpass.getuser()
+    who = user_name()
     with detaching(output, plan_id):
         report = run_plan(plan_id, workspace, dagster, follow, who=who, warn=output.note)
     output.end(report, exit_codes.OF_ENDING[report.ending])
@@ -158,7 +158,7 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.run import cancel_plan
 
-    Output(json_).end(cancel_plan(plan_id, read_settings(), who=getpass.getuser()))
+    Output(json_).end(cancel_plan(plan_id, read_settings(), who=user_name()))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -221,7 +221,7 @@ def audit(
     from backfill_assets.verbs.audit import audit_days
     from backfill_assets.workspace import open_workspace
 
-    who = getpass.getuser()
+    who = user_name()
     # The address of the run goes to stderr: the report alone is on stdout.
     note = Output(as_json=True).note
     report = audit_days(open_workspace(), partitions, target, who=who, note=note)

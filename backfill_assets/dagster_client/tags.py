@@ -1,7 +1,8 @@
 """The tags of backfills and runs: their plan and chunk, who launched them, and why."""
 
-import getpass
 from collections.abc import Mapping
+
+from backfill_assets.user import user_name
 
 # Also on the runs that made the plan and carried it out.
 PLAN = "backfill/plan"
@@ -30,7 +31,7 @@ def launched_by(run_tags: Mapping[str, str]) -> str:
     """
     names = ("dagster/schedule_name", "dagster/sensor_name", "user")
     found = (run_tags.get(key) for key in (WHO, *names))
-    return next(filter(None, found), "") or getpass.getuser()
+    return next(filter(None, found), "") or user_name()
 
 
 def runs_of(plan_id: str) -> str:

@@ -262,10 +262,14 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 def _common_type(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
     """The type that holds the values of both sides; None if there is none.
 
-    Arrow chooses it: the wider number, the fields of both structs. A number and a text become text.
-    A date becomes midnight UTC.
+    Arrow chooses it, also for the types in lists, maps and structs: the wider number. A number and
+    a text become text. A date becomes midnight UTC. Text and bytes have no common type.
     """
     kinds = [before, after]
+    if any(map(_is_text, kinds)) and any(map(_is_bytes, kinds)):
+        return None
+    if all(map(pa.types.is_nested, kinds)):
+        return _common_nested(before, after)
     if any(map(pa.types.is_decimal, kinds)):
         # Arrow reserves 19 digits for an integer only if it is a decimal already.
         kinds = [pa.decimal128(19) if pa.types.is_integer(kind) else kind for kind in kinds]
@@ -276,8 +280,39 @@ def _common_type(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
         if all(map(pa.types.is_temporal, kinds)):
             has_zone = any(getattr(kind, "tz", None) for kind in kinds)
             return pa.timestamp("us", "UTC" if has_zone else None)
-        has_text = any(map(pa.types.is_large_string, kinds))
+        has_text = any(map(_is_text, kinds))
         return pa.large_string() if has_text and not any(map(pa.types.is_nested, kinds)) else None
     if pa.types.is_floating(kind) and before != after:
         return pa.float64()
     return _wide(kind)
+
+
+def _common_nested(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:
+    """The same for two lists, two maps or two structs, by the types in them.
+
+    A field that only one of two structs has is null in the other.
+    """
+    if pa.types.is_list(before) and pa.types.is_list(after):
+        value = _common_type(before.value_type, after.value_type)
+        return pa.list_(value) if value else None
+    if pa.types.is_map(before) and pa.types.is_map(after):
+        key = _common_type(before.key_type, after.key_type)
+        item = _common_type(before.item_type, after.item_type)
+        return pa.map_(key, item) if key and item else None
+    if not pa.types.is_struct(before) or not pa.types.is_struct(after):
+        return None
+    names = dict.fromkeys(field.name for kind in (before, after) for field in kind)
+    fields = {name: _common_type(_field(before, name), _field(after, name)) for name in names}
+    return pa.struct(list(fields.items())) if all(fields.values()) else None
+
+
+def _field(kind: pa.StructType, name: str) -> pa.DataType:
+    return kind.field(name).type if kind.get_field_index(name) >= 0 else pa.null()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)

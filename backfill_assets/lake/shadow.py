@@ -67,7 +67,7 @@ class Base:
     @classmethod
     def from_json(cls, text: bytes) -> Base:
         """Raises ValueError for anything else."""
-        return TypeAdapter(cls).validate_json(text)
+        return TypeAdapter(cls).validate_json(text, strict=True)
 
 
 def shadow_root(root: str, plan: str) -> str:

@@ -81,9 +81,10 @@ class Cursor:
 
     @classmethod
     def read(cls, text: str | None) -> "Cursor":
+        """The state in `text`. Of a text of an older version only `reported` is taken over."""
         values = json.loads(text) if text else {}
-        names = [field.name for field in fields(cls) if field.name in values]
-        return cls(**{name: values[name] for name in names})
+        names = {field.name for field in fields(cls)}
+        return cls(**values) if values.keys() == names else cls(reported=values.get("reported"))
 
     def text(self) -> str:
         return json.dumps(self.__dict__)

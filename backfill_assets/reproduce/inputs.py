@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from backfill_assets.calendar import Partition
-from backfill_assets.diff.sides import successful_builds
+from backfill_assets.diff.sides import BUILD_COLUMNS, successful_builds
 from backfill_assets.diff.tables import Side
 from backfill_assets.errors import NOTHING_CHANGED, SourceError, TableUnreadable, UsageError
 from backfill_assets.lake.history import latest
@@ -199,7 +199,9 @@ class _History:
         self._about = recorded.day.isoformat()
         self._folder = workspace.lake.path(table.name)
         self._read_at = recorded.build.input_versions.get(table.name, -1)
-        self._builds = successful_builds(table.name, self._days, workspace.lake)
+        self._builds = successful_builds(
+            table.name, self._days, workspace.lake, (*BUILD_COLUMNS, "day_fingerprints")
+        )
         self._at: dict[int, tuple[dict[date, str], dict[date, str]]] = {}
 
     def version_with(self, day: date, fingerprint: str) -> tuple[int | None, str]:

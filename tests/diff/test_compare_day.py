@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from datetime import date
 from decimal import Decimal
 from itertools import product
 from random import Random
@@ -206,6 +207,33 @@ def test_the_most_frequent_changes_of_what_is_no_number_come_first():
         pytest.param(
             pa.array([None, None]), pa.array([None, "x"]), 1, id="a column that was always null"
         ),
+        pytest.param(
+            pa.array([{"a": 1}, {"a": 2}]),
+            pa.array([{"a": "1"}, {"a": "3"}]),
+            1,
+            id="a field that became text",
+        ),
+        pytest.param(
+            pa.array([[1], [2]]),
+            pa.array([[Decimal("1.0")], [Decimal("2.5")]]),
+            1,
+            id="a list that became decimals",
+        ),
+        pytest.param(
+            pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int64())),
+            pa.array([[("a", "1")], [("b", "3")]], pa.map_(pa.string(), pa.string())),
+            1,
+            id="a map that became text",
+        ),
+        pytest.param(
+            pa.array([{"a": date(1970, 1, 1)}, {"a": date(1970, 1, 2)}]),
+            pa.array([{"a": 0}, {"a": 1}], pa.struct([("a", pa.int64())])).cast(
+                pa.struct([("a", pa.timestamp("us", "UTC"))])
+            ),
+            1,
+            id="a day in a struct that became a time",
+        ),
+        pytest.param(pa.array(["a", "b"]), pa.array([b"a", b"b"]), 2, id="text and bytes"),
     ],
 )
 def test_a_column_of_another_type_is_compared_by_value_in_a_common_type(before, after, changed):

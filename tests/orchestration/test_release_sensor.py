@@ -2,6 +2,7 @@
 In process, no Spark.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -153,6 +154,19 @@ def test_it_waits_for_unfinished_runs_of_the_tables_only(lake, selected, job, wa
         assert said(lake.tick()) == expected
         lake.instance.report_run_canceled(run)
     assert shown(lake.tick()) == [1, True]
+
+
+def test_a_cursor_of_an_older_version_decides_again_and_reports_no_release_twice(lake):
+    lake.tick()
+    now = json.loads(lake.cursor)
+    lake.cursor = json.dumps(
+        {"decided": now["decided"], "said": "", "reported": now["reported"], "shown": ["x"]}
+    )
+    result = lake.tick()
+    assert [event for event in result.asset_events if isinstance(event, AssetMaterialization)] == []
+    then = json.loads(lake.cursor)
+    assert (then["reported"], then["shown"]) == (now["reported"], now["shown"])
+    assert then["decided"]
 
 
 def test_it_waits_for_a_backfill_that_has_no_run_at_the_moment(lake):

@@ -48,6 +48,15 @@ def test_the_rows_of_a_file_are_counted_without_its_header(tmp_path, name, text,
     assert delivery.files == {name: rows}
 
 
+def test_two_files_with_names_that_are_shown_alike_leave_other_days_alone(tmp_path):
+    source = Landing("lines")
+    for name in (b"2019-08-15/a\xff.jsonl", rb"2019-08-15/a\xff.jsonl", b"2019-08-16/a.jsonl"):
+        put(tmp_path, os.fsdecode(b"lines/" + name), "{}")
+    found = source.delivered(LandingArea(tmp_path), [day(0), day(1)])
+    assert "not UTF-8. Rename it" in str(found[day(0)])
+    assert isinstance(found[day(1)], Delivery)
+
+
 DOUBTS = {
     "half a row": (NAME, HEADER + "a,1\nb", "is cut off"),
     "half a quoted value": (NAME, HEADER + 'a,1\n"b,2', "is cut off"),

@@ -10,7 +10,7 @@ import pytest
 from backfill_assets.tables.code_version.source import parsed
 from backfill_assets.tables.code_version.version import code_version, definitions_used
 
-MODULES = ("shop", "rates", "fast_rates")
+MODULES = ("shop", "rates", "fast_rates", "prices")
 
 
 def searched_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -54,6 +54,14 @@ def test_a_module_beside_the_project_s_package_is_followed(folder):
         rates="of = len\n",
     )
     assert version(folder, rates="of = max\n") != before
+
+
+def test_a_folder_of_the_name_of_a_plain_module_holds_none_of_its_code(folder):
+    (folder / "prices").mkdir()
+    (folder / "prices" / "clean.py").write_text("other = 1\n")
+    shop = "from prices import clean\ndef t(x):\n    return clean(x)\n"
+    before = version(folder, shop=shop, prices="def clean(x):\n    return x * 2\n")
+    assert version(folder, prices="def clean(x):\n    return x * 3\n") != before
 
 
 def test_modules_of_installed_packages_are_other_projects(folder):

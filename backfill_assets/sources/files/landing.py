@@ -246,10 +246,10 @@ class Landing(Source):
         if away := area.files.unavailable_reason(first):
             return IncompleteDelivery(f"no source for {day}: {area.name_of(first)} {away}")
         by_name = {area.name_of(file): contents for file, contents in files.items()}
-        for (file, contents), name in zip(files.items(), by_name, strict=True):
+        for file, contents in files.items():
             if why := self._unfinished(area, day, file, contents):
                 return IncompleteDelivery(
-                    f"the source for {day} is still being written: {name} {why}"
+                    f"the source for {day} is still being written: {area.name_of(file)} {why}"
                 )
         doubts = _packed_twice(by_name) | {
             name: why for name, contents in by_name.items() if (why := self._doubt(contents, day))

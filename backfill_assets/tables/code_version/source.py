@@ -19,7 +19,7 @@ from decimal import Decimal
 from functools import cached_property, lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Place = tuple[str, str]  # a module, and a name at the top of it
 
@@ -191,8 +191,10 @@ def file_of(module: str) -> str:
     package, *within = module.split(".")
     location = _location(package)
     # As text: each import of this package looks up thousands.
-    path = "/".join((location, *within))
-    files = (f"{path}/__init__.py", f"{path}.py") if location else ()
+    path = "/".join((location.path, *within))
+    # A plain module has no modules in it, even if a folder of its name is there.
+    is_possible = location.path and (location.is_package or not within)
+    files = (f"{path}/__init__.py", f"{path}.py") if is_possible else ()
     return next((file for file in files if os.path.isfile(file)), "")  # noqa: PTH113
 
 
@@ -216,19 +218,25 @@ def is_there(module: str, name: str) -> bool:
 
 
 def _folder_of(package: str) -> str:
-    return _location(package).rpartition("/")[0]
+    return _location(package).path.rpartition("/")[0]
 
 
-def _location(package: str) -> str:
+class _Location(NamedTuple):
     """The path of a top-level package or module, without `.py`; "" if it has no source."""
+
+    path: str
+    is_package: bool = False
+
+
+def _location(package: str) -> _Location:
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
-        return ""
+        return _Location("")
     if spec and spec.submodule_search_locations:
-        return spec.submodule_search_locations[0]
+        return _Location(spec.submodule_search_locations[0], is_package=True)
     path, _, suffix = ((spec and spec.origin) or "").rpartition(".")
-    return path if suffix == "py" else ""
+    return _Location(path if suffix == "py" else "")
 
 
 def _is_installed(folder: str) -> bool:

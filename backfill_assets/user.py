@@ -1,0 +1,8 @@
+"""The user of this process, as it is recorded."""
+
+import getpass
+
+
+def user_name() -> str:
+    """The name of the user. Bytes of it that are not UTF-8 are escaped."""
+    return getpass.getuser().encode(errors="backslashreplace").decode()
