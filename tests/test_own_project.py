@@ -116,7 +116,7 @@ def late_order_published_from_a_shadow(folder: Path, station: Station) -> dict[s
     said["refused"] = station.backfill("publish", code=4)
     said["live meanwhile"] = sales_of_the_second_day(folder)
     said |= {"diff": station.backfill("diff", *re.findall(r"Plan (\w+) is built", said["shadow"]))}
-    verdict = json.loads(station.backfill("verify", "--json", code=1))
+    verdict = json.loads(station.backfill("verify", "--json", code=4))
     said["undecided"] = json.dumps(
         [line["name"] for line in verdict["lines"] if line["outcome"] == "decision"]
     )

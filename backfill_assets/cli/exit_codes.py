@@ -1,7 +1,7 @@
 """The exit code of each command, and how errors are printed.
 
 0 everything done, 1 partly done, 2 wrong usage, 3 a service or the disk cannot be used or nothing
-could be launched, 4 stopped by a budget, the canary or a guard.
+could be launched, 4 stopped by a budget, the canary or a guard, or a check needs a decision.
 """
 
 import json
@@ -37,6 +37,10 @@ OF_ENDING = {
     "refused": PARTIAL,
     "stopped": STOPPED,
 }
+
+
+# How the checks of a plan ended. A publication is refused with the same code for an open decision.
+OF_VERDICT = {"passed": DONE, "failed": PARTIAL, "needs a decision": STOPPED}
 
 
 def of_error(error: BackfillError) -> int:

@@ -53,6 +53,7 @@ def with_request(verb: Callable[..., None]) -> Callable[..., None]:
             _refuse_empty(given["ctx"], name, given[name])
         values = {name: given[name] for name in flags}
         values["spark_conf"] = dict(_setting(text) for text in values["spark_conf"] or [])
+        values["expect"] = dict(_expectation(text) for text in values["expect"] or [])
         values["partitions"] = days_in(values["partitions"])
         verb(**{name: given[name] for name in own}, request=RebuildRequest(**values))
 
@@ -83,7 +84,7 @@ def _parameter(option: Any) -> inspect.Parameter:
     default = default_of(option)
     if option.default is MISSING:  # a mapping
         annotation: Any = Annotated[
-            list[str] | None, typer.Option(metavar="K=V", help=metadata["help"])
+            list[str] | None, typer.Option(metavar=metadata["metavar"], help=metadata["help"])
         ]
         default = None
     elif kind is bool:
@@ -104,6 +105,17 @@ def _setting(text: str) -> tuple[str, str]:
             next_step="Type it as spark.sql.shuffle.partitions=8.",
         )
     return name.strip(), value.strip()
+
+
+def _expectation(text: str) -> tuple[str, str]:
+    table, colon, columns = text.partition(":")
+    if not colon or not columns.strip():
+        raise UsageError(
+            f"--expect {text} names no columns.",
+            unchanged="Nothing was planned.",
+            next_step="Type it as 'features/region_daily: cents_7d'.",
+        )
+    return table.strip(), columns.strip()
 
 
 def days_in(text: str) -> str:

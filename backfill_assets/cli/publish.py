@@ -23,23 +23,30 @@ def verify(
     accept: Annotated[
         list[str] | None,
         typer.Option(
-            help="A check that needs a decision, by name; several by a pattern: 'drift raw/*'."
+            help="A check that needs a decision, by name; several by a pattern: 'changes raw/*'."
         ),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why it is accepted.")] = "",
+    all_: Annotated[
+        bool, typer.Option("--all", help="List every check, and all figures of each.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Run the pre-publish checks of a plan that was built in its shadow.
 
-    With --accept, accept a check that needs a decision.
+    With --accept, accept a check that needs a decision. Exit with 4 while one needs a decision.
     """
+    from backfill_assets.cli import exit_codes
     from backfill_assets.verbs.publish import plan_in_shadow, verify_plan
     from backfill_assets.workspace import open_workspace
 
     workspace = open_workspace()
     plan = plan_in_shadow(plan_id, workspace)
     who = user_name()
-    Output(json_).end(verify_plan(plan, workspace, who=who, accept=accept or [], reason=reason))
+    report = verify_plan(
+        plan, workspace, who=who, accept=accept or [], reason=reason, with_all=all_
+    )
+    Output(json_).end(report, exit_codes.OF_VERDICT[report.verdict.result])
 
 
 @app.command(rich_help_panel=PANEL)

@@ -7,7 +7,7 @@ frequent, and a few examples. Values are kept in a form that JSON, a terminal an
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
@@ -22,10 +22,13 @@ from backfill_assets.diff.diff import (
     DayDiff,
     Example,
     ExampleRow,
+    NestedNulls,
     NumberChanges,
     ValueChange,
 )
+from backfill_assets.diff.groups import GroupTotals, is_number
 from backfill_assets.diff.rows import Codes, Column, DayRows, changed_positions, take
+from backfill_assets.quality.nested import nested_nulls
 
 # Differences of one day that are kept to compute the median of several days.
 _POINTS_OF_DAY = 1001
@@ -81,18 +84,25 @@ class TableTotals:
     columns: dict[str, ColumnChanges] = field(default_factory=dict)
     added_rows: list[ExampleRow] = field(default_factory=list)
     removed_rows: list[ExampleRow] = field(default_factory=list)
+    groups: GroupTotals = field(default_factory=GroupTotals)
 
 
 def compare_day(
-    day: str, before: pa.Table, after: pa.Table, key: Sequence[str] | None, totals: TableTotals
+    day: str,
+    before: pa.Table,
+    after: pa.Table,
+    key: Sequence[str] | None,
+    totals: TableTotals,
+    lineage: Collection[str] = (),
 ) -> DayDiff:
     """Compare the rows of a day, and add the result to `totals`.
 
     Neither the sides nor the key have the day column. An empty key means that the day has one row;
-    None, that the table has no key.
+    None, that the table has no key. Then rows that differ only in columns of `lineage` are changed.
     """
-    sides = DayRows(before, after, key)
+    sides = DayRows(before, after, key, lineage)
     matches = sides.match()
+    totals.groups.add(day, sides.columns, tuple(key or ()))
     changed = np.zeros(len(matches.before), bool)
     columns = list[ColumnDiff]()
     for name, column in sides.columns.items():
@@ -127,19 +137,24 @@ def compare_day(
         repeated_keys_before=matches.repeated_before,
         repeated_keys_after=matches.repeated_after,
         columns=tuple(columns),
+        nested_nulls=tuple(_nested_nulls(sides)),
     )
+
+
+def _nested_nulls(sides: DayRows) -> Iterator[NestedNulls]:
+    """The nulls inside the nested columns that both sides have."""
+    for name, column in sides.columns.items():
+        if pa.types.is_nested(column.before.type) and pa.types.is_nested(column.after.type):
+            before, after = (nested_nulls(name, side) for side in (column.before, column.after))
+            for path in before.keys() & after.keys():
+                yield NestedNulls(path, *before[path], *after[path])
 
 
 def _column_changes(name: str, before: pa.Array, after: pa.Array) -> ColumnChanges:
     """The changes from `before` to `after`, which differ at each position."""
-    if _is_number(before.type) and _is_number(after.type):
+    if is_number(before.type) and is_number(after.type):
         return ColumnChanges(name, len(before), [_number_changes(before, after)])
     return ColumnChanges(name, len(before), frequent=_frequent_changes(before, after))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
 def _number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, _Floats]:

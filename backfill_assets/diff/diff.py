@@ -80,6 +80,34 @@ class ColumnDiff:
 
 
 @dataclass(frozen=True)
+class NestedNulls:
+    """The nulls and the values at one path inside a struct, an array or a map, on both sides."""
+
+    path: str
+    nulls_before: int
+    values_before: int
+    nulls_after: int
+    values_after: int
+
+
+@dataclass(frozen=True)
+class GroupChange:
+    """The change of a figure of one column over the rows with one value of a key column.
+
+    `figure` is "sum" or "mean"; the sum of the column "" is the number of rows. `key` is a key
+    column or "day". `size` is relative to the magnitudes before.
+    """
+
+    key: str
+    value: str
+    column: str
+    figure: str
+    before: float
+    after: float
+    size: float
+
+
+@dataclass(frozen=True)
 class DayDiff:
     """The differences of one day that was read.
 
@@ -97,6 +125,7 @@ class DayDiff:
     repeated_keys_before: int = 0
     repeated_keys_after: int = 0
     columns: tuple[ColumnDiff, ...] = ()
+    nested_nulls: tuple[NestedNulls, ...] = ()
 
     @property
     def differs(self) -> bool:
@@ -110,7 +139,8 @@ class TableDiff:
     `days` were read. `same_days` were not: their files or fingerprints are the same. `key` is
     without the day column. Rows of a table without a key (`keyed` is false) are only added and
     removed. `columns` are over all days: the median and the frequent changes of many days are close
-    but not exact. `added_rows` and `removed_rows` are examples.
+    but not exact. `added_rows` and `removed_rows` are examples. `groups` has the largest change per
+    key column and column, over the days that were read.
     """
 
     name: str
@@ -127,6 +157,7 @@ class TableDiff:
     columns: tuple[ColumnDiff, ...] = ()
     added_rows: tuple[ExampleRow, ...] = ()
     removed_rows: tuple[ExampleRow, ...] = ()
+    groups: tuple[GroupChange, ...] = ()
 
     def total(self, figure: str) -> int:
         """The sum of a figure such as `added` over all days. Days not read are unchanged."""

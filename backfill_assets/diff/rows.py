@@ -6,7 +6,7 @@ Null equals null, NaN equals NaN, 0.0 equals -0.0, and maps with the same entrie
 are comparable only within one call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,12 +51,13 @@ class DayRows:
     """The rows of one day before and after.
 
     `key` names the key columns. An empty key means that the day has one row; None, that the table
-    has no key.
+    has no key. Without a key, rows that differ only in columns of `lineage` are pairs.
     """
 
     before: pa.Table
     after: pa.Table
     key: Sequence[str] | None
+    lineage: Collection[str] = ()
 
     @cached_property
     def columns(self) -> dict[str, Column]:
@@ -65,11 +66,11 @@ class DayRows:
         return {name: _column(name, self.before, self.after) for name in names}
 
     def match(self) -> RowMatches:
-        """Pair the rows by key. Without a key there are no pairs, and equal rows are the same."""
+        """Pair the rows by key. Without a key, equal rows are the same."""
         all_before = np.arange(self.before.num_rows)
         all_after = np.arange(self.after.num_rows)
         if self.key is None:
-            return self._match_equal_rows(all_before, all_after)
+            return self._paired_besides_lineage(self._match_equal_rows(all_before, all_after))
         columns = [self.columns[name] for name in self.key]
         before, after, count = self._codes(columns, all_before, all_after)
         if not all(column.comparable for column in columns):
@@ -106,6 +107,23 @@ class DayRows:
         added = after[_surplus(codes_after, rows_after, rows_before)]
         return RowMatches(none, none, removed, added, same=len(before) - len(removed))
 
+    def _paired_besides_lineage(self, matches: RowMatches) -> RowMatches:
+        """Pair removed and added rows that differ only in columns of lineage, one with one."""
+        columns = [column for name, column in self.columns.items() if name not in self.lineage]
+        is_comparable = all(column.comparable for column in columns)
+        if len(columns) == len(self.columns) or not columns or not is_comparable:
+            return matches
+        before, after, _ = self._codes(columns, matches.removed, matches.added)
+        pairs = [_numbered(codes, len(before) + len(after)) for codes in (before, after)]
+        _, old, new = np.intersect1d(*pairs, assume_unique=True, return_indices=True)
+        return RowMatches(
+            before=matches.removed[old],
+            after=matches.added[new],
+            removed=np.delete(matches.removed, old),
+            added=np.delete(matches.added, new),
+            same=matches.same,
+        )
+
     def _codes(
         self, columns: Sequence[Column], before: Codes, after: Codes
     ) -> tuple[Codes, Codes, int]:
@@ -141,6 +159,15 @@ def _surplus(codes: Codes, rows: Codes, rows_of_other: Codes) -> Codes:
     rank = np.empty_like(codes)
     rank[order] = np.arange(len(codes)) - np.repeat(np.cumsum(rows) - rows, rows)
     return np.flatnonzero(rank >= rows_of_other[codes])
+
+
+def _numbered(codes: Codes, most: int) -> Codes:
+    """A different number for each row: its code, and its place among the rows of that code."""
+    order = np.argsort(codes, kind="stable")
+    rows = np.bincount(codes) if len(codes) else codes
+    place = np.empty_like(codes)
+    place[order] = np.arange(len(codes)) - np.repeat(np.cumsum(rows) - rows, rows)
+    return codes * (most + 1) + place
 
 
 def changed_positions(before: pa.Array, after: pa.Array) -> Codes:

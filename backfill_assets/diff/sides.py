@@ -144,6 +144,7 @@ def tables_of_shadow(
             f"live, {before}",
             f"the shadow, {after}",
             _recorded_rows([*live_builds, *builds]),
+            table.lineage,
         )
     return ComparedTables(pairs, "live", f"the shadow of plan {plan.id}")
 
@@ -243,6 +244,7 @@ def _pairs_of_builds(
             before,
             after,
             _recorded_rows(builds),
+            table.lineage,
         )
     return pairs
 
@@ -363,6 +365,7 @@ def _pair_of_versions(
         text_before,
         text_after,
         _recorded_rows(builds),
+        table.lineage if table else (),
     )
 
 

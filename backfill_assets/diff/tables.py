@@ -34,7 +34,7 @@ def diff_tables(
     stored. Raises TableUnreadable, and stores nothing, for a version or a file that is gone.
     """
     contents = {name: pair.contents() for name, pair in pairs.items()}
-    new_id = diff_id({"form": 1, "before": before, "after": after, "tables": contents})
+    new_id = diff_id({"form": 2, "before": before, "after": after, "tables": contents})
     if diffs and (stored := diffs.read(new_id)):
         return stored
     tables = tuple(_diff_table(name, pair) for name, pair in pairs.items())
@@ -153,6 +153,7 @@ class TablePair:
 
     `key` has the columns that are unique within a day; None compares whole rows. `recorded` has
     recorded facts about rows, by day and hash of the names of the data files (`Side.files`).
+    `lineage` has the columns that say where a row is from.
     """
 
     days: Mapping[date, tuple[Side, Side]]
@@ -160,6 +161,7 @@ class TablePair:
     before: str = ""
     after: str = ""
     recorded: Mapping[tuple[date, str], RecordedRows] = field(default_factory=dict)
+    lineage: Sequence[str] = ()
 
     @cached_property
     def files(self) -> dict[date, tuple[str, str]]:
@@ -212,7 +214,13 @@ class TablePair:
             for day, (before, after) in sorted(self.days.items())
         }
         texts = [self.before, self.after]
-        return {"days": days, "key": self.key, "schemas": self.schemas, "words": texts}
+        return {
+            "days": days,
+            "key": self.key,
+            "lineage": list(self.lineage),
+            "schemas": self.schemas,
+            "words": texts,
+        }
 
 
 def _diff_table(name: str, pair: TablePair) -> TableDiff:
@@ -244,6 +252,7 @@ def _diff_table(name: str, pair: TablePair) -> TableDiff:
         columns=tuple(changes.column() for _, changes in sorted(totals.columns.items())),
         added_rows=tuple(totals.added_rows),
         removed_rows=tuple(totals.removed_rows),
+        groups=totals.groups.changes(),
     )
 
 
@@ -258,7 +267,8 @@ def _compare_days(pair: TablePair, totals: TableTotals) -> Iterator[DayDiff]:
         # A key column that neither side has does not distinguish rows.
         columns = {*before.column_names, *after.column_names}
         key = [name for name in pair.key_in_day if name in columns]
-        yield compare_day(str(day), before, after, None if pair.key is None else key, totals)
+        key_in_day = None if pair.key is None else key
+        yield compare_day(str(day), before, after, key_in_day, totals, pair.lineage)
 
 
 def _retyped_text(before: Any, after: Any) -> str:

@@ -100,6 +100,20 @@ def damaged_files(
     return found
 
 
+def listed_files(folder: str) -> list[str]:
+    """The data files of the table in `folder` at its newest version: names, sizes and times.
+
+    The size and the time are those in the store. A file that is lost has none.
+    """
+    table = open_table(folder)
+    if table is None:
+        return []
+    days = {day for day, _, _ in day_files(table)}
+    names = sorted(file.path for file in _files_below(table, days))
+    infos = files_in(folder).get_file_info([unquote(name) for name in names]) if names else []
+    return [f"{info.path} {info.size} {info.mtime_ns}" for info in infos]
+
+
 def _files_below(table: DeltaTable, days: Collection[date]) -> list[DataFile]:
     columns = table.metadata().partition_columns
     if len(columns) != 1:

@@ -80,6 +80,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     lifecycle.refuse_overlap(plan, plans)
     tables = [table for table in workspace.tables if table.name in plan.code]
     _refuse_write_mode(request.write_mode, tables)
+    _refuse_unknown_expectations(options, tables)
     columns = chain(
         *column_lines(workspace, tables, plan.chunks).values(),
         _era_lines(plan, tables),
@@ -179,6 +180,26 @@ def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
             unchanged="Nothing was planned.",
             next_step="Leave such tables out (--target), or plan with --write-mode overwrite.",
         )
+
+
+def _refuse_unknown_expectations(options: PlanOptions, tables: Iterable[Table]) -> None:
+    """Raise UsageError for an expected change of an unknown table or column."""
+    planned = {table.name: table for table in tables}
+    for name, expected in options.expected.items():
+        if name not in planned:
+            raise UsageError(
+                f"--expect names {name}, which is not in this plan.{did_you_mean(name, planned)}",
+                unchanged="Nothing was planned.",
+                next_step=f"The plan has {', '.join(planned)}.",
+            )
+        columns = types_of(planned[name].columns)
+        if unknown := sorted(expected - {*columns, "*", "added", "removed"}):
+            raise UsageError(
+                f"--expect names {unknown[0]}, which is not a column of {name}."
+                f"{did_you_mean(unknown[0], columns)}",
+                unchanged="Nothing was planned.",
+                next_step=f"The columns are {', '.join(columns)}.",
+            )
 
 
 def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:

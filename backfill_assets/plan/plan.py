@@ -190,6 +190,8 @@ class Plan:
         options = asdict(self.options) | {
             "spark_conf": dict(sorted(self.options.spark_conf.items()))
         }
+        if not self.options.expect:  # as in plans that were made before
+            del options["expect"]
         if not self.is_shadow:  # as in plans that were made before there were shadows
             del options["into"]
         reasons = {

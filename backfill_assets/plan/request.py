@@ -24,9 +24,9 @@ TABLES = (
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 
 
-def option(default: Any, help: str, *, least: int | None = None) -> Any:
+def option(default: Any, help: str, *, least: int | None = None, metavar: str | None = None) -> Any:
     """A field with its help; `least` is the smallest number allowed."""
-    metadata = {"help": help, "least": least}
+    metadata = {"help": help, "least": least, "metavar": metavar}
     return (
         field(default_factory=default, metadata=metadata)
         if callable(default)
@@ -72,6 +72,14 @@ class PlanOptions:
         dict,
         "Spark settings for this plan only (resources, shuffles, joins, memory), as"
         " spark.sql.shuffle.partitions=64.",
+        metavar="K=V",
+    )
+    expect: Mapping[str, str] = option(
+        dict,
+        "What the plan is meant to change, as 'features/region_daily: cents_7d': columns with"
+        " commas, `added` or `removed` for rows, * for everything. `verify` then asks about other"
+        " changes only.",
+        metavar="TABLE:COLUMNS",
     )
     accept: str = option(
         "",
@@ -97,6 +105,14 @@ class PlanOptions:
             refuse_unstorable_text(flag(name), text)
         _ = self.budget_minutes
         refuse_unlisted(self.spark_conf)
+
+    @property
+    def expected(self) -> dict[str, frozenset[str]]:
+        """The columns that the plan is meant to change, by table."""
+        return {
+            table: frozenset(name.strip() for name in names.split(",") if name.strip())
+            for table, names in self.expect.items()
+        }
 
     @property
     def budget_minutes(self) -> float:

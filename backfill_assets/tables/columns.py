@@ -162,6 +162,11 @@ def _refuse(table: Table) -> None:
             f"the key names {', '.join(unknown)}, which is not a column; the columns are"
             f" {', '.join(types)}"
         )
+    if other := [column for column in table.lineage if column not in types or column in key]:
+        raise ValueError(
+            f"lineage names {', '.join(other)}; it takes columns that are not part of the key; the"
+            f" columns are {', '.join(types)}"
+        )
     if maps := [column for column in key if "MAP<" in types[column].replace(" ", "")]:
         raise ValueError(
             f"the key names {', '.join(maps)}, which holds a map: Spark does not compare maps"

@@ -102,6 +102,7 @@ class Table:
     owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     drift: Mapping[str, DriftThresholds] = field(default_factory=dict)
+    lineage: Sequence[str] = ()
     cron: str = ""
     shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = field(
         default=None, repr=False
@@ -190,6 +191,7 @@ def table(
     owners: Sequence[str] = (),
     tags: Mapping[str, str] | None = None,
     drift: Mapping[str, DriftThresholds] | None = None,
+    lineage: Sequence[str] = (),
     cron: str = "",
     shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     version: str = "",
@@ -222,8 +224,10 @@ def table(
                     mapping
     owners, tags    for Dagster's catalog: e-mail addresses and "team:NAME"; names and values by
                     which the table is found
-    drift           how far a column of a rebuild may be from live, by name, "*" for all others; see
-                    quality/thresholds.py
+    drift           how much of a column a rebuild may change without a decision, by name, "*" for
+                    all others: `DriftThresholds`; see quality/thresholds.py
+    lineage         columns that say where a row is from, such as a file or an offset; a rebuild is
+                    not judged by their changes
     cron            a schedule of its own (UTC), such as "0 4 * * 1"; other days are built on
                     request only
     shows           a function that makes more of a day's rows for Dagster: values by name, a PNG
@@ -260,6 +264,7 @@ def table(
         owners,
         tags or {},
         drift or {},
+        lineage,
         cron,
         shows,
     )

@@ -45,15 +45,16 @@ def plan_to_publish(plan_id: str, channel: str, workspace: Workspace) -> Plan:
 @dataclass(frozen=True)
 class VerifyReport(Report):
     verdict: PlanVerdict
-    # The person who accepts checks has seen those that passed.
-    with_passed: bool = True
+    # Also list the checks that passed.
+    with_all: bool = False
 
     @property
     def is_complete(self) -> bool:
         return self.verdict.passed
 
     def lines(self) -> Iterator[Line]:
-        yield terminal_table(self.verdict, with_passed=self.with_passed)
+        if self.with_all:
+            yield terminal_table(self.verdict)
         yield from ending_lines(self.verdict)
 
     def as_json(self) -> Mapping[str, Any]:
@@ -61,20 +62,26 @@ class VerifyReport(Report):
 
 
 def verify_plan(
-    plan: Plan, workspace: Workspace, *, who: str, accept: Sequence[str], reason: str
+    plan: Plan,
+    workspace: Workspace,
+    *,
+    who: str,
+    accept: Sequence[str],
+    reason: str,
+    with_all: bool = False,
 ) -> VerifyReport:
     """Run the checks of a plan, or accept checks of its newest verdict by name."""
     if accept:
         verdicts = Verdicts(workspace.lake.root)
         accepted = verdicts.accept(plan.id, accept, who=who, reason=reason, at=utc_now())
-        return VerifyReport(accepted, with_passed=False)
+        return VerifyReport(accepted, with_all)
     if reason:
         raise UsageError(
             "A reason needs a check that it accepts.",
             unchanged="Nothing was verified.",
             next_step="Type --accept NAME too.",
         )
-    return VerifyReport(verify(plan, workspace, who=who, now=utc_now))
+    return VerifyReport(verify(plan, workspace, who=who, now=utc_now), with_all)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ all days.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import StrEnum
 from statistics import median
@@ -18,6 +18,7 @@ from backfill_assets.lake.integrity import damaged, data_files, day_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.drift import chance_of_share
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
+from backfill_assets.quality.thresholds import DriftThresholds, thresholds_of
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, figures_text
 
 # The rows of a rebuilt day need no decision between these multiples of the same day in live.
@@ -58,6 +59,7 @@ def row_counts(table: str, rebuilt: BuildsByDay, live: BuildsByDay) -> CheckLine
     """
     rows = {day: build.rows for day, build in {**live, **rebuilt}.items()}
     outside: dict[date, str] = {}
+    excess = 0.0
     for day, build in sorted(rebuilt.items()):
         before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
         trailing = [rows[earlier] for earlier in before if earlier in rows]
@@ -73,6 +75,7 @@ def row_counts(table: str, rebuilt: BuildsByDay, live: BuildsByDay) -> CheckLine
             continue
         if not low * expected <= build.rows <= high * expected:
             outside[day] = f"{day} {build.rows:,} rows, {expected:,.0f} {basis}"
+            excess = max(excess, build.rows / max(high * expected, 1), 1.0)
     figures = (
         f"{sum(build.rows for build in rebuilt.values()):,} rows in {len(rebuilt)} day(s),"
         f" {sum(live[day].rows for day in rebuilt if day in live):,} in live; allowed for a day:"
@@ -80,16 +83,21 @@ def row_counts(table: str, rebuilt: BuildsByDay, live: BuildsByDay) -> CheckLine
         f" {_BOUNDS_OF_MEDIAN[0]:g}-{_BOUNDS_OF_MEDIAN[1]:g}x the median"
     )
     text = figures_text(figures, list(outside.values()))
-    return _line("row counts", table, text, outside, CheckOutcome.DECISION)
+    line = _line("row counts", table, text, outside, CheckOutcome.DECISION)
+    return replace(line, excess=excess)
 
 
 def null_shares(
-    table: str, rebuilt: BuildsByDay, live: BuildsByDay, warn: float = 0.05
+    table: str,
+    rebuilt: BuildsByDay,
+    live: BuildsByDay,
+    thresholds: Mapping[str, DriftThresholds] | None = None,
+    lineage: Collection[str] = (),
 ) -> list[CheckLine]:
     """Compare the share of nulls in each column before and after, over the days that changed.
 
-    A column has a line of its own if its share moved by more than `warn`: over all these days, or
-    on one day by more than `warn` beyond chance.
+    A column has a line of its own if its share moved by more than its threshold: over all these
+    days, or on one day beyond chance. Columns of `lineage` are not judged.
     """
     days = days_with_other_rows(rebuilt, live)
     name = f"null shares {table}"
@@ -99,25 +107,42 @@ def null_shares(
     moved = {column: abs(after[column] - before[column]) for column in sorted({*after} & {*before})}
     lines = []
     for column, difference in moved.items():
+        warn = thresholds_of(column, thresholds).changed
+        if column in lineage:
+            continue
         on_days = {
             day: f"{day} {shares}"
             for day in days
             if (shares := _moved_share(column, live[day], rebuilt[day], warn))
         }
         if difference > warn or on_days:
-            figures = f"{before[column]:.1%} before, {after[column]:.1%} now"
+            figures = f"nulls {before[column]:.1%} before, {after[column]:.1%} now"
             text = figures_text(figures, list(on_days.values()))
             line = f"{name}.{column}"
-            lines.append(CheckLine(line, CheckOutcome.DECISION, text, table, tuple(on_days)))
+            lines.append(
+                CheckLine(
+                    line,
+                    CheckOutcome.DECISION,
+                    text,
+                    table,
+                    tuple(on_days),
+                    column=column,
+                    excess=excess_of(difference, warn),
+                )
+            )
     figures = f"{len(moved)} columns over {len(days)} changed day(s)"
     if moved:
         largest = max(moved, key=lambda column: (moved[column], column))
         figures += f"; the largest difference is {moved[largest]:.1%}"
         figures += f" in {largest}" if moved[largest] else ""
-        figures += f"; needs a decision beyond {warn:.1%}"
     for change, columns in (("new", {*after} - {*before}), ("removed", {*before} - {*after})):
         figures += f"; {change}: {', '.join(sorted(columns))}" if columns else ""
     return [CheckLine(name, CheckOutcome.PASSED, figures, table), *lines]
+
+
+def excess_of(size: float, bound: float) -> float:
+    """How many times the bound: a large number for a bound of 0."""
+    return size / max(bound, 1e-6)
 
 
 def _moved_share(column: str, before: Build, now: Build, warn: float) -> str:

@@ -42,6 +42,8 @@ class CheckLine:
     """One check with its figures. `name` is unique in its checklist.
 
     `days` are the days of `table` that did not pass. A check of several tables has no table.
+    `column` is the column that it is about, if it is one. `excess` is how many times the bound it
+    is: the larger, the worse. `findings` are all sentences of a check that has several.
     """
 
     name: str
@@ -49,6 +51,9 @@ class CheckLine:
     figures: str
     table: str = ""
     days: tuple[date, ...] = ()
+    column: str = ""
+    excess: float = 0.0
+    findings: tuple[str, ...] = ()
 
 
 def figures_text(figures: str, examples: Sequence[str]) -> str:
@@ -105,6 +110,14 @@ class PlanVerdict:
             line
             for line in self.lines
             if line.outcome == CheckOutcome.DECISION and line.name not in self.accepted
+        ]
+
+    def worst_first(self) -> list[CheckLine]:
+        """The checks that failed or need a decision, worst first."""
+        failed = [line for line in self.lines if line.outcome == CheckOutcome.FAILED]
+        return [
+            *failed,
+            *sorted(self.undecided(), key=lambda line: (-line.excess, line.name)),
         ]
 
     def accept(self, name: str, *, who: str, reason: str, at: datetime) -> "PlanVerdict":

@@ -6,13 +6,14 @@ is stored before it is published. No Spark.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
 
 from backfill_assets.calendar import Partition
+from backfill_assets.diff.diff import TableDiff
 from backfill_assets.lake.ledger import Build
 from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation
 from backfill_assets.tables.columns import types_of
@@ -27,6 +28,7 @@ from backfill_assets.verify.builds import (
     planned_code,
     row_counts,
 )
+from backfill_assets.verify.changes import changed_rows, changes_text, is_expected
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, figures_text
 from backfill_assets.verify.rows import drift_of_columns, unique_keys
 
@@ -39,7 +41,8 @@ class RebuiltTable:
 
     `code` is the planned version. `accepted` has the accepted builds of the plan by day, and
     `unbuilt` the reason for each day that is missing. `opened` and `now` are live when the rebuild
-    began, and now. `in_shadow` has the days with rows in the rebuilt table.
+    began, and now. `in_shadow` has the days with rows in the rebuilt table. `diff` compares
+    the rows of both. `expected` has the columns that the plan is meant to change.
     """
 
     table: Table
@@ -51,6 +54,8 @@ class RebuiltTable:
     now: TableDays = field(default_factory=TableDays)
     in_shadow: Collection[date] = ()
     unbuilt: Mapping[date, str] = field(default_factory=dict)
+    diff: TableDiff | None = None
+    expected: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -98,22 +103,65 @@ def checklist(
 def _table_checks(of: RebuiltTable, live: Reader, rebuilt: Reader) -> Iterator[CheckLine]:
     table = of.table
     name = table.name
-    before = of.opened.accepted
     yield days_built(name, of.days, of.accepted, of.unbuilt)
     # If the plan built no day, live has the rows already, and there is nothing to compare.
     if of.accepted:
         yield planned_code(name, of.code, of.accepted)
-        yield row_counts(name, of.accepted, before)
-        yield from null_shares(name, of.accepted, before)
         yield unique_keys(name, table.key, table.partition_by, of.accepted, rebuilt)
-        columns = [column for column in types_of(table.columns) if column != table.partition_by]
-        changed = days_with_other_rows(of.accepted, before)
-        yield from drift_of_columns(
-            name, columns, changed, live, rebuilt, table.drift, day=table.partition_by
-        )
+        compared = list(_compared_with_live(of, live, rebuilt))
+        yield from (line for line in compared if line.outcome != CheckOutcome.DECISION)
+        yield _decision(of, [line for line in compared if line.outcome == CheckOutcome.DECISION])
     yield outside_days(name, of.plan, of.days, of.opened, of.now, of.in_shadow)
-    if of.accepted:
-        yield changes_to_live(name, of.accepted, before)
+
+
+def _compared_with_live(of: RebuiltTable, live: Reader, rebuilt: Reader) -> Iterator[CheckLine]:
+    table = of.table
+    name = table.name
+    before = of.opened.accepted
+    yield row_counts(name, of.accepted, before)
+    yield from null_shares(name, of.accepted, before, table.drift, table.lineage)
+    columns = [
+        column
+        for column in types_of(table.columns)
+        if column != table.partition_by and column not in table.lineage
+    ]
+    changed = days_with_other_rows(of.accepted, before)
+    yield from drift_of_columns(
+        name, columns, changed, live, rebuilt, table.drift, day=table.partition_by
+    )
+    if of.diff:
+        yield from changed_rows(of.diff, table.drift, table.lineage)
+
+
+def _decision(of: RebuiltTable, lines: Sequence[CheckLine]) -> CheckLine:
+    """The changes of a table as one check: it needs at most one decision.
+
+    `lines` have the changes beyond their bounds. Those that the plan expects need no decision.
+    """
+    table = of.table.name
+    counted = changes_to_live(table, of.accepted, of.opened.accepted)
+    if of.diff:
+        counted = replace(counted, figures=f"{counted.figures}; {changes_text(of.diff)}")
+    open_lines = [line for line in lines if not is_expected(line.column, of.expected)]
+    if expected := len(lines) - len(open_lines):
+        figures = f"{counted.figures}; {expected} expected change(s) beyond their bounds"
+        counted = replace(counted, figures=figures)
+    if not open_lines:
+        return counted
+    worst = sorted(open_lines, key=lambda line: (-line.excess, line.name))
+    findings = tuple(
+        f"{line.column}: {line.figures}" if line.column else line.figures for line in worst
+    )
+    others = len(findings) - 1
+    more = f"; and {others} more" if others else ""
+    return replace(
+        counted,
+        outcome=CheckOutcome.DECISION,
+        figures=f"{findings[0]}{more}",
+        days=tuple(sorted({day for line in worst for day in line.days})),
+        excess=worst[0].excess,
+        findings=(*findings, counted.figures),
+    )
 
 
 def project_checks(

@@ -16,9 +16,9 @@ from backfill_assets.quality.drift import (
     drift,
     drift_beyond_chance,
 )
-from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, SOME_CHANGE, DriftThresholds
+from backfill_assets.quality.thresholds import SOME_CHANGE, DriftThresholds, thresholds_of
 from backfill_assets.tables.agreements import Reader
-from backfill_assets.verify.builds import NOTHING_TO_COMPARE
+from backfill_assets.verify.builds import NOTHING_TO_COMPARE, excess_of
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome
 
 _KEYS_SHOWN = 3
@@ -152,7 +152,7 @@ def _drift(
 
 def _line(table: str, found: _ColumnDrift, thresholds: Mapping[str, DriftThresholds]) -> CheckLine:
     column = found.total.column
-    bounds = thresholds.get(column) or thresholds.get(EVERY_OTHER_COLUMN) or DriftThresholds()
+    bounds = thresholds_of(column, thresholds)
     outcomes = {
         day: CheckOutcome(bounds.judge(drift_of_day))
         for day, drift_of_day in found.beyond_chance.items()
@@ -169,7 +169,16 @@ def _line(table: str, found: _ColumnDrift, thresholds: Mapping[str, DriftThresho
     all_outcomes = {CheckOutcome(bounds.judge(found.total.size)), *outcomes.values()}
     by_severity = (CheckOutcome.FAILED, CheckOutcome.DECISION, CheckOutcome.PASSED)
     outcome = next(outcome for outcome in by_severity if outcome in all_outcomes)
-    return CheckLine(f"drift {table}.{column}", outcome, figures, table, tuple(beyond))
+    size = max([found.total.size, *found.beyond_chance.values()])
+    return CheckLine(
+        f"drift {table}.{column}",
+        outcome,
+        figures,
+        table,
+        tuple(beyond),
+        column=column,
+        excess=excess_of(size, bounds.warn),
+    )
 
 
 def _figures(found: Drift) -> str:

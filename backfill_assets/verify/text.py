@@ -10,28 +10,30 @@ from backfill_assets.calendar import ranges
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict
 
-_SHOWN = 3
+# The lines that fit on a screen with the others.
+_SHOWN = 12
 _ACCEPTED = "accepted"
 COLUMNS = ("check", "outcome", "figures")
 _STYLES = {CheckOutcome.FAILED: "red", CheckOutcome.DECISION: "yellow"}
+_BEGINNINGS = {CheckOutcome.FAILED: "Failed", CheckOutcome.DECISION: "Needs a decision"}
 
 
 def verdict_rows(verdict: PlanVerdict) -> list[tuple[str, str, str]]:
-    """One row per check: its name, its outcome, and its figures with who accepted it."""
-    return [(line.name, _outcome(verdict, line), _figures(verdict, line)) for line in verdict.lines]
+    """One row per check: its name, its outcome, and all its figures with who accepted it."""
+    return [
+        (line.name, _outcome(verdict, line), _figures(verdict, line, is_complete=True))
+        for line in verdict.lines
+    ]
 
 
-def terminal_table(verdict: PlanVerdict, *, with_passed: bool = True) -> Table:
-    """The checks for a terminal. Figures are wrapped, never cut; brackets are not markup."""
+def terminal_table(verdict: PlanVerdict) -> Table:
+    """All checks for a terminal. Figures are wrapped, never cut; brackets are not markup."""
     table = Table(title=f"plan {verdict.plan}: {verdict.result}")
     for column in COLUMNS:
         table.add_column(column, overflow="fold")
     for line, row in zip(verdict.lines, verdict_rows(verdict), strict=True):
-        if line.outcome != CheckOutcome.PASSED:
-            style = "green" if line.name in verdict.accepted else _STYLES.get(line.outcome, "")
-            table.add_row(*map(Text, row), style=style)
-        elif with_passed:
-            table.add_row(*map(Text, row))
+        style = "green" if line.name in verdict.accepted else _STYLES.get(line.outcome, "")
+        table.add_row(*map(Text, row), style=style)
     return table
 
 
@@ -41,20 +43,23 @@ def markdown(verdict: PlanVerdict) -> str:
 
 
 def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
-    """The result of the checklist, and what to type next."""
+    """The result, the checks that did not pass, worst first, and what to type next."""
     counts = Counter(_outcome(verdict, line) for line in verdict.lines)
     counted = ", ".join(
         f"{counts[name]} {name}" for name in (*CheckOutcome, _ACCEPTED) if counts[name]
     )
     yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
+    worst = verdict.worst_first()
+    for line in worst[:_SHOWN]:
+        yield f"{_BEGINNINGS[line.outcome]}: {line.name}: {_figures(verdict, line)}"
+    if len(worst) > _SHOWN:
+        yield f"And {len(worst) - _SHOWN} more: `backfill verify {verdict.plan} --all`."
+    for line in verdict.lines:
+        if line.name in verdict.accepted:
+            yield f"Accepted: {line.name}: {_figures(verdict, line)}"
     if verdict.passed:
         yield f"Publish it: `backfill publish {verdict.plan}`."
-    failed = [line for line in verdict.lines if line.outcome == CheckOutcome.FAILED]
-    for line in failed[:_SHOWN]:
-        yield f"Failed: {line.name}: {_figures(verdict, line)}"
-    if len(failed) > _SHOWN:
-        yield f"And {len(failed) - _SHOWN} more failed."
-    if failed:
+    if any(line.outcome == CheckOutcome.FAILED for line in worst):
         yield (
             "A failed check cannot be accepted. Fix the cause and build again: `backfill resume`"
             " if days are missing, `rebase` if live has changed, `discard` and a new plan if rows"
@@ -62,19 +67,19 @@ def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
         )
         return
     undecided = verdict.undecided()
-    for line in undecided[:_SHOWN]:
-        accept = f'`backfill verify {verdict.plan} --accept "{line.name}" --reason ...`'
-        yield f"To accept {line.name}: {accept}"
-    if len(undecided) > _SHOWN:
-        yield f"And {len(undecided) - _SHOWN} more. A pattern accepts several: 'drift raw/*'."
+    if undecided:
+        name = undecided[0].name if len(undecided) == 1 else "changes *"
+        yield f"Look at the rows: `backfill diff {verdict.plan}`."
+        yield f'To accept: `backfill verify {verdict.plan} --accept "{name}" --reason ...`'
 
 
 def _outcome(verdict: PlanVerdict, line: CheckLine) -> str:
     return _ACCEPTED if line.name in verdict.accepted else line.outcome.value
 
 
-def _figures(verdict: PlanVerdict, line: CheckLine) -> str:
+def _figures(verdict: PlanVerdict, line: CheckLine, *, is_complete: bool = False) -> str:
     days = f" ({ranges(line.days)})" if line.days else ""
     accepted = verdict.accepted.get(line.name)
     by = f". Accepted by {accepted.who}: {accepted.reason}" if accepted else ""
-    return f"{line.figures}{days}{by}"
+    figures = "; ".join(line.findings) if is_complete and line.findings else line.figures
+    return f"{figures}{days}{by}"

@@ -7,7 +7,7 @@ only on exactly the versions that would be published.
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from backfill_assets.calendar import Partition
-from backfill_assets.diff.diff import Diffs
+from backfill_assets.diff.diff import Diffs, TableDiff
 from backfill_assets.diff.sides import tables_of_shadow
 from backfill_assets.diff.tables import diff_tables
 from backfill_assets.errors import (
@@ -29,6 +29,7 @@ from backfill_assets.errors import (
     UsageError,
 )
 from backfill_assets.lake.history import latest
+from backfill_assets.lake.integrity import listed_files
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.shadow import read_base
@@ -84,9 +85,11 @@ def verify(
     rebuilt = shadow.latest(names, BUILD_SCHEMA.names, plan=plan.id).accepted
     tables = {table.name: table for table in workspace.tables}
     rebuilt_versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
+    compared = tables_of_shadow(plan, workspace)
+    diffs = {table.name: table for table in diff_tables(*compared, Diffs(live.root)).tables}
     lines = checklist(
         [
-            _rebuilt(table, plan, live, state, opened)
+            _rebuilt(table, plan, live, state, opened, diffs.get(name))
             for name, table in tables.items()
             if name in plan.reasons
         ],
@@ -94,7 +97,7 @@ def verify(
         SideReader(_row_reader(shadow, tables, rebuilt_versions), rebuilt),
         [*workspace.reconciliations, *workspace.consumers],
     )
-    lines = (*lines, *_rows_changed(plan, workspace), _conflicts(state.conflicts))
+    lines = (*lines, _conflicts(state.conflicts))
     if {name: shadow.version(name) for name in plan.reasons} != state.versions:
         raise Conflict(
             f"The shadow of plan {plan.id} was written while it was verified.",
@@ -113,6 +116,7 @@ def _rebuilt(
     live: Lake,
     state: ShadowState,
     opened: Mapping[Partition, Build],
+    diff: TableDiff | None,
 ) -> RebuiltTable:
     name = table.name
     folder = live.path(name)
@@ -128,6 +132,8 @@ def _rebuilt(
         now=table_days(folder, live.version(name), _by_day(name, accepted)),
         in_shadow=table_days(shadow.path(name), shadow.version(name), {}).files,
         unbuilt=_by_day(name, state.unbuilt),
+        diff=diff,
+        expected=plan.options.expected.get(name, frozenset()),
     )
 
 
@@ -172,22 +178,6 @@ def _row_reader(
         return pa.table({column: pa.nulls(0) for column in columns or types_of(table.columns)})
 
     return rows
-
-
-def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[CheckLine]:
-    """Count the rows of each table that publishing would change. This check always passes."""
-    compared = tables_of_shadow(plan, workspace)
-    for table in diff_tables(*compared, Diffs(workspace.lake.root)).tables:
-        counts = ", ".join(
-            f"{table.total(figure):,} {figure}"
-            for figure in ("added", "removed", "changed", "unchanged")
-        )
-        columns = ", ".join(f"{column.name} in {column.changed:,}" for column in table.columns)
-        figures = f"rows: {counts}" + (f"; {columns}" if columns else "")
-        days = tuple(table.days_that_differ)
-        yield CheckLine(
-            f"rows changed {table.name}", CheckOutcome.PASSED, figures, table.name, days
-        )
 
 
 def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
@@ -249,7 +239,11 @@ def verified_versions(plan: Plan, state: ShadowState) -> dict[str, int]:
     """The versions that a verdict is about: of the shadow, and of live as it reads it."""
     versions = {f"shadow {name}": state.versions[name] for name in plan.reasons}
     versions |= {f"rows of shadow {name}": _content_hash(name, state) for name in plan.reasons}
-    return versions | {f"live {name}": n for name, n in state.shadow.base.versions.items()}
+    files = {
+        f"files of shadow {name}": _hash(listed_files(state.shadow.path(name)))
+        for name in plan.reasons
+    }
+    return versions | files | {f"live {name}": n for name, n in state.shadow.base.versions.items()}
 
 
 def _content_hash(name: str, state: ShadowState) -> int:
@@ -257,7 +251,11 @@ def _content_hash(name: str, state: ShadowState) -> int:
     days = sorted(
         f"{day} {build.fingerprint}" for day, build in _by_day(name, state.builds).items()
     )
-    return int(hashlib.sha256("\n".join(days).encode()).hexdigest()[:12], 16)
+    return _hash(days)
+
+
+def _hash(texts: Iterable[str]) -> int:
+    return int(hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12], 16)
 
 
 def verified_code(plan: Plan, workspace: Workspace) -> dict[str, str]:
@@ -266,6 +264,8 @@ def verified_code(plan: Plan, workspace: Workspace) -> dict[str, str]:
     for table in workspace.tables:
         if table.name in plan.code:
             code[f"rules of {table.name}"] = table.rules_version
+            if table.lineage:
+                code[f"lineage of {table.name}"] = repr(sorted(table.lineage))
             if table.drift:
                 code[f"drift thresholds of {table.name}"] = repr(sorted(table.drift.items()))
     for check in (*workspace.reconciliations, *workspace.consumers):

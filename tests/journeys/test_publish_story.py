@@ -144,9 +144,9 @@ def candidate(station: Station, before: Live) -> str:
     """The plan of another rule, which readers of `candidate` get."""
     edit(station)
     plan = rebuild(station)
-    assert f"Plan {plan}: needs a decision" in station.backfill("verify", plan, code=1)
+    assert f"Plan {plan}: needs a decision" in station.backfill("verify", plan, code=4)
     undecided = lines(station, plan, CheckOutcome.DECISION)
-    assert f"drift {OUTAGES}.customers" in undecided
+    assert f"changes {OUTAGES}" in undecided
     accept = [word for name in undecided for word in ("--accept", name)]
     assert ": passed (" in station.backfill(
         "verify", plan, *accept, "--reason", "crews restore step by step"

@@ -77,6 +77,7 @@ NAMES = {
     measures={f"unparsed_{count}": f"array_contains(unparsed, '{count}')" for count in COUNTS},
     samples={"unknown_fields": "map_keys(unknown_fields)"},
     pool="ingestion",
+    lineage=["source_file"],
 )
 def case_reports(rows: DataFrame) -> DataFrame:
     """One row per row of the day's file, with the present names of the columns."""

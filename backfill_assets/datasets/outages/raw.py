@@ -52,6 +52,7 @@ LANDED = Landing("outage_events")
     samples={"rejected": "array(concat(source_file, ': ', reason))"},
     pool="ingestion",
     descriptions=OF_COLUMNS,
+    lineage=["source_file"],
 )
 def rejected_lines(lines: DataFrame) -> DataFrame:
     """One row per line that could not be read, with the reason."""
@@ -75,6 +76,7 @@ def rejected_lines(lines: DataFrame) -> DataFrame:
     compared_with=[rejected_lines],
     pool="ingestion",
     descriptions=OF_COLUMNS,
+    lineage=["source_file"],
 )
 def outage_events(lines: DataFrame) -> DataFrame:
     """One row per received change, every field as text, unknown fields in a map."""
