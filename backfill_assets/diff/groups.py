@@ -85,9 +85,9 @@ class GroupTotals:
             is_finite = np.isfinite(numbers)
             present = np.where(is_finite, numbers, 0.0)
             figures[name] = (
-                np.bincount(codes, weights=present, minlength=size),
-                np.bincount(codes, weights=np.abs(present), minlength=size),
-                np.bincount(codes, weights=is_finite, minlength=size),
+                np.bincount(codes, weights=present, minlength=size).astype(float),
+                np.bincount(codes, weights=np.abs(present), minlength=size).astype(float),
+                np.bincount(codes[is_finite], minlength=size).astype(float),
             )
         for n, word in enumerate(words):
             side = groups.setdefault(word, ({}, {}))[at]

@@ -114,8 +114,10 @@ class DayRows:
         if len(columns) == len(self.columns) or not columns or not is_comparable:
             return matches
         before, after, _ = self._codes(columns, matches.removed, matches.added)
-        pairs = [_numbered(codes, len(before) + len(after)) for codes in (before, after)]
-        _, old, new = np.intersect1d(*pairs, assume_unique=True, return_indices=True)
+        most = len(before) + len(after)
+        _, old, new = np.intersect1d(
+            _numbered(before, most), _numbered(after, most), assume_unique=True, return_indices=True
+        )
         return RowMatches(
             before=matches.removed[old],
             after=matches.added[new],

@@ -78,13 +78,12 @@ def outcomes(of: PlanVerdict) -> dict[str, str]:
 CHECKS = [
     "days built",
     "code version",
+    "unique keys",
     "row counts",
     "null shares",
-    "unique keys",
     "drift",
-    "drift.n",
-    OUTSIDE,
     "changes",
+    OUTSIDE,
     "reconciliation ids",
     "consumer report",
 ]
@@ -92,9 +91,9 @@ CHECKS = [
 
 def test_a_rebuild_that_moved_a_column_needs_one_decision_and_passes_with_it():
     found = verdict(declared())
-    assert outcomes(found) == dict.fromkeys(CHECKS, "passed") | {"drift.n": "decision"}
+    assert outcomes(found) == dict.fromkeys(CHECKS, "passed") | {"changes": "decision"}
     assert found.result == VerdictResult.NEEDS_A_DECISION
-    assert found.accept(f"drift {TABLE}.n", who="ada", reason="ten were forgotten", at=NOON).passed
+    assert found.accept(f"changes {TABLE}", who="ada", reason="ten were forgotten", at=NOON).passed
 
 
 def test_a_table_of_which_nothing_was_built_has_no_figures_to_compare():
@@ -140,28 +139,31 @@ def test_a_table_that_live_does_not_have_yet_is_compared_with_nothing():
     assert set(found.values()) == {"passed", "skipped"}
 
 
-def shown(of: PlanVerdict, *, with_passed: bool = True) -> str:
+def shown(of: PlanVerdict) -> str:
     out = io.StringIO()
-    Console(file=out, width=120).print(terminal_table(of, with_passed=with_passed))
+    Console(file=out, width=120).print(terminal_table(of))
     return out.getvalue()
 
 
 def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type():
     found = verdict(declared())
-    assert f"drift {TABLE}.n" in shown(found)
+    assert f"changes {TABLE}" in shown(found)
+    change = next(line for line in found.lines if line.name == f"changes {TABLE}")
+    assert change.figures.startswith("n: PSI ")
     assert list(ending_lines(found)) == [
-        "Plan p1: needs a decision (10 passed, 1 decision). Nothing was published.",
-        f'To accept drift {TABLE}.n: `backfill verify p1 --accept "drift {TABLE}.n" --reason ...`',
+        "Plan p1: needs a decision (9 passed, 1 decision). Nothing was published.",
+        f"Needs a decision: {change.name}: {change.figures}",
+        "Look at the rows: `backfill diff p1`.",
+        f'To accept: `backfill verify p1 --accept "changes {TABLE}" --reason ...`',
     ]
-    accepted = found.accept(f"drift {TABLE}.n", who="ada", reason="ten [were] forgotten", at=NOON)
+    accepted = found.accept(f"changes {TABLE}", who="ada", reason="ten [were] forgotten", at=NOON)
     assert "Accepted by ada: ten [were] forgotten" in " ".join(
         shown(accepted).replace("│", " ").split()
     )
     assert f"row counts {TABLE}" in shown(accepted)
-    assert f"row counts {TABLE}" not in shown(accepted, with_passed=False)
-    assert f"drift {TABLE}.n" in shown(accepted, with_passed=False)
-    (line,) = [line for line in markdown(accepted).splitlines() if f"drift {TABLE}.n" in line]
-    assert line.startswith(f"| drift {TABLE}.n | accepted | PSI ")
+    assert f"row counts {TABLE}" not in "".join(ending_lines(accepted))
+    assert f"Accepted: changes {TABLE}: n: PSI " in "".join(ending_lines(accepted))
+    assert f"| changes {TABLE} | accepted | n: PSI " in markdown(accepted)
     assert next(ending_lines(accepted)) in markdown(accepted)
 
 
@@ -170,7 +172,8 @@ def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
     line = found.lines[0]
     assert line.outcome == CheckOutcome.FAILED
     assert f"| {line.name} | failed | {line.figures} ({day(1)}) |" in markdown(found)
-    _, failed, advice = ending_lines(found)
+    _, failed, decision, advice = ending_lines(found)
+    assert decision.startswith("Needs a decision: ")
     assert failed == f"Failed: {line.name}: {line.figures} ({day(1)})"
     assert "cannot be accepted" in advice
     assert "`backfill resume` if days are missing" in advice
@@ -264,13 +267,12 @@ def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
     )
     assert summary(first) == ("passed", [])
     assert first.figures == (
-        "2 columns over 2 changed day(s); the largest difference is 7.5% in a; needs a decision"
-        " beyond 5.0%; new: new; removed: old"
+        "2 columns over 2 changed day(s); the largest difference is 7.5% in a; new: new; removed: old"
     )
     assert (moved.name, summary(moved)) == (f"null shares {TABLE}.a", ("decision", []))
-    assert moved.figures == "20.0% before, 27.5% now"
-    assert len(null_shares(TABLE, now, live, warn=0.01)) == 3
-    assert len(null_shares(TABLE, now, live, warn=0.08)) == 1
+    assert moved.figures == "nulls 20.0% before, 27.5% now"
+    assert len(null_shares(TABLE, now, live, {"*": DriftThresholds(changed=0.01)})) == 3
+    assert len(null_shares(TABLE, now, live, {"a": DriftThresholds(changed=0.08)})) == 1
 
 
 def test_a_day_of_nulls_is_not_watered_down_by_thirty_days_that_have_none():

@@ -54,14 +54,16 @@ def test_a_rebuild_that_holds_what_live_holds_passes_and_says_so_of_every_table(
     for table in (A.name, B.name):
         assert figures(verdict, f"days built {table}") == [2, 2]
         assert figures(verdict, f"{OUTSIDE} {table}") == [2]
-        assert figures(verdict, f"rows changed {table}") == [0, 0, 0, 20]
+        assert line(verdict, f"changes {table}").figures.endswith(
+            "rows: 0 added, 0 removed, 0 changed, 20 unchanged"
+        )
     assert Verdicts(str(lake.root)).newest(plan.id) == verdict
 
 
 def test_a_verdict_is_about_the_shadow_and_live_as_the_shadow_reads_it(lake):
     plan = rebuilt(lake, 10)
     seen = verdict_of(plan, lake.workspace).versions_seen
-    assert {name: version for name, version in seen.items() if not name.startswith("rows of ")} == {
+    assert {name: version for name, version in seen.items() if not name.startswith(("rows of ", "files of "))} == {
         f"shadow {A.name}": 0, f"shadow {B.name}": 0, f"live {A.name}": 0, f"live {B.name}": 0,
     }  # fmt: skip
     assert [name for name in seen if name.startswith("rows of ")] == [
@@ -74,19 +76,20 @@ def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
     plan = rebuilt(lake, 30)
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == VerdictResult.NEEDS_A_DECISION
-    assert line(verdict, f"row counts {A.name}").days == (D1,)
-    assert f"{D1} 30 rows, 10 in live" in line(verdict, f"row counts {A.name}").figures
-    assert figures(verdict, f"rows changed {A.name}")[:4] == [30, 10, 0, 10]
+    change = line(verdict, f"changes {A.name}")
+    assert change.days == (D1,)
+    assert any(f"{D1} 30 rows, 10 in live" in finding for finding in change.findings)
+    assert change.findings[-1].endswith("rows: 30 added, 10 removed, 0 changed, 10 unchanged")
     publication = Publication(plan, lake.workspace, "ada")
-    with pytest.raises(RefusedByGuard, match=f"needs a decision: row counts {A.name}"):
+    with pytest.raises(RefusedByGuard, match=f"needs a decision: changes {A.name}"):
         publication.publish("stable", lambda: NOW, require_verified(plan, lake.workspace))
     verdicts = Verdicts(str(lake.root))
     with pytest.raises(UsageError, match=r"has no line 'nulls \*'") as refused:
-        verdicts.accept(plan.id, ["row counts *", "nulls *"], who="bo", reason="a slip", at=NOW)
+        verdicts.accept(plan.id, ["changes *", "nulls *"], who="bo", reason="a slip", at=NOW)
     assert refused.value.unchanged == NOTHING_CHANGED
     verdicts.accept(
         plan.id,
-        ["row counts *", f"drift {A.name}.n", "drift raw/b*"],
+        ["changes raw/a", "changes raw/b*"],
         who="bo",
         reason="it finds more",
         at=NOW,
