@@ -27,8 +27,8 @@ from backfill_assets.diff.diff import (
     ValueChange,
 )
 from backfill_assets.diff.groups import GroupTotals, is_number
+from backfill_assets.diff.nested import nested_nulls
 from backfill_assets.diff.rows import Codes, Column, DayRows, changed_positions, take
-from backfill_assets.quality.nested import nested_nulls
 
 # Differences of one day that are kept to compute the median of several days.
 _POINTS_OF_DAY = 1001

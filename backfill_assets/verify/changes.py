@@ -1,4 +1,4 @@
-"""Checks of the row diff: the share of rows that changed, the keys, nested nulls, sums and means.
+"""Checks of the row diff: changed rows, added and removed keys, nested nulls, sums, means.
 
 The diff compares rows (`diff/`). Here its figures meet their bounds.
 """
@@ -104,7 +104,8 @@ def _nested(
 
 def _moved(nulls: NestedNulls) -> float:
     """The difference of the shares of nulls beyond chance; all if one side has no values."""
-    before, after = nulls.values_before, nulls.values_after
+    before = nulls.values_before
+    after = nulls.values_after
     if not before or not after:
         return float(before != after)
     both = nulls.nulls_before + nulls.nulls_after
