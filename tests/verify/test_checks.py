@@ -267,7 +267,8 @@ def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
     )
     assert summary(first) == ("passed", [])
     assert first.figures == (
-        "2 columns over 2 changed day(s); the largest difference is 7.5% in a; new: new; removed: old"
+        "2 columns over 2 changed day(s); the largest difference is 7.5% in a; new: new; removed:"
+        " old"
     )
     assert (moved.name, summary(moved)) == (f"null shares {TABLE}.a", ("decision", []))
     assert moved.figures == "nulls 20.0% before, 27.5% now"

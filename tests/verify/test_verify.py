@@ -9,6 +9,7 @@ import pytest
 
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
 from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.publish import Publication
 from backfill_assets.tables.agreements import Reconciled, reconciliation
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict, VerdictResult
@@ -71,6 +72,17 @@ def test_a_verdict_is_about_the_shadow_and_live_as_the_shadow_reads_it(lake):
         f"rows of shadow {A.name}",
         f"rows of shadow {B.name}",
     ]
+
+
+def test_a_verdict_is_no_longer_valid_once_a_file_of_the_shadow_was_written_again(lake):
+    plan = rebuilt(lake, 10)
+    assert verdict_of(plan, lake.workspace).result == VerdictResult.PASSED
+    approve = require_verified(plan, lake.workspace)
+    approve(state_of(plan, lake.workspace))
+    file = next((lake.root / "_shadow" / plan.id / A.name).rglob("*.parquet"))
+    file.touch()
+    with pytest.raises(RefusedByGuard, match=f"files of shadow {A.name}"):
+        approve(state_of(plan, lake.workspace))
 
 
 def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
