@@ -16,8 +16,8 @@ from backfill_assets.diff.rows import Column
 # rows and no groups.
 _MANY_VALUES = 100
 _SHARE_OF_ROWS = 0.5
-# Groups beyond these are not collected.
-_MOST_GROUPS = 20_000
+# A key column with more values is not compared by value.
+_MOST_GROUPS = 2_000
 # The change of a sum from 0 has no finite size.
 _LARGEST = 1e6
 _ROWS = ""
@@ -43,6 +43,7 @@ class GroupTotals:
     """The totals of the compared days, by value of each key column and by day."""
 
     totals: _Totals = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
 
     def add(self, day: str, columns: Mapping[str, Column], key: tuple[str, ...]) -> None:
         """Add the rows of a day."""
@@ -75,7 +76,9 @@ class GroupTotals:
         values: Mapping[str, _Floats],
     ) -> None:
         groups = self.totals.setdefault(key, {})
-        if len(groups) + len(words) > _MOST_GROUPS:
+        if key in self.dropped or len({*groups, *words}) > _MOST_GROUPS:
+            self.dropped.add(key)
+            groups.clear()
             return
         figures: dict[str, tuple[_Floats, _Floats, _Floats]] = {}
         size = len(words)
@@ -101,7 +104,7 @@ class GroupTotals:
         """The largest relative change of each key column and column, if there is one."""
         worst: dict[tuple[str, str], GroupChange] = {}
         for key, groups in self.totals.items():
-            if key != _DAY and self._names_rows(groups):
+            if key in self.dropped or (key != _DAY and self._names_rows(groups)):
                 continue
             for value, (before, after) in groups.items():
                 for change in _changes(key, value, before, after):
