@@ -20,7 +20,9 @@ from backfill_assets.plan.store import (
     PUBLISHING,
     ROLLED_BACK,
     ROLLING_BACK,
+    STATES,
     Plans,
+    last_of,
 )
 from backfill_assets.workspace import Workspace
 
@@ -133,7 +135,9 @@ def resolve_shadow_id(plan_id: str, plans: Plans, published: Sequence[str] = ())
     """
     if plan_id:
         return plans.full_id(plan_id)
-    in_shadows = [known for known in plans.ids() if is_in_shadow(known, plans)]
+    in_shadows = [
+        known for known, files in plans.event_files().items() if is_in_shadow(known, plans, files)
+    ]
     if len(waiting := [*in_shadows, *published]) == 1:
         return waiting[0]
     if waiting:
@@ -153,11 +157,17 @@ def resolve_shadow_id(plan_id: str, plans: Plans, published: Sequence[str] = ())
     )
 
 
-def is_in_shadow(plan_id: str, plans: Plans) -> bool:
-    """True if a plan was started in a shadow and is neither published nor discarded."""
+def is_in_shadow(plan_id: str, plans: Plans, files: Sequence[str] | None = None) -> bool:
+    """True if a plan was started in a shadow and is neither published nor discarded.
+
+    `files` are the plan's, from `event_files`.
+    """
+    files = plans.event_files().get(plan_id, []) if files is None else files
+    is_started = bool(last_of(files, ["started"])[0])
     try:
-        started = plans.state(plan_id) not in NOT_IN_SHADOW and plans.events(plan_id, "started")
-        return bool(started) and plans.read(plan_id).is_shadow
+        # Names of files say enough, so that no event is read.
+        is_waiting = is_started and last_of(files, STATES)[0] not in NOT_IN_SHADOW
+        return is_waiting and plans.read(plan_id).is_shadow
     except UsageError:  # a plan that cannot be read affects no other
         return False
 
@@ -180,13 +190,18 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
             unchanged="Nothing was done.",
             next_step="Name one; see `backfill list`.",
         )
-    states = {known: plans.state(known) for known in plans.ids()}
+    recorded = plans.event_files()
+    states = {known: plans.state(known, files) for known, files in recorded.items()}
     ended = [known for known, state in states.items() if state != PLANNED]
     if ended:
         # Meant without a name only if no other ended.
         finished = ("done", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)
         return max(
-            ended, key=lambda known: (states[known] not in finished, plans.events(known)[-1].at)
+            ended,
+            key=lambda known: (
+                states[known] not in finished,
+                plans.events(known, files=recorded[known][-1:])[0].at,
+            ),
         )
     raise UsageError(
         "Which plan? None was started yet.",

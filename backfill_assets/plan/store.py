@@ -87,8 +87,12 @@ class Plans:
 
         Raises UsageError if there is none, or if its file was changed.
         """
-        self.refuse_unknown(plan_id)
-        return read(self._documents.read(f"{plan_id}.json"), plan_id)
+        try:
+            contents = self._documents.read(f"{plan_id}.json")
+        except OSError:  # most reads find the plan, and need no listing of all plans
+            self.refuse_unknown(plan_id)
+            raise
+        return read(contents, plan_id)
 
     def refuse_unknown(self, plan_id: str) -> None:
         """Raise UsageError, with the ids of all plans, for an unknown id."""
@@ -126,12 +130,12 @@ class Plans:
         self.refuse_unknown(matching[0] if matching else beginning)
         return matching[0]
 
-    def state(self, plan_id: str) -> str:
+    def state(self, plan_id: str, files: Sequence[str] | None = None) -> str:
         """Return the state of a plan: `planned`, `open`, `publishing`, or how it ended last.
 
-        An open plan was started and has not ended.
+        An open plan was started and has not ended. `files` are the plan's, from `event_files`.
         """
-        kind, file = last_of(self._event_files(plan_id), STATES)
+        kind, file = last_of(self._event_files(plan_id) if files is None else files, STATES)
         if kind == "ended":
             return str(self._event(plan_id, file).facts.get("ending", kind))
         return OPEN if kind == "started" else kind or PLANNED
@@ -143,17 +147,17 @@ class Plans:
         """
         return [
             plan_id
-            for plan_id, files in self._all_event_files().items()
+            for plan_id, files in self.event_files().items()
             if last_of(files, STATES)[0] == "started"
         ]
 
     def half_published(self) -> list[str]:
         """Return the ids of the plans with an unfinished publication or rollback."""
-        return [plan_id for plan_id, files in self._all_event_files().items() if _half_done(files)]
+        return [plan_id for plan_id, files in self.event_files().items() if _half_done(files)]
 
     def last_events(self) -> list[str]:
         """Return names that change with the state of any plan, or with its part in live."""
-        kept = self._all_event_files().items()
+        kept = self.event_files().items()
         return [
             f"{plan_id}/{last_of(files, kinds)[1]}"
             for plan_id, files in kept
@@ -193,16 +197,21 @@ class Plans:
         _, file = last_of(self._event_files(plan_id), [kind])
         self._documents.delete(f"{plan_id}/{file}")
 
-    def events(self, plan_id: str, kind: str = "") -> list[Event]:
-        """Return the events of a plan, or those of one kind, in the order of recording."""
-        return [
-            self._event(plan_id, file) for file in self._event_files(plan_id) if f"-{kind}" in file
-        ]
+    def events(
+        self, plan_id: str, kind: str = "", files: Sequence[str] | None = None
+    ) -> list[Event]:
+        """Return the events of a plan, or those of one kind, in the order of recording.
+
+        `files` are the plan's, from `event_files`.
+        """
+        files = self._event_files(plan_id) if files is None else files
+        return [self._event(plan_id, file) for file in files if f"-{kind}" in file]
 
     def _event_files(self, plan_id: str) -> list[str]:
         return events_among(self._documents.names(plan_id))
 
-    def _all_event_files(self) -> dict[str, list[str]]:
+    def event_files(self) -> dict[str, list[str]]:
+        """Return the names of the event files of each plan, from one listing."""
         names = self._documents.names_by_folder()
         return {
             plan_id: events_among(names.get(plan_id, ()))

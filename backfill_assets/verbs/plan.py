@@ -90,7 +90,7 @@ def list_plans(root: str, dagster: Dagster) -> PlansReport:
     """
     store = Plans(root)
     plans = sorted(
-        (_plan(store, plan_id) for plan_id in store.ids()),
+        (_plan(store, plan_id, files) for plan_id, files in store.event_files().items()),
         key=lambda plan: str(plan["started"]),
         reverse=True,
     )
@@ -101,12 +101,13 @@ def list_plans(root: str, dagster: Dagster) -> PlansReport:
         return PlansReport(plans, [], unavailable)
 
 
-def _plan(plans: Plans, plan_id: str) -> dict[str, Any]:
-    started = next((event for event in plans.events(plan_id) if event.kind == "started"), None)
+def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:
+    first_start = [file for file in files if "-started-" in file][:1]
+    started = next(iter(plans.events(plan_id, files=first_start)), None)
     values = {
         "plan": plan_id,
-        "state": plans.state(plan_id),
-        "in_shadow": is_in_shadow(plan_id, plans),
+        "state": plans.state(plan_id, files),
+        "in_shadow": is_in_shadow(plan_id, plans, files),
         "started": f"{started.at:%Y-%m-%d %H:%M}" if started else "",
         "who": started.facts.get("who", "") if started else "",
     }
