@@ -1,6 +1,6 @@
 """Put days into a table by their files: publish them, or restore them. No Spark.
 
-Publishing links or copies the files of a shadow and commits them. A path within a table is unique
+Publishing links or copies the files of a shadow. A path within a table is unique
 (lake/data_files.py), so files of several tables can lie in one folder. Restoring adds the files of
 an earlier version again. They lie in the table's folder until a vacuum removes them, so nothing is
 copied. Other days are not touched.
@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
@@ -20,71 +21,60 @@ from pyarrow.fs import FileType, copy_files
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import nullable, type_words
-from backfill_assets.lake.commit import Committed, FileCommit, refuse_unfit
 from backfill_assets.lake.delta import open_table, open_version_of
+from backfill_assets.lake.file_commit import Committed, FileCommit
 from backfill_assets.lake.ledger import Act, Build
 from backfill_assets.lake.slices import DataFile, files_of
 from backfill_assets.lake.storage import files_in
 
 
-@dataclass(frozen=True)
-class PromoteCommit:
-    """Replace days of the table at `folder` with those of the table at `source`, at a version.
+class Move(NamedTuple):
+    """Files for some days of a table, and the columns of these files, as JSON."""
 
-    Both are partitioned by `column`.
+    files: list[DataFile]
+    columns: str
+
+
+def shadow_files(folder: str, column: str, version: int, days: Collection[date]) -> Move:
+    """The files of `days` in the shadow's table at `folder`, which is partitioned by `column`.
+
+    Raises UsageError if the table is gone.
     """
-
-    folder: str
-    column: str
-    source: str
-    version: int
-
-    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
-        """As `Commit`. Raises UsageError, and commits nothing, if a file of these days is gone."""
-        source = self._source()
-        files = files_of(source, self.column, days)
-        put_files(self.source, self.folder, files)
-        return self._commit(source, files)(table, days, metadata)
-
-    def refuse_unfit(self, days: Sequence[date]) -> None:
-        """Raise UsageError if the table, as it is now, cannot take these days."""
-        table = open_table(self.folder)
-        refuse_unfit(self.folder, table, self.column)
-        if table:
-            self._commit(self._source(), ()).schema_after(table, set(days))
-
-    def _source(self) -> DeltaTable:
-        source = open_table(self.source, self.version)
-        if source is None:
-            raise UsageError(
-                f"There is no table at {self.source} any more.",
-                unchanged="Nothing was published.",
-                next_step="Build its days again.",
-            )
-        return source
-
-    def _commit(self, source: DeltaTable, files: Sequence[DataFile]) -> FileCommit:
-        return FileCommit(self.folder, self.column, files, source.schema().to_json())
+    source = open_table(folder, version)
+    if source is None:
+        raise UsageError(
+            f"There is no table at {folder} any more.",
+            unchanged="Nothing was published.",
+            next_step="Build its days again.",
+        )
+    return Move(files_of(source, column, days), source.schema().to_json())
 
 
-def put_files(source: str, target: str, files: Iterable[DataFile]) -> None:
-    """Link `files` of the folder `source` into the folder `target`, or copy them.
-
-    Complete files in `target` are left alone. Readers see none before the commit. Raises UsageError
-    if a file in `source` is missing or has another size.
-    """
+def refuse_missing(source: str, files: Iterable[DataFile]) -> None:
+    """Raise UsageError if a file in the folder `source` is missing or has another size."""
     by_path = {unquote(file.path): file for file in files}
     infos = files_in(source).get_file_info(list(by_path))
-    existing = files_in(target).get_file_info(list(by_path))
-    for (path, file), info, before in zip(by_path.items(), infos, existing, strict=True):
+    for (path, file), info in zip(by_path.items(), infos, strict=True):
         if info.type == FileType.NotFound or info.size != file.size:
             raise UsageError(
                 f"{source}/{path} was removed or changed, by a vacuum or by hand.",
-                unchanged="Nothing was published in this table.",
-                next_step=f"Build {file.day} again.",
+                unchanged="Nothing was changed in this table.",
+                next_step=f"Restore that file from a copy, or build {file.day} again.",
             )
-        if before.size != file.size:
-            _put(source, target, path)
+
+
+def put_files(source: str, target: str, files: Sequence[DataFile]) -> None:
+    """Link `files` of the folder `source` into the folder `target`, or copy them.
+
+    Complete files in `target` are left alone. Readers see none before the commit. Raises UsageError
+    if a file is missing or has another size in `source`.
+    """
+    sizes = {unquote(file.path): file.size for file in files}
+    infos = files_in(target).get_file_info(list(sizes))
+    lacking = {info.path for info in infos if info.size != sizes[info.path]}
+    refuse_missing(source, [file for file in files if unquote(file.path) in lacking])
+    for path in sorted(lacking):
+        _put(source, target, path)
 
 
 def _put(source: str, target: str, path: str) -> None:
@@ -141,10 +131,15 @@ class RestoreCommit:
     versions: Mapping[date, int]
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
-        """As `Commit`.
+        """As `Commit`. Raises UsageError as `move` does, and commits nothing then."""
+        files, columns = self.move(table, days)
+        return FileCommit(self.folder, self.column, files, columns)(table, days, metadata)
 
-        Raises UsageError, and commits nothing, if a file or a version is gone, or if a column had
-        another type.
+    def move(self, table: DeltaTable | None, days: Collection[date]) -> Move:
+        """The earlier files of `days`, and the columns that `table` has with them.
+
+        Raises UsageError if the table, a version or a file is gone, or if a column had another
+        type.
         """
         if table is None:
             raise UsageError(
@@ -156,11 +151,7 @@ class RestoreCommit:
         files = self._files(earlier, days)
         self._refuse_missing(files)
         columns = self._columns([table, *(earlier[n] for n in sorted(earlier, reverse=True))])
-        return FileCommit(self.folder, self.column, files, columns)(table, days, metadata)
-
-    def refuse_missing(self) -> None:
-        """Raise UsageError if a file of these days is gone. Nothing is committed."""
-        self._refuse_missing(self._files(self._earlier(self.versions), self.versions))
+        return Move(files, columns)
 
     def _earlier(self, days: Collection[date]) -> dict[int, DeltaTable]:
         versions = {self.versions[day] for day in days}

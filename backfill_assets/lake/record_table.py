@@ -5,7 +5,8 @@ processes. Pyarrow reads the files that the log lists. The library's own reading
 statistics for each file and column, which takes several times as long as reading these small files.
 """
 
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import (
     CommitProperties,
@@ -21,13 +23,16 @@ from deltalake import (
     WriterProperties,
     write_deltalake,
 )
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.lake.delta import open_table, table_to_write
 from backfill_assets.lake.storage import files_in, writing
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
 COMPACT_EVERY = 10
+# A commit that adds no row, such as a compaction, may refuse one. Then it is tried again.
+ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,48 @@ class RecordTable:
             ),
         )
 
+    def add_after(self, number: int, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Add rows in one commit, if `number` is the highest number of a row (0: no row).
+
+        The rows are numbered on from it. Returns False, and adds nothing, if another row came
+        first. Raises DeltaError if the store refuses the commit.
+        """
+        token = secrets.token_hex(8)
+        marked = [{**row, "token": token} for row in rows]
+        attempts = Retrying(
+            retry=retry_if_exception_type(CommitFailedError),
+            stop=stop_after_attempt(ATTEMPTS),
+            reraise=True,
+        )
+        return attempts(self._add_once, number, marked, token)
+
+    def _add_once(self, number: int, rows: Sequence[Mapping[str, Any]], token: str) -> bool:
+        table = self.to_write()
+        next_token = self._token_after(number, table)
+        if next_token is not None:
+            return next_token == token
+        try:
+            self.append(table, pa.Table.from_pylist(list(rows), schema=self.schema))
+        except CommitFailedError:
+            raise
+        except DeltaError:
+            # The commit may have succeeded, and only the answer was an error.
+            if self._token_after(number, self.open()) != token:
+                raise
+        self.compact(table)
+        return True
+
+    def _token_after(self, number: int, table: DeltaTable | None) -> str | None:
+        """The token of the row after `number`; "" if that row is gone. None if there is none."""
+        files = RecordFiles(self, table)
+        highest = files.highest_number()
+        if highest == number:
+            return None
+        if highest < number:
+            return ""
+        rows = files.numbered(number + 1, number + 1, ["token"])
+        return str(rows["token"][0]) if len(rows) else ""
+
     def compact(self, table: DeltaTable) -> None:
         """Put small files together, at every tenth version. Nothing is lost if that fails."""
         if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
@@ -129,6 +176,25 @@ class RecordFiles:
 
     table: RecordTable
     log: DeltaTable | None
+
+    def highest_number(self) -> int:
+        """The highest number of a row; 0 if there is none."""
+        return max((file.facts["max.number"] for file in self.listed), default=0)
+
+    def numbered(
+        self, first: int, last: int | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows with the numbers from `first` to `last` (None: the highest), in any order."""
+        files = [
+            file
+            for file in self.listed
+            if file.facts["max.number"] >= first
+            and (last is None or file.facts["min.number"] <= last)
+        ]
+        condition = pc.field("number") >= first
+        if last is not None:
+            condition &= pc.field("number") <= last
+        return self.read(files, columns, condition)
 
     @cached_property
     def listed(self) -> list[RecordFile]:

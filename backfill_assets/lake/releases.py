@@ -8,7 +8,6 @@ release is one small read.
 
 import json
 import re
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -16,14 +15,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, ServiceUnavailable, UsageError
 from backfill_assets.lake.delta import one_line
-from backfill_assets.lake.record_table import RecordFiles, RecordTable
+from backfill_assets.lake.record_table import ATTEMPTS, RecordFiles, RecordTable
 
 # The channel of readers that name none, and the channel that a few readers follow first.
 STABLE = "stable"
@@ -90,8 +86,6 @@ class Release:
     switches: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, datetime] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
-    # Its writer recognises it, if the answer to the commit is lost.
-    token: str = field(default="", compare=False, repr=False)
 
     def version(self, name: str) -> TableVersion | None:
         """The version that readers of the table `name` get. None without one."""
@@ -111,7 +105,7 @@ class Release:
         ]
 
 
-def _row(release: Release, token: str) -> dict[str, Any]:
+def _row(release: Release) -> dict[str, Any]:
     return {
         "number": release.number,
         "at": release.at,
@@ -120,7 +114,6 @@ def _row(release: Release, token: str) -> dict[str, Any]:
         "kind": release.kind,
         "tables": json.dumps(release.tables),
         "channels": json.dumps(dict(release.channels)),
-        "token": token,
         "retired": json.dumps(_ranges(release.retired)),
         "switches": json.dumps(dict(release.switches)),
         "recorded": json.dumps({name: at.isoformat() for name, at in release.recorded.items()}),
@@ -129,7 +122,7 @@ def _row(release: Release, token: str) -> dict[str, Any]:
 
 
 def _from_row(row: Mapping[str, Any]) -> Release:
-    facts = {name: row[name] for name in ("number", "at", "who", "reason", "kind", "token")}
+    facts = {name: row[name] for name in ("number", "at", "who", "reason", "kind")}
     plans = row["plans"]
     return Release(
         **facts,
@@ -175,41 +168,30 @@ class ReleaseFiles:
 
     def newest(self) -> Release | None:
         """The release with the highest number; None if there is none."""
-        return self.get(max((file.facts["max.number"] for file in self.files.listed), default=0))
+        return self.get(self.files.highest_number())
 
     def get(self, number: int) -> Release | None:
         """The release of that number; None if there is none."""
-        releases = self._read(number, number, pc.field("number") == number)
+        releases = _releases_in(self.files.numbered(number, number))
         return releases[0] if releases else None
 
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, by number."""
-        releases = self._read(after + 1, None, pc.field("number") > after)
+        releases = _releases_in(self.files.numbered(after + 1))
         return sorted(releases, key=lambda release: release.number)
 
     def with_plan(self, plan: str) -> int:
         """The number of the release that published a plan; 0 if there is none."""
         in_plans = pc.match_substring(pc.field("plans"), f'"{plan}"')
         in_reason = pc.match_substring(pc.field("reason"), plan)
-        releases = self._read(0, None, in_plans | in_reason)
+        releases = _releases_in(self.files.read(self.files.listed, condition=in_plans | in_reason))
         return min((release.number for release in releases if plan in release.plans), default=0)
 
-    def _read(self, first: int, last: int | None, condition: ds.Expression) -> list[Release]:
-        """The releases for which the condition holds.
 
-        Only files with numbers from `first` to `last` (None: the highest) are read.
-        """
-        wanted = [
-            file
-            for file in self.files.listed
-            if file.facts["max.number"] >= first
-            and (last is None or file.facts["min.number"] <= last)
-        ]
-        return [_from_row(row) for row in self.files.read(wanted, condition=condition).to_pylist()]
+def _releases_in(rows: pa.Table) -> list[Release]:
+    return list(map(_from_row, rows.to_pylist()))
 
 
-# A commit that adds no release, such as a compaction, may refuse one. Then it is tried again.
-ATTEMPTS = 20
 # A thousand releases or more. Compacting and reading stay as fast as releases are added.
 COMPACTED_BYTES = 2**18
 
@@ -230,52 +212,24 @@ def commit_after(root: str, after: Release | None, releases: Sequence[Release]) 
     Raises Conflict, and adds nothing, if `after` is not the newest release any more.
     """
     records = release_records(root)
-    token = secrets.token_hex(8)
-    rows = [_row(release, token) for release in releases]
-    release = releases[0]
-
-    def is_added(table: DeltaTable | None) -> bool:
-        """True if the releases are there already. Raises Conflict if others came first."""
-        files = ReleaseFiles(RecordFiles(records, table))
-        present = files.get(release.number)
-        if present and present.token == token:
-            return True
-        if present or (after and not files.get(after.number)):
-            raise _overtaken(release, files.newest())
-        return False
-
-    def attempt() -> None:
-        try:
-            table = records.to_write()
-            if not is_added(table):
-                records.append(table, pa.Table.from_pylist(rows, schema=RELEASE_SCHEMA))
-                records.compact(table)
-        except CommitFailedError:
-            raise
-        except DeltaError as error:
-            # The commit may have succeeded, and only the answer was an error.
-            if not is_added(records.open()):
-                raise ServiceUnavailable(
-                    f"Release {release.number} cannot be written to {records.path}:"
-                    f" {one_line(error)}.",
-                    unchanged="Readers get the same release as before.",
-                    next_step="Make room or correct the permissions, then release again.",
-                ) from error
-
-    attempts = Retrying(
-        retry=retry_if_exception_type(CommitFailedError),
-        stop=stop_after_attempt(ATTEMPTS),
-        reraise=True,
-    )
+    first = releases[0]
     try:
-        attempts(attempt)
+        is_added = records.add_after(first.number - 1, list(map(_row, releases)))
     except CommitFailedError as error:
         raise Conflict(
-            f"Release {release.number} was refused {ATTEMPTS} times: {one_line(error)}.",
+            f"Release {first.number} was refused {ATTEMPTS} times: {one_line(error)}.",
             unchanged="Nothing was released.",
             next_step="Release again.",
         ) from error
-    return release
+    except DeltaError as error:
+        raise ServiceUnavailable(
+            f"Release {first.number} cannot be written to {records.path}: {one_line(error)}.",
+            unchanged="Readers get the same release as before.",
+            next_step="Make room or correct the permissions, then release again.",
+        ) from error
+    if not is_added:
+        raise _overtaken(first, ReleaseFiles(records.files()).newest())
+    return first
 
 
 def _overtaken(release: Release, newest: Release | None) -> Conflict:
@@ -367,6 +321,10 @@ class Releases:
                 next_step=f"The channels are {', '.join(newest.channels)}.",
             )
         return self._pointed(newest, channel)
+
+    def of_plan(self, plan: str) -> Release:
+        """The release that published a plan. Raises UsageError if there is none."""
+        return self.get(self.files().with_plan(plan))
 
     def last_of_tables(self, newest: Release) -> Release:
         """The release with which the tables of the `newest` one were released."""

@@ -68,6 +68,7 @@ def _free(path: str) -> int:
     return int(psutil.disk_usage(str(folder)).free // 2**20)
 
 
+SHADOWS = "_shadow"
 ARCHIVED = "_archived"
 ANSWERS = "_answers"
 
@@ -98,8 +99,12 @@ class Paths:
         return f"{self.root}/_releases"
 
     @property
+    def acts(self) -> str:
+        return f"{self.root}/_acts"
+
+    @property
     def shadows(self) -> str:
-        return f"{self.root}/_shadow"
+        return f"{self.root}/{SHADOWS}"
 
     @property
     def plans(self) -> str:

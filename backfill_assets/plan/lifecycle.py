@@ -1,25 +1,20 @@
 """Starting a plan, overlaps between open plans, and the plan that a command means.
 
-A publication or a rollback that was begun and not finished may have left a part of the plan in
-live. Protected days are never rebuilt, by any plan.
+Protected days are never rebuilt, by any plan.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.releases import STABLE
 from backfill_assets.lake.storage import writing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import (
     DISCARDED,
     PLANNED,
     PUBLISHED,
-    PUBLISHING,
     ROLLED_BACK,
-    ROLLING_BACK,
     STATES,
     Plans,
     last_of,
@@ -27,43 +22,19 @@ from backfill_assets.plan.store import (
 from backfill_assets.workspace import Workspace
 
 
-def begun_for(plan_id: str, plans: Plans) -> str:
-    """Return the channel of a plan's last unfinished publication; `stable` if it is not known."""
-    with suppress(UsageError):
-        for begun in plans.events(plan_id, f"{PUBLISHING}-")[-1:]:
-            return str(begun.facts.get("channel", STABLE))
-    return STABLE
+def in_part_words(plan_id: str) -> str:
+    """Say that live may have a part of a plan, and what to type."""
+    return (
+        f"an older version of this package left plan {plan_id} in live in part: `backfill publish"
+        f" {plan_id}` or `backfill rollback {plan_id}` finishes it"
+    )
 
 
-def finishing(plan_id: str, plans: Plans) -> str:
-    """Return the command that finishes the unfinished act of a plan."""
-    if plans.half_done(plan_id) == ROLLING_BACK:
-        return f"backfill rollback {plan_id}"
-    channel = begun_for(plan_id, plans)
-    return f"backfill publish {plan_id}" + ("" if channel == STABLE else f" --channel {channel}")
-
-
-def what_is_half_done(plan_id: str, plans: Plans, which: str = "") -> str:
-    """Name the unfinished act and the command that finishes it.
-
-    `which` names its days.
-    """
-    act = "taken back" if plans.half_done(plan_id) == ROLLING_BACK else "published"
-    days = f" ({which})" if which else ""
-    return f"plan {plan_id} is {act} in part{days}: `{finishing(plan_id, plans)}` finishes it"
-
-
-def refuse_half_done(plans: Plans, nothing: str) -> None:
-    """Raise RefusedByGuard while a plan is published, or rolled back, in part.
-
-    `nothing` says what was not done.
-    """
-    if half_done := plans.half_published():
-        words = "; ".join(what_is_half_done(plan_id, plans) for plan_id in half_done)
-        raise RefusedByGuard(
-            f"{words[0].upper()}{words[1:]}.",
-            unchanged=nothing,
-        )
+def refuse_left_in_part(plans: Plans, nothing: str) -> None:
+    """Raise RefusedByGuard while live may have a part of a plan. `nothing` was not done."""
+    if in_part := plans.left_in_part():
+        words = "; ".join(map(in_part_words, in_part))
+        raise RefusedByGuard(f"{words[0].upper()}{words[1:]}.", unchanged=nothing)
 
 
 # The states in which a plan has no shadow: not yet, or not any more.
@@ -163,7 +134,7 @@ def is_in_shadow(plan_id: str, plans: Plans, files: Sequence[str] | None = None)
     `files` are the plan's, from `event_files`.
     """
     files = plans.event_files().get(plan_id, []) if files is None else files
-    is_started = bool(last_of(files, ["started"])[0])
+    is_started = bool(last_of(files, ["started"])[0]) and not plans.has_act(plan_id)
     try:
         # Names of files say enough, so that no event is read.
         is_waiting = is_started and last_of(files, STATES)[0] not in NOT_IN_SHADOW

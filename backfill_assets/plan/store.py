@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.errors import RefusedByGuard, UsageError
+from backfill_assets.lake.acts import Acts
 from backfill_assets.lake.storage import Documents, LockHeld, Paths, file_lock
 from backfill_assets.plan.plan import Plan, read
 
@@ -39,10 +40,10 @@ STAMP = "%Y%m%dT%H%M%S%f"
 PLANNED = "planned"
 OPEN = "open"
 ROLLED_BACK = "rolled_back"
-PUBLISHING = "publishing"
 PUBLISHED = "published"
 DISCARDED = "discarded"
-# Between this and `rolled_back`, some tables may be as before the plan, and others not yet.
+# Events of older versions of this package: a part of the plan may be in live.
+PUBLISHING = "publishing"
 ROLLING_BACK = "rolling_back"
 # The event recorded before a chunk is launched.
 REQUESTED = "requested"
@@ -53,6 +54,7 @@ CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
 STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHING, PUBLISHED, DISCARDED)
 # Those after which all of a plan is, or is not, in live, or some of it.
 OF_LIVE = (PUBLISHING, PUBLISHED, ROLLING_BACK, ROLLED_BACK)
+_STATE_AFTER = {"publish": PUBLISHED, "rollback": ROLLED_BACK}
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ class Event:
     """An event of a plan.
 
     The kinds are `started`, `requested` (a chunk, recorded before its launch is sent), `ended`,
-    `cancelled`, `publishing` and `published` (from a shadow to live), `rolling_back` and
-    `rolled_back`, and `discarded` (its shadow was deleted).
+    `cancelled`, `published` (from a shadow to live), `rolled_back`, and `discarded` (its shadow was
+    deleted). Older versions of this package recorded `publishing` and `rolling_back` too.
     """
 
     at: datetime
@@ -131,10 +133,14 @@ class Plans:
         return matching[0]
 
     def state(self, plan_id: str, files: Sequence[str] | None = None) -> str:
-        """Return the state of a plan: `planned`, `open`, `publishing`, or how it ended last.
+        """Return the state of a plan: `planned`, `open`, or how it ended last.
 
-        An open plan was started and has not ended. `files` are the plan's, from `event_files`.
+        An open plan was started and has not ended. Whether a plan is in live is read from the acts;
+        its events may lack what another process finished. `files` are the plan's, from
+        `event_files`.
         """
+        if act := self._acts().get(plan_id):
+            return _STATE_AFTER[act]
         kind, file = last_of(self._event_files(plan_id) if files is None else files, STATES)
         if kind == "ended":
             return str(self._event(plan_id, file).facts.get("ending", kind))
@@ -151,9 +157,17 @@ class Plans:
             if last_of(files, STATES)[0] == "started"
         ]
 
-    def half_published(self) -> list[str]:
-        """Return the ids of the plans with an unfinished publication or rollback."""
-        return [plan_id for plan_id, files in self.event_files().items() if _half_done(files)]
+    def left_in_part(self) -> list[str]:
+        """Return the ids of plans of which live may have a part.
+
+        Older versions of this package did not finish what they began to publish or to roll back.
+        """
+        finished = self._acts()
+        return [
+            plan_id
+            for plan_id, files in self.event_files().items()
+            if last_of(files, OF_LIVE)[0] in (PUBLISHING, ROLLING_BACK) and plan_id not in finished
+        ]
 
     def last_events(self) -> list[str]:
         """Return names that change with the state of any plan, or with its part in live."""
@@ -164,15 +178,10 @@ class Plans:
             for kinds in (STATES, OF_LIVE)
         ]
 
-    def half_done(self, plan_id: str) -> str:
-        """Return the unfinished act of a plan.
-
-        It is `publishing` or `rolling_back`; empty if there is none.
-        """
-        return _half_done(self._event_files(plan_id))
-
     def is_rolled_back(self, plan_id: str) -> bool:
-        """True if the last event of a plan is its rollback. Only names of files are read."""
+        """True if the last act of a plan is its rollback. No file of an event is read."""
+        if act := self._acts().get(plan_id):
+            return _STATE_AFTER[act] == ROLLED_BACK
         return last_of(self._event_files(plan_id), STATES)[0] == ROLLED_BACK
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
@@ -192,11 +201,6 @@ class Plans:
         )
         return event
 
-    def withdraw(self, plan_id: str, kind: str) -> None:
-        """Delete the last event of this kind, because the act did not happen."""
-        _, file = last_of(self._event_files(plan_id), [kind])
-        self._documents.delete(f"{plan_id}/{file}")
-
     def events(
         self, plan_id: str, kind: str = "", files: Sequence[str] | None = None
     ) -> list[Event]:
@@ -206,6 +210,14 @@ class Plans:
         """
         files = self._event_files(plan_id) if files is None else files
         return [self._event(plan_id, file) for file in files if f"-{kind}" in file]
+
+    def has_act(self, plan_id: str) -> bool:
+        """True if a plan was published, or rolled back, by an act."""
+        return plan_id in self._acts()
+
+    def _acts(self) -> Mapping[str, str]:
+        """The kind of the last act of each plan that has one."""
+        return Acts(self.root).last_of_plans()
 
     def _event_files(self, plan_id: str) -> list[str]:
         return events_among(self._documents.names(plan_id))
@@ -258,11 +270,6 @@ class Plans:
     @cached_property
     def _documents(self) -> Documents:
         return Documents(Paths(self.root).plans)
-
-
-def _half_done(files: Sequence[str]) -> str:
-    kind, _ = last_of(files, OF_LIVE)
-    return kind if kind in (PUBLISHING, ROLLING_BACK) else ""
 
 
 OUTCOME_COLUMNS = ("table", "days", "computed", "up to date", "failed", "blocked", "not run")

@@ -14,17 +14,13 @@ from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import STABLE
-from backfill_assets.plan.lifecycle import begun_for, finishing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import (
     DISCARDED,
     OPEN,
     PLANNED,
     PUBLISHED,
-    PUBLISHING,
     ROLLED_BACK,
-    ROLLING_BACK,
     Plans,
 )
 from backfill_assets.publish.channels import NOT_PUBLISHED, release_of_plan
@@ -71,36 +67,11 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
             unchanged=nothing,
             next_step=f"{then}.",
         )
-    if plans.half_done(plan.id) == ROLLING_BACK:
-        raise RefusedByGuard(
-            f"Plan {plan.id} is taken back in part.",
-            unchanged=nothing,
-            next_step=f"Finish that: `{finishing(plan.id, plans)}`.",
-        )
     if state == OPEN:
         raise RefusedByGuard(
             f"Plan {plan.id} is open.",
             unchanged=nothing,
             next_step=f"Let it end: `backfill resume {plan.id}`.",
-        )
-
-
-def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
-    """Raise RefusedByGuard if the plan must first be finished for another channel.
-
-    That is so if `channel` is stable, and a publication to a few readers was begun and not
-    finished.
-    """
-    if plans.half_done(plan.id) == PUBLISHING and channel == STABLE != (
-        begun := begun_for(plan.id, plans)
-    ):
-        raise RefusedByGuard(
-            f"The publication of plan {plan.id} to {begun} was begun, and is not finished.",
-            unchanged=NOT_PUBLISHED,
-            next_step=(
-                f"Finish it first (`{finishing(plan.id, plans)}`), then publish"
-                f" to {channel}; or take it back: `backfill rollback {plan.id}`."
-            ),
         )
 
 
@@ -171,55 +142,33 @@ def _read_by(channel: str, plan: Plan, workspace: Workspace) -> dict[str, DeltaT
 
 
 def refuse_unreleased(
-    plan: Plan,
-    workspace: Workspace,
-    state: LiveState,
-    runs: Runs = no_runs,
-    *,
-    publication: str = "",
+    plan: Plan, workspace: Workspace, state: LiveState, runs: Runs = no_runs
 ) -> None:
     """Raise RefusedByGuard if live has other changes that cannot be released.
 
     The plan's own days do not count, and neither do lagging channels, because a publication moves
-    one. `runs` returns the unfinished runs of live by Dagster's record. `publication` is the run
-    whose steps belong to the plan.
+    one. `runs` returns the unfinished runs of live by Dagster's record.
     """
-    reasons = running(workspace.lake.root, runs, but=publication)
+    reasons = running(workspace.lake.root, runs)
     if not reasons:
         others = replace(
-            state, half_published=tuple(each for each in state.half_published if each != plan.id)
+            state,
+            in_part=tuple(each for each in state.in_part if each != plan.id),
+            expected=frozenset(plan.reasons),
         )
-        # Before the first commit and after the last the same is asked: whether live with the plan's
-        # tables can be released.
-        withheld = why_withheld(workspace, replace(others, expected=frozenset(plan.reasons)))
         reasons = [
             each
-            for each in withheld
+            for each in why_withheld(workspace, others)
             if _is_of_others(each, plan) and each.cause != Cause.POINTED_BACK
         ]
     if reasons:
-        begun = plan.id in state.half_published
-        half = f"Plan {plan.id} is in live and not released." if begun else NOT_PUBLISHED
-        despite = "release it as it stands (`backfill release --reason ...`); then publish again"
-        then = (
-            f"then publish again; or take it back (`backfill rollback {plan.id}`)"
-            if begun
-            else f"or {despite}"
-        )
         raise RefusedByGuard(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}.",
-            unchanged=half,
-            next_step=f"Wait for what runs; fix what failed, {then}.",
-        )
-
-
-def refuse_running(workspace: Workspace, runs: Runs = no_runs) -> None:
-    """Raise RefusedByGuard while steps or runs of live are at work."""
-    if reasons := running(workspace.lake.root, runs):
-        raise RefusedByGuard(
-            f"Live is being written: {'; '.join(map(str, reasons))}.",
             unchanged=NOT_PUBLISHED,
-            next_step="Publish again when that has ended.",
+            next_step=(
+                "Wait for what runs; fix what failed, or release it as it stands (`backfill release"
+                " --reason ...`); then publish again."
+            ),
         )
 
 

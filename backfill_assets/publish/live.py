@@ -26,15 +26,16 @@ from backfill_assets.workspace import Workspace
 class LiveState:
     """The newest release and the tables as they would be released now.
 
-    It also has the time of the last release of tables, the open plans, and the plans that are
-    published in part. `recorded` has the newest build time of each table that is known.
+    It also has the time of the last release of tables, the open plans, and the plans that an older
+    version of this package left in live `in_part`. `recorded` has the newest build time of each
+    table that is known.
     """
 
     newest: Release | None
     released_at: datetime
     tables: Mapping[str, TableVersion]
     plans: tuple[str, ...]
-    half_published: tuple[str, ...] = ()
+    in_part: tuple[str, ...] = ()
     recorded: Mapping[str, datetime] = field(default_factory=dict)
     expected: frozenset[str] = frozenset()
 
@@ -63,7 +64,7 @@ def last_commits(workspace: Workspace) -> str:
     paths = workspace.lake.paths
     commits = [
         last_commit(path)
-        for path in (paths.releases, paths.ledger, *map(paths.table, workspace.names))
+        for path in (paths.releases, paths.acts, paths.ledger, *map(paths.table, workspace.names))
     ]
     return hashlib.sha256(
         json.dumps([commits, Plans(paths.root).last_events()]).encode()
@@ -80,9 +81,9 @@ def live_state(workspace: Workspace) -> LiveState:
     # Before the versions: what is recorded in between is looked at again the next time.
     recorded = {name: newest_of.at for name, newest_of in ledger.newest(workspace.names).items()}
     live = live_tables(workspace, newest)
-    half = tuple(plans.half_published())
+    in_part = tuple(plans.left_in_part())
     released = _last_released(newest, releases)
-    return LiveState(newest, released, live, tuple(plans.open()), half, recorded)
+    return LiveState(newest, released, live, tuple(plans.open()), in_part, recorded)
 
 
 def changed_days(workspace: Workspace, state: LiveState) -> dict[str, frozenset[date] | None]:

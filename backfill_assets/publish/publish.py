@@ -1,8 +1,8 @@
 """Publish a plan: put its shadow's days into live, one commit per table, and release them.
 
-Tables are committed inputs first. Until the release, readers get the release before. A publication
-that was stopped is finished by the same command: days that live already has are not written again.
-Other days of live stay as they are, whatever was written to them meanwhile.
+A publication is an act (`lake/acts.py`): after it is decided, the next writer to live finishes it
+if this process does not. Until the release, readers get the release before. Other days of live stay
+as they are.
 
 A published plan is given to the readers of another channel by a release of its own, or by pointing
 the channel at a release that has it.
@@ -10,27 +10,26 @@ the channel at a release that has it.
 
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, NamedTuple, Self
 
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt
-
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard
-from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.acts import Act, Change, Kind, NextRelease, deciding, finish
 from backfill_assets.lake.damage import Depth
-from backfill_assets.lake.ledger import BUILD_SCHEMA, Act, Build
-from backfill_assets.lake.moves import PromoteCommit
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.file_commit import FileCommit, refuse_unfit
+from backfill_assets.lake.integrity import hash_by_day
+from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, Build
+from backfill_assets.lake.moves import shadow_files
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import PLAN_PUBLISHED, STABLE, Release
-from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.releases import PLAN_PUBLISHED, STABLE, Release, TableVersion
 from backfill_assets.lake.shadow import delete_shadow
-from backfill_assets.lake.storage import writing
+from backfill_assets.lake.storage import SHADOWS
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
+from backfill_assets.plan.store import PUBLISHED, Plans
 from backfill_assets.publish.channels import (
     NOT_PUBLISHED,
     following,
@@ -48,12 +47,10 @@ from backfill_assets.publish.guards import (
     conflict_facts,
     refuse_breaking,
     refuse_not_publishable,
-    refuse_other_channel,
-    refuse_running,
     refuse_unfinished,
     refuse_unreleased,
 )
-from backfill_assets.publish.live import LiveState, live_state, live_tables
+from backfill_assets.publish.live import live_state
 from backfill_assets.publish.release_live import Runs, no_runs, release_live
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -79,33 +76,35 @@ class IntoLive:
         """Return the days that the shadow has built. For the others, live is right already."""
         return days_in(self.state.builds, self.table.name)
 
-    def refuse_unfit(self) -> None:
-        """Raise UsageError if live's table would reject these days. Nothing is written."""
-        if self.days:
-            self._commit.refuse_unfit(sorted(self.days))
+    def change(self, live: Mapping[str, TableVersion]) -> Change | None:
+        """The change of this table in `live`; None if live has all days with the same records.
 
-    def commit(self) -> list[Build]:
-        """Commit the days whose rows in live differ, and return the recorded builds.
-
-        Raises Conflict if live has changed under the plan, and the errors of `commit_and_record`.
+        The caller holds the right to write the table. Raises Conflict if live has changed under the
+        plan, and UsageError if the table in live would reject these days.
         """
-        return (
-            commit_and_record(self.workspace.lake.root, self.table.name, self._decide, self._commit)
-            if self.days
-            else []
-        )
-
-    @property
-    def _commit(self) -> PromoteCommit:
+        if not self.days:
+            return None
         name = self.table.name
+        folder = self.workspace.lake.path(name)
+        table = open_table(folder)
+        refuse_unfit(folder, table, self.table.partition_by)
+        builds = self._builds()
+        days = [build.day for build in builds if build.outcome in COMMITTED]
         source = self.state.shadow.path(name)
-        version = self.state.versions[name]
-        return PromoteCommit(
-            self.workspace.lake.path(name), self.table.partition_by, source, version
-        )
+        column = self.table.partition_by
+        files, columns = shadow_files(source, column, self.state.versions[name], days)
+        FileCommit(folder, column, files, columns).refuse_unfit(table)
+        hashes = hash_by_day((file.day, file.path) for file in files)
+        builds = [
+            replace(build, data_files=hashes.get(build.day, "")) if build.day in days else build
+            for build in builds
+        ]
+        place = f"{SHADOWS}/{self.plan.id}/{name}"
+        change = Change(name, column, tuple(builds), tuple(files), columns, live.get(name), place)
+        return change if builds else None
 
-    def _decide(self) -> list[Build]:
-        # Under the lock: what was written to live since the decision is a conflict too.
+    def _builds(self) -> list[Build]:
+        """The builds to record in live, without those that are recorded already."""
         lake = self.workspace.lake
         shadow = self.state.shadow
         name = self.table.name
@@ -149,7 +148,7 @@ class IntoLive:
                 build,
                 outcome="unchanged" if same else "accepted",
                 run=self.run,
-                act=PUBLISH,
+                act="publish",
                 who=self.who,
                 reason=self.reason or build.reason,
                 input_versions=dict(versions),
@@ -158,27 +157,19 @@ class IntoLive:
             )
 
 
-PUBLISH: Act = "publish"
-ROLLBACK: Act = "rollback"
-
-
-def name_of_act(act: Act, plan: Plan) -> str:
+def name_of_act(kind: Kind, plan: Plan) -> str:
     """A name of its own for one publication or rollback of a plan: the run in what it records."""
-    return f"{act}-{plan.id}-{secrets.token_hex(4)}"
+    return f"{kind}-{plan.id}-{secrets.token_hex(4)}"
 
 
-def recorded_by(act: Act, plan: Plan, workspace: Workspace) -> list[Build]:
-    """Return the latest builds in live that publications, or rollbacks, of a plan recorded.
-
-    Killed ones count too.
-    """
-    latest = workspace.lake.latest(
-        {name: plan.days_of(name) for name in plan.reasons}, BUILD_SCHEMA.names
-    ).accepted
+def recorded_by(kind: Kind, plan: Plan, workspace: Workspace) -> list[Build]:
+    """Return the latest builds in live that publications, or rollbacks, of a plan recorded."""
+    days = {name: plan.days_of(name) for name in plan.reasons}
+    latest = workspace.lake.latest(days, BUILD_SCHEMA.names).accepted
     return [
         build
         for build in latest.values()
-        if build.act == act and plan.id in (build.plan, build.undone_plan)
+        if build.act == kind and plan.id in (build.plan, build.undone_plan)
     ]
 
 
@@ -206,9 +197,6 @@ class Published:
         return sum(build.outcome == outcome for build in self.builds)
 
 
-ATTEMPTS = 20
-
-
 class PublishedBy(NamedTuple):
     """The person who publishes, with the reason."""
 
@@ -222,58 +210,6 @@ class PublishedBy(NamedTuple):
         return (
             f"plan {plan.id}{others}: {self.reason}" if self.reason else f"plan {plan.id}{others}"
         )
-
-
-def release_plan(
-    plan: Plan,
-    workspace: Workspace,
-    channel: str,
-    by: PublishedBy,
-    runs: Runs = no_runs,
-    *,
-    publication: str = "",
-) -> Release:
-    """Add a release of live for `channel`.
-
-    For `stable`, the release is also for every channel that follows live. `runs` and `publication`
-    are passed to `refuse_unreleased`, which is asked again. Raises RefusedByGuard if live is being
-    written, or if channels moved while this plan was put into live.
-    """
-    attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(ATTEMPTS))
-    try:
-        return attempts(_release_plan, plan, workspace, channel, by, runs, publication)
-    except RetryError as error:
-        raise Conflict(
-            f"Others released {ATTEMPTS} times first.",
-            unchanged=f"Plan {plan.id} is in live, and readers get the release before.",
-            next_step="Type the same again.",
-        ) from error
-
-
-def _release_plan(
-    plan: Plan, workspace: Workspace, channel: str, by: PublishedBy, runs: Runs, publication: str
-) -> Release:
-    releases = workspace.lake.releases
-    state = live_state(workspace)
-    # After the versions were read: who has begun to write by now may have written to some of them.
-    refuse_unreleased(plan, workspace, state, runs, publication=publication)
-    nothing = f"Plan {plan.id} is in live and not released."
-    given = refuse_others(
-        releases.root, plan.id, channel, state.newest, by.together_with, nothing=nothing
-    )
-    moved = [channel, *following(releases.root, state.newest)] if channel == STABLE else [channel]
-    if live_tables(workspace, state.newest) != state.tables:
-        raise Conflict("tables were written while this was decided")
-    return releases.add(
-        state.newest,
-        state.tables,
-        kind=PLAN_PUBLISHED,
-        who=by.who,
-        reason=by.of(plan, given),
-        channels=moved,
-        recorded=state.recorded,
-        plans=[plan.id],
-    )
 
 
 def point_to_plan(
@@ -394,7 +330,7 @@ class Publication:
     together_with: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "run", self.run or name_of_act(PUBLISH, self.plan))
+        object.__setattr__(self, "run", self.run or name_of_act("publish", self.plan))
 
     def publish(
         self,
@@ -414,130 +350,93 @@ class Publication:
         Raises UsageError if the plan has no shadow. Raises RefusedByGuard if the plan is open, not
         built completely or in conflict with live, if readers of the channel would lose columns or
         types (unless `allow_breaking`), and if live has other changes that cannot be released.
-        Raises Conflict or NotRecorded if a table could not be committed. Then the tables before it
-        are committed, and readers get the earlier release.
+        Raises Conflict if live was changed meanwhile. Nothing is committed then. Once the first
+        table is committed, any later writer to live finishes what is left.
         """
-        plans = Plans(self.workspace.lake.root)
+        root = self.workspace.lake.root
+        plans = Plans(root)
         with plans.exclusive(self.plan.id):
+            finish(root)
             refuse_not_publishable(self.plan, plans)
             self.workspace.lake.releases.refuse_unknown(channel)
-            refuse_other_channel(self.plan, channel, plans)
-            released = release_of_plan(self.workspace.lake.root, self.plan.id)
-            if finishing := bool(released) and plans.half_done(self.plan.id) == PUBLISHING:
-                # Killed before it was noted.
-                plans.note(
-                    self.plan.id,
-                    PUBLISHED,
-                    now(),
-                    who=self.who,
-                    reason=self.reason,
-                    release=released,
-                )
             if plans.state(self.plan.id) == PUBLISHED:
-                delete_shadow(self.workspace.lake.root, self.plan.id)
+                builds = self._finished_by_others(plans, now)
+                delete_shadow(root, self.plan.id)
                 release = point_to_plan(
-                    self.plan,
-                    self.workspace,
-                    channel,
-                    self._by,
-                    runs,
+                    self.plan, self.workspace, channel, self._by, runs,
                     allow_breaking=allow_breaking,
-                )
-                builds = recorded_by(PUBLISH, self.plan, self.workspace) if finishing else ()
+                )  # fmt: skip
                 return Published.of(builds, release, self.workspace)
             self._refuse_others(channel)
             self.plan.refuse_other_code(self.workspace.code)
             refuse_protected(self.plan, self.workspace, NOT_PUBLISHED)
-            # What a publication that was killed has committed.
             self.workspace.lake.recover(list(self.plan.reasons))
             state = state_of(self.plan, self.workspace)
             refuse_unfinished(self.plan, state)
             if not allow_breaking:
                 refuse_breaking(self.plan, channel, self.workspace, state.after)
             approve(state)
-            tables = [table for table in self.workspace.tables if table.name in self.plan.reasons]
-            acts = [
-                IntoLive(self.plan, self.workspace, table, state, self.run, self.who, self.reason)
-                for table in tables
-            ]
-            for act in acts:
-                act.refuse_unfit()
-            with writing(self.workspace.lake.root, "_plans"):
-                # Of two publications, one sees that the other has begun.
-                before = live_state(self.workspace)
-                self._refuse_others(channel)  # who got which plan meanwhile
-                if self.plan.id in before.half_published:
-                    # What was begun is finished; then it is asked whether it is released.
-                    refuse_running(self.workspace, runs)
-                else:
-                    refuse_unreleased(self.plan, self.workspace, before, runs)
-                self._release_before(before, runs)
-                # From here on, live is not released.
-                plans.note(
-                    self.plan.id,
-                    PUBLISHING,
-                    now(),
-                    who=self.who,
-                    reason=self.reason,
-                    channel=channel,
-                )
-                self._withdraw_beside_others(before)
-            with self._marked():
-                for act in acts:
-                    act.commit()
-                release = release_plan(
-                    self.plan, self.workspace, channel, self._by, runs, publication=self.run
-                )
-                plans.note(
-                    self.plan.id,
-                    PUBLISHED,
-                    now(),
-                    who=self.who,
-                    reason=self.reason,
-                    release=release.number,
-                )
-            delete_shadow(self.workspace.lake.root, self.plan.id)
-        return Published.of(
-            recorded_by(PUBLISH, self.plan, self.workspace), release, self.workspace
+            with deciding(root, list(self.plan.reasons)) as turn:
+                builds = turn.carry_out(self._act(channel, state, runs))
+            release = self._note(plans, now)
+            delete_shadow(root, self.plan.id)
+        return Published.of(builds, release, self.workspace)
+
+    def _finished_by_others(self, plans: Plans, now: Callable[[], datetime]) -> list[Build]:
+        """Note a publication that another process finished, and return the builds that it recorded.
+
+        There are none if the publication was noted before.
+        """
+        if plans.events(self.plan.id, f"{PUBLISHED}-"):
+            return []
+        self._note(plans, now)
+        return recorded_by("publish", self.plan, self.workspace)
+
+    def _note(self, plans: Plans, now: Callable[[], datetime]) -> Release:
+        release = self.workspace.lake.releases.of_plan(self.plan.id)
+        number = release.number
+        plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=number)
+        return release
+
+    def _act(self, channel: str, state: ShadowState, runs: Runs) -> Act:
+        """Decide about the publication. Other changes of live are released first."""
+        root = self.workspace.lake.root
+        before = live_state(self.workspace)
+        refuse_unreleased(self.plan, self.workspace, before, runs)
+        if before.changed:
+            release_live(self.workspace, who=self.who, runs=runs)
+            before = live_state(self.workspace)
+        given = self._refuse_others(channel)
+        newest = before.newest
+        follow = following(root, newest) if channel == STABLE else []
+        tables = [table for table in self.workspace.tables if table.name in self.plan.reasons]
+        changes = [
+            IntoLive(
+                self.plan, self.workspace, table, state, self.run, self.who, self.reason
+            ).change(before.tables)
+            for table in tables
+        ]
+        return Act(
+            self.run,
+            "publish",
+            self.plan.id,
+            self.who,
+            self.reason,
+            tuple(change for change in changes if change),
+            NextRelease(
+                newest.number if newest else 0,
+                before.tables,
+                before.recorded,
+                tuple(dict.fromkeys([channel, *follow])),
+                self._by.of(self.plan, given),
+            ),
         )
 
-    def _refuse_others(self, channel: str) -> None:
+    def _refuse_others(self, channel: str) -> list[str]:
         lake = self.workspace.lake
         newest = lake.releases.newest()
-        refuse_others(lake.root, self.plan.id, channel, newest, self.together_with)
-
-    def _release_before(self, live: LiveState, runs: Runs) -> None:
-        """Release the changes of live first, so that other channels get them without the plan."""
-        if live.changed and self.plan.id not in live.half_published:
-            release_live(self.workspace, who=self.who, runs=runs)
-
-    def _withdraw_beside_others(self, before: LiveState) -> None:
-        """Without file locks: abort if another publication started after `before`.
-
-        Of two that start together at most one continues. Raises RefusedByGuard.
-        """
-        plans = Plans(self.workspace.lake.root)
-        begun = set(plans.half_published()) - {self.plan.id, *before.half_published}
-        if (
-            begun
-            and self.plan.id not in before.half_published
-            and not self.workspace.lake.paths.is_local
-        ):
-            plans.withdraw(self.plan.id, PUBLISHING)
-            raise RefusedByGuard(
-                f"Plan {sorted(begun)[0]} began to be published, or taken back, at the"
-                " same moment.",
-                unchanged=f"Nothing of plan {self.plan.id} was published.",
-                next_step="Once that has ended, publish again.",
-            )
+        return refuse_others(lake.root, self.plan.id, channel, newest, self.together_with)
 
     @property
     def _by(self) -> PublishedBy:
         return PublishedBy(self.who, self.reason, self.together_with)
-
-    def _marked(self) -> ExitStack:
-        marked = ExitStack()
-        for name in self.plan.reasons:
-            step = RunningStep(name, sorted(self.plan.days_of(name)), self.run, self.plan.id)
-            marked.enter_context(mark_running(self.workspace.lake.root, step))
-        return marked

@@ -3,8 +3,8 @@
 The reasons against it are open plans, plans that ended before all of their days were built, days
 that failed since the last release, and days that someone else wrote to.
 
-An act that commits to several tables of live holds back the release by its open plan or, on a local
-disk, by the marker of a running step (`lake/running.py`).
+An act that was begun is finished first (`lake/acts.py`). A rebuild of live holds back the release
+by its open plan or, on a local disk, by the marker of a running step (`lake/running.py`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -13,13 +13,14 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.errors import Conflict, RefusedByGuard, TableUnreadable, UsageError
+from backfill_assets.errors import Conflict, TableUnreadable, UsageError
+from backfill_assets.lake.acts import Acts, finish
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.ledger import AUDITS, Build, Ledger
 from backfill_assets.lake.releases import LIVE, STABLE, Release, Releases
 from backfill_assets.lake.running import running_steps
-from backfill_assets.plan.lifecycle import what_is_half_done
+from backfill_assets.plan.lifecycle import in_part_words, refuse_left_in_part
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import CLOSED, PLANNED, Plans
@@ -144,30 +145,23 @@ def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Obstacle]
 
 
 def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
-    """Yield the open plans with partitions of changed tables.
+    """Yield the open plans with days of changed tables, and plans that live has in part.
 
-    A plan in a shadow counts while it is being published. A plan that cannot be read cannot be run.
+    A plan that cannot be read cannot be run.
     """
-    for plan_id in dict.fromkeys([*state.plans, *state.half_published]):
+    for plan_id in state.in_part:
+        yield Obstacle(Cause.PLAN, in_part_words(plan_id))
+    for plan_id in state.plans:
         try:
             plan = Plans(root).read(plan_id)
         except UsageError:
-            if plan_id in state.half_published:
-                yield Obstacle(
-                    Cause.PLAN,
-                    f"plan {plan_id} is published in part, and cannot be read: restore its file"
-                    " from a copy",
-                )
             continue
-        published = plan_id in state.half_published
-        days = plan.partitions() if published or not plan.is_shadow else ()
+        days = () if plan.is_shadow else plan.partitions()
         if of_plan := [day for table, day in days if table in state.changed]:
             why = (
                 f"plan {plan_id} is open ({ranges(of_plan)}): `backfill watch {plan_id}` follows"
                 f" it; if no command carries it out any more, `backfill resume {plan_id}`"
             )
-            if published:
-                why = what_is_half_done(plan_id, Plans(root), ranges(of_plan))
             yield Obstacle(Cause.PLAN, why)
 
 
@@ -306,6 +300,7 @@ def release_live(
     Returns Released, NothingNew, or Withheld with the obstacles. Without a `reason`, the release
     names the changed tables. `runs` returns the unfinished runs of live by Dagster's record.
     """
+    finish(workspace.lake.root)
     try:
         state = live_state(workspace)
     except TableUnreadable as error:
@@ -334,16 +329,9 @@ def release_as_it_stands(
     Unfinished plans and failed days do not prevent it. Running steps and unfinished `runs` do. The
     reason of the release names what was ignored. It does not keep the next release back.
     """
+    finish(workspace.lake.root)
     state = live_state(workspace)
-    if state.half_published:
-        plans = Plans(workspace.lake.root)
-        half_done = [what_is_half_done(plan, plans) for plan in state.half_published]
-        raise RefusedByGuard(
-            f"Only a part of plan {', '.join(state.half_published)} is in live, and readers would"
-            " get that part.",
-            unchanged="Nothing was released.",
-            next_step=f"{'; '.join(half_done)}.",
-        )
+    refuse_left_in_part(Plans(workspace.lake.root), "Nothing was released.")
     root = workspace.lake.root
     moved = following(root, state.newest)
     # A failure that left its table unchanged prevents publications too, until a person decides.
@@ -407,7 +395,9 @@ def pointed_back(workspace: Workspace, state: LiveState) -> list[Obstacle]:
 def _release(
     workspace: Workspace, state: LiveState, channels: Iterable[str], who: str, reason: str
 ) -> Decision:
-    if live_tables(workspace, state.newest) != state.tables:
+    # After the versions were read: an act that was recorded since will change them.
+    is_begun = Acts(workspace.lake.root).unfinished() is not None
+    if is_begun or live_tables(workspace, state.newest) != state.tables:
         return MEANWHILE
     try:
         releases = workspace.lake.releases

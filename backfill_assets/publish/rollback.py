@@ -1,39 +1,32 @@
 """Take a plan back: restore each partition that it changed, unless others built it since.
 
-There is one commit per table, inputs first. A restored partition is recorded with the code and
-inputs of its rows, so that its status says what has changed since. The same command continues a
-rollback that was stopped.
+A rollback is an act (`lake/acts.py`): one commit per table, inputs first, that anyone finishes. A
+restored partition is recorded with the code and inputs of its rows, so that its status says what
+has changed since.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.acts import Act, Change, deciding, finish
 from backfill_assets.lake.damage import Damage, Depth
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.file_commit import refuse_unfit
 from backfill_assets.lake.history import Latest, last_committed, origin_builds, recover_newest
-from backfill_assets.lake.integrity import damaged_at
+from backfill_assets.lake.integrity import damaged_at, hash_by_day
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.moves import RestoreCommit, RestoreRecord
-from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.releases import TableVersion
 from backfill_assets.lake.shadow import delete_shadow
-from backfill_assets.plan.lifecycle import finishing, refuse_overlap, refuse_protected
+from backfill_assets.lake.slices import DataFile
+from backfill_assets.plan.lifecycle import refuse_overlap, refuse_protected
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import (
-    OPEN,
-    PLANNED,
-    PUBLISHED,
-    PUBLISHING,
-    ROLLED_BACK,
-    ROLLING_BACK,
-    Plans,
-)
-from backfill_assets.publish.channels import release_of_plan
-from backfill_assets.publish.publish import ROLLBACK, name_of_act, recorded_by
+from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
+from backfill_assets.publish.publish import name_of_act, recorded_by
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -194,52 +187,63 @@ def decisions_on(
     return {(table.name, day): decision for day, decision in sorted(decided.items())}
 
 
-def restore(
+def _change(
     table: Table,
-    days: Collection[date],
-    plan: Plan,
+    decisions: Mapping[Partition, Decision],
     workspace: Workspace,
     record: RestoreRecord,
-    *,
-    force: bool = False,
-) -> list[Build]:
-    """Restore these days of one table in one commit, and return the recorded builds.
+    restored: Mapping[Partition, Build],
+) -> Change | None:
+    """What the rollback changes in one table; None if nothing.
 
-    Days that others built meanwhile are left out. Days whose rows never changed get their earlier
-    record back, if the inputs of that record are current again.
+    Days whose rows never changed get their earlier record back, if the inputs of that record are
+    current after the rollback. `restored` are the builds that the tables before it get. Raises
+    UsageError if a file is gone, or if a column had another type.
     """
-    ledger = workspace.lake.ledger
-    versions = dict[date, int]()
+    name = table.name
+    at = workspace.lake.ledger.next_time(name)
+    of_table = {day: decision for (of, day), decision in decisions.items() if of == name}
+    versions = {
+        day: decision.version for day, decision in of_table.items() if decision.kind == Kind.RESTORE
+    }
+    folder = workspace.lake.path(name)
+    now = open_table(folder)
+    files: list[DataFile] = []
+    columns = ""
+    if versions:
+        refuse_unfit(folder, now, table.partition_by)
+        commit = RestoreCommit(folder, table.partition_by, versions)
+        files, columns = commit.move(now, sorted(versions))
+    hashes = hash_by_day((file.day, file.path) for file in files)
+    builds = [
+        replace(record.of(before, at), data_files=hashes.get(day, ""))
+        for day in versions
+        if (before := of_table[day].before)
+    ]
+    builds += [
+        replace(record.of(decision.before, at), outcome="unchanged")
+        for decision in of_table.values()
+        if decision.kind == Kind.RESTORED
+        and decision.before
+        and _are_there(decision.before.inputs, workspace, restored)
+    ]
+    if not builds:
+        return None
+    seen = TableVersion(name, int(now.version()), str(now.metadata().id)) if now else None
+    return Change(name, table.partition_by, tuple(builds), tuple(files), columns, seen)
 
-    def decide_again() -> list[Build]:
-        at = ledger.next_time(table.name)
-        decisions = decisions_on(plan, table, workspace, force=force)
-        restored = {
-            day: d for (_, day), d in decisions.items() if day in days and d.kind == Kind.RESTORE
-        }
-        versions.update({day: decision.version for day, decision in restored.items()})
-        as_before = [
-            d.before
-            for (_, day), d in decisions.items()
-            if day in days and d.kind == Kind.RESTORED and d.before
-        ]
-        again = [
-            replace(record.of(build, at), outcome="unchanged")
-            for build in as_before
-            if _are_there(build.inputs, workspace)
-        ]
-        return [
-            record.of(decision.before, at) for decision in restored.values() if decision.before
-        ] + again
 
-    commit = RestoreCommit(workspace.lake.path(table.name), table.partition_by, versions)
-    return commit_and_record(workspace.lake.root, table.name, decide_again, commit)
+def _are_there(
+    inputs: Mapping[str, Mapping[str, str]],
+    workspace: Workspace,
+    restored: Mapping[Partition, Build],
+) -> bool:
+    """True if live has the rows of these inputs once these builds are `restored`.
 
-
-def _are_there(inputs: Mapping[str, Mapping[str, str]], workspace: Workspace) -> bool:
-    """True if live has the rows of these inputs. Each input has fingerprints by day."""
+    Each input has fingerprints by day.
+    """
     days = {name: list(map(date.fromisoformat, of)) for name, of in inputs.items()}
-    accepted = workspace.lake.latest(days).accepted
+    accepted = {**workspace.lake.latest(days).accepted, **restored}
     now = {
         name: {str(day): build.fingerprint for (of, day), build in accepted.items() if of == name}
         for name in days
@@ -256,11 +260,16 @@ def rollback_decisions(
 ) -> dict[Partition, Decision]:
     """Decide about every partition that `plan` changed, without changing anything.
 
-    With `force`, conflicts are restored too, unless the plan was never published as a whole. Raises
-    UsageError if the plan was never started, or has days of a table that the project no longer has.
-    Raises RefusedByGuard if the plan is open, overlaps with an open plan, has protected days, or if
-    the ledger lacks days that a table's log shows.
+    With `force`, conflicts are restored too. Raises UsageError if the plan was never started, or
+    has days of a table that the project no longer has. Raises RefusedByGuard if the plan is open,
+    overlaps with an open plan, has protected days, or if the ledger lacks days that a table's log
+    shows.
     """
+    recover_newest(workspace.lake.ledger, list(plan.reasons))
+    return _decisions(plan, workspace, force=force)
+
+
+def _decisions(plan: Plan, workspace: Workspace, *, force: bool) -> dict[Partition, Decision]:
     plans = Plans(workspace.lake.root)
     state = plans.state(plan.id)
     if state == PLANNED:
@@ -271,7 +280,7 @@ def rollback_decisions(
     if (
         plan.is_shadow
         and state not in (PUBLISHED, ROLLED_BACK)
-        and plan.id not in plans.half_published()
+        and plan.id not in plans.left_in_part()
     ):
         raise UsageError(
             f"Plan {plan.id} is in its shadow, and has changed nothing in live.",
@@ -289,10 +298,8 @@ def rollback_decisions(
         )
     refuse_overlap(plan, plans, in_live=True)
     refuse_protected(plan, workspace, "Nothing was restored.")
-    recover_newest(workspace.lake.ledger, list(plan.reasons))
     _refuse_gone_tables(plan, workspace)
     tables = [table for table in workspace.graph.tables if table.name in plan.reasons]
-    force = _puts_back_conflicts(plan, workspace, force=force)
     decisions = {
         p: d
         for table in tables
@@ -313,108 +320,55 @@ def roll_back(
 ) -> tuple[dict[Partition, Decision], list[Build]]:
     """Roll `plan` back, and return the decisions and the recorded builds.
 
-    Builds of an earlier, unfinished rollback of the plan are included. If nothing is restored,
-    nothing is noted and the plan keeps its state. Raises the errors of `rollback_decisions`, and
-    UsageError, Conflict or NotRecorded if a table could not be restored. Then the tables before it
-    are restored.
+    If nothing is restored, nothing is noted and the plan keeps its state. All tables are checked
+    before the first one is changed. Raises the errors of `rollback_decisions`, UsageError if a
+    table cannot be restored, and Conflict if live was changed meanwhile. Nothing is restored then.
     """
-    plans = Plans(workspace.lake.root)
-    restored = list[Build]()
+    root = workspace.lake.root
+    plans = Plans(root)
     with plans.exclusive(plan.id):
-        decisions = rollback_decisions(plan, workspace, force=force)
-        conflicts = _puts_back_conflicts(plan, workspace, force=force)
-        record = RestoreRecord(
-            name_of_act(ROLLBACK, plan),
-            who,
-            f"rollback of plan {plan.id}",
-            reason,
-            ROLLBACK,
-            plan.id,
-        )
-        days: dict[str, list[date]] = {}
-        for name, day in (
-            partition for partition, decision in decisions.items() if decision.before
-        ):
-            days.setdefault(name, []).append(day)
-        finishing = plans.half_done(plan.id) == ROLLING_BACK
-        if not force:
-            _refuse_half(plan, plans, decisions)
-        tables = [table for table in workspace.graph.tables if table.name in days]
-        for table in tables:
-            of_table = {day: decisions[table.name, day] for day in days[table.name]}
-            versions = {
-                day: decision.version
-                for day, decision in of_table.items()
-                if decision.kind == Kind.RESTORE
-            }
-            RestoreCommit(
-                workspace.lake.path(table.name), table.partition_by, versions
-            ).refuse_missing()
-        if days:
-            # From here on, live is not released.
-            plans.note(plan.id, ROLLING_BACK, now(), who=who, reason=reason)
-        with ExitStack() as marked:
-            for name, days_of_table in days.items():
-                marked.enter_context(
-                    mark_running(
-                        workspace.lake.root, RunningStep(name, days_of_table, record.run, plan.id)
-                    )
-                )
-            for table in tables:
-                restored += restore(
-                    table, days[table.name], plan, workspace, record, force=conflicts
-                )
-        done = {(build.table, build.day) for build in restored}
-        for partition in [
-            p
-            for p, decision in decisions.items()
-            if decision.kind == Kind.RESTORE and p not in done
-        ]:
-            decisions[partition] = Decision(Kind.CONFLICT, why="built by another run, just now")
+        finish(root)
+        is_noted = bool(plans.events(plan.id, f"{ROLLED_BACK}-"))
+        is_finished_by_others = plans.is_rolled_back(plan.id) and not is_noted
+        with deciding(root, list(plan.reasons)) as turn:
+            decisions = _decisions(plan, workspace, force=force)
+            if not is_put_back(decisions.values()) and plan.id not in plans.left_in_part():
+                return decisions, []
+            builds = turn.carry_out(_act(plan, decisions, workspace, who, reason))
+        if is_finished_by_others:
+            builds = recorded_by("rollback", plan, workspace)
         left = sum(decision.kind in LEFT for decision in decisions.values())
-        if days or is_put_back(decisions.values()) or plans.half_done(plan.id):
-            # A publication is given up.
-            plans.note(
-                plan.id,
-                ROLLED_BACK,
-                now(),
-                who=who,
-                reason=reason,
-                restored=len(restored),
-                left=left,
-            )
-        if plan.is_shadow and plans.is_rolled_back(plan.id):
-            # What it could still be published from.
-            delete_shadow(workspace.lake.root, plan.id)
-    return decisions, recorded_by(ROLLBACK, plan, workspace) if finishing else restored
-
-
-def _puts_back_conflicts(plan: Plan, workspace: Workspace, *, force: bool) -> bool:
-    return force and (not plan.is_shadow or release_of_plan(workspace.lake.root, plan.id) > 0)
-
-
-def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decision]) -> None:
-    """Raise RefusedByGuard if a part of a partly published plan would stay in live.
-
-    Days that others built since do not count.
-    """
-    left = [
-        partition
-        for partition, decision in decisions.items()
-        if decision.kind in LEFT and not decision.by_others
-    ]
-    if left and plans.half_done(plan.id) == PUBLISHING:
-        table, day = left[0]
-        raise RefusedByGuard(
-            f"Plan {plan.id} is published in part, and {len(left)} of its partition(s)"
-            f" cannot be put back, as {table} {day}: {decisions[left[0]].kind}.",
-            unchanged="Nothing was restored.",
-            next_step=(
-                f"Finish it (`{finishing(plan.id, plans)}`), then roll it back;"
-                f" or put back what can be: `backfill rollback {plan.id}"
-                " --force`."
-            ),
+        plans.note(
+            plan.id,
+            ROLLED_BACK,
+            now(),
+            who=who,
+            reason=reason,
+            restored=len(builds),
+            left=left,
         )
+        if plan.is_shadow:
+            # What it could still be published from.
+            delete_shadow(root, plan.id)
+    return decisions, builds
+
+
+def _act(
+    plan: Plan,
+    decisions: Mapping[Partition, Decision],
+    workspace: Workspace,
+    who: str,
+    reason: str,
+) -> Act:
+    run = name_of_act("rollback", plan)
+    record = RestoreRecord(run, who, f"rollback of plan {plan.id}", reason, "rollback", plan.id)
+    changes: list[Change] = []
+    restored: dict[Partition, Build] = {}
+    for table in workspace.graph.tables:  # inputs first
+        if change := _change(table, decisions, workspace, record, restored):
+            changes.append(change)
+            restored |= {(build.table, build.day): build for build in change.builds}
+    return Act(run, "rollback", plan.id, who, reason, tuple(changes))
 
 
 def _refuse_unrecorded(

@@ -5,8 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from backfill_assets.errors import RefusedByGuard
+from backfill_assets.lake.acts import finish
 from backfill_assets.lake.shadow import delete_shadow, write_base
-from backfill_assets.plan.lifecycle import finishing
+from backfill_assets.plan.lifecycle import in_part_words
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now
 from backfill_assets.plan.store import DISCARDED, OPEN, Plans
@@ -23,6 +24,7 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
+        finish(workspace.lake.root)
         refuse_not_in_shadow(plan, plans, "Nothing was changed.")
         plan.refuse_gone_tables(workspace.names)
         before = state_of(plan, workspace)
@@ -57,6 +59,7 @@ def discard(
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
+        finish(workspace.lake.root)
         if plans.state(plan.id) == OPEN:
             raise RefusedByGuard(
                 f"Plan {plan.id} is open.",
@@ -68,14 +71,10 @@ def discard(
             )
         if plans.state(plan.id) != DISCARDED:  # a discard that was killed is finished
             refuse_not_in_shadow(plan, plans, "Nothing was discarded.")
-        if plan.id in plans.half_published():
+        if plan.id in plans.left_in_part():
+            words = in_part_words(plan.id)
             raise RefusedByGuard(
-                f"Some tables of plan {plan.id} are published already.",
-                unchanged="Nothing was discarded.",
-                next_step=(
-                    f"Finish it (`{finishing(plan.id, plans)}`), or take it"
-                    f" back: `backfill rollback {plan.id}`."
-                ),
+                f"{words[0].upper()}{words[1:]}.", unchanged="Nothing was discarded."
             )
         if plans.state(plan.id) != DISCARDED:
             plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)

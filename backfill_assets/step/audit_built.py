@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Partition
-from backfill_assets.lake.commit import FileCommit
 from backfill_assets.lake.damage import Damage, Depth
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import damaged, damaged_files
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, Days, Finding

@@ -23,9 +23,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.lake.columns import refuse_other_columns
-from backfill_assets.lake.commit import Commit, FileCommit
+from backfill_assets.lake.commit import Commit
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.data_files import NO_DAY, remove_files, write_frame, write_table
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.integrity import damaged_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.slices import DataFile, Slice, condition

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from backfill_assets.lake.acts import finish
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.maintenance import (
     Maintenance,
@@ -14,7 +15,7 @@ from backfill_assets.lake.maintenance import (
 )
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.releases import Release
-from backfill_assets.plan.lifecycle import refuse_half_done
+from backfill_assets.plan.lifecycle import refuse_left_in_part
 from backfill_assets.plan.store import Plans
 from backfill_assets.sources.archives.loading import LoadResult
 from backfill_assets.step.sources import (
@@ -124,8 +125,9 @@ def maintain_lake(
     """
     if not apply:
         return MaintainReport(preview_maintenance(lake, days, now, table), apply, days)
-    # A publication or rollback that has begun may need files that nothing else needs.
-    refuse_half_done(Plans(lake.root), "Nothing was removed.")
+    # An act that was begun may need files that nothing else needs.
+    finish(lake.root)
+    refuse_left_in_part(Plans(lake.root), "Nothing was removed.")
     return MaintainReport(maintain(lake, days, now, who, table), apply, days)
 
 

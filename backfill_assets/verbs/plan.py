@@ -15,7 +15,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import BackfillError, NothingToBuild, ServiceUnavailable
-from backfill_assets.plan.lifecycle import is_in_shadow, what_is_half_done
+from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending
@@ -25,7 +25,6 @@ from backfill_assets.plan.source_changes import changed_files
 from backfill_assets.plan.store import (
     CLOSED,
     OUTCOME_COLUMNS,
-    PUBLISHING,
     Ended,
     Event,
     Plans,
@@ -125,8 +124,7 @@ def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:
 
 
 def _state(plan: Mapping[str, Any]) -> str:
-    is_hidden = plan["in_shadow"] and plan["state"] != PUBLISHING
-    return in_words(plan["state"]) + (", in its shadow" if is_hidden else "")
+    return in_words(plan["state"]) + (", in its shadow" if plan["in_shadow"] else "")
 
 
 def _launched(launched: Launched) -> dict[str, Any]:
@@ -229,7 +227,6 @@ class PlanDetails(Report):
     plan: Plan
     events: Sequence[Event]
     state: str
-    half_done: str
     files_changed: Mapping[str, str]
     progress: RunReport | None
     ended: Ended | None
@@ -245,7 +242,6 @@ class PlanDetails(Report):
             **values,
             "files_changed": self.files_changed,
             "state": self.state,
-            "half_done": self.half_done,
             "contents": self.plan.as_json(),
             "events": [
                 {"at": event.at.isoformat(), "kind": event.kind, **event.facts}
@@ -271,10 +267,7 @@ class PlanDetails(Report):
                 yield table_of(OUTCOME_COLUMNS, self.ended.rows())
             yield from self.ended.early_stops
             yield self.ended.line(plan_id)
-        if self.half_done:
-            sentence = self.half_done[0].upper() + self.half_done[1:]
-            yield f"{sentence}. Until then nothing of live is released."
-        elif self.state in CLOSED:
+        if self.state in CLOSED:
             yield (
                 f"It was {in_words(self.state)} since. `backfill status` shows its days as they"
                 " are now."
@@ -296,10 +289,9 @@ def show_plan(plan_id: str, workspace: Workspace, not_imported: str) -> PlanDeta
     plan = plans.read(plan_id)
     events = plans.events(plan_id)
     state = plans.state(plan_id)
-    half = what_is_half_done(plan_id, plans) if plans.half_done(plan_id) else ""
     changed = by_partition(changed_files(plan, workspace.lake))
-    details = partial(PlanDetails, plan, events, state, half, changed)
-    if state in CLOSED or half:
+    details = partial(PlanDetails, plan, events, state, changed)
+    if state in CLOSED:
         return details(None, how_ended(events), "")
     if not_imported:
         return details(None, None, not_imported)

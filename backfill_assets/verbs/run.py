@@ -15,7 +15,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan import text
-from backfill_assets.plan.lifecycle import finishing, resolve_plan_id
+from backfill_assets.plan.lifecycle import resolve_plan_id
 from backfill_assets.plan.progress import Ending, Progress, outcomes
 from backfill_assets.plan.progress import lines as outcome_columns_and_rows
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left, remaining_reader
@@ -202,15 +202,6 @@ def cancel_plan(
         raise UsageError(
             f"Plan {plan_id} is {in_words(state)}.",
             unchanged="Nothing was cancelled: nothing of it is left to build.",
-        )
-    if plans.half_done(plan_id):
-        raise UsageError(
-            f"Plan {plan_id} is in live in part.",
-            unchanged="Nothing was cancelled.",
-            next_step=(
-                f"Finish it (`{finishing(plan_id, plans)}`), or roll it back: `backfill rollback"
-                f" {plan_id}`."
-            ),
         )
     plans.note(plan_id, "cancelled", utc_now(), who=who)
     cancelled = []

@@ -28,8 +28,9 @@ from rich.console import Console
 from rich.table import Table as Drawn
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_table
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.slices import condition

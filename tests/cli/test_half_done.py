@@ -1,6 +1,4 @@
-"""What the verbs say and do of a plan that is published, or taken back, in part: nothing is
-promised that is not so.
-"""
+"""What commands show and do after a publication or a rollback was killed."""
 
 import pytest
 
@@ -49,57 +47,44 @@ def half(lake: SmallLake, act) -> None:
     assert killed
 
 
-def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(lake, workspace, plan, tmp_path):
+def test_a_killed_publication_counts_as_published_and_maintain_finishes_it(
+    lake, workspace, plan, tmp_path
+):
     half(
         lake,
         lambda: Publication(plan, workspace, "ada").publish("candidate", lambda: NOW, approved),
     )
-    finish = f"backfill publish {plan.id} --channel candidate"
-    said = " ".join(backfill("show", plan.id, home=tmp_path, landing=tmp_path).stdout.split())
-    assert f"`{finish}`" in said
-    assert "nothing of live is released" in said
-    assert "live is as it was" not in said
-    assert "backfill discard" not in said
-    shown = values_of("show", plan.id, home=tmp_path, landing=tmp_path)
-    assert f"`{finish}`" in shown["half_done"]
-    event = shown["events"][-1]
-    assert (event["kind"], event["channel"], event["who"]) == ("publishing", "candidate", "ada")
-    code, message = refused("cancel", plan.id, home=tmp_path, landing=tmp_path)
-    assert (code, f"(`{finish}`)" in message) == (exit_codes.WRONG_USAGE, True)
-    assert lake.plans.half_published() == [plan.id]
+    assert values_of("show", plan.id, home=tmp_path, landing=tmp_path)["state"] == "published"
+    code, _ = refused("cancel", plan.id, home=tmp_path, landing=tmp_path)
+    assert code == exit_codes.WRONG_USAGE
+    assert workspace.lake.releases.newest().number == 1
+    done = backfill("maintain", "--apply", home=tmp_path, landing=tmp_path)
+    assert done.exit_code == exit_codes.DONE
+    newest = workspace.lake.releases.newest()
+    assert (newest.plans, newest.channels) == ((plan.id,), {"stable": 1, "candidate": 2})
 
 
-def test_half_a_rollback_is_shown_and_finished_before_any_other_act(
-    lake, workspace, plan, tmp_path
-):
+@pytest.mark.parametrize(
+    "command", [("rollback", "--yes"), ("maintain", "--apply")], ids=lambda words: words[0]
+)
+def test_a_killed_rollback_is_finished_by_another_command(lake, workspace, plan, tmp_path, command):
     Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
     half(lake, lambda: roll_back(plan, workspace, who="ada", now=lambda: NOW))
-    shown = values_of("show", plan.id, home=tmp_path, landing=tmp_path)
-    finish = f"`backfill rollback {plan.id}`"
-    assert finish in shown["half_done"]
-    for channel in ("stable", "candidate"):
-        code, message = refused(
-            "publish", plan.id, "--channel", channel, home=tmp_path, landing=tmp_path
-        )
-        assert (code, finish in message) == (exit_codes.STOPPED, True)
-    code, message = refused("maintain", "--apply", home=tmp_path, landing=tmp_path)
-    assert (code, finish in message) == (exit_codes.STOPPED, True)
-    assert (
-        backfill("rollback", plan.id, home=tmp_path, landing=tmp_path).exit_code == exit_codes.DONE
-    )
-    assert (
-        backfill("maintain", "--apply", home=tmp_path, landing=tmp_path).exit_code
-        == exit_codes.DONE
-    )
+    code, _ = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
+    assert code == exit_codes.WRONG_USAGE
+    name, *options = command
+    words = [name, plan.id, *options] if name == "rollback" else command
+    assert backfill(*words, home=tmp_path, landing=tmp_path).exit_code == exit_codes.DONE
+    assert values_of("show", plan.id, home=tmp_path, landing=tmp_path)["state"] == "rolled_back"
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
 
 
 def test_a_shadow_that_a_killed_rollback_has_left_is_deleted_by_the_next_one(lake, workspace, plan):
-    with killed_when(lake.plans.half_published):  # live is marked, and nothing is in it
-        Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
+    Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
+    shadow = lake.root / "_shadow" / plan.id
+    shadow.mkdir()
     with killed_when(lambda: lake.plans.is_rolled_back(plan.id)):
         roll_back(plan, workspace, who="ada", now=lambda: NOW)
-    shadow = lake.root / "_shadow" / plan.id
     assert shadow.exists()
     roll_back(plan, workspace, who="ada", now=lambda: NOW)
     assert not shadow.exists()

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict, NotRecorded, UsageError
 from backfill_assets.lake.columns import delta_schema
-from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_frame
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.history import builds_of, recover_newest
 from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.ledger import Build, Ledger

@@ -13,9 +13,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake import delta
-from backfill_assets.lake.commit import FileCommit
 from backfill_assets.lake.data_files import write_table
 from backfill_assets.lake.delta import KEPT, last_commit, open_table, table_to_write, version_of
+from backfill_assets.lake.file_commit import FileCommit
 from tests.worlds.small_lake import columns
 
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake import maintenance
-from backfill_assets.lake.commit import RETENTION
+from backfill_assets.lake.file_commit import RETENTION
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import damaged, read_state
 from backfill_assets.lake.maintenance import ALWAYS_KEPT, MANY_FILES, maintain, preview_maintenance

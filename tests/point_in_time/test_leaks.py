@@ -12,7 +12,7 @@ from backfill_assets import as_of, itself, leaks, rules, same_day, table, window
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.restoration_examples import examples, restoration_examples
 from backfill_assets.datasets.outages.staging import WATERMARK, last_state, outage_updates
-from backfill_assets.lake.commit import FileCommit
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.quality.rule import DayProfile
 from backfill_assets.step.audit import leaks_of_step
 from backfill_assets.step.compute import Computed, InputRows

@@ -29,7 +29,6 @@ from tests.worlds.small_lake import (
     A,
     B,
     SmallLake,
-    half_published,
     killed_when,
     publish,
     rebuilt_in_shadow,
@@ -50,7 +49,7 @@ def killed_in(lake: SmallLake, when: Callable[[SmallLake], object]) -> Plan:
 
 def is_released(lake: SmallLake) -> bool:
     return "candidate" in Releases(str(lake.root)).newest().channels and bool(  # type: ignore[union-attr]
-        lake.plans.half_published()
+        not list((lake.root / "_plans").glob("*/*-published-*"))
     )
 
 
@@ -63,6 +62,18 @@ def night(lake: SmallLake, values) -> None:
         lake.write(values, table=table)
 
 
+def a_night(lake: SmallLake, plan: Plan) -> None:
+    night(lake, {D3: 9})
+
+
+def a_release(lake: SmallLake, plan: Plan) -> None:
+    release_live(lake.workspace, who="sensor")
+
+
+def the_same_command(lake: SmallLake, plan: Plan) -> None:
+    assert publish(lake, plan, "candidate").count("accepted") == 2
+
+
 def test_a_publication_to_candidate_killed_before_its_note_leaves_stable(lake):
     plan = killed_in(lake, is_released)
     assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
@@ -71,7 +82,7 @@ def test_a_publication_to_candidate_killed_before_its_note_leaves_stable(lake):
         # What it built anew, nobody would get.
         rebase(plan, lake.workspace, "ada")
     assert publish(lake, plan, "candidate").count("accepted") == 2
-    assert (lake.plans.state(plan.id), lake.plans.half_published()) == ("published", [])
+    assert lake.plans.state(plan.id) == "published"
     assert released(lake) == RELEASED
 
 
@@ -85,25 +96,15 @@ def test_a_publication_whose_note_was_lost_is_finished_as_it_was_released(lake):
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
 
 
-def test_half_a_publication_is_finished_for_the_channel_that_it_was_begun_for(lake):
+@pytest.mark.parametrize(
+    "next_act", [a_night, a_release, the_same_command], ids=lambda act: act.__name__
+)
+def test_a_killed_publication_is_finished_for_its_channel_by_whoever_comes_next(lake, next_act):
     plan = killed_in(lake, lambda lake: lake.values() != RELEASED)
-    finish = f"`backfill publish {plan.id} --channel candidate`"
-    decision = release_live(lake.workspace, who="sensor")
-    assert isinstance(decision, Withheld)
-    assert (
-        str(decision.reasons[0])
-        == f"plan {plan.id} is published in part ({D1}): {finish} finishes it"
-    )
-    with pytest.raises(RefusedByGuard, match=finish):
-        release_as_it_stands(lake.workspace, who="bo", reason="due")
-    with pytest.raises(
-        RefusedByGuard,
-        match=rf"to candidate was begun.*Finish it first \({finish}\), then publish to stable",
-    ):
-        publish(lake, plan)
-    assert released(lake) == RELEASED
-    publish(lake, plan, "candidate")
+    next_act(lake, plan)
+    assert lake.plans.state(plan.id) == "published"
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
+    assert released(lake, B.name, "candidate") == RELEASED | {D1: 7}
 
 
 def test_a_plan_is_missing_from_a_channel_as_long_as_live_has_rows_of_it(lake):
@@ -222,7 +223,7 @@ def test_what_others_were_given_meanwhile_is_asked_for_before_the_first_commit(l
     ):
         publication.publish("stable", lambda: NOW, meanwhile)
     assert lake.files()[D1] == files[D1]
-    assert (released(lake), lake.plans.half_published()) == (RELEASED, [])
+    assert released(lake) == RELEASED
 
 
 def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(lake):
@@ -234,16 +235,12 @@ def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(l
     release_live(lake.workspace, who="sensor")
     releases = Releases(str(lake.root))
 
-    def pointed_meanwhile() -> tuple[str, ...]:
-        if lake.values()[D1] == 7:
-            releases.point(releases.newest(), "stable", 2, who="bo", reason="a wrong night")  # type: ignore[arg-type]
-        return ()
-
-    with pytest.raises(
-        RefusedByGuard,
-        match=plan.id,
-    ):
-        publish(lake, plan, runs=pointed_meanwhile)
+    with killed_when(lambda: lake.values()[D1] == 7) as killed:
+        publish(lake, plan)
+    assert killed
+    releases.point(releases.newest(), "stable", 2, who="bo", reason="a wrong night")  # type: ignore[arg-type]
+    publish(lake, plan, "candidate")
+    assert lake.plans.state(plan.id) == "published"
     assert released(lake) == released(lake, B.name) == RELEASED | {D0: 5}
 
 
@@ -274,12 +271,6 @@ def test_a_fix_reaches_readers_without_showing_them_the_fault_again(lake, nights
     night(lake, {D0: 7})
     release_live(lake.workspace, who="sensor")
     assert released(lake) == released(lake, B.name) == right | {D0: 7}
-
-
-def test_a_publication_begun_for_stable_may_be_finished_for_candidate(lake):
-    half = half_published(lake, {D1: 7})
-    publish(lake, half, "candidate")
-    assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
 
 
 def test_a_switch_gives_readers_without_a_release_nothing(tmp_path):

@@ -14,7 +14,6 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState, state_of
 from backfill_assets.publish.publish import Publication, channels_still_on_plan
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
-from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.verify.verify import verify
 from tests.worlds.small_lake import (
@@ -33,7 +32,7 @@ from tests.worlds.small_lake import (
 )
 
 D0, D1, D2, D3 = DAYS
-WRITES_OF_A_PUBLICATION = 11
+WRITES_OF_A_PUBLICATION = 13
 
 
 def test_what_is_built_in_a_shadow_is_seen_by_nobody_before_it_is_published(lake):
@@ -249,6 +248,20 @@ def test_a_publication_killed_after_any_write_is_finished_by_the_same_command(la
     assert not (lake.root / "_shadow" / plan.id).exists()
 
 
+@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_PUBLICATION + 1))
+def test_a_night_after_a_killed_publication_gives_readers_all_of_it_or_nothing(lake, writes):
+    plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
+    with killed_after(writes):
+        publish(lake, plan)
+    for table in (A.name, B.name):
+        lake.write({D3: 9}, table=table)
+    release_live(lake.workspace, who="sensor")
+    is_published = lake.plans.state(plan.id) == "published"
+    rows = RELEASED | {D3: 9} | ({D1: 7, D2: 8} if is_published else {})
+    for table in (A.name, B.name):
+        assert lake.values(table) == released(lake, table) == rows
+
+
 def test_a_publication_has_no_other_writes(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
     with killed_after(WRITES_OF_A_PUBLICATION + 1) as killed:
@@ -256,60 +269,21 @@ def test_a_publication_has_no_other_writes(lake):
     assert not killed
 
 
-def test_beside_half_a_publication_of_another_plan_nothing_is_released(lake):
-    half = half_published(lake, {D1: 7})
-    plan = rebuilt_in_shadow(lake, {D2: 8})
-    with pytest.raises(RefusedByGuard, match=half.id):
-        publish(lake, plan)
-    assert released(lake) == released(lake, B.name) == RELEASED
-    publish(lake, half)
-    publish(lake, plan)
+def test_a_killed_publication_is_finished_before_the_next_act(lake):
+    killed = half_published(lake, {D1: 7})
+    publish(lake, rebuilt_in_shadow(lake, {D2: 8}))
     assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7, D2: 8}
+    lake.roll_back(killed)
+    assert lake.values() == lake.values(B.name) == RELEASED | {D2: 8}
 
 
-def test_rolling_back_half_a_publication_lets_live_be_released(lake):
-    half = half_published(lake, {D1: 7})
-    lake.roll_back(half)
-    assert lake.values() == lake.values(B.name) == RELEASED
-    assert not (lake.root / "_shadow" / half.id).exists()
-    lake.write({D3: 9})
-    release_live(lake.workspace, who="sensor")
-    assert released(lake) == RELEASED | {D3: 9}
-
-
-@pytest.mark.parametrize("force", [False, True])
-def test_half_a_publication_is_given_up_and_what_a_night_has_built_since_stays_whole(lake, force):
-    half = half_published(lake, {D1: 7})
-    lake.workspace.lake.recover([A.name, B.name])  # as every step does
-    for table in (A.name, B.name):
-        lake.write({D1: 5}, table=table)
-    assert set(lake.roll_back(half, force=force).values()) == {Kind.CONFLICT}
-    assert (lake.plans.state(half.id), lake.plans.half_published()) == ("rolled_back", [])
-    assert isinstance(release_live(lake.workspace, who="sensor"), Released)
-    assert released(lake) == released(lake, B.name) == RELEASED | {D1: 5}
-
-
-def test_half_a_publication_of_which_rows_would_stay_is_not_given_up_without_force(lake):
-    half = half_published(lake, {D1: 7})
-    DeltaTable(str(lake.root / A.name)).update(updates={"n": "n"}, predicate=f"day = '{D1}'")
-    with pytest.raises(
-        RefusedByGuard,
-        match=f"(?s){A.name}.*{D1}.*{half.id}.*--force",
-    ):
-        lake.roll_back(half)
-    assert lake.plans.half_published() == [half.id]
-
-
-def test_after_half_a_publication_plans_are_taken_back_to_what_none_of_them_has_made(lake):
+def test_a_killed_publication_is_finished_before_a_plan_that_writes_to_live(lake):
     plan = half_published(lake, {D1: 9})
-    lake.workspace.lake.recover([A.name, B.name])
     other = lake.plan({A.name: [D1], B.name: [D1]})
     for table in (A.name, B.name):
         lake.write({D1: 5}, table=table, plan=other.id)
-    rebase(plan, lake.workspace, "ada")
-    publish(lake, plan)
-    assert lake.values() == lake.values(B.name) == RELEASED | {D1: 9}
-    for each, left in ((plan, 5), (other, 2), (plan, 2)):
+    assert released(lake) == released(lake, B.name) == RELEASED | {D1: 9}
+    for each, left in ((other, 9), (plan, 2)):
         lake.roll_back(each)
         assert lake.values() == lake.values(B.name) == RELEASED | {D1: left}
 
@@ -334,7 +308,6 @@ def test_of_two_publications_that_begin_at_once_one_is_published_and_then_the_ot
     assert released(lake) == RELEASED | {D1: 7} | ({} if refusals[1] else {D2: 8})
     publish(lake, other)
     assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7, D2: 8}
-    assert lake.plans.half_published() == []
 
 
 def refused(lake: SmallLake, plan: Plan) -> str:
@@ -345,20 +318,10 @@ def refused(lake: SmallLake, plan: Plan) -> str:
     return ""
 
 
-def test_a_run_that_begins_while_files_are_copied_is_asked_for_again(lake):
+def test_a_run_that_begins_after_the_decision_delays_no_publication(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
-    asked = []
-
-    def runs():
-        asked.append(lake.values()[D1])
-        return ["run 1b9d6bcd"] if lake.values()[D1] == 7 else []
-
-    with pytest.raises(RefusedByGuard, match="1b9d6bcd"):
-        publish(lake, plan, runs=runs)
-    assert asked == [2, 7]
-    assert released(lake) == RELEASED
-    publish(lake, plan)
-    assert released(lake) == RELEASED | {D1: 7}
+    publish(lake, plan, runs=lambda: ["run 1b9d6bcd"] if lake.values()[D1] == 7 else [])
+    assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7}
 
 
 def test_beside_an_open_plan_in_live_or_a_run_that_goes_on_nothing_is_released(lake):

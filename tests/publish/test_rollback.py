@@ -19,12 +19,21 @@ from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.rollback import (
     Kind,
-    RestoreRecord,
-    restore,
     roll_back,
     rollback_decisions,
 )
-from tests.worlds.small_lake import CALENDAR, DAYS, NOW, A, B, SmallLake, four_days, rebuilt_in_live
+from tests.worlds.small_lake import (
+    CALENDAR,
+    DAYS,
+    NOW,
+    A,
+    B,
+    SmallLake,
+    four_days,
+    killed_after,
+    killed_when,
+    rebuilt_in_live,
+)
 from tests.worlds.tables import workspace_of
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -209,28 +218,33 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake)
     assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
 
 
-def test_a_day_that_is_built_between_the_look_and_the_commit_stays(lake):
-    plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
-    assert {each.kind for each in rollback_decisions(plan, lake.workspace).values()} == {
-        Kind.RESTORE
-    }
-    lake.write({SECOND: 5})
-    restored = restore(
-        A, [SECOND, THIRD], plan, lake.workspace, RestoreRecord("a rollback", "ada", "a test")
-    )
-    assert [build.day for build in restored] == [THIRD]
-    assert lake.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
-
-
-def test_a_rollback_that_was_killed_after_one_table_is_gone_on_with(lake):
+def test_a_rollback_killed_after_its_first_table_is_finished_by_the_same_command(lake):
     lake.write(dict.fromkeys(DAYS, 1), table=B.name)
     plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
     lake.write({SECOND: 7}, plan=plan.id)
     lake.write({SECOND: 7}, plan=plan.id, table=B.name)
-    restore(A, [SECOND], plan, lake.workspace, RestoreRecord("killed", "ada", "a test"))
+    with killed_when(lambda: lake.values()[SECOND] == 2):
+        lake.roll_back(plan)
     assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 7)
-    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED, (B.name, SECOND): Kind.RESTORE}
+    assert set(lake.roll_back(plan).values()) == {Kind.RESTORED}
     assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 1)
+
+
+WRITES_OF_A_ROLLBACK = 8
+
+
+@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_ROLLBACK + 1))
+def test_a_rollback_killed_after_any_write_is_whole_after_the_next_commit(lake, writes):
+    lake.write(dict.fromkeys(DAYS, 1), table=B.name)
+    plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
+    for table in (A.name, B.name):
+        lake.write({SECOND: 7}, plan=plan.id, table=table)
+    with killed_after(writes) as killed:
+        lake.roll_back(plan)
+    assert killed
+    lake.write({FOURTH: 9})
+    both = (lake.values()[SECOND], lake.values(B.name)[SECOND])
+    assert both == ((2, 1) if lake.plans.is_rolled_back(plan.id) else (7, 7))
 
 
 def test_a_column_that_came_with_the_plan_stays_and_is_null_in_the_days_put_back(lake):

@@ -27,8 +27,9 @@ from pyspark.sql.types import DateType, LongType, StructField, StructType
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import data_file_of
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.lake.slices import DataFile

@@ -15,8 +15,9 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.staging import outage_updates, outages
 from backfill_assets.errors import Conflict
-from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_frame
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.history import commit_metadata, latest
 from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.lake import Lake

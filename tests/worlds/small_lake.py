@@ -24,9 +24,10 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake import record_table
-from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import write_table
 from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.maintenance import MANY_FILES, Maintenance, TableUpkeep, maintain
 from backfill_assets.lake.released import ReleasedTable

@@ -22,8 +22,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict
-from backfill_assets.lake.commit import FileCommit
 from backfill_assets.lake.delta import CachedTable, open_table, read_commits
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.slices import DataFile, files_of
 from backfill_assets.lake.storage import files_in
 

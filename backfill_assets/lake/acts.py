@@ -1,0 +1,481 @@
+"""Acts: changes to several tables that are decided in one write and finished by anyone.
+
+Several tables have several Delta logs, and therefore several commits. An act makes them one. It is
+recorded with everything that is needed to finish it, and then checked: `committing` or `aborted`.
+After that it can only be finished. Each table is committed once, because the commit carries the
+number of the act. The release is added once. Then the act has `ended`.
+
+A writer to live, a release and maintenance first finish an act that was begun. So no act waits for
+the process that began it. On a local disk, locks keep other writers away between the decision and
+the commits. An object store has no locks: there, an empty commit to each table (a fence) makes
+writers that opened the table before the act start again.
+
+`tests/protocol` searches all interleavings of this protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from pydantic import TypeAdapter
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
+
+from backfill_assets.calendar import ranges
+from backfill_assets.errors import (
+    NOTHING_COMMITTED,
+    Conflict,
+    ServiceUnavailable,
+    TableUnreadable,
+    UsageError,
+)
+from backfill_assets.lake.delta import CachedTable, one_line, open_table
+from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
+from backfill_assets.lake.history import commit_metadata, recover_locked
+from backfill_assets.lake.integrity import differing_days
+from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
+from backfill_assets.lake.moves import put_files, refuse_missing
+from backfill_assets.lake.record_table import RecordTable
+from backfill_assets.lake.released import open_version
+from backfill_assets.lake.releases import PLAN_PUBLISHED, Releases, TableVersion
+from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.lake.slices import DataFile
+from backfill_assets.lake.storage import Paths, writing
+
+Kind = Literal["publish", "rollback"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an act changes in one table: the files that its days get, and their builds.
+
+    A build that is `unchanged` has no files here, and is only recorded. `columns` are those of the
+    files, as JSON. `source` is the folder in the lake from which the files come; "" if they are in
+    the folder of the table. `before` is the version that the decision saw (None: no table).
+    """
+
+    table: str
+    column: str
+    builds: tuple[Build, ...]
+    files: tuple[DataFile, ...]
+    columns: str
+    before: TableVersion | None
+    source: str = ""
+
+    @property
+    def committed(self) -> list[Build]:
+        """The builds with new files."""
+        return [build for build in self.builds if build.outcome in COMMITTED]
+
+
+@dataclass(frozen=True)
+class NextRelease:
+    """The release of an act. `after` is the newest release that the decision saw (0: none).
+
+    `tables` are the versions of all tables that the decision saw. The release has these, and the
+    tables of the act as the act committed them.
+    """
+
+    after: int
+    tables: Mapping[str, TableVersion]
+    recorded: Mapping[str, datetime]
+    channels: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Act:
+    """A decided change of live. `id` names it in the builds that it records, as their run.
+
+    `changes` are in the order in which tables are committed, inputs first.
+    """
+
+    id: str
+    kind: Kind
+    plan: str
+    who: str
+    reason: str
+    changes: tuple[Change, ...]
+    release: NextRelease | None = None
+
+    def recorded_in(self, ledger: Ledger) -> list[Build]:
+        """The builds that the act has recorded."""
+        return [build for change in self.changes for build in self.builds_of(change, ledger)]
+
+    def builds_of(self, change: Change, ledger: Ledger) -> list[Build]:
+        """The builds of one change that the act has recorded."""
+        days = {change.table: [build.day for build in change.builds]}
+        return [build for build in ledger.builds(days) if build.run == self.id]
+
+
+class Stage(StrEnum):
+    """How far an act is. Each stage is one entry in the table of acts."""
+
+    RECORDED = "recorded"
+    COMMITTING = "committing"
+    ABORTED = "aborted"
+    ENDED = "ended"
+
+
+NAME = "_acts"
+# The lock of those who decide or finish an act. The table of acts has a lock of its own.
+_DECIDING = "_deciding"
+_SCHEMA = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("stage", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("id", pa.string()),
+        ("kind", pa.string()),
+        ("plan", pa.string()),
+        ("who", pa.string()),
+        ("reason", pa.string()),
+        # The whole act, in its first entry.
+        ("act", pa.string()),
+        ("token", pa.string()),
+    ]
+)
+# The entries of a thousand acts. The files of large acts are left alone.
+_COMPACTED_BYTES = 2**18
+# Other writers may commit first, several times.
+_COMMIT_ATTEMPTS = 200
+_RELEASE_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A stage of an act, as recorded under a number. `reason` says why an act was aborted."""
+
+    number: int
+    stage: Stage
+    id: str
+    kind: Kind
+    plan: str
+    reason: str
+
+
+_COLUMNS = list(Entry.__annotations__)
+_ACT = TypeAdapter(Act)
+
+
+@dataclass(frozen=True)
+class Acts:
+    """The acts of the lake at `root`. The next one is recorded after the last one has ended."""
+
+    root: str
+
+    @property
+    def _records(self) -> RecordTable:
+        return RecordTable(
+            self.root, NAME, _SCHEMA, bounds="number", compacted=_COMPACTED_BYTES, retries=0
+        )
+
+    def newest(self) -> Entry | None:
+        """The newest entry; None if there is none."""
+        files = self._records.files()
+        number = files.highest_number()
+        rows = files.numbered(number, number, _COLUMNS).to_pylist() if number else []
+        return Entry(**rows[0]) if rows else None
+
+    def unfinished(self) -> Begun | None:
+        """The act that was begun and has not ended; None if there is none."""
+        newest = self.newest()
+        if newest is None or newest.stage in (Stage.ABORTED, Stage.ENDED):
+            return None
+        number = newest.number - (newest.stage == Stage.COMMITTING)
+        rows = self._records.files().numbered(number, number, ["act"])
+        return Begun(self, number, _ACT.validate_json(rows["act"][0].as_py()))
+
+    def outcome(self, number: int) -> Entry | None:
+        """The decision about the act that was recorded as entry `number`; None if there is none."""
+        rows = self._records.files().numbered(number + 1, number + 1, _COLUMNS).to_pylist()
+        return Entry(**rows[0]) if rows else None
+
+    def last_of_plans(self) -> Mapping[str, str]:
+        """The kind of the last act of each plan, `publish` or `rollback`, without aborted ones."""
+        table = self._records.open()
+        if table is None:
+            return {}
+        facts = table.facts if isinstance(table, CachedTable) else {}
+        if NAME not in facts:
+            rows = self._records.files().numbered(1, None, _COLUMNS).sort_by("number").to_pylist()
+            facts[NAME] = {
+                row["plan"]: row["kind"] for row in rows if row["stage"] == Stage.COMMITTING
+            }
+        return dict(facts[NAME])
+
+    def add(self, act: Act, stage: Stage, after: int, reason: str = "") -> bool:
+        """Add an entry after the entry `after`. False, and nothing is added, if another is there.
+
+        Raises ServiceUnavailable if it cannot be written.
+        """
+        row = {
+            "number": after + 1,
+            "stage": stage,
+            "at": datetime.now(UTC),
+            "id": act.id,
+            "kind": act.kind,
+            "plan": act.plan,
+            "who": act.who,
+            "reason": reason or act.reason,
+            "act": _ACT.dump_json(act).decode() if stage == Stage.RECORDED else None,
+        }
+        try:
+            return self._records.add_after(after, [row])
+        except DeltaError as error:
+            raise ServiceUnavailable(
+                f"{self._records.path} cannot be written: {one_line(error)}.",
+                unchanged="Readers get the same release as before.",
+                next_step="Make room or correct the permissions, then type the same again.",
+            ) from error
+
+
+@contextmanager
+def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
+    """Give the right to decide the next act, on these tables. An act that was begun is finished.
+
+    Commits that the ledger lacks are recorded. On a local disk, no other process decides an act or
+    commits to these tables in the block.
+    """
+    acts = Acts(root)
+    with writing(root, _DECIDING):
+        if begun := acts.unfinished():
+            begun.finish()
+        with _locked(root, tables):
+            for table in tables:
+                recover_locked(Ledger(root), table)
+            newest = acts.newest()
+            yield Turn(acts, newest.number if newest else 0)
+
+
+def finish(root: str) -> None:
+    """Finish the act that was begun and has not ended, if there is one.
+
+    The caller holds no lock of a table. Raises Conflict or ServiceUnavailable if it cannot be
+    finished now.
+    """
+    acts = Acts(root)
+    if acts.unfinished():
+        with writing(root, _DECIDING):
+            if begun := acts.unfinished():
+                begun.finish()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The right to record an act after the entry `after` (0: there is none)."""
+
+    acts: Acts
+    after: int
+
+    def carry_out(self, act: Act) -> list[Build]:
+        """Record and finish an act, and return the builds that it recorded.
+
+        Raises Conflict if another act, release or writer came first. Then nothing was committed.
+        """
+        why = "another act was recorded first"
+        if self.acts.add(act, Stage.RECORDED, self.after):
+            why = Begun(self.acts, self.after + 1, act).carry_out()
+        if why:
+            raise Conflict(
+                f"Live was changed while this was decided: {why}.",
+                unchanged=NOTHING_COMMITTED,
+                next_step="Type the same again.",
+            )
+        return act.recorded_in(Ledger(self.acts.root))
+
+
+@contextmanager
+def _locked(root: str, tables: Iterable[str]) -> Iterator[None]:
+    with ExitStack() as held:
+        for table in sorted(tables):
+            held.enter_context(writing(root, table))
+        yield
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An act that was recorded as entry `number`.
+
+    Several processes may carry it out at once in an object store, and each may stop anywhere.
+    """
+
+    acts: Acts
+    number: int
+    act: Act
+
+    @property
+    def root(self) -> str:
+        return self.acts.root
+
+    def finish(self) -> None:
+        """Carry the act out. The caller holds the lock of acts, and none of a table."""
+        with _locked(self.root, [change.table for change in self.act.changes]):
+            self.carry_out()
+
+    def carry_out(self) -> str:
+        """Bring the act to its end. Returns the reason if it was aborted, else "".
+
+        The caller holds the locks of acts and of the tables.
+        """
+        with ExitStack() as marked:
+            for change in self.act.changes:
+                days = [build.day for build in change.builds]
+                step = RunningStep(change.table, days, self.act.id, self.act.plan)
+                marked.enter_context(mark_running(self.root, step))
+            outcome = self.acts.outcome(self.number)
+            if outcome is None:
+                why_not = self._why_not()
+                stage = Stage.ABORTED if why_not else Stage.COMMITTING
+                self.acts.add(self.act, stage, self.number, why_not)
+                outcome = self.acts.outcome(self.number)
+            # The outcome of the process that decided first.
+            if outcome is not None and outcome.stage == Stage.ABORTED:
+                return outcome.reason
+            for change in self.act.changes:
+                self._commit(change)
+            if self.act.release:
+                self._release(self.act.release)
+            self.acts.add(self.act, Stage.ENDED, self.number + 1)
+        return ""
+
+    def _why_not(self) -> str:
+        """Fence the tables where there are no locks, and say why the act cannot be committed."""
+        if not Paths(self.root).is_local:
+            for change in self.act.changes:
+                if change.committed:
+                    self._once(change, FENCES, self._files(change).fence)
+        newest = Releases(self.root).newest()
+        if self.act.release and (newest.number if newest else 0) != self.act.release.after:
+            return "another release came first"
+        for change in self.act.changes:
+            if not change.committed:
+                continue
+            table = open_table(self._folder(change))
+            try:
+                if written := differing_days(self._seen(change), table):
+                    return f"{change.table} {ranges(written)} was written"
+                self._files(change).refuse_unfit(table)
+                refuse_missing(self._source(change), change.files)
+            except (UsageError, TableUnreadable) as error:
+                return error.what.rstrip(".")
+        return ""
+
+    def _commit(self, change: Change) -> None:
+        """Commit a change once, and bring its builds into the ledger once."""
+        ledger = Ledger(self.root)
+        builds = list(self._builds(change))
+        committed = [build for build in builds if build.outcome in COMMITTED]
+        if committed:
+            # The commit says that all commits before it are in the ledger.
+            recover_locked(ledger, change.table)
+            put_files(self._source(change), self._folder(change), change.files)
+            files = self._files(change)
+            days = [build.day for build in committed]
+            metadata = commit_metadata(committed, complete=True)
+            self._once(change, ACTS, lambda table: files(table, days, metadata))
+            recover_locked(ledger, change.table)
+        recorded = {build.day for build in self.act.builds_of(change, ledger)}
+        missing = [build for build in builds if build.day not in recorded]
+        if missing:
+            ledger.append(missing)
+
+    def _builds(self, change: Change) -> Iterator[Build]:
+        """The builds of a change, with the versions at which the act committed their inputs."""
+        versions = {name: version.version for name, version in self._versions()}
+        for build in change.builds:
+            inputs = {
+                name: versions.get(name, version) for name, version in build.input_versions.items()
+            }
+            yield replace(build, input_versions=inputs)
+
+    def _once(
+        self, change: Change, mark: str, commit: Callable[[DeltaTable | None], object]
+    ) -> None:
+        """Commit to a table, unless its log has the act under this mark.
+
+        Starts again if another writer commits first.
+        """
+        folder = self._folder(change)
+
+        def attempt() -> None:
+            table = open_table(folder)
+            if last_act(table, mark) >= self.number:
+                return
+            try:
+                commit(table)
+            except DeltaError:
+                # The commit may have succeeded, and only its checkpoint failed.
+                if last_act(open_table(folder), mark) < self.number:
+                    raise
+
+        Retrying(
+            retry=retry_if_exception_type(CommitFailedError),
+            stop=stop_after_attempt(_COMMIT_ATTEMPTS),
+            wait=wait_random(0, 0.05),
+            reraise=True,
+        )(attempt)
+
+    def _release(self, decided: NextRelease) -> None:
+        """Add the release of the act, unless it is there."""
+        releases = Releases(self.root)
+        committed = dict(self._versions())
+        builds = [build for change in self.act.changes for build in change.builds]
+        seen = releases.get(decided.after).channels if decided.after else {}
+
+        def attempt() -> None:
+            if any(self.act.plan in release.plans for release in releases.all(decided.after)):
+                return
+            newest = releases.newest()
+            now = newest.channels if newest else {}
+            is_later = newest is not None and newest.number > decided.after
+            tables = newest.tables if newest and is_later else decided.tables
+            recorded = newest.recorded if newest and is_later else decided.recorded
+            releases.add(
+                newest,
+                {**tables, **committed},
+                kind=PLAN_PUBLISHED,
+                who=self.act.who,
+                reason=decided.reason,
+                # A person may have pointed a channel somewhere since. Its readers stay there.
+                channels=[name for name in decided.channels if now.get(name) == seen.get(name)],
+                recorded={**recorded, **{build.table: build.at for build in builds}},
+                plans=[self.act.plan],
+            )
+
+        Retrying(
+            retry=retry_if_exception_type(Conflict),
+            stop=stop_after_attempt(_RELEASE_ATTEMPTS),
+            reraise=True,
+        )(attempt)
+
+    def _versions(self) -> Iterator[tuple[str, TableVersion]]:
+        """The versions of the act's own commits."""
+        ledger = Ledger(self.root)
+        for change in self.act.changes:
+            builds = self.act.builds_of(change, ledger)
+            versions = {build.delta_version for build in builds if build.outcome in COMMITTED}
+            table = open_table(self._folder(change)) if versions else None
+            if table:
+                version = TableVersion(change.table, max(versions), str(table.metadata().id))
+                yield change.table, version
+
+    def _folder(self, change: Change) -> str:
+        return Paths(self.root).table(change.table)
+
+    def _source(self, change: Change) -> str:
+        return f"{self.root}/{change.source}" if change.source else self._folder(change)
+
+    def _seen(self, change: Change) -> DeltaTable | None:
+        return open_version(self.root, change.before) if change.before else None
+
+    def _files(self, change: Change) -> FileCommit:
+        folder = self._folder(change)
+        return FileCommit(folder, change.column, change.files, change.columns, self.number)

@@ -1,0 +1,232 @@
+"""A commit of data files: the files of some days replace those that a table has of them.
+
+A commit is a compare-and-swap. It succeeds only if no other commit came after the table was opened.
+`deltalake` alone lets two writers both fill an empty day (measured): every row would be there
+twice.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from backfill_assets.errors import NOTHING_COMMITTED, UsageError
+from backfill_assets.lake.columns import column_differences, delta_schema, merged_schema, undeclared
+from backfill_assets.lake.delta import open_table, refuse_other_partitioning
+from backfill_assets.lake.integrity import day_files, renamed_columns
+from backfill_assets.lake.slices import DataFile
+from backfill_assets.lake.storage import files_in
+
+# Delta forgets commits after 30 days and vacuum drops files after 7. Rollback, releases and the
+# audit trail reach back further: a year, after which a day is rebuilt from raw instead.
+RETENTION = {
+    "delta.logRetentionDuration": "interval 400 days",
+    "delta.deletedFileRetentionDuration": "interval 400 days",
+    # Commits carry their days' records; a checkpoint every 20 keeps opening a table short without
+    # rewriting it often.
+    "delta.checkpointInterval": "20",
+    # Slices are found by their partition; bounds of every column would cost each write a second,
+    # for files of one day.
+    "delta.dataSkippingNumIndexedCols": "4",
+}
+
+
+class Committed(NamedTuple):
+    """The version of a commit, and all files that its days have in it."""
+
+    version: int
+    files: Sequence[DataFile]
+
+
+@dataclass(frozen=True)
+class FileCommit:
+    """Files in the folder of a table, ready to be committed.
+
+    They replace all files of their days. `columns` are those of the DataFrame, as JSON
+    (`rows.schema.json()`). `act` is the number of the act that commits them, 0 for none.
+    `attempted` are the days whose files may be in a commit.
+    """
+
+    folder: str
+    column: str
+    files: Sequence[DataFile]
+    columns: str
+    act: int = 0
+    attempted: set[date] = field(default_factory=set)
+
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
+        self.attempted.update(days)
+        accepted = set(days)
+        files = [file for file in self.files if file.day in accepted]
+        adds = [_add(file, self.column) for file in files]
+        if table is None:
+            self._create(adds, _properties(metadata, self.act))
+            return Committed(0, files)
+        table.create_write_transaction(
+            [*adds],
+            "overwrite",
+            self.schema_after(table, accepted),
+            [self.column],
+            [(self.column, "in", [day.isoformat() for day in days])],
+            commit_properties=_properties(metadata, self.act),
+            post_commithook_properties=PostCommitHookProperties(
+                create_checkpoint=True, cleanup_expired_logs=False
+            ),
+        )
+        # The handle stays at the version where it was opened.
+        return Committed(int(table.version()) + 1, files)
+
+    def fence(self, table: DeltaTable | None) -> None:
+        """Add an empty commit, so that writers that opened the table before it start again.
+
+        A table that does not exist is created. Raises CommitFailedError as a commit does.
+        """
+        if table is None:
+            self._create([], _properties("", self.act, FENCES))
+            return
+        table.create_write_transaction(
+            [],
+            "append",
+            table.schema(),
+            [self.column],
+            commit_properties=_properties("", self.act, FENCES),
+        )
+
+    def refuse_unfit(self, table: DeltaTable | None) -> None:
+        """Raise UsageError if the table, as it is now, cannot take these files."""
+        refuse_unfit(self.folder, table, self.column)
+        if table:
+            self.schema_after(table, {file.day for file in self.files})
+
+    def schema_after(self, table: DeltaTable, days: set[date]) -> Schema:
+        """The columns of the table after these days are committed.
+
+        They are the declared ones once no other file is left. Until then they are the stored ones
+        and the new ones, without undeclared columns that no remaining file has. Raises UsageError
+        if these do not fit together.
+        """
+        if not column_differences(table, self.columns):
+            return table.schema()
+        files = [(day, name) for day, name, _ in day_files(table) if day not in days]
+        kept = {day for day, _ in files}
+        if not kept:
+            return delta_schema(self.columns)
+        merged = merged_schema(table, self.columns, self.folder, kept, days)
+        gone = undeclared(table, self.columns)
+        if gone and not any(self._may_have(name, gone) for _, name in files):
+            return Schema([field for field in merged.fields if field.name not in gone])
+        return merged
+
+    def _may_have(self, name: str, columns: Collection[str]) -> bool:
+        """True if a file has one of these columns, or cannot be read."""
+        try:
+            with files_in(self.folder).open_input_file(unquote(name)) as file:
+                return not set(columns).isdisjoint(pq.read_schema(file).names)
+        except (OSError, pa.ArrowException):
+            return True
+
+    def _create(self, adds: list[AddAction], properties: CommitProperties) -> None:
+        try:
+            create_table_with_add_actions(
+                self.folder,
+                delta_schema(self.columns),
+                adds,
+                mode="error",
+                partition_by=[self.column],
+                configuration=RETENTION,
+                commit_properties=properties,
+            )
+        except DeltaError as error:
+            if open_table(self.folder) is None:
+                raise
+            raise CommitFailedError("another writer made the table") from error
+
+    def uncommitted(self) -> list[DataFile]:
+        """The files of days that no commit was tried with."""
+        return [file for file in self.files if file.day not in self.attempted]
+
+
+# Delta's transaction ids of acts and of fences. The version of one in a table's log is the number
+# of the last act.
+ACTS = "backfill_assets.acts"
+FENCES = "backfill_assets.fences"
+
+
+def last_act(table: DeltaTable | None, mark: str = ACTS) -> int:
+    """The number of the last act that a table's log has under this mark; 0 if it has none."""
+    return (table.transaction_version(mark) or 0) if table else 0
+
+
+def _properties(metadata: str, act: int, mark: str = ACTS) -> CommitProperties:
+    return CommitProperties(
+        {"userMetadata": metadata} if metadata else None,
+        max_commit_retries=0,
+        app_transactions=[Transaction(mark, act)] if act else None,
+    )
+
+
+def _add(file: DataFile, column: str) -> AddAction:
+    figures = {
+        "numRecords": file.rows,
+        "minValues": file.lowest,
+        "maxValues": file.highest,
+        "nullCount": file.nulls,
+    }
+    stats = json.dumps(
+        {name: value for name, value in figures.items() if value is not None}, ensure_ascii=False
+    )
+    return AddAction(
+        file.path, file.size, {column: file.day.isoformat()}, file.modified_ms, True, stats
+    )
+
+
+# Keys in a column's metadata. A writer must check or compute the values of such a column.
+ASK_FOR_VALUES = {"delta.invariants", "delta.generationExpression"}
+
+
+def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
+    """Raise UsageError if this package must not write days of `column` to the table.
+
+    That is the case for another partitioning, and for Delta features that we do not enforce:
+    constraints, NOT NULL, generated columns and column mapping.
+    """
+    refuse_other_partitioning(folder, table, column)
+    if table is None:
+        return
+    constraints = [
+        name for name in table.metadata().configuration if name.startswith("delta.constraints.")
+    ]
+    fields = json.loads(table.schema().to_json())["fields"]
+    of_columns = [
+        field["name"]
+        for field in fields
+        if not field["nullable"] or ASK_FOR_VALUES & field["metadata"].keys()
+    ]
+    restore = "restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF)"
+    if renamed_columns(table):
+        feature = "columns of other names than its files (delta.columnMapping.mode)"
+        next_step = f"To go on, {restore}, or remove its folder and rebuild all its days."
+    elif constraints:
+        feature = f"constraints ({', '.join(constraints)})"
+        next_step = "Drop them (ALTER TABLE ... DROP CONSTRAINT) and declare rules instead."
+    elif of_columns:
+        feature = f"columns that may not be null or are computed ({', '.join(of_columns)})"
+        next_step = (
+            "Make them plain again (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL) and declare"
+            f" rules instead, or {restore}."
+        )
+    else:
+        return
+    raise UsageError(
+        f"{folder} has {feature}, which this project does not support.",
+        unchanged=NOTHING_COMMITTED,
+        next_step=next_step,
+    )
