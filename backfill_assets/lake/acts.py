@@ -214,6 +214,7 @@ class Acts:
     def add(self, act: Act, stage: Stage, after: int, reason: str = "") -> bool:
         """Add an entry after the entry `after`. False, and nothing is added, if another is there.
 
+        The first entry of an act may skip numbers.
         Raises ServiceUnavailable if it cannot be written.
         """
         row = {
@@ -228,7 +229,7 @@ class Acts:
             "act": _ACT.dump_json(act).decode() if stage == Stage.RECORDED else None,
         }
         try:
-            return self._records.add_after(after, [row])
+            return self._records.add_after(after, [row], may_skip=stage == Stage.RECORDED)
         except DeltaError as error:
             raise ServiceUnavailable(
                 f"{self._records.path} cannot be written: {one_line(error)}.",
@@ -252,7 +253,12 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
             for table in tables:
                 recover_locked(Ledger(root), table)
             newest = acts.newest()
-            yield Turn(acts, newest.number if newest else 0)
+            numbers = [newest.number] if newest else []
+            # If the entries were lost, the logs of the tables still have the numbers of their acts.
+            for table in tables:
+                log = open_table(Paths(root).table(table))
+                numbers += [last_act(log, ACTS), last_act(log, FENCES)]
+            yield Turn(acts, max(numbers, default=0))
 
 
 def finish(root: str) -> None:
@@ -270,7 +276,7 @@ def finish(root: str) -> None:
 
 @dataclass(frozen=True)
 class Turn:
-    """The right to record an act after the entry `after` (0: there is none)."""
+    """The right to record an act with a higher number than `after`."""
 
     acts: Acts
     after: int
@@ -376,8 +382,9 @@ class Begun:
         if committed:
             # The commit says that all commits before it are in the ledger.
             recover_locked(ledger, change.table)
-            put_files(self._source(change), self._folder(change), change.files)
             files = self._files(change)
+            if last_act(open_table(files.folder)) < self.number:
+                put_files(self._source(change), files.folder, change.files)
             days = [build.day for build in committed]
             metadata = commit_metadata(committed, complete=True)
             self._once(change, ACTS, lambda table: files(table, days, metadata))

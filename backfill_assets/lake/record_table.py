@@ -102,11 +102,14 @@ class RecordTable:
             ),
         )
 
-    def add_after(self, number: int, rows: Sequence[Mapping[str, Any]]) -> bool:
+    def add_after(
+        self, number: int, rows: Sequence[Mapping[str, Any]], *, may_skip: bool = False
+    ) -> bool:
         """Add rows in one commit, if `number` is the highest number of a row (0: no row).
 
-        The rows are numbered on from it. Returns False, and adds nothing, if another row came
-        first. Raises DeltaError if the store refuses the commit.
+        The rows are numbered on from it. With `may_skip`, the highest number may be lower. Returns
+        False, and adds nothing, if another row came first. Raises DeltaError if the store refuses
+        the commit.
         """
         token = secrets.token_hex(8)
         marked = [{**row, "token": token} for row in rows]
@@ -115,13 +118,17 @@ class RecordTable:
             stop=stop_after_attempt(ATTEMPTS),
             reraise=True,
         )
-        return attempts(self._add_once, number, marked, token)
+        return attempts(self._add_once, number, marked, token, may_skip=may_skip)
 
-    def _add_once(self, number: int, rows: Sequence[Mapping[str, Any]], token: str) -> bool:
+    def _add_once(
+        self, number: int, rows: Sequence[Mapping[str, Any]], token: str, *, may_skip: bool
+    ) -> bool:
         table = self.to_write()
-        next_token = self._token_after(number, table)
-        if next_token is not None:
-            return next_token == token
+        highest = RecordFiles(self, table).highest_number()
+        if highest < number and not may_skip:
+            return False
+        if highest > number:
+            return self._token_after(number, table) == token
         try:
             self.append(table, pa.Table.from_pylist(list(rows), schema=self.schema))
         except CommitFailedError:
@@ -133,15 +140,9 @@ class RecordTable:
         self.compact(table)
         return True
 
-    def _token_after(self, number: int, table: DeltaTable | None) -> str | None:
-        """The token of the row after `number`; "" if that row is gone. None if there is none."""
-        files = RecordFiles(self, table)
-        highest = files.highest_number()
-        if highest == number:
-            return None
-        if highest < number:
-            return ""
-        rows = files.numbered(number + 1, number + 1, ["token"])
+    def _token_after(self, number: int, table: DeltaTable | None) -> str:
+        """The token of the row after `number`; "" if there is none."""
+        rows = RecordFiles(self, table).numbered(number + 1, number + 1, ["token"])
         return str(rows["token"][0]) if len(rows) else ""
 
     def compact(self, table: DeltaTable) -> None:

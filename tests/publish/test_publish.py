@@ -2,6 +2,7 @@
 killed leaves. No Spark.
 """
 
+import shutil
 from datetime import date
 from threading import Thread
 
@@ -260,6 +261,16 @@ def test_a_night_after_a_killed_publication_gives_readers_all_of_it_or_nothing(l
     rows = RELEASED | {D3: 9} | ({D1: 7, D2: 8} if is_published else {})
     for table in (A.name, B.name):
         assert lake.values(table) == released(lake, table) == rows
+
+
+def test_after_the_record_of_acts_was_lost_a_plan_is_published_as_before(lake):
+    publish(lake, rebuilt_in_shadow(lake, {D1: 7}))
+    shutil.rmtree(lake.root / "_acts")
+    plan = rebuilt_in_shadow(lake, {D2: 8})
+    assert publish(lake, plan).count("accepted") == 2
+    assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7, D2: 8}
+    lake.roll_back(plan)
+    assert lake.values() == lake.values(B.name) == RELEASED | {D1: 7}
 
 
 def test_a_publication_has_no_other_writes(lake):
