@@ -145,7 +145,7 @@ def compared(rows: Rows, **declared: Any) -> tuple[CheckLine, ...]:
     sides = [pa.Table.from_pylist(side, SCHEMA) for side in (LIVE, rows)]
     totals = TableTotals()
     diffs = tuple(
-        compare_day(str(at), *(rows_of(side, at) for side in sides), ["region"], totals)
+        compare_day(str(at), rows_of(sides[0], at), rows_of(sides[1], at), ["region"], totals)
         for at in DAYS
     )
     diff = TableDiff(
@@ -173,7 +173,7 @@ def compared(rows: Rows, **declared: Any) -> tuple[CheckLine, ...]:
     rebuilt = RebuiltTable(
         of, "p1", "c1", DAYS, builds[1], opened, opened, DAYS, diff=diff, expected=expected
     )
-    return checklist([rebuilt], *(reader(o=side) for side in sides))
+    return checklist([rebuilt], reader(o=sides[0]), reader(o=sides[1]))
 
 
 def as_they_are(d):
