@@ -31,7 +31,7 @@ def guide(
         raise UsageError(
             f"There is no guide {topic}.",
             unchanged="Nothing was done.",
-            next_step=f"{did_you_mean(topic, topics)} `backfill guide` lists the topics.",
+            next_step=f"{did_you_mean(topic, topics)} `backfill guide` lists the topics.".strip(),
         )
 
 

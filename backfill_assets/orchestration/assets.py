@@ -91,7 +91,7 @@ _AUDIT_FAILED = (
     " or correct the inputs of these days and build them again with `force`."
 )
 _DAYS_FAILED = (
-    "The days named were not written: the table keeps their earlier rows. The other days are"
+    "The days named were not written: the table keeps their earlier rows. Days that passed are"
     " committed.\nCorrect the source or the inputs named. Then re-execute this run from failure, or"
     " launch these days again."
 )

@@ -14,7 +14,7 @@ from rich.table import Table
 from backfill_assets.calendar import ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
-from backfill_assets.errors import BackfillError, NothingToBuild, ServiceUnavailable
+from backfill_assets.errors import BackfillError, NothingToBuild, ServiceUnavailable, error_text
 from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.plan import Plan
@@ -96,7 +96,8 @@ def list_plans(root: str, dagster: Dagster) -> PlansReport:
     try:
         return PlansReport(plans, list(map(_launched, dagster.launched(limit=LAUNCHED_SHOWN))), "")
     except ServiceUnavailable as error:
-        unavailable = f"Runs and backfills launched outside a plan are not listed: {error}"
+        why = error_text(error.what, next_step=error.next_step)
+        unavailable = f"Runs and backfills launched outside a plan are not listed: {why}"
         return PlansReport(plans, [], unavailable)
 
 
