@@ -196,7 +196,7 @@ def test_a_rebuild_in_a_shadow_is_seen_by_nobody_until_it_is_verified_and_publis
     assert printed["live meanwhile"] == "[('north', 900)]" == printed["live taken back"]
     assert re.search(r"staging/orders .*\b1\b", printed["diff"])
     assert json.loads(printed["failed"]) == []
-    assert "row counts staging/orders" in json.loads(printed["undecided"])
+    assert "changes staging/orders" in json.loads(printed["undecided"])
     assert ": passed (" in printed["verified"]
     assert "Readers of candidate get release " in printed["candidate"]
     assert "stable is unchanged." in printed["candidate"]
