@@ -17,7 +17,7 @@ LONGEST = 600
 # Files that may be longer, each with the reason.
 LONGER: dict[str, str] = {}
 
-# What each package, or module beside them, may import; `errors`, `calendar` and `user` are open to
+# What each package, or module at the top, may import; `errors`, `calendar` and `user` are open to
 # all. Dagster and Spark are listed like packages. The root, `backfill_assets/__init__.py`, only
 # forwards names, and is left out.
 ARROWS = {

@@ -27,7 +27,6 @@ from backfill_assets.diff.diff import (
     ValueChange,
 )
 from backfill_assets.diff.groups import GroupTotals, is_number
-from backfill_assets.diff.nested import nested_nulls
 from backfill_assets.diff.rows import Codes, Column, DayRows, changed_positions, take
 
 # Differences of one day that are kept to compute the median of several days.
@@ -145,7 +144,7 @@ def _nested_nulls(sides: DayRows) -> Iterator[NestedNulls]:
     """The nulls inside the nested columns that both sides have."""
     for name, column in sides.columns.items():
         if pa.types.is_nested(column.before.type) and pa.types.is_nested(column.after.type):
-            before, after = (nested_nulls(name, side) for side in (column.before, column.after))
+            before, after = (_nulls_by_path(name, side) for side in (column.before, column.after))
             for path in before.keys() & after.keys():
                 yield NestedNulls(path, *before[path], *after[path])
 
@@ -352,3 +351,35 @@ def _shortened(value: Any) -> Any:
     if isinstance(value, str) and len(value) > _LONGEST_VALUE:
         return f"{value[:_LONGEST_VALUE]}…"
     return value
+
+
+def _nulls_by_path(name: str, values: pa.Array) -> dict[str, tuple[int, int]]:
+    """The nulls and the values at each path inside a column, such as `places.element.county`.
+
+    What a null struct, array or map would hold is not counted.
+    """
+    return {path: (part.null_count, len(part)) for path, part in _parts(name, values)}
+
+
+def _parts(name: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    kind = values.type
+    if pa.types.is_map(kind):
+        entries = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+        values = values.cast(entries)
+        items = values.drop_null().flatten()
+        children = [(f"{name}.value", items.field(1))] if len(items) else []
+    elif (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    ):
+        children = [(f"{name}.element", values.drop_null().flatten())]
+    elif pa.types.is_struct(kind):
+        present = values.drop_null()
+        children = [
+            (f"{name}.{field.name}", part)
+            for field, part in zip(kind, present.flatten(), strict=True)
+        ]
+    else:
+        return
+    for path, part in children:
+        yield path, part
+        yield from _parts(path, part)

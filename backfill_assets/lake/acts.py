@@ -20,7 +20,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -40,7 +39,7 @@ from backfill_assets.lake.delta import CachedTable, one_line, open_table
 from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
 from backfill_assets.lake.history import commit_metadata, recover_locked
 from backfill_assets.lake.integrity import differing_days
-from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
+from backfill_assets.lake.ledger import COMMITTED, ActKind, Build, Ledger
 from backfill_assets.lake.moves import put_files, refuse_missing
 from backfill_assets.lake.record_table import RecordTable
 from backfill_assets.lake.released import open_version
@@ -49,11 +48,9 @@ from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import Paths, writing
 
-Kind = Literal["publish", "rollback"]
-
 
 @dataclass(frozen=True)
-class Change:
+class TableChange:
     """What an act changes in one table: the files that its days get, and their builds.
 
     A build that is `unchanged` has no files here, and is only recorded. `columns` are those of the
@@ -98,18 +95,18 @@ class Act:
     """
 
     id: str
-    kind: Kind
+    kind: ActKind
     plan: str
     who: str
     reason: str
-    changes: tuple[Change, ...]
+    changes: tuple[TableChange, ...]
     release: NextRelease | None = None
 
     def recorded_in(self, ledger: Ledger) -> list[Build]:
         """The builds that the act has recorded."""
         return [build for change in self.changes for build in self.builds_of(change, ledger)]
 
-    def builds_of(self, change: Change, ledger: Ledger) -> list[Build]:
+    def builds_of(self, change: TableChange, ledger: Ledger) -> list[Build]:
         """The builds of one change that the act has recorded."""
         days = {change.table: [build.day for build in change.builds]}
         return [build for build in ledger.builds(days) if build.run == self.id]
@@ -150,18 +147,18 @@ _RELEASE_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
-class Entry:
+class ActEntry:
     """A stage of an act, as recorded under a number. `reason` says why an act was aborted."""
 
     number: int
     stage: Stage
     id: str
-    kind: Kind
+    kind: ActKind
     plan: str
     reason: str
 
 
-_COLUMNS = list(Entry.__annotations__)
+_COLUMNS = list(ActEntry.__annotations__)
 _ACT = TypeAdapter(Act)
 
 
@@ -177,12 +174,12 @@ class Acts:
             self.root, NAME, _SCHEMA, bounds="number", compacted=_COMPACTED_BYTES, retries=0
         )
 
-    def newest(self) -> Entry | None:
+    def newest(self) -> ActEntry | None:
         """The newest entry; None if there is none."""
         files = self._records.files()
         number = files.highest_number()
         rows = files.numbered(number, number, _COLUMNS).to_pylist() if number else []
-        return Entry(**rows[0]) if rows else None
+        return ActEntry(**rows[0]) if rows else None
 
     def unfinished(self) -> Begun | None:
         """The act that was begun and has not ended; None if there is none."""
@@ -193,10 +190,10 @@ class Acts:
         rows = self._records.files().numbered(number, number, ["act"])
         return Begun(self, number, _ACT.validate_json(rows["act"][0].as_py()))
 
-    def outcome(self, number: int) -> Entry | None:
+    def outcome(self, number: int) -> ActEntry | None:
         """The decision about the act that was recorded as entry `number`; None if there is none."""
         rows = self._records.files().numbered(number + 1, number + 1, _COLUMNS).to_pylist()
-        return Entry(**rows[0]) if rows else None
+        return ActEntry(**rows[0]) if rows else None
 
     def last_of_plans(self) -> Mapping[str, str]:
         """The kind of the last act of each plan, `publish` or `rollback`, without aborted ones."""
@@ -374,7 +371,7 @@ class Begun:
                 return error.what.rstrip(".")
         return ""
 
-    def _commit(self, change: Change) -> None:
+    def _commit(self, change: TableChange) -> None:
         """Commit a change once, and bring its builds into the ledger once."""
         ledger = Ledger(self.root)
         builds = list(self._builds(change))
@@ -394,7 +391,7 @@ class Begun:
         if missing:
             ledger.append(missing)
 
-    def _builds(self, change: Change) -> Iterator[Build]:
+    def _builds(self, change: TableChange) -> Iterator[Build]:
         """The builds of a change, with the versions at which the act committed their inputs."""
         versions = {name: version.version for name, version in self._versions()}
         for build in change.builds:
@@ -404,7 +401,7 @@ class Begun:
             yield replace(build, input_versions=inputs)
 
     def _once(
-        self, change: Change, mark: str, commit: Callable[[DeltaTable | None], object]
+        self, change: TableChange, mark: str, commit: Callable[[DeltaTable | None], object]
     ) -> None:
         """Commit to a table, unless its log has the act under this mark.
 
@@ -423,12 +420,21 @@ class Begun:
                 if last_act(open_table(folder), mark) < self.number:
                     raise
 
-        Retrying(
+        attempts = Retrying(
             retry=retry_if_exception_type(CommitFailedError),
             stop=stop_after_attempt(_COMMIT_ATTEMPTS),
             wait=wait_random(0, 0.05),
             reraise=True,
-        )(attempt)
+        )
+        try:
+            attempts(attempt)
+        except CommitFailedError as error:
+            raise Conflict(
+                f"Delta refused the commit of {self.act.id} to {folder} {_COMMIT_ATTEMPTS} times:"
+                f" {one_line(error)}.",
+                unchanged="Readers get the same release as before.",
+                next_step="Correct that table. The next run or publication finishes the act.",
+            ) from error
 
     def _release(self, decided: NextRelease) -> None:
         """Add the release of the act, unless it is there."""
@@ -474,15 +480,15 @@ class Begun:
                 version = TableVersion(change.table, max(versions), str(table.metadata().id))
                 yield change.table, version
 
-    def _folder(self, change: Change) -> str:
+    def _folder(self, change: TableChange) -> str:
         return Paths(self.root).table(change.table)
 
-    def _source(self, change: Change) -> str:
+    def _source(self, change: TableChange) -> str:
         return f"{self.root}/{change.source}" if change.source else self._folder(change)
 
-    def _seen(self, change: Change) -> DeltaTable | None:
+    def _seen(self, change: TableChange) -> DeltaTable | None:
         return open_version(self.root, change.before) if change.before else None
 
-    def _files(self, change: Change) -> FileCommit:
+    def _files(self, change: TableChange) -> FileCommit:
         folder = self._folder(change)
         return FileCommit(folder, change.column, change.files, change.columns, self.number)

@@ -32,7 +32,7 @@ Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "ref
 Finding = Literal["", "other_rows", "unreadable_files"]
 AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 # The act that recorded a build in live. A step has none.
-Act = Literal["", "publish", "rollback", "restore"]
+ActKind = Literal["", "publish", "rollback", "restore"]
 WriteMode = Literal["overwrite", "merge"]
 # Builds with these outcomes are in a commit of the table. The others leave the table as it was.
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
@@ -114,7 +114,7 @@ class Build:
     plan: str = ""
     who: str = ""
     reason: str = ""
-    act: Act = ""
+    act: ActKind = ""
     undone_plan: str = ""
     finding: Finding = ""
     message: str = ""

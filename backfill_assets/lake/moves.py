@@ -23,7 +23,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import nullable, type_words
 from backfill_assets.lake.delta import open_table, open_version_of
 from backfill_assets.lake.file_commit import Committed, FileCommit
-from backfill_assets.lake.ledger import Act, Build
+from backfill_assets.lake.ledger import ActKind, Build
 from backfill_assets.lake.slices import DataFile, files_of
 from backfill_assets.lake.storage import files_in
 
@@ -105,7 +105,7 @@ class RestoreRecord:
     who: str
     what: str
     reason: str = ""
-    act: Act = "restore"
+    act: ActKind = "restore"
     undone_plan: str = ""
 
     def of(self, build: Build, at: datetime) -> Build:

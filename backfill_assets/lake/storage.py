@@ -193,9 +193,6 @@ class Documents:
         with self._files.open_input_stream(path) as file:
             return bytes(file.read())
 
-    def delete(self, path: str) -> None:
-        self._files.delete_file(path)
-
     def write(self, path: str, contents: str) -> None:
         """Write the file at `path` below the folder. Readers see the whole file or none."""
         if "://" in self.folder:  # an object appears when it is complete

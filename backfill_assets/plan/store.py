@@ -158,7 +158,7 @@ class Plans:
         ]
 
     def left_in_part(self) -> list[str]:
-        """Return the ids of plans of which live may have a part.
+        """Return the ids of plans that live may have in part.
 
         Older versions of this package did not finish what they began to publish or to roll back.
         """

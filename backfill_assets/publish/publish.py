@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, Self
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard
-from backfill_assets.lake.acts import Act, Change, Kind, NextRelease, deciding, finish
+from backfill_assets.lake.acts import Act, NextRelease, TableChange, deciding, finish
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import FileCommit, refuse_unfit
 from backfill_assets.lake.integrity import hash_by_day
-from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, ActKind, Build
 from backfill_assets.lake.moves import shadow_files
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import PLAN_PUBLISHED, STABLE, Release, TableVersion
@@ -76,7 +76,7 @@ class IntoLive:
         """Return the days that the shadow has built. For the others, live is right already."""
         return days_in(self.state.builds, self.table.name)
 
-    def change(self, live: Mapping[str, TableVersion]) -> Change | None:
+    def change(self, live: Mapping[str, TableVersion]) -> TableChange | None:
         """The change of this table in `live`; None if live has all days with the same records.
 
         The caller holds the right to write the table. Raises Conflict if live has changed under the
@@ -100,7 +100,9 @@ class IntoLive:
             for build in builds
         ]
         place = f"{SHADOWS}/{self.plan.id}/{name}"
-        change = Change(name, column, tuple(builds), tuple(files), columns, live.get(name), place)
+        change = TableChange(
+            name, column, tuple(builds), tuple(files), columns, live.get(name), place
+        )
         return change if builds else None
 
     def _builds(self) -> list[Build]:
@@ -157,12 +159,12 @@ class IntoLive:
             )
 
 
-def name_of_act(kind: Kind, plan: Plan) -> str:
+def name_of_act(kind: ActKind, plan: Plan) -> str:
     """A name of its own for one publication or rollback of a plan: the run in what it records."""
     return f"{kind}-{plan.id}-{secrets.token_hex(4)}"
 
 
-def recorded_by(kind: Kind, plan: Plan, workspace: Workspace) -> list[Build]:
+def recorded_by(kind: ActKind, plan: Plan, workspace: Workspace) -> list[Build]:
     """Return the latest builds in live that publications, or rollbacks, of a plan recorded."""
     days = {name: plan.days_of(name) for name in plan.reasons}
     latest = workspace.lake.latest(days, BUILD_SCHEMA.names).accepted

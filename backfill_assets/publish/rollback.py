@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.acts import Act, Change, deciding, finish
+from backfill_assets.lake.acts import Act, TableChange, deciding, finish
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import refuse_unfit
@@ -193,7 +193,7 @@ def _change(
     workspace: Workspace,
     record: RestoreRecord,
     restored: Mapping[Partition, Build],
-) -> Change | None:
+) -> TableChange | None:
     """What the rollback changes in one table; None if nothing.
 
     Days whose rows never changed get their earlier record back, if the inputs of that record are
@@ -230,7 +230,7 @@ def _change(
     if not builds:
         return None
     seen = TableVersion(name, int(now.version()), str(now.metadata().id)) if now else None
-    return Change(name, table.partition_by, tuple(builds), tuple(files), columns, seen)
+    return TableChange(name, table.partition_by, tuple(builds), tuple(files), columns, seen)
 
 
 def _are_there(
@@ -362,7 +362,7 @@ def _act(
 ) -> Act:
     run = name_of_act("rollback", plan)
     record = RestoreRecord(run, who, f"rollback of plan {plan.id}", reason, "rollback", plan.id)
-    changes: list[Change] = []
+    changes: list[TableChange] = []
     restored: dict[Partition, Build] = {}
     for table in workspace.graph.tables:  # inputs first
         if change := _change(table, decisions, workspace, record, restored):

@@ -40,6 +40,7 @@ def calls(monkeypatch) -> Counter[str]:
         counted["reads"] += 1
         return read(self, path)
 
+    # The real calls are made. They are only counted, because seconds say nothing on a busy machine.
     monkeypatch.setattr(Documents, "_listed", counted_listing)
     monkeypatch.setattr(Documents, "read", counted_read)
     return counted

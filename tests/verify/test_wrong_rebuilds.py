@@ -128,7 +128,7 @@ WRONG: dict[str, Rows] = {
 
 
 def compared(rows: Rows, **declared: Any) -> tuple[CheckLine, ...]:
-    """The checklist of a rebuild with these rows, of which live has `LIVE`."""
+    """The checklist of a rebuild with these rows. Live has the rows of `LIVE`."""
     expected = declared.pop("expected", ())
     of = table(
         TABLE,
