@@ -8,9 +8,10 @@ import os
 import sys
 from contextlib import suppress
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from backfill_assets.cli import (
     exit_codes,
@@ -24,7 +25,6 @@ from backfill_assets.cli import (
 from backfill_assets.cli.terminal import refuse_bytes
 
 app = typer.Typer(
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Rebuild the history of daily tables safely.",
@@ -60,7 +60,17 @@ for group in (inspect, rebuild, publish, maintain, servers, guide):
 def main() -> None:
     with exit_codes.exit_on_error():
         refuse_bytes()
-        exit_codes.run(app)
+        exit_codes.run(command_line())
+
+
+def command_line() -> Any:
+    """Return the commands as Typer runs them. In their help, a flag has no type."""
+    commands: Any = get_command(app)
+    for each in [commands, *commands.commands.values()]:
+        for option in each.params:
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
+    return commands
 
 
 def command() -> None:

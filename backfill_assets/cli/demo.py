@@ -27,7 +27,7 @@ from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.carry_out import carry_out, prepare_rebuild
 from backfill_assets.servers.child import USUAL_PORT, is_taken
-from backfill_assets.servers.home import dagster_of, servers_record
+from backfill_assets.servers.home import servers_record, started_dagster
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import (
     BUNDLED,
@@ -52,7 +52,7 @@ def run_reload() -> int:
     """Reload the project's code location. Return the exit code: 0 if it is loaded."""
     # Code that cannot be imported is refused here, with the line that raised.
     settings = open_workspace(only_reading=True).settings
-    dagster = dagster_of(settings)
+    dagster = started_dagster(settings, print)
     reload(dagster, settings.project)
     print(
         f"The servers at {dagster.url} have reloaded {settings.project}. Nothing was rebuilt;"

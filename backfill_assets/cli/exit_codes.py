@@ -6,9 +6,9 @@ could be launched, 4 stopped by a budget, the canary or a guard, or a check need
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from typer.exceptions import TyperException
@@ -76,20 +76,22 @@ def exit_on_error() -> Iterator[None]:
         _end(failed, UNAVAILABLE)
 
 
-def run(app: typer.Typer) -> NoReturn:
-    """Run the command that was typed.
+def run(commands: Callable[..., Any]) -> NoReturn:
+    """Run the command that was typed, or show the help if none was.
 
-    Wrong arguments are shown in Typer's box, or as JSON, as all errors are.
+    Wrong arguments become an error like all others.
     """
-    if not _wants_json():
-        app()
     try:
-        sys.exit(app(standalone_mode=False) or DONE)
+        arguments = sys.argv[1:] or ["--help"]
+        sys.exit(commands(arguments, prog_name="backfill", standalone_mode=False) or DONE)
     except TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "backfill"
+        said = error.format_message()
         raise UsageError(
-            f"{error.format_message().rstrip('.')}.",
+            said if said.endswith((".", "?")) else f"{said}.",
             unchanged=NOTHING_CHANGED,
-            next_step="`-h` after a command shows its options.",
+            next_step=f"`{command} -h` shows what it takes.",
         ) from None
     except typer.Abort:
         sys.exit(PARTIAL)

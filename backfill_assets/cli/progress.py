@@ -6,8 +6,6 @@ from functools import partial
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from backfill_assets.dagster_client import tags
@@ -16,11 +14,12 @@ from backfill_assets.plan.progress import Progress, expected_end, seconds_by_tab
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
-from backfill_assets.verbs.report import uncut
+from backfill_assets.verbs.report import table_of
 from backfill_assets.verbs.run import Follow
 from backfill_assets.workspace import Workspace
 
 BAR = 24
+COLUMNS = ("table", "days", "", "failed", "blocked", "running", "pending")
 
 
 def follower(console: Console, plan_id: str, workspace: Workspace, dagster: Dagster) -> Follow:
@@ -53,25 +52,18 @@ def show_progress(
     return last
 
 
+def bar(done: int, days: int) -> str:
+    """Return a bar for the share of days that are built. It needs no colour."""
+    filled = BAR * done // max(days, 1)
+    return "#" * filled + "." * (BAR - filled)
+
+
 def drawn(progress: Progress, end: datetime | None, url: str = "") -> Group:
-    table = Table(
-        "table",
-        "days",
-        "",
-        "failed",
-        "blocked",
-        "running",
-        "pending",
-        title=f"plan {progress.plan.id}",
-    )
-    uncut(table)
-    table.columns[1].no_wrap = True
-    table.columns[2].max_width = BAR
+    rows = []
     for row in progress.tables():
         counts = [str(n or "") for n in (row.failed, row.blocked, row.running, row.pending)]
-        table.add_row(
-            row.table, f"{row.done}/{row.days}", ProgressBar(max(row.days, 1), row.done), *counts
-        )
+        rows.append((row.table, f"{row.done}/{row.days}", bar(row.done, row.days), *counts))
+    table = table_of(COLUMNS, rows, title=f"plan {progress.plan.id}", right=slice(3, None))
     ends = (
         f"; expected end {end.astimezone():%H:%M}"
         if end

@@ -91,10 +91,10 @@ def new_plan(request: "RebuildRequest", workspace: "Workspace", output: Output) 
 def carry_out(plan_id: str, workspace: "Workspace", output: Output) -> NoReturn:
     """Carry a plan out, print how it ended, and exit with the code of that."""
     from backfill_assets.cli.progress import follower
-    from backfill_assets.servers.home import dagster_of
+    from backfill_assets.servers.home import started_dagster
     from backfill_assets.verbs.run import run_plan
 
-    dagster = dagster_of(workspace.settings)
+    dagster = started_dagster(workspace.settings, output.note)
     follow = follower(output.notes, plan_id, workspace, dagster)
     who = user_name()
     with detaching(output, plan_id):

@@ -10,15 +10,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.storage import writing
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import (
-    DISCARDED,
-    PLANNED,
-    PUBLISHED,
-    ROLLED_BACK,
-    STATES,
-    Plans,
-    last_of,
-)
+from backfill_assets.plan.store import CLOSED, PLANNED, STATES, Plans, in_words, last_of
 from backfill_assets.workspace import Workspace
 
 
@@ -38,7 +30,7 @@ def refuse_left_in_part(plans: Plans, nothing: str) -> None:
 
 
 # The states in which a plan has no shadow: not yet, or not any more.
-NOT_IN_SHADOW = (PLANNED, PUBLISHED, DISCARDED, ROLLED_BACK)
+NOT_IN_SHADOW = (PLANNED, *CLOSED)
 
 
 def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
@@ -59,9 +51,9 @@ def refuse_ended(plan_id: str, plans: Plans) -> None:
 
     Such a plan would take its earlier builds for done.
     """
-    if (state := plans.state(plan_id)) in (PUBLISHED, DISCARDED, ROLLED_BACK):
+    if (state := plans.state(plan_id)) in CLOSED:
         raise UsageError(
-            f"Plan {plan_id} was {state.replace('_', ' ')}, and is not carried out again.",
+            f"Plan {plan_id} was {in_words(state)}, and is not carried out again.",
             unchanged="Nothing was started.",
             next_step="Make a new plan: `backfill plan`.",
         )
@@ -147,8 +139,9 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
     """Return the id of the plan that is meant: named, or the only open one, or the last one.
 
     A plan may be named by the beginning of its id. The last one is the last that ended unfinished
-    and was not cancelled, or else the last of all. Raises UsageError if several are open, if
-    several ids begin so, or if no plan was ever started.
+    and was not cancelled, or else the last that was not published, discarded or rolled back, or
+    else the last of all. Raises UsageError if several are open, if several ids begin so, or if no
+    plan was ever started.
     """
     if plan_id:
         return plans.full_id(plan_id)
@@ -166,11 +159,12 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
     ended = [known for known, state in states.items() if state != PLANNED]
     if ended:
         # Meant without a name only if no other ended.
-        finished = ("done", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)
+        finished = ("done", "cancelled", *CLOSED)
         return max(
             ended,
             key=lambda known: (
                 states[known] not in finished,
+                states[known] not in CLOSED,
                 plans.events(known, files=recorded[known][-1:])[0].at,
             ),
         )

@@ -54,7 +54,7 @@ class Planned:
     selection: Selection
     expected: Estimate
     columns: Sequence[str] = ()
-    unusable: Mapping[Partition, str] = field(default_factory=dict)
+    unusable: Mapping[Partition, SourceError] = field(default_factory=dict)
 
 
 def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
@@ -98,11 +98,11 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
 
 def _unusable(
     plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest
-) -> dict[Partition, str]:
+) -> dict[Partition, SourceError]:
     """The planned partitions whose delivery cannot be used and is not accepted, and why."""
     accept = plan.options.accept
     return {
-        (table.name, day): str(each)
+        (table.name, day): each
         for table in tables
         for day, each in delivered_for(
             table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted, accept

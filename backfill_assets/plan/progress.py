@@ -18,20 +18,8 @@ from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Remaining, WorkState
 
-COLUMNS = (
-    "table",
-    "days",
-    "changed",
-    "unchanged",
-    "up to date",
-    "failed",
-    "blocked",
-    "not run",
-    "rows",
-    "checks",
-    "seconds",
-)
-RUNNING = "running"
+# The columns that are left out where every table has 0.
+_LEFT_OUT = ("written", "same rows", "up to date", "failed", "blocked", "running", "not run")
 
 
 @dataclass(frozen=True)
@@ -61,39 +49,33 @@ class TableOutcome:
     def done(self) -> int:
         return self.changed + self.unchanged + self.up_to_date
 
-    def row(self) -> tuple[str, ...]:
-        """The values of `COLUMNS`."""
-        counts = (
-            self.changed,
-            self.unchanged,
-            self.up_to_date,
-            self.failed,
-            self.blocked,
-            self.not_run,
-            self.rows,
-        )
-        checks = f"{self.checks_passed:,} of {self.checks:,}"
-        return (
-            self.table,
-            str(self.days),
-            *(f"{count:,}" for count in counts),
-            checks,
-            f"{self.seconds:,.1f}",
-        )
+    def values(self) -> dict[str, str]:
+        """The values by column. A day is counted in one of the columns after `days`."""
+        return {
+            "table": self.table,
+            "days": f"{self.days:,}",
+            "written": f"{self.changed:,}",
+            "same rows": f"{self.unchanged:,}",
+            "up to date": f"{self.up_to_date:,}",
+            "failed": f"{self.failed:,}",
+            "blocked": f"{self.blocked:,}",
+            "running": f"{self.running:,}",
+            "not run": f"{self.not_run:,}",
+            "rows": f"{self.rows:,}",
+            "checks": f"{self.checks_passed:,} of {self.checks:,}",
+            "seconds": f"{self.seconds:,.1f}",
+        }
 
 
-def lines(outcomes: Sequence[TableOutcome]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the columns, and a row per table.
-
-    There is a column for running days only if there are any.
-    """
-    at = COLUMNS.index("not run") if any(outcome.running for outcome in outcomes) else len(COLUMNS)
-    rows = [
-        (*row[:at], *([f"{outcome.running:,}"] if at < len(row) else []), *row[at:])
-        for outcome in outcomes
-        if (row := outcome.row())
+def lines(outcomes: Sequence[TableOutcome]) -> tuple[list[str], list[list[str]]]:
+    """Return the columns, and a row per table. Columns of days that no table has are left out."""
+    tables = [outcome.values() for outcome in outcomes]
+    columns = [
+        name
+        for name in TableOutcome("", 0).values()
+        if name not in _LEFT_OUT or any(table[name] != "0" for table in tables)
     ]
-    return (*COLUMNS[:at], *([RUNNING] if at < len(COLUMNS) else []), *COLUMNS[at:]), rows
+    return columns, [[table[name] for name in columns] for table in tables]
 
 
 def outcomes(

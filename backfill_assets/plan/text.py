@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
 from backfill_assets.calendar import Partition, ranges
+from backfill_assets.errors import SourceError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Estimate, Progress
 from backfill_assets.plan.remaining import WorkState
@@ -60,10 +61,10 @@ def blocked_lines(selection: Selection) -> Iterator[str]:
             yield "  With --upstream, a plan holds what they need too, where there is a delivery."
 
 
-def unusable_lines(unusable: Mapping[Partition, str]) -> Iterator[str]:
+def unusable_lines(unusable: Mapping[Partition, SourceError]) -> Iterator[str]:
     """The days of a plan that will fail unless what was delivered for them is corrected."""
-    for (table, day), why in list(unusable.items())[:UNUSABLE_SHOWN]:
-        yield f"{table} {day} will fail: {why}"
+    for (table, day), error in list(unusable.items())[:UNUSABLE_SHOWN]:
+        yield f"{table} {day} will fail: {error.what}"
     if len(unusable) > UNUSABLE_SHOWN:
         yield (
             f"and {len(unusable) - UNUSABLE_SHOWN} more days whose source cannot be used: `backfill"

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 from httpx import BaseTransport
+from tenacity import Retrying, retry_if_result, wait_fixed
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
@@ -117,18 +118,35 @@ def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Da
     return Dagster(settings.dagster_url or (record.url if record else ""), transport)
 
 
+def started_dagster(settings: Settings, note: Callable[[str], None]) -> Dagster:
+    """The webserver as `dagster_of`, after the servers of this home have started.
+
+    `note` gets one line if it must wait. It waits until they have started or ended.
+    """
+
+    def is_starting() -> bool:
+        record = servers_record(settings.home)
+        return bool(record and not record.started)
+
+    if not settings.dagster_url and is_starting():
+        note(f"The servers on {settings.home} are starting. Waiting for them ...")
+        Retrying(wait=wait_fixed(0.2), retry=retry_if_result(bool))(is_starting)
+    return dagster_of(settings)
+
+
 @dataclass(frozen=True)
 class ServersRecord:
     """The record of running servers, in `servers.json` of the home.
 
-    `up` is the process of `backfill up`, and `children` are its servers by name. It never holds the
-    engine's token.
+    `up` is the process of `backfill up`, and `children` are its servers by name. `started` is False
+    while they start. It never holds the engine's token.
     """
 
     url: str
     up: ProcessId
     children: Mapping[str, ProcessId]
     engine_port: int | None = None
+    started: bool = True
 
     def write(self, home: Path) -> None:
         write_whole(_record_file(home), json.dumps(asdict(self)))

@@ -183,14 +183,17 @@ class Servers:
         return Dagster(f"http://127.0.0.1:{self.port}")
 
     def start(self) -> None:
+        """Start all servers and wait until they answer."""
+        self._record(started=False)
+        prepare(self.settings)
         for child in self.children.values():
             if child.name not in _READ_CODE:
                 child.start()
-        self._record()
+        self._record(started=False)
         self._await("the code server", lambda: accepts(_code_server_socket(self.sockets)))
         for name in _READ_CODE:
             self.children[name].start()
-        self._record()
+        self._record(started=False)
         self._await("Dagster's webserver", lambda: self.dagster.answers())
         _set_pool_limits(self.dagster)
         if self.engine:
@@ -198,6 +201,7 @@ class Servers:
             self._await("the engine", lambda: is_taken(port))
             self._warm()
         self._await("Dagster's daemon", lambda: all(self.dagster.daemons().values()))
+        self._record()
 
     def check(self) -> None:
         """Restart a code server, engine or run starter that died.
@@ -253,12 +257,12 @@ class Servers:
     def stop(self) -> None:
         stop(self.children.values())
 
-    def _record(self) -> None:
+    def _record(self, *, started: bool = True) -> None:
         children = {name: child.id for name, child in self.children.items() if child.id}
         engine_port = self.engine.port if self.engine else None
-        ServersRecord(self.dagster.url, ProcessId.of(os.getpid()), children, engine_port).write(
-            self.settings.home
-        )
+        up = ProcessId.of(os.getpid())
+        record = ServersRecord(self.dagster.url, up, children, engine_port, started)
+        record.write(self.settings.home)
 
     def _await(self, what: str, answers: Callable[[], bool]) -> None:
         def ready() -> bool:
@@ -308,7 +312,6 @@ def servers_on(
                 next_step=f"Stop the process that uses it, or use another: --port {free_port()}",
             )
         log(f"Starting the servers on {settings.home} (about half a minute) ...")
-        prepare(settings)
         servers = servers_of(settings, port or free_port(), log, Path(sockets), packages)
         try:
             servers.start()

@@ -28,7 +28,7 @@ from backfill_assets.reproduce.reproduction import (
     ReproductionResult,
     read_reproduction,
 )
-from backfill_assets.servers.home import dagster_of
+from backfill_assets.servers.home import started_dagster
 from backfill_assets.verbs.report import Line, Report, table_of
 from backfill_assets.workspace import Workspace
 
@@ -96,7 +96,7 @@ def audit_days(
     accepted = accepted_days(workspace, days, target)
     if not accepted:
         return AuditReport({})
-    runs = _audited_by(dagster_of(workspace.settings), accepted, who, note, sleep)
+    runs = _audited_by(started_dagster(workspace.settings, note), accepted, who, note, sleep)
     builds = [build for build in workspace.lake.ledger.builds(accepted) if build.run in runs]
     return AuditReport(
         {
@@ -182,7 +182,7 @@ def reproduce_on_server(
     """Reproduce a day in a run of the server, if it has to be computed."""
 
     def compute(recorded: RecordedBuild) -> Reproduction:
-        dagster = dagster_of(workspace.settings)
+        dagster = started_dagster(workspace.settings, note)
         refuse_without_daemons(dagster)
         names = [recorded.table.name]
         refuse_other_servers(dagster.tables(), names, workspace.lake.root, dagster.url)

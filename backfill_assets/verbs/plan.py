@@ -179,7 +179,7 @@ class PlanReport(Report):
             "id": made.plan.id,
             "plan": made.plan.as_json(),
             "blocked": by_partition(made.selection.blocked),
-            "will_fail": by_partition(made.unusable),
+            "will_fail": by_partition({p: str(error) for p, error in made.unusable.items()}),
             "columns": made.columns,
             "minutes": round(expected.minutes, 2),
             "spread": round(expected.spread, 2),

@@ -15,7 +15,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan import text
-from backfill_assets.plan.lifecycle import resolve_plan_id
+from backfill_assets.plan.lifecycle import refuse_ended, resolve_plan_id
 from backfill_assets.plan.progress import Ending, Progress, outcomes
 from backfill_assets.plan.progress import lines as outcome_columns_and_rows
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left, remaining_reader
@@ -114,9 +114,10 @@ def run_plan(
 
 
 def plan_to_resume(plan_id: str, workspace: Workspace) -> str:
-    """Return the id of the plan to continue. UsageError if it was never started."""
+    """Return the id of the plan to continue. UsageError if there is nothing to continue."""
     plans = Plans(workspace.lake.root)
     plan_id = resolve_plan_id(plan_id, plans)
+    refuse_ended(plan_id, plans)
     if plans.state(plan_id) == PLANNED:
         raise UsageError(
             f"Plan {plan_id} was never started.",

@@ -129,7 +129,7 @@ def _not_released_line(reasons: Sequence[Obstacle]) -> str:
     shown = [f"{reason.cause}: {reason}" for reason in reasons[:REASONS_SHOWN]]
     more = [f"and {len(reasons) - REASONS_SHOWN} more"] if len(reasons) > REASONS_SHOWN else []
     failed = any(reason.cause in FAILURES for reason in reasons)
-    remedy = ". To release it anyway: `backfill release --reason ...`" if failed else ""
+    remedy = ". To release it anyway: `backfill release --reason 'why'`" if failed else ""
     return f"live is not released: {'; '.join(shown + more)}{remedy}"
 
 

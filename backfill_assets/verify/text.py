@@ -15,6 +15,7 @@ _SHOWN = 12
 _ACCEPTED = "accepted"
 COLUMNS = ("check", "outcome", "figures")
 _STYLES = {CheckOutcome.FAILED: "red", CheckOutcome.DECISION: "yellow"}
+_COUNTED = {CheckOutcome.DECISION: "to decide"}
 _BEGINNINGS = {CheckOutcome.FAILED: "Failed", CheckOutcome.DECISION: "Needs a decision"}
 
 
@@ -46,7 +47,9 @@ def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
     """The result, the checks that did not pass, worst first, and what to type next."""
     counts = Counter(_outcome(verdict, line) for line in verdict.lines)
     counted = ", ".join(
-        f"{counts[name]} {name}" for name in (*CheckOutcome, _ACCEPTED) if counts[name]
+        f"{counts[name]} {_COUNTED.get(name, name)}"
+        for name in (*CheckOutcome, _ACCEPTED)
+        if counts[name]
     )
     yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
     worst = verdict.worst_first()
@@ -70,7 +73,7 @@ def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
     if undecided:
         name = undecided[0].name if len(undecided) == 1 else "changes *"
         yield f"Look at the rows: `backfill diff {verdict.plan}`."
-        yield f'To accept: `backfill verify {verdict.plan} --accept "{name}" --reason ...`'
+        yield f"To accept: `backfill verify {verdict.plan} --accept '{name}' --reason 'why'`"
 
 
 def _outcome(verdict: PlanVerdict, line: CheckLine) -> str:

@@ -228,7 +228,7 @@ def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState]
                 unchanged=NOT_PUBLISHED,
                 next_step=(
                     f"Look at them (`backfill diff {plan.id}`), then `backfill verify"
-                    f" {plan.id} --accept NAME --reason ...`."
+                    f" {plan.id} --accept NAME --reason 'why'`."
                 ),
             )
 

@@ -135,14 +135,16 @@ def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace
         ),
     ],
 )
-def test_what_is_wrong_with_arguments_is_json_too_where_json_is_asked_for(tmp_path, typed, said):
+def test_wrong_arguments_are_an_error_like_all_others(tmp_path, typed, said):
     done = backfill_main(*typed, "--json", home=tmp_path)
     error = json.loads(done.stdout)
     assert (done.returncode, error["exit_code"], error["error"].startswith(said)) == (2, 2, True)
     assert error["unchanged"] == NOTHING_CHANGED
-    assert "`-h`" in error["next_step"]
     assert error["error"] == f"{error['what']} {error['unchanged']} {error['next_step']}"
     assert done.stderr == f"backfill: {error['error']}\n"
+    assert backfill_main(*typed, home=tmp_path).stderr == done.stderr
+    (advised,) = re.findall("`backfill (.+)`", error["next_step"])
+    assert "Usage: " in backfill_main(*advised.split(), home=tmp_path).stdout
 
 
 @pytest.mark.services

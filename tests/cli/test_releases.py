@@ -127,7 +127,7 @@ def test_live_that_is_not_released_is_a_line_of_status_until_a_person_releases_i
     assert (
         backfill("status").stdout.splitlines()[-1]
         == f"live is not released: failed: {B} {day(1)}..{day(2)}: broken; failed: {A} {day(0)}:"
-        " no_nulls_n: 3 rows. To release it anyway: `backfill release --reason ...`"
+        " no_nulls_n: 3 rows. To release it anyway: `backfill release --reason 'why'`"
     )
     assert values("status")["not_released"][0] == {
         "cause": "failed", "table": B, "days": [str(day(1)), str(day(2))], "why": "broken",

@@ -185,6 +185,8 @@ def test_a_verb_without_a_plan_refuses_to_guess(tmp_path, plans, verb):
 def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_left(plans):
     done = started(plans, "one", "done")
     assert resolve_plan_id("", plans) == done
+    plans.note(started(plans, "withdrawn", "done"), "rolled_back", NOW + timedelta(days=2))
+    assert resolve_plan_id("", plans) == done
     partial = started(plans, "two", "partial")
     started(plans, "three", "done")
     assert resolve_plan_id("", plans) == partial

@@ -34,7 +34,7 @@ LIKE = (
 )
 NOT_RELEASED = (
     f"live is not released: failed: {NAME} 2019-08-17: no_nulls_line: 3 rows. To release it anyway:"
-    " `backfill release --reason ...`"
+    " `backfill release --reason 'why'`"
 )
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from backfill_assets.servers.home import (
     only_servers,
     prepare,
     servers_record,
+    started_dagster,
 )
 from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
@@ -142,3 +144,26 @@ def test_commands_of_a_home_without_servers_ask_nobody_elses(settings):
         dagster_of(settings).tables()
     named = settings.model_copy(update={"dagster_url": "http://elsewhere:3000"})
     assert dagster_of(named).url == "http://elsewhere:3000"
+
+
+def test_a_command_waits_for_servers_that_are_starting(settings):
+    starting = ServersRecord("http://127.0.0.1:3111", ProcessId.of(os.getpid()), {}, started=False)
+    notes = list[str]()
+
+    def start(note: str) -> None:
+        notes.append(note)
+        replace(starting, started=True).write(settings.home)
+
+    settings.home.mkdir(parents=True)
+    starting.write(settings.home)
+    assert started_dagster(settings, start).url == starting.url
+    assert started_dagster(settings, start).url == starting.url
+    assert len(notes) == 1
+
+
+def test_servers_that_ended_while_they_started_are_not_waited_for(settings):
+    settings.home.mkdir(parents=True)
+    gone = ProcessId(2**22 + 1, 0.0)
+    ServersRecord("http://127.0.0.1:3111", gone, {}, started=False).write(settings.home)
+    with pytest.raises(ServiceUnavailable):
+        started_dagster(settings, pytest.fail).tables()

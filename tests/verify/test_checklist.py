@@ -76,7 +76,7 @@ def test_a_pattern_that_matches_only_lines_without_a_decision_is_refused():
 
 def test_what_was_accepted_is_counted_as_that():
     found = verdict(BUILT, DRIFT, ROWS).accept(ROWS.name, who="ben", reason="meant", at=NOON)
-    assert "(1 passed, 1 decision, 1 accepted)" in next(ending_lines(found))
+    assert "(1 passed, 1 to decide, 1 accepted)" in next(ending_lines(found))
 
 
 @pytest.mark.parametrize(

@@ -151,10 +151,10 @@ def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type
     change = next(line for line in found.lines if line.name == f"changes {TABLE}")
     assert change.figures.startswith("n: PSI ")
     assert list(ending_lines(found)) == [
-        "Plan p1: needs a decision (9 passed, 1 decision). Nothing was published.",
+        "Plan p1: needs a decision (9 passed, 1 to decide). Nothing was published.",
         f"Needs a decision: {change.name}: {change.figures}",
         "Look at the rows: `backfill diff p1`.",
-        f'To accept: `backfill verify p1 --accept "changes {TABLE}" --reason ...`',
+        f"To accept: `backfill verify p1 --accept 'changes {TABLE}' --reason 'why'`",
     ]
     accepted = found.accept(f"changes {TABLE}", who="ada", reason="ten [were] forgotten", at=NOON)
     assert "Accepted by ada: ten [were] forgotten" in " ".join(

@@ -184,15 +184,16 @@ class Demo:
     token: str
     seconds: float
 
-    def outcome(self) -> dict[str, tuple[str, ...]]:
-        """Of each table in the printed outcome: days, changed, unchanged, up to date, failed,
-        blocked, not run, rows.
-        """
+    def outcome(self) -> dict[str, dict[str, str]]:
+        """The printed outcome: for each table, its values by column."""
         lines = [
-            [cell.strip() for cell in line.strip("│").split("│")]
+            [cell.strip() for cell in line.strip("│┃").split("┃" if "┃" in line else "│")]
             for line in self.printed.splitlines()
         ]
-        return {line[0]: tuple(line[1:9]) for line in lines if line[0] in NAMES}
+        head = next(line for line in lines if line[0] == "table")
+        return {
+            line[0]: dict(zip(head[1:], line[1:], strict=True)) for line in lines if line[0] in NAMES
+        }
 
 
 def demo(home: Path, *, own_engine: bool = True) -> Demo:
