@@ -92,9 +92,9 @@ _AUDIT_FAILED = (
 )
 _DAYS_FAILED = (
     "The days named were not written: the table keeps their earlier rows. Days that passed are"
-    " committed.\nCorrect the source or the inputs named. Then re-execute this run from failure, or"
-    " launch these days again."
+    " committed.\nCorrect the source or the inputs named. Then "
 )
+_LAUNCH_AGAIN = "re-execute this run from failure, or launch these days again."
 
 
 def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> AssetsDefinition:
@@ -159,7 +159,7 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
             raise
         shown = shown_of(result, target) if names_days else {}
         yield from events_of(context, result, key, shown, materialize=names_days)
-        if failure := failure_of(result):
+        if failure := failure_of(result, plan.id if plan else ""):
             raise failure
 
     return build
@@ -292,17 +292,19 @@ def _code_reference(table: Table) -> dict[str, Any]:
     return {"dagster/code_references": CodeReferencesMetadataValue(code_references=[reference])}
 
 
-def failure_of(result: StepResult) -> Failure | None:
+def failure_of(result: StepResult, plan_id: str = "") -> Failure | None:
     """The failure of a step with days that failed or are blocked, or None if there are none.
 
-    Its message has rules, figures and rows. Its metadata has the reason of each day.
+    `plan_id` is the plan of the run, if it has one. The message has rules, figures and rows. The
+    metadata has the reason of each day.
     """
     reasons = {str(build.day): build.message for build in result.failed()}
     reasons |= {str(day): f"blocked: {why}" for day, why in sorted(result.blocked.items())}
     if not reasons:
         return None
     count = "{} day(s) failed, {} blocked, {} built"
-    remedy = _DAYS_FAILED
+    again = f"continue the plan: `backfill resume {plan_id}`." if plan_id else _LAUNCH_AGAIN
+    remedy = _DAYS_FAILED + again
     if any(build.outcome in AUDITS for build in result.built):
         count = "{} day(s) refused, {} not judged, {} passed"
         remedy = _AUDIT_FAILED

@@ -70,8 +70,8 @@ class PlanOptions:
     )
     spark_conf: Mapping[str, str] = option(
         dict,
-        "Spark settings for this plan only (resources, shuffles, joins, memory), as"
-        " spark.sql.shuffle.partitions=64.",
+        "Spark settings for this plan only (resources, shuffles, joins, memory), such as"
+        " spark.executor.memory=4g.",
         metavar="K=V",
     )
     expect: Mapping[str, str] = option(

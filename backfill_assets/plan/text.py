@@ -65,6 +65,7 @@ def unusable_lines(unusable: Mapping[Partition, SourceError]) -> Iterator[str]:
     """The days of a plan that will fail unless what was delivered for them is corrected."""
     for (table, day), error in list(unusable.items())[:UNUSABLE_SHOWN]:
         yield f"{table} {day} will fail: {error.what}"
+        yield f"  {error.next_step}"
     if len(unusable) > UNUSABLE_SHOWN:
         yield (
             f"and {len(unusable) - UNUSABLE_SHOWN} more days whose source cannot be used: `backfill"

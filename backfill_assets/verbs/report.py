@@ -44,12 +44,11 @@ def table_of(
     right: slice = slice(0),
 ) -> Table:
     """Return a table for a terminal. `right` names the columns of numbers."""
-    rows = [[str(cell) for cell in row] for row in rows]
     table = _FittingTable(*columns, title=title)
     for column in table.columns[right]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(str, row))
     for column in table.columns:
         column.overflow = "fold"
     return table
@@ -64,7 +63,9 @@ class _FittingTable(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         texts = [[str(cell) for cell in (each.header, *each.cells)] for each in self.columns]
         longest = [max(map(len, cells)) for cells in texts]
-        words = [max(len(word) for cell in cells for word in cell.split() or [""]) for cells in texts]
+        words = [
+            max(len(word) for cell in cells for word in cell.split() or [""]) for cells in texts
+        ]
         # The name of a row is never broken.
         least = [longest[0], *(min(width, LONGEST_WHOLE_WORD) for width in words[1:])]
         room = options.max_width - sum(least) - 3 * len(texts) - 1

@@ -350,10 +350,12 @@ def test_of_a_step_that_failed_each_day_has_its_own_reason():
         "1",
         message="no_nulls_n: null: 2 of 3 rows\n      {'n': None}",
     )
-    failure = failure_of(
-        StepResult(table("raw/a"), [failed], [], {day(1): "reads raw/b, which is not built"})
-    )
+    result = StepResult(table("raw/a"), [failed], [], {day(1): "reads raw/b, which is not built"})
+    failure = failure_of(result)
+    of_a_plan = failure_of(result, "p1")
     assert failure is not None
+    assert of_a_plan is not None
+    assert "`backfill resume p1`" in (of_a_plan.description or "")
     entry = {
         "label": FAILED_DAYS,
         "jsonString": json.dumps(failure.metadata[FAILED_DAYS].value),

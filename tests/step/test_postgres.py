@@ -6,6 +6,7 @@ Only changed days are built.
 import io
 import signal
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
@@ -30,6 +31,8 @@ COLUMNS = "arrival_day DATE, outage BIGINT, seen_at TIMESTAMP, cause STRING, cus
 FOUR = days(0, 1, 2, 3)
 # In every query by which Spark reads rows, and in no other.
 READS = ") AS r  WHERE ((("
+# Other tests use the same engine meanwhile.
+PATIENCE_S = 120
 # What the sample's files hold, by DuckDB.
 EXPECTED = """
     SELECT make_date(y, m, d) AS arrival_day, outageNumber::BIGINT AS outage,
@@ -172,10 +175,10 @@ def slowly(postgres) -> PostgresTable:
         f"CREATE TABLE updates AS SELECT date '{day(0)}' + n % 40 AS received_on, n::bigint AS"
         " outage, timestamp '2019-08-15' AS seen_at, 'x' AS cause, 1 AS customers FROM"
         " generate_series(1, 80) n",
-        # Not volatile, so that it is not called where nobody asks for what it returns, as no look
-        # does.
+        # Not volatile, so that it is called only where its value is read, which no look does. While
+        # a test holds the lock, no row is read.
         "CREATE OR REPLACE FUNCTION slow(bigint) RETURNS bigint STABLE LANGUAGE plpgsql AS "
-        "'BEGIN PERFORM pg_sleep(0.03); RETURN $1; END'",
+        "'BEGIN PERFORM pg_sleep(0.03); PERFORM pg_advisory_xact_lock_shared(1); RETURN $1; END'",
         "CREATE VIEW slowly AS SELECT received_on, slow(outage) AS outage, seen_at, cause,"
         " customers FROM updates",
     )
@@ -193,16 +196,25 @@ def slowly(postgres) -> PostgresTable:
 def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, spark):
     postgres.execute("ALTER ROLE reader CONNECTION LIMIT 4")
     project = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(39)))
+    locked = threading.Event()
     done = threading.Event()
 
     def most_at_once() -> int:
+        """The most connections. Reading is held until two ranges and a look are connected."""
         most = 0
         with postgres.connected() as connection:
+            connection.execute("SELECT pg_advisory_lock(1)")
+            locked.set()
+            give_up = time.monotonic() + PATIENCE_S
+            held = True
             while not done.is_set():
                 rows = connection.execute(
                     "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader'"
                 ).fetchall()
                 most = max(most, rows[0][0])
+                if held and (most >= 3 or time.monotonic() > give_up):
+                    connection.execute("SELECT pg_advisory_unlock(1)")
+                    held = False
         return most
 
     def looks() -> set[str]:
@@ -215,6 +227,7 @@ def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, 
     try:
         with ThreadPoolExecutor() as threads:
             most = threads.submit(most_at_once)
+            assert locked.wait(PATIENCE_S)
             whys = threads.submit(looks)
             try:
                 result = project.run()

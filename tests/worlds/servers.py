@@ -192,7 +192,9 @@ class Demo:
         ]
         head = next(line for line in lines if line[0] == "table")
         return {
-            line[0]: dict(zip(head[1:], line[1:], strict=True)) for line in lines if line[0] in NAMES
+            line[0]: dict(zip(head[1:], line[1:], strict=True))
+            for line in lines
+            if line[0] in NAMES
         }
 
 
