@@ -24,7 +24,7 @@ from backfill_assets.tables.declaration import Table, as_declared
 # The projects declared while `load` imports a module; None at all other times.
 _declared: ContextVar[list[Project] | None] = ContextVar("declared", default=None)
 
-PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent)
 IMPORTLIB = str(Path(importlib.__file__).parent)
 
 
@@ -102,7 +102,7 @@ def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
     frames = [
         frame
         for frame in raised.stack
-        if not frame.filename.startswith((PACKAGE, "<frozen importlib", IMPORTLIB))
+        if not frame.filename.startswith((_PACKAGE, "<frozen importlib", IMPORTLIB))
     ]
     raised.stack = traceback.StackSummary.from_list(frames)
     last = (error.filename, error.lineno) if isinstance(error, SyntaxError) else None

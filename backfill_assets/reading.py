@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 # The days of a table: one, several, or as the command line takes them,
 # "2019-09-01..2019-09-07,2019-09-10".
-Days = str | date | Iterable[str | date]
+DaySelection = str | date | Iterable[str | date]
 
 
 @overload
 def read(
     table: str | Table,
     *,
-    days: Days | None = ...,
+    days: DaySelection | None = ...,
     release: int | Release | None = ...,
     channel: str = ...,
     spark: None = ...,
@@ -41,7 +41,7 @@ def read(
 def read(
     table: str | Table,
     *,
-    days: Days | None = ...,
+    days: DaySelection | None = ...,
     release: int | Release | None = ...,
     channel: str = ...,
     spark: SparkSession,
@@ -49,7 +49,7 @@ def read(
 def read(
     table: str | Table,
     *,
-    days: Days | None = None,
+    days: DaySelection | None = None,
     release: int | Release | None = None,
     channel: str = STABLE,
     spark: SparkSession | None = None,
@@ -117,7 +117,7 @@ def _release_in(root: str, number: int | None, channel: str) -> Release:
     return releases.of_channel(channel) if number is None else releases.readable(number)
 
 
-def days_of(days: Days) -> Collection[date]:
+def days_of(days: DaySelection) -> Collection[date]:
     """The named days, in order and without duplicates.
 
     Raises UsageError for anything else, and for `last 7`, which needs a calendar.

@@ -42,7 +42,7 @@ MEMORY_RECOMMENDED = 7 * GIB
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     level: Level
     what: str
     message: str
@@ -66,16 +66,16 @@ def run(*, as_json: bool = False) -> int:
     return exit_codes.PARTIAL if has_failed else exit_codes.DONE
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[Diagnosis]:
     """Yield every finding, in order. If the settings are not allowed, yield that one alone."""
     try:
         workspace = open_workspace(only_reading=True)
     except ProjectError as error:
         place = error.place or "the project's module"
-        yield Finding("FAIL", "project", str(error), f"correct {place}")
+        yield Diagnosis("FAIL", "project", str(error), f"correct {place}")
         return
     except BackfillError as error:
-        yield Finding("FAIL", "settings", str(error), "correct the environment or .env")
+        yield Diagnosis("FAIL", "settings", str(error), "correct the environment or .env")
         return
     settings = workspace.settings
     yield _settings(settings)
@@ -93,19 +93,21 @@ def findings() -> Iterator[Finding]:
 
 def _judged(
     is_well: bool, what: str, message: str, remedy: str, otherwise: Level = "FAIL"
-) -> Finding:
+) -> Diagnosis:
     """Return a finding that has a remedy only if something is wrong."""
-    return Finding("ok", what, message) if is_well else Finding(otherwise, what, message, remedy)
+    return (
+        Diagnosis("ok", what, message) if is_well else Diagnosis(otherwise, what, message, remedy)
+    )
 
 
-def _settings(settings: Settings) -> Finding:
+def _settings(settings: Settings) -> Diagnosis:
     """Name the project and the home. It is a warning if the folder names another project."""
     by, is_other = project_set_by(settings)
     message = f"project {settings.project}, {by}; home {settings.home}"
     return _judged(not is_other, "settings", message, "unset BACKFILL_PROJECT", "warn")
 
 
-def home(settings: Settings) -> Finding:
+def home(settings: Settings) -> Diagnosis:
     """Say who may read the home, and Dagster's folder if that is elsewhere."""
     if not settings.home.exists():
         return _not_made(settings.home, "home", "BACKFILL_HOME")
@@ -115,22 +117,22 @@ def home(settings: Settings) -> Finding:
         folders.add(dagster)
     readable = sorted(str(folder) for folder in folders if not is_private(folder))
     if not readable:
-        return Finding("ok", "home", f"{settings.home} can be read by its owner only")
+        return Diagnosis("ok", "home", f"{settings.home} can be read by its owner only")
     message = (
         f"{' and '.join(readable)} can be read by other users of this machine, with logs,"
         " records and tables"
     )
-    return Finding("warn", "home", message, f"chmod 700 {' '.join(readable)}")
+    return Diagnosis("warn", "home", message, f"chmod 700 {' '.join(readable)}")
 
 
-def _not_made(folder: Path, what: str, setting: str) -> Finding:
+def _not_made(folder: Path, what: str, setting: str) -> Diagnosis:
     """Say of a folder that does not exist whether this user may make it."""
     parent = _existing(folder)
     with suppress(OSError), tempfile.TemporaryFile(dir=parent):
-        return Finding("ok", what, f"{folder} does not exist yet; it is made when needed")
+        return Diagnosis("ok", what, f"{folder} does not exist yet; it is made when needed")
     message = f"{folder} does not exist, and this user cannot make it in {parent}"
     remedy = f"correct the permissions of {parent}, or set {setting} to another folder"
-    return Finding("FAIL", what, message, remedy)
+    return Diagnosis("FAIL", what, message, remedy)
 
 
 def _existing(folder: Path) -> Path:
@@ -138,7 +140,7 @@ def _existing(folder: Path) -> Path:
     return next(place for place in [folder, *folder.parents] if place.exists())
 
 
-def _calendar(workspace: Workspace) -> Finding:
+def _calendar(workspace: Workspace) -> Diagnosis:
     """Name the two ends of the calendar, and where each comes from."""
     days = workspace.calendar
     settings = workspace.settings
@@ -153,23 +155,25 @@ def _calendar(workspace: Workspace) -> Finding:
     last = f"yesterday, {days.last} (no last day is set)"
     if days.fixed_last:
         last = f"{days.last} ({source('last_day')})"
-    return Finding("ok", "calendar", f"{days.first} ({source('first_day')}) to {last}")
+    return Diagnosis("ok", "calendar", f"{days.first} ({source('first_day')}) to {last}")
 
 
-def _java(settings: Settings) -> Finding:
+def _java(settings: Settings) -> Diagnosis:
     if settings.spark_remote:
-        return Finding("ok", "java", f"not needed: Spark runs at {host_of(settings.spark_remote)}")
+        return Diagnosis(
+            "ok", "java", f"not needed: Spark runs at {host_of(settings.spark_remote)}"
+        )
     try:
-        return Finding("ok", "java", f"version {require_java()}")
+        return Diagnosis("ok", "java", f"version {require_java()}")
     except BackfillError as error:
-        return Finding("FAIL", "java", error.what, error.next_step)
+        return Diagnosis("FAIL", "java", error.what, error.next_step)
 
 
-def jars(settings: Settings, packages: Sequence[str] = ()) -> Finding:
+def jars(settings: Settings, packages: Sequence[str] = ()) -> Diagnosis:
     """Say whether the jars of Delta and of `packages` are named, fetched, or yet to be fetched."""
     if settings.spark_remote:
         needs = f"it needs those of {', '.join(packages)}" if packages else "not needed"
-        return Finding("ok", "jars", f"{needs}: Spark runs at {host_of(settings.spark_remote)}")
+        return Diagnosis("ok", "jars", f"{needs}: Spark runs at {host_of(settings.spark_remote)}")
     if settings.spark_jars:
         jar_names = {jar.name for jar in settings.spark_jars}
         lacking = [package for package in packages if jar_of(package) not in jar_names]
@@ -194,7 +198,7 @@ def jars(settings: Settings, packages: Sequence[str] = ()) -> Finding:
     return _judged(not lacking, "jars", message, f"If that fails: {JARS_REMEDY}", "warn")
 
 
-def disks(settings: Settings) -> list[Finding]:
+def disks(settings: Settings) -> list[Diagnosis]:
     """Give the free space of the home, and of the lake if that is on another disk."""
     places = {"BACKFILL_HOME": _existing(settings.home)}
     if "://" not in settings.lake:
@@ -204,7 +208,7 @@ def disks(settings: Settings) -> list[Finding]:
     return [_disk(folder, setting) for setting, folder in places.items()]
 
 
-def _disk(folder: Path, setting: str) -> Finding:
+def _disk(folder: Path, setting: str) -> Diagnosis:
     free = psutil.disk_usage(str(folder)).free
     return _judged(
         free >= DISK_RECOMMENDED,
@@ -215,14 +219,14 @@ def _disk(folder: Path, setting: str) -> Finding:
     )
 
 
-def _memory(settings: Settings) -> Finding:
+def _memory(settings: Settings) -> Diagnosis:
     total = psutil.virtual_memory().total
     is_enough = total >= MEMORY_RECOMMENDED or bool(settings.spark_remote)
     remedy = """BACKFILL_SPARK_CONF='{"spark.driver.memory": "2g"}'"""
     return _judged(is_enough, "memory", f"{total / GIB:.1f} GiB", remedy, "warn")
 
 
-def lake(settings: Settings) -> Finding:
+def lake(settings: Settings) -> Diagnosis:
     try:
         if "://" not in settings.lake:
             if not Path(settings.lake).exists():
@@ -232,26 +236,26 @@ def lake(settings: Settings) -> Finding:
         version = version_of(f"{settings.lake}/_ledger")
     except Exception as error:
         remedy = "correct its permissions or its address, or set BACKFILL_LAKE"
-        return Finding("FAIL", "lake", f"{settings.lake}: {error}", remedy)
+        return Diagnosis("FAIL", "lake", f"{settings.lake}: {error}", remedy)
     contents = "is empty" if version < 0 else f"has a ledger of {version + 1} commits"
-    return Finding("ok", "lake", f"{settings.lake} {contents}")
+    return Diagnosis("ok", "lake", f"{settings.lake} {contents}")
 
 
-def _landing(settings: Settings) -> Finding:
+def _landing(settings: Settings) -> Diagnosis:
     tree = area_of(settings).tree("", lambda: [("", False)])
     if tree.fault:
         message = f"{settings.landing} {tree.fault}"
         remedy = "set BACKFILL_LANDING, or the store's variables"
-        return Finding("FAIL", "landing", message, remedy)
+        return Diagnosis("FAIL", "landing", message, remedy)
     if tree.entries(tree.top):
-        return Finding("ok", "landing", settings.landing)
+        return Diagnosis("ok", "landing", settings.landing)
     remedy = "set BACKFILL_LANDING, or type `backfill demo`"
-    return Finding("warn", "landing", f"{settings.landing} is empty", remedy)
+    return Diagnosis("warn", "landing", f"{settings.landing} is empty", remedy)
 
 
 def _servers(
     settings: Settings, packages: Sequence[str], names: Sequence[str]
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """Say whether the servers of this home are well and have these tables, or can be started."""
     record = servers_record(settings.home)
     url = record.url if record else f"http://127.0.0.1:{USUAL_PORT}"
@@ -260,13 +264,13 @@ def _servers(
     if not dagster.answers():
         if is_taken(port):
             remedy = f"backfill up --port {free_port()}"
-            yield Finding("warn", "port", f"{port} is used by another process", remedy)
+            yield Diagnosis("warn", "port", f"{port} is used by another process", remedy)
         else:
-            yield Finding("ok", "servers", f"none run; port {port} is free for `backfill up`")
+            yield Diagnosis("ok", "servers", f"none run; port {port} is free for `backfill up`")
         return
     if not record and not settings.dagster_url:
         message = f"none run on this home; those at port {USUAL_PORT} are not asked"
-        yield Finding("ok", "servers", message, f"backfill up --port {free_port()}")
+        yield Diagnosis("ok", "servers", message, f"backfill up --port {free_port()}")
         return
     yield webserver(dagster, names)
     logs = settings.home / "logs"
@@ -279,20 +283,20 @@ def _servers(
         yield _judged(listens, "engine", f"port {record.engine_port}", remedy)
         if lacking := packages_lacking(settings.home / "engine", packages):
             message = f"it was started without {', '.join(lacking)}, which sources need"
-            yield Finding("FAIL", "engine", message, "`backfill down`, then `backfill up`")
+            yield Diagnosis("FAIL", "engine", message, "`backfill down`, then `backfill up`")
 
 
-def webserver(dagster: Dagster, names: Sequence[str]) -> Finding:
+def webserver(dagster: Dagster, names: Sequence[str]) -> Diagnosis:
     """Say whether the webserver has loaded the tables of `names`."""
     try:
         lacking = tables_lacking(dagster.tables(), names)
     except BackfillError as error:
-        return Finding("FAIL", "webserver", error.what, error.next_step)
+        return Diagnosis("FAIL", "webserver", error.what, error.next_step)
     message = f"those at {dagster.url} {lacking}" if lacking else dagster.url
     return _judged(not lacking, "webserver", message, WAY_OUT, "warn")
 
 
-def _listening(settings: Settings) -> Iterator[Finding]:
+def _listening(settings: Settings) -> Iterator[Diagnosis]:
     """Name everything that the servers of this home listen on, and who may connect."""
     record = servers_record(settings.home)
     children = {name: child.pid for name, child in record.children.items()} if record else {}

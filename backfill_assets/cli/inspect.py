@@ -10,10 +10,10 @@ from backfill_assets.cli.options import DaysOrCalendar, Json, PlanId, Target
 from backfill_assets.cli.output import Output, records
 
 app = typer.Typer()
-PANEL = "Inspect"
+_PANEL = "Inspect"
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def status(
     partitions: DaysOrCalendar = "",
     target: Target = "",
@@ -41,7 +41,7 @@ def status(
     Output(json_).end(report, None if check else exit_codes.DONE)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def late(
     html: Annotated[
         Path | None, typer.Option(help="Also write a page with a picture of when rows arrived.")
@@ -60,7 +60,7 @@ def late(
     Output(json_).end(find_late(open_workspace(only_reading=True), html))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def log(
     table: Annotated[
         str,
@@ -100,7 +100,7 @@ def log(
     Output(json_).end(report)
 
 
-@app.command("list", rich_help_panel=PANEL)
+@app.command("list", rich_help_panel=_PANEL)
 def list_(json_: Json = False) -> None:
     """List the plans of this lake, and what was launched outside a plan."""
     from backfill_assets.servers.home import dagster_of
@@ -111,7 +111,7 @@ def list_(json_: Json = False) -> None:
     Output(json_).end(list_plans(settings.lake, dagster_of(settings)))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def show(plan_id: PlanId = "", json_: Json = False) -> None:
     """Show a plan: its contents, its events and its progress."""
     from backfill_assets.plan.lifecycle import resolve_plan_id
@@ -124,7 +124,7 @@ def show(plan_id: PlanId = "", json_: Json = False) -> None:
     Output(json_).end(show_plan(plan_id, workspace, not_imported))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def diff(
     first: Annotated[
         str,
@@ -174,7 +174,7 @@ def diff(
     Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def doctor(json_: Json = False) -> None:
     """Check settings, machine, lake and servers, and name the remedy of each problem."""
     from backfill_assets.cli.doctor import run

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from backfill_assets.verbs.reconcile import ReconcileReport
 
 app = typer.Typer()
-PANEL = "Maintain"
+_PANEL = "Maintain"
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def reconcile(
     repair: Annotated[
         bool, typer.Option("--repair", help="Complete the ledger, and Dagster's record.")
@@ -52,7 +52,7 @@ def code_of(report: "ReconcileReport") -> int:
     return exit_codes.DONE if report.is_compared else exit_codes.UNAVAILABLE
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def maintain(
     apply: Annotated[
         bool, typer.Option("--apply", help="Do it. Without it, nothing is changed.")
@@ -83,7 +83,7 @@ def maintain(
     Output(json_).end(report)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def reproduce(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")],
     day: Annotated[str, typer.Argument(metavar="DAY", help="One day.")],

@@ -19,7 +19,7 @@ from backfill_assets.verbs.run import Follow
 from backfill_assets.workspace import Workspace
 
 BAR = 24
-COLUMNS = ("table", "days", "", "failed", "blocked", "running", "pending")
+_COLUMNS = ("table", "days", "", "failed", "blocked", "running", "pending")
 
 
 def follower(console: Console, plan_id: str, workspace: Workspace, dagster: Dagster) -> Follow:
@@ -63,7 +63,7 @@ def drawn(progress: Progress, end: datetime | None, url: str = "") -> Group:
     for row in progress.tables():
         counts = [str(n or "") for n in (row.failed, row.blocked, row.running, row.pending)]
         rows.append((row.table, f"{row.done}/{row.days}", bar(row.done, row.days), *counts))
-    table = table_of(COLUMNS, rows, title=f"plan {progress.plan.id}", right=slice(3, None))
+    table = table_of(_COLUMNS, rows, title=f"plan {progress.plan.id}", right=slice(3, None))
     ends = (
         f"; expected end {end.astimezone():%H:%M}"
         if end

@@ -14,10 +14,10 @@ from backfill_assets.cli.output import Output, records
 from backfill_assets.user import user_name
 
 app = typer.Typer()
-PANEL = "Publish"
+_PANEL = "Publish"
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def verify(
     plan_id: ShadowId = "",
     accept: Annotated[
@@ -49,7 +49,7 @@ def verify(
     Output(json_).end(report, exit_codes.OF_VERDICT[report.verdict.result])
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def publish(
     plan_id: ToPublish = "",
     channel: Channel = "stable",
@@ -94,7 +94,7 @@ def publish(
     Output(json_).end(report)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def rebase(plan_id: ShadowId = "", json_: Json = False) -> None:
     """Move a plan's shadow to live as it is now, and rebuild the days that this affects."""
     from backfill_assets.cli.rebuild import carry_out
@@ -110,7 +110,7 @@ def rebase(plan_id: ShadowId = "", json_: Json = False) -> None:
     output.end(report)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def discard(
     plan_id: ShadowId = "",
     reason: Annotated[str, typer.Option(help="Why; kept with the plan.")] = "",
@@ -132,7 +132,7 @@ def discard(
     output.end(discard_plan(plan, workspace, dagster, who=user_name(), reason=reason))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def rollback(
     plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to roll back.")] = "",
     release: Annotated[
@@ -193,7 +193,7 @@ def rollback(
     output.end(report)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def releases(
     number: Annotated[
         int | None,
@@ -210,7 +210,7 @@ def releases(
     Output(json_).end(list_releases(lake) if number is None else show_release(lake, number))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def release(
     reason: Annotated[
         str, typer.Option(help="Why live is released now, even if days failed or plans are open.")
@@ -227,7 +227,7 @@ def release(
     Output(json_).end(release_now(open_workspace(), who=user_name(), reason=reason))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def switch(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The table that readers name.")],
     to: Annotated[
@@ -259,7 +259,7 @@ def switch(
     Output(json_).end(report)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def export(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")],
     file: Annotated[

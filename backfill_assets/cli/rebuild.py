@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from backfill_assets.workspace import Workspace
 
 app = typer.Typer()
-PANEL = "Rebuild"
+_PANEL = "Rebuild"
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 @with_request
 def plan(request: Any, json_: Json = False) -> None:
     """Plan a rebuild: the days of each table, the reasons and the expected time. Starts nothing."""
@@ -32,7 +32,7 @@ def plan(request: Any, json_: Json = False) -> None:
     Output(json_).end(plan_rebuild(request, open_workspace(only_reading=True)))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 @with_request
 def run(
     request: Any,
@@ -116,7 +116,7 @@ def detaching(output: Output, plan_id: str) -> Iterator[None]:
         raise SystemExit(exit_codes.PARTIAL) from None
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def resume(plan_id: PlanId = "", json_: Json = False) -> None:
     """Continue a plan: build the days that are left, and nothing twice."""
     from backfill_assets.verbs.run import plan_to_resume
@@ -129,7 +129,7 @@ def resume(plan_id: PlanId = "", json_: Json = False) -> None:
     carry_out(plan_id, workspace, output)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def watch(plan_id: PlanId = "", json_: Json = False) -> None:
     """Follow a plan that another command or job carries out. Launches nothing."""
     from backfill_assets.cli.progress import follower
@@ -152,7 +152,7 @@ def watch(plan_id: PlanId = "", json_: Json = False) -> None:
     output.end(report, exit_codes.OF_ENDING.get(report.ending, exit_codes.DONE))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
     """Cancel a plan: terminate its runs and launch no more. Days that are built stay."""
     from backfill_assets.settings import read_settings
@@ -161,7 +161,7 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
     Output(json_).end(cancel_plan(plan_id, read_settings(), who=user_name()))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def archive(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The archives of one source. Default: all.")
@@ -211,7 +211,7 @@ def archive(
     output.end(report)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def audit(
     partitions: DaysOrCalendar = "",
     target: Target = "",

@@ -7,10 +7,10 @@ import typer
 from backfill_assets.cli.options import Port
 
 app = typer.Typer()
-PANEL = "Servers"
+_PANEL = "Servers"
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def demo(
     days: Annotated[
         str, typer.Option(help="Days of the sample, as A..B. Default: all sixty.")
@@ -42,7 +42,7 @@ def demo(
     raise typer.Exit(run_story(story, port=port, exits=exit_))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def up(port: Port = 3000) -> None:
     """Run Dagster's webserver and daemon and the warm engine on this lake, until Ctrl-C."""
     from backfill_assets.cli.demo import run_up
@@ -50,7 +50,7 @@ def up(port: Port = 3000) -> None:
     raise typer.Exit(run_up(port))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def down() -> None:
     """Stop the servers that `backfill up` runs for this BACKFILL_HOME, and wait for their end."""
     from backfill_assets.cli.demo import stop_servers
@@ -58,7 +58,7 @@ def down() -> None:
     raise typer.Exit(stop_servers())
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=_PANEL)
 def reload() -> None:
     """Reload the project's code in the running servers, after an edit. Rebuilds nothing."""
     from backfill_assets.cli.demo import run_reload

@@ -100,7 +100,7 @@ class Arrival:
         return [f"{self.file} arrives{part}."]
 
 
-Step = Command | Edit | Arrival
+StoryStep = Command | Edit | Arrival
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Story:
     project: str
     opening: str
     settings: Mapping[str, str]
-    steps: Sequence[Step]
+    steps: Sequence[StoryStep]
 
 
 def story_names() -> list[str]:
@@ -134,7 +134,7 @@ def read_story(name: str) -> Story:
     return Story(name, **contents | {"steps": [_step(entry) for entry in contents["steps"]]})
 
 
-def _step(entry: Mapping[str, Any]) -> Step:
+def _step(entry: Mapping[str, Any]) -> StoryStep:
     says = entry.get("says", "")
     if "command" in entry:
         return Command(says, entry["command"], entry.get("code", 0))

@@ -12,14 +12,14 @@ from rich.segment import Segment
 from backfill_assets.errors import UsageError
 
 # Control characters as they are shown, except ends of lines and tabs: a terminal would obey them.
-SHOWN = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) not in "\n\t"}
+_SHOWN = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) not in "\n\t"}
 # The columns of an outcome need this much; a log or a pipe has no width of its own.
 WIDTH_OF_A_PIPE = 132
 
 
 def plain(text: str) -> str:
     """Return `text` with its control characters escaped: names of delivered files may have them."""
-    return text.translate(SHOWN)
+    return text.translate(_SHOWN)
 
 
 def refuse_bytes() -> None:

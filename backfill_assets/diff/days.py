@@ -42,7 +42,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 @dataclass
-class ColumnChanges:
+class ChangedColumn:
     """The changes of one column on one or more days.
 
     `numbers` has the distribution of each day, and its differences in order or an even sample.
@@ -54,7 +54,7 @@ class ColumnChanges:
     frequent: Counter[str] = field(default_factory=Counter)
     examples: list[Example] = field(default_factory=list)
 
-    def add(self, other: "ColumnChanges") -> None:
+    def add(self, other: "ChangedColumn") -> None:
         """Add the changes of a later day."""
         self.rows += other.rows
         self.numbers += other.numbers
@@ -80,7 +80,7 @@ class ColumnChanges:
 class TableTotals:
     """The changes of the compared days together, with examples from the earliest days."""
 
-    columns: dict[str, ColumnChanges] = field(default_factory=dict)
+    columns: dict[str, ChangedColumn] = field(default_factory=dict)
     added_rows: list[ExampleRow] = field(default_factory=list)
     removed_rows: list[ExampleRow] = field(default_factory=list)
     groups: GroupTotals = field(default_factory=GroupTotals)
@@ -117,7 +117,7 @@ def compare_day(
         new = take(new, rows)
         changes = _column_changes(name, old, new)
         columns.append(changes.column())
-        total = totals.columns.setdefault(name, ColumnChanges(name))
+        total = totals.columns.setdefault(name, ChangedColumn(name))
         if len(total.examples) < _EXAMPLES_SHOWN:
             key_values = [sides.columns[name] for name in key or ()]
             changes.examples = _examples(day, key_values, matches.before[rows], old, new)
@@ -149,11 +149,11 @@ def _nested_nulls(sides: DayRows) -> Iterator[NestedNulls]:
                 yield NestedNulls(path, *before[path], *after[path])
 
 
-def _column_changes(name: str, before: pa.Array, after: pa.Array) -> ColumnChanges:
+def _column_changes(name: str, before: pa.Array, after: pa.Array) -> ChangedColumn:
     """The changes from `before` to `after`, which differ at each position."""
     if is_number(before.type) and is_number(after.type):
-        return ColumnChanges(name, len(before), [_number_changes(before, after)])
-    return ColumnChanges(name, len(before), frequent=_frequent_changes(before, after))
+        return ChangedColumn(name, len(before), [_number_changes(before, after)])
+    return ChangedColumn(name, len(before), frequent=_frequent_changes(before, after))
 
 
 def _number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, _Floats]:

@@ -36,7 +36,7 @@ DELTA_TYPES = {
     "TIMESTAMP_LTZ": "timestamp",
     "TIMESTAMP_NTZ": "timestamp_ntz",
 }
-DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC) *\( *(\d+) *(?:, *(\d+) *)?\)")
+_DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC) *\( *(\d+) *(?:, *(\d+) *)?\)")
 
 
 class ColumnChanges(NamedTuple):
@@ -76,7 +76,7 @@ def delta_type(kind: str) -> str:
 
     A nested type gives its kind: struct, array, map.
     """
-    if decimal := DECIMAL.match(kind):
+    if decimal := _DECIMAL.match(kind):
         return f"decimal({decimal[1]},{decimal[2] or 0})"
     word = re.split(r"\W", kind, maxsplit=1)[0]
     return DELTA_TYPES.get(word, word.lower())

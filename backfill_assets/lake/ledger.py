@@ -144,7 +144,7 @@ class Build:
         return cls(**values | {"day": day, "at": at})
 
 
-NESTED = (
+_NESTED = (
     "nulls",
     "measures",
     "samples",
@@ -170,7 +170,7 @@ BUILD_SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fiel
 def to_arrow(builds: Sequence[Build]) -> pa.Table:
     rows = [{f.name: getattr(b, f.name) for f in fields(Build)} for b in builds]
     return pa.Table.from_pylist(
-        [row | {n: json.dumps(row[n]) for n in NESTED} for row in rows], schema=BUILD_SCHEMA
+        [row | {n: json.dumps(row[n]) for n in _NESTED} for row in rows], schema=BUILD_SCHEMA
     )
 
 
@@ -181,7 +181,7 @@ def from_arrow(table: pa.Table) -> list[Build]:
     columns = {
         name: _filled(table[name], name, blank).to_numpy().tolist() for name in table.column_names
     }
-    for name in (n for n in NESTED if n in columns):
+    for name in (n for n in _NESTED if n in columns):
         # One call for all is twice as fast.
         columns[name] = json.loads(f"[{','.join(columns[name])}]")
     if "at" in columns:
@@ -195,7 +195,7 @@ def _filled(column: pa.ChunkedArray, name: str, blank: Build) -> pa.ChunkedArray
     if not column.null_count:
         return column
     value = getattr(blank, name)
-    return column.fill_null(json.dumps(value) if name in NESTED else value)
+    return column.fill_null(json.dumps(value) if name in _NESTED else value)
 
 
 # The days of interest by table. None means all days.
@@ -292,7 +292,7 @@ APPEND_RETRIES = 200
 # Readers of a few days skip groups of rows by their bounds.
 GROUP_ROWS = 1000
 # Ten years of nightly builds of a table are three files of this size.
-COMPACTED_BYTES = 2**20
+_COMPACTED_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -315,7 +315,7 @@ class Ledger:
             "_ledger",
             BUILD_SCHEMA,
             bounds="day,delta_version,at",
-            compacted=COMPACTED_BYTES,
+            compacted=_COMPACTED_BYTES,
             retries=APPEND_RETRIES,
             partition_by="table",
             group_rows=GROUP_ROWS,

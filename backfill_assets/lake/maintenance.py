@@ -32,7 +32,7 @@ from backfill_assets.lake.storage import archived_in, files_in, writing
 
 # The last releases that always stay, however old they are.
 ALWAYS_KEPT = 5
-ATTEMPTS = 20
+_ATTEMPTS = 20
 # A day is compacted if it has more small files than this. The files that are written may be larger.
 MANY_FILES = 8
 SMALL_BYTES = 32 * 2**20
@@ -220,12 +220,12 @@ def release_retention(releases: Sequence[Release], since: datetime) -> ReleaseRe
 
 def _retire_releases(lake: Lake, since: datetime, now: datetime, who: str) -> ReleaseRetention:
     """Retire releases. Raises Conflict if releases were added at every attempt."""
-    attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(ATTEMPTS))
+    attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(_ATTEMPTS))
     try:
         return attempts(_retire_once, lake, since, now, who)
     except RetryError as error:
         raise Conflict(
-            f"Releases were added {ATTEMPTS} times meanwhile.",
+            f"Releases were added {_ATTEMPTS} times meanwhile.",
             unchanged="Nothing was retired or removed.",
             next_step="Run again.",
         ) from error

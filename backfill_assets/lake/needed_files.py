@@ -39,7 +39,7 @@ class Need(StrEnum):
 
 
 @dataclass(frozen=True)
-class Window:
+class _KeptVersions:
     """The data files of all versions since a time. `first` is the lowest of these versions."""
 
     first: int
@@ -95,7 +95,7 @@ def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) ->
             yield from _spellings(path)
 
 
-def window_files(folder: str, newest: int, since: datetime) -> Window:
+def window_files(folder: str, newest: int, since: datetime) -> _KeptVersions:
     """The files that commits since a time added or removed, by the times of the log's files."""
     store = files_in(folder)
     paths = set[str]()
@@ -108,7 +108,7 @@ def window_files(folder: str, newest: int, since: datetime) -> Window:
         # Without gaps, so that all versions from the one before it on are covered.
         if version == first:
             first = version - 1
-    return Window(first, frozenset(paths))
+    return _KeptVersions(first, frozenset(paths))
 
 
 def data_files_in(folder: str) -> list[FileInfo]:

@@ -230,7 +230,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 # Longer than a commit takes. A lock ends with its process, so after that a writer is stuck.
-TIMEOUT_S = 1800
+_TIMEOUT_S = 1800
 
 
 class LockHeld(Exception):
@@ -264,11 +264,12 @@ def writing(root: str, name: str) -> Iterator[None]:
         return
     path = paths.locks / f"{name.replace('/', '.')}.lock"
     try:
-        with file_lock(path, patience=TIMEOUT_S):
+        with file_lock(path, patience=_TIMEOUT_S):
             yield
     except LockHeld:
         raise Conflict(
-            f"Another process has been writing {name} for {TIMEOUT_S // 60} minutes (lock {path}).",
+            f"Another process has been writing {name} for {_TIMEOUT_S // 60} minutes"
+            f" (lock {path}).",
             unchanged="Nothing was written.",
             next_step="Wait for it or end it, then run again.",
         ) from None

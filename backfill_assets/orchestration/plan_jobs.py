@@ -163,7 +163,7 @@ def log_plan(run: VerbRun, report: PlanReport) -> str:
 
 
 # Inputs are often missing for months in a row; the first rows show why.
-BLOCKED_SHOWN = 100
+_BLOCKED_SHOWN = 100
 
 
 def metadata_of_plan(report: PlanReport) -> Mapping[str, Any]:
@@ -187,7 +187,7 @@ def metadata_of_plan(report: PlanReport) -> Mapping[str, Any]:
         metadata["cost"] = cost
     blocked = [(table, str(day), why) for (table, day), why in made.selection.blocked.items()]
     if blocked:
-        shown = (("table", "day", "why"), blocked[:BLOCKED_SHOWN])
+        shown = (("table", "day", "why"), blocked[:_BLOCKED_SHOWN])
         metadata["blocked, and not in the plan"] = as_table(shown)
     return metadata
 

@@ -20,7 +20,7 @@ from backfill_assets.step.inputs import delivered_for, files_changed
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-COLUMNS = (
+_COLUMNS = (
     "table",
     "day",
     "outcome",
@@ -53,7 +53,7 @@ def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:
     days = {table: [day for name, day in planned if name == table] for table, _ in planned}
     builds: dict[Partition, list[Build]] = {partition: [] for partition in planned}
     for build in sorted(
-        lake.ledger.builds(days, COLUMNS) if days else (), key=lambda build: build.at
+        lake.ledger.builds(days, _COLUMNS) if days else (), key=lambda build: build.at
     ):
         builds[build.table, build.day].append(build)
     changed: dict[Partition, str] = {}

@@ -25,8 +25,8 @@ from backfill_assets.lake.running import running_steps
 from backfill_assets.step.due import missing_inputs, waiting_for_calendar, waits_for_request_only
 from backfill_assets.step.inputs import (
     NO_DELIVERY,
-    Cause,
     Change,
+    ChangeCause,
     Delivered,
     InputReader,
     change_since,
@@ -265,10 +265,12 @@ class _TableHistory:
             return changed, f"{delivery} any more: the rows stay, and cannot be built again"
         if isinstance(delivery, SourceError):
             return changed, str(delivery)
-        if changed and changed.cause == Cause.CODE:
+        if changed and changed.cause == ChangeCause.CODE:
             return changed, other_inputs(self.table, accepted)
         return changed, (
-            files_changed(accepted, delivery) if changed and changed.cause == Cause.SOURCE else ""
+            files_changed(accepted, delivery)
+            if changed and changed.cause == ChangeCause.SOURCE
+            else ""
         )
 
     def _never_built(self, day: date, delivery: Delivered) -> _Found:
@@ -292,13 +294,13 @@ def _outdated(
     table: Table, day: date, changed: Change, why: str, built_by: str, calendar: Calendar
 ) -> _Found:
     match changed.cause:
-        case Cause.CODE:
+        case ChangeCause.CODE:
             code = f"built by code {built_by}, which is {table.version} now"
             return _Found(State.CODE_CHANGED, f"{code}; {why}" if why else code)
-        case Cause.SOURCE:
+        case ChangeCause.SOURCE:
             files = f"other files, or other contents, than when {day} was built"
             return _Found(State.SOURCE_CHANGED, why or files)
-        case Cause.MIXED:
+        case ChangeCause.MIXED:
             mixed = (
                 "some of its rows were made by other code, or from other files or inputs, than it"
                 " has now"

@@ -13,8 +13,8 @@ from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.plan.status import first_line, rest_hint
 
 CHUNKS_SHOWN = 12
-BLOCKED_SHOWN = 5
-REASONS_SHOWN = 5
+_BLOCKED_SHOWN = 5
+_REASONS_SHOWN = 5
 UNUSABLE_SHOWN = 5
 
 
@@ -55,7 +55,7 @@ def chunk_lines(plan: Plan) -> Iterator[str]:
 def blocked_lines(selection: Selection) -> Iterator[str]:
     if selection.blocked:
         yield f"Blocked, and not in the plan: {len(selection.blocked)} partition(s)"
-        for (table, day), why in list(selection.blocked.items())[:BLOCKED_SHOWN]:
+        for (table, day), why in list(selection.blocked.items())[:_BLOCKED_SHOWN]:
             yield f"  {table} {day}: {why}"
         if selection.upstream_helps:
             yield "  With --upstream, a plan holds what they need too, where there is a delivery."
@@ -161,11 +161,11 @@ def not_built_lines(end: Progress) -> Iterator[str]:
             hints.setdefault((table, first_line(why)), rest_hint(why, table, day))
         else:
             blocked.setdefault(table, []).append(day)
-    for (table, why), days in list(failed.items())[:REASONS_SHOWN]:
+    for (table, why), days in list(failed.items())[:_REASONS_SHOWN]:
         yield f"  failed: {table} {ranges(days)}: {why}{hints[table, why]}"
-    if len(failed) > REASONS_SHOWN:
+    if len(failed) > _REASONS_SHOWN:
         yield (
-            f"  and {len(failed) - REASONS_SHOWN} more reasons: `backfill show {end.plan.id}"
+            f"  and {len(failed) - _REASONS_SHOWN} more reasons: `backfill show {end.plan.id}"
             " --json`"
         )
     for table, days in blocked.items():

@@ -52,7 +52,7 @@ def _start(process: psutil.Process) -> float:
 
 
 # A webserver or daemon stops its own children first; processes still alive after this are killed.
-TIMEOUT_S = 20.0
+_TIMEOUT_S = 20.0
 # Loaded before a fork: a child may not load libraries.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
@@ -129,7 +129,7 @@ def process_tree(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-def wait_or_kill(processes: Iterable[psutil.Process], patience: float = TIMEOUT_S) -> None:
+def wait_or_kill(processes: Iterable[psutil.Process], patience: float = _TIMEOUT_S) -> None:
     """Wait for processes that were sent SIGTERM, then kill those still alive."""
     _, alive = psutil.wait_procs(list(processes), timeout=patience)
     for process in alive:
@@ -138,7 +138,7 @@ def wait_or_kill(processes: Iterable[psutil.Process], patience: float = TIMEOUT_
     psutil.wait_procs(alive, timeout=5)
 
 
-def stop(children: Iterable[Child], patience: float = TIMEOUT_S) -> None:
+def stop(children: Iterable[Child], patience: float = _TIMEOUT_S) -> None:
     """Stop all children and their descendants, at the same time."""
     stopping = list(children)
     wait_or_kill((process for child in stopping for process in child.terminate()), patience)

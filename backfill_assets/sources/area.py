@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from backfill_assets.sources.filesystem import DISK, EVERYTHING, Entry, FileSystem, Part, Tree
+from backfill_assets.sources.filesystem import DISK, EVERYTHING, Entry, FileSystem, Subfolder, Tree
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LandingArea:
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
     clock: Callable[[], float] = field(default=time.time, compare=False, repr=False)
     files: FileSystem = DISK
-    listings: dict[tuple[str, Sequence[Part]], Tree] | None = field(
+    listings: dict[tuple[str, Sequence[Subfolder]], Tree] | None = field(
         default=None, compare=False, repr=False
     )
     whole_folders: bool = field(default=True, compare=False, repr=False)
@@ -56,7 +56,9 @@ class LandingArea:
             else replace(self, listings={}, whole_folders=whole_folders)
         )
 
-    def tree(self, name: str, parts: Callable[[], Collection[Part]] = lambda: EVERYTHING) -> Tree:
+    def tree(
+        self, name: str, parts: Callable[[], Collection[Subfolder]] = lambda: EVERYTHING
+    ) -> Tree:
         """Look at the folder `name`, or at these parts of it."""
         folder = str(self.root / name)
         if self.listings is None:

@@ -38,7 +38,7 @@ from backfill_assets.sources.protocol import (
     require_usable,
 )
 
-DAY = "arrival_day"
+_DAY = "arrival_day"
 # Types that a partition column of the day may have.
 _DAY_TYPES = [PrimitiveType("date"), PrimitiveType("string")]
 
@@ -94,10 +94,10 @@ class DeltaSource(Source):
         version, _ = self._usable(area, days)
         rows = spark.read.format("delta").option("versionAsOf", version).load(self._place(area))
         of_row = F.col(f"`{self.day}`")
-        own = [F.col(f"`{name}`") for name in rows.columns if name != DAY]
+        own = [F.col(f"`{name}`") for name in rows.columns if name != _DAY]
         # Compared as texts, as they are listed: Spark casts other texts to dates too, or fails.
         wanted = rows.where(of_row.cast("string").isin([str(day) for day in days]))
-        return wanted.select(of_row.try_cast("date").alias(DAY), *own)
+        return wanted.select(of_row.try_cast("date").alias(_DAY), *own)
 
     def unmatched(self, area: LandingArea) -> list[str]:
         """List the table's partitions that match no day."""
@@ -164,7 +164,7 @@ class DeltaSource(Source):
                 f"{self.day} of the Delta table {place} has the type {kind}. A day must be a DATE"
                 " or a text"
             )
-        others = [name for name in types if name.lower() == DAY and not name == self.day == DAY]
+        others = [name for name in types if name.lower() == _DAY and not name == self.day == _DAY]
         if others:
             raise SourceError(
                 f"the Delta table {place} has a column {others[0]} that is not its day.",

@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 CANNOT_BE_LISTED = "cannot be listed"
 # A part of a folder: the path of a folder below it, with "/" at its end, and whether it includes
 # that folder's own folders.
-Part = tuple[str, bool]
-EVERYTHING: Sequence[Part] = (("", True),)
+Subfolder = tuple[str, bool]
+EVERYTHING: Sequence[Subfolder] = (("", True),)
 
 
 class Entry(Protocol):
@@ -90,7 +90,7 @@ class FileSystem(ABC):
     def prefix(self) -> str: ...
 
     @abstractmethod
-    def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
+    def tree(self, folder: str, parts: Callable[[], Collection[Subfolder]]) -> Tree:
         """Look at these parts of a folder. Files elsewhere in it may be left out."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class LocalDisk(FileSystem):
     readers: int = 2  # unpacking, most of the work, runs in several threads at once
     prefix: str = ""
 
-    def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
+    def tree(self, folder: str, parts: Callable[[], Collection[Subfolder]]) -> Tree:
         listed = cache(_listed)
         return Tree(Path(folder), lambda entry: listed(os.fspath(entry)))
 

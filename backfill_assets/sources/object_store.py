@@ -41,7 +41,7 @@ from backfill_assets.sources.filesystem import (
     Entry,
     FileState,
     FileSystem,
-    Part,
+    Subfolder,
     Tree,
     is_hidden,
 )
@@ -75,7 +75,7 @@ class ObjectStore(FileSystem):
         retry = {"max_retries": self.retries, "retry_timeout": timedelta(seconds=30)}
         return from_url(self.place, retry_config=retry)  # type: ignore[call-overload]
 
-    def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
+    def tree(self, folder: str, parts: Callable[[], Collection[Subfolder]]) -> Tree:
         folder = "" if folder == "." else folder
         folders = {folder: StoredObject(folder, within={})}
         wanted = [(f"{folder}/{below}".strip("/"), with_folders) for below, with_folders in parts()]

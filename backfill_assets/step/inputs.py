@@ -65,7 +65,7 @@ class Inputs(NamedTuple):
     delivery: Delivery = NO_DELIVERY
 
 
-class Cause(StrEnum):
+class ChangeCause(StrEnum):
     """Why a partition is outdated."""
 
     CODE = "code"
@@ -77,7 +77,7 @@ class Cause(StrEnum):
 class Change(NamedTuple):
     """What changed since a build. For an input, `table` and `day` name the partition."""
 
-    cause: Cause
+    cause: ChangeCause
     table: str = ""
     day: str = ""
 
@@ -92,16 +92,16 @@ def change_since(
     moved away is not a change: what was built from it stays valid.
     """
     if isinstance(delivery, SourceError) and not isinstance(delivery, NotDelivered):
-        return Change(Cause.SOURCE)
+        return Change(ChangeCause.SOURCE)
     if last.code_version != table.version:
-        return Change(Cause.CODE)
-    mixed = Change(Cause.MIXED) if last.mixed else None
+        return Change(ChangeCause.CODE)
+    mixed = Change(ChangeCause.MIXED) if last.mixed else None
     if isinstance(delivery, NotDelivered):
         return mixed
     if last.delivered != delivery.fingerprint:
-        return Change(Cause.SOURCE)
+        return Change(ChangeCause.SOURCE)
     if last.inputs != inputs and (changed := changed_inputs(last.inputs, inputs)):
-        return Change(Cause.INPUT, *changed[0])
+        return Change(ChangeCause.INPUT, *changed[0])
     return mixed
 
 

@@ -39,14 +39,14 @@ TYPES = frozenset(
         "TIMESTAMP_NTZ",
     }
 )
-QUOTED = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
-COMMENT = rf"(?:\s+COMMENT(?:\s*{QUOTED})+)?"
+_QUOTED = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+COMMENT = rf"(?:\s+COMMENT(?:\s*{_QUOTED})+)?"
 DIGITS = r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)"
-DECIMAL = re.compile(rf"\b(?:DECIMAL|DEC|NUMERIC)\s*{DIGITS}", re.IGNORECASE)
+_DECIMAL = re.compile(rf"\b(?:DECIMAL|DEC|NUMERIC)\s*{DIGITS}", re.IGNORECASE)
 _TYPE = rf"(?:{'|'.join(sorted(TYPES))})\b"
 _FIELD = rf"(?:\w+|`[^`]+`)(?:\s*:\s*|\s+){_TYPE}{COMMENT}"
 # Of types that are not nested themselves: the innermost.
-NESTED = re.compile(
+_NESTED = re.compile(
     rf"\b(?:ARRAY\s*<\s*{_TYPE}\s*>|MAP\s*<\s*{_TYPE}\s*,\s*{_TYPE}\s*>|STRUCT\s*<\s*{_FIELD}(?:\s*,\s*{_FIELD})*\s*>)",
     re.IGNORECASE,
 )
@@ -68,13 +68,13 @@ _ADVICE = {
 
 def refusal(name: str, kind: str) -> str:
     """Why the column `name` cannot have the type `kind`, and what to write; "" if it can."""
-    unquoted = re.sub(QUOTED, "", kind)
-    for decimal in DECIMAL.finditer(unquoted):
+    unquoted = re.sub(_QUOTED, "", kind)
+    for decimal in _DECIMAL.finditer(unquoted):
         digits = int(decimal[1])
         after_the_point = int(decimal[2] or 0)
         if not max(1, after_the_point) <= digits <= MOST_DIGITS:
             return f"a decimal has 1 to {MOST_DIGITS} digits, and no more of them after the point"
-    if COLUMN.fullmatch(_simplified(DECIMAL.sub("DECIMAL", kind))):
+    if COLUMN.fullmatch(_simplified(_DECIMAL.sub("DECIMAL", kind))):
         return ""
     # A name before a colon is that of a field.
     words = [word for word in _ADVICE if re.search(rf"\b{word}\b(?!\s*:)", unquoted, re.IGNORECASE)]
@@ -89,15 +89,15 @@ def refusal(name: str, kind: str) -> str:
 
 def _simplified(kind: str) -> str:
     """The type `kind` with a plain type in place of each nested type of allowed types."""
-    simpler = NESTED.sub("INT", kind)
+    simpler = _NESTED.sub("INT", kind)
     return kind if simpler == kind else _simplified(simpler)
 
 
 # Spark, Delta and the readers of Delta tables agree on these without quoting.
-NAME = re.compile(r"(?!__)[A-Za-z_]\w*", re.ASCII)
+_NAME = re.compile(r"(?!__)[A-Za-z_]\w*", re.ASCII)
 
 
-PIECE = re.compile(rf"{QUOTED}|.", re.DOTALL)
+_PIECE = re.compile(rf"{_QUOTED}|.", re.DOTALL)
 
 
 def types_of(columns: str) -> dict[str, str]:
@@ -109,7 +109,7 @@ def types_of(columns: str) -> dict[str, str]:
     types: dict[str, str] = {}
     for part in map(str.strip, _split(columns)):
         name, _, kind = " ".join(part.split()).partition(" ")
-        if not NAME.fullmatch(name) or not kind:
+        if not _NAME.fullmatch(name) or not kind:
             raise ValueError(
                 f"{part!r} is not a column: write NAME TYPE, the name in letters, digits and"
                 " underscores, and not beginning with two of those"
@@ -126,7 +126,7 @@ def _split(columns: str) -> list[str]:
     """The text between the commas that are not within brackets or quotes."""
     parts = [""]
     depth = 0
-    for piece in PIECE.findall(columns):
+    for piece in _PIECE.findall(columns):
         depth += (piece in "<(") - (piece in ">)")
         if piece == "," and not depth:
             parts.append("")

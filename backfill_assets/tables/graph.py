@@ -142,8 +142,8 @@ def _within(windows: Windows, partition: Partition) -> Iterator[Partition]:
     return ((name, date.fromordinal(n)) for name, days in windows[table] for n in days(day))
 
 
-QUOTED = r"""(?P<quote>["']?)(?P<name>[^+"':]+)(?P=quote)"""
-PART = re.compile(rf"(?P<upstream>\+?)(?:(?P<kind>key|group):)?{QUOTED}(?P<downstream>\+?)")
+_QUOTED = r"""(?P<quote>["']?)(?P<name>[^+"':]+)(?P=quote)"""
+PART = re.compile(rf"(?P<upstream>\+?)(?:(?P<kind>key|group):)?{_QUOTED}(?P<downstream>\+?)")
 
 
 def tables_named(target: str, tables: Sequence[Table]) -> list[Table]:

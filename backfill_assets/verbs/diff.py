@@ -18,7 +18,7 @@ from backfill_assets.verbs.report import (
 )
 from backfill_assets.workspace import Workspace
 
-NUMBERS = slice(2, 7)
+_NUMBERS = slice(2, 7)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class DiffReport(Report):
         is_same = self.diff.tables and not self.diff.differs
         yield text.diff_heading(self.diff) + (": nothing differs" if is_same else "")
         if self.diff.differs:
-            yield table_of(*self.table, right=NUMBERS)
+            yield table_of(*self.table, right=_NUMBERS)
         yield from self.details
         if self.page:
             yield f"Written to {self.page}."

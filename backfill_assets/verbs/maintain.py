@@ -27,7 +27,7 @@ from backfill_assets.step.sources import (
 from backfill_assets.verbs.report import Line, Report, TableContents, table_of
 from backfill_assets.workspace import Workspace
 
-COLUMNS = ("table", "files", "compact", "remove", "keep, and what for")
+_COLUMNS = ("table", "files", "compact", "remove", "keep, and what for")
 RELEASES_SHOWN = 10
 
 
@@ -43,7 +43,7 @@ class MaintainReport(Report):
 
     @property
     def table(self) -> TableContents:
-        return COLUMNS, [_row(table) for table in self.result.tables]
+        return _COLUMNS, [_row(table) for table in self.result.tables]
 
     def lines(self) -> Iterator[Line]:
         if self.result.tables:
@@ -87,7 +87,7 @@ class MaintainReport(Report):
 
 
 def _row(table: TableUpkeep) -> tuple[str, ...]:
-    """The cells of one table, by COLUMNS."""
+    """The cells of one table, by _COLUMNS."""
     small = f"{sum(table.days.values()):,} of {len(table.days)} day(s)" if table.days else ""
     removed = _size(len(table.removed), table.removed_bytes) if table.removed else ""
     kept = ", ".join(f"{table.kept[need]:,} {need}" for need in Need if need in table.kept)

@@ -32,7 +32,7 @@ from backfill_assets.workspace import Workspace
 
 # A step ends after its current Spark query, or is terminated (dagster.yaml); the daemon looks every
 # 5 to 30 s.
-TIMEOUT_S = 300
+_TIMEOUT_S = 300
 Follow = Callable[[Iterable[Progress]], Progress]
 Sleep = Callable[[float], None]
 NO_READERS = Readers({})
@@ -223,12 +223,12 @@ def cancel_running(plan_id: str, dagster: Dagster, sleep: Sleep) -> list[Launche
     try:
         still_running = retry_if_result(bool)
         Retrying(
-            stop=stop_after_delay(TIMEOUT_S), wait=wait_fixed(1), retry=still_running, sleep=sleep
+            stop=stop_after_delay(_TIMEOUT_S), wait=wait_fixed(1), retry=still_running, sleep=sleep
         )(running)
         return list(canceller.seen.values())
     except RetryError:
         raise ServiceUnavailable(
-            f"Runs of plan {plan_id} have not ended within {TIMEOUT_S} s.",
+            f"Runs of plan {plan_id} have not ended within {_TIMEOUT_S} s.",
             unchanged="Nothing more of it is launched.",
             next_step="Does the daemon run? See `backfill doctor`.",
         ) from None

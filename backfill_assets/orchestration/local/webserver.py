@@ -58,7 +58,7 @@ def from_the_last(paginate: Paginate) -> Paginate:
     return paginate_from_the_last
 
 
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HTTP_PORT = 80  # which browsers leave out
 # Forms and scripts of other pages can send other content types without the server's consent.
 CONTENT_TYPES = ("application/json", "application/graphql")
@@ -84,7 +84,9 @@ class RequestCheck:
 
 def own_hosts(port: int) -> set[str]:
     """The values of the header Host for this machine and port."""
-    return {f"{name}:{port}" for name in LOOPBACK} | (set(LOOPBACK) if port == HTTP_PORT else set())
+    return {f"{name}:{port}" for name in _LOOPBACK} | (
+        set(_LOOPBACK) if port == HTTP_PORT else set()
+    )
 
 
 def refusal_of(request: HTTPConnection, hosts: Collection[str]) -> PlainTextResponse | None:

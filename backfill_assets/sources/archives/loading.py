@@ -34,7 +34,7 @@ from backfill_assets.sources.filesystem import Entry
 # Small archives are committed together, because each commit records the state of all archives.
 _MAX_BATCH_FILES = 1000
 _MAX_EXAMPLES = 3
-Reader = Callable[[Archive, Path, str, int], ArchiveReader]
+ReaderOf = Callable[[Archive, Path, str, int], ArchiveReader]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def load_archives(
     only: Sequence[str] = (),
     accept: Collection[str] = (),
     reason: str = "",
-    reader: Reader = ArchiveReader,
+    reader: ReaderOf = ArchiveReader,
 ) -> Iterator[LoadResult]:
     """Load the archives that are new or have changed.
 
@@ -197,7 +197,7 @@ class ArchiveLoad:
     batch: ArchiveBatch
     name: str
     listed: Mapping[str, Entry]
-    reader: Reader
+    reader: ReaderOf
     bytes_read: int = 0
     lines: int = 0
     before: int = 0

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from itertools import groupby
 
 from backfill_assets.errors import NOTHING_CHANGED, SourceError
-from backfill_assets.sources.filesystem import CANNOT_BE_LISTED, Entry, Part, Tree
+from backfill_assets.sources.filesystem import CANNOT_BE_LISTED, Entry, Subfolder, Tree
 
 # The parts of a day: how a pattern may also write {year}, {month} and {day}, and their digits.
 _PARTS = {"year": ("%Y", r"\d{4}"), "month": ("%m", r"\d\d"), "day": ("%d", r"\d\d")}
@@ -220,7 +220,7 @@ def unmatched_files(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
     return [path for path in sorted(_paths(tree, tree.top, "")) if not is_read(path)]
 
 
-def folders_to_list(patterns: Iterable[Pattern], days: Collection[date]) -> list[Part]:
+def folders_to_list(patterns: Iterable[Pattern], days: Collection[date]) -> list[Subfolder]:
     """Return the parts of the folder that contain all matching files of `days`.
 
     No part is inside another. There is one part per pattern and day. With many days there is one
@@ -235,8 +235,8 @@ def folders_to_list(patterns: Iterable[Pattern], days: Collection[date]) -> list
     )
 
 
-def _parts(pattern: Pattern, days: Collection[date]) -> set[Part]:
-    parts = set[Part]()
+def _parts(pattern: Pattern, days: Collection[date]) -> set[Subfolder]:
+    parts = set[Subfolder]()
     for digits in _GROUPINGS:
         groups = groupby(sorted(days), key=lambda day: str(day)[:digits])
         parts = {_part(pattern, list(group)) for _, group in groups}
@@ -245,7 +245,7 @@ def _parts(pattern: Pattern, days: Collection[date]) -> set[Part]:
     return parts
 
 
-def _part(pattern: Pattern, days: Collection[date]) -> Part:
+def _part(pattern: Pattern, days: Collection[date]) -> Subfolder:
     # Compared by character, then cut to whole folders: a pattern's beginning may end within a name.
     common = os.path.commonprefix([pattern.begins(day) for day in days])  # noqa: RUF071
     folder = common[: common.rfind("/") + 1]

@@ -54,8 +54,8 @@ from backfill_assets.sources.protocol import (
     require_usable,
 )
 
-PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-COLUMNS = {
+_PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+_COLUMNS = {
     "arrival_day": "DATE",
     "key": "BINARY",
     "value": "BINARY",
@@ -71,7 +71,7 @@ _LOGIN_MODULES = {
 }
 _MAX_RANGES_RECORDED = 50
 Span = tuple[int, int]
-Runs = Mapping[int, Sequence[OffsetRun]]
+OffsetRuns = Mapping[int, Sequence[OffsetRun]]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Kafka(Source):
     @property
     def packages(self) -> tuple[str, ...]:
         """Spark's own reader of Kafka."""
-        return (PACKAGE,)
+        return (_PACKAGE,)
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]
@@ -160,15 +160,17 @@ class Kafka(Source):
     def _topic(self) -> Topic:
         return Topic(self.topic, self.servers, self.options)
 
-    def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs]:
+    def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, OffsetRuns]:
         """Return the runs of each of `days`. Raises the first day's SourceError."""
         return require_usable(self._runs(area, days))
 
-    def _runs(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs | SourceError]:
+    def _runs(
+        self, area: LandingArea, days: Sequence[date]
+    ) -> dict[date, OffsetRuns | SourceError]:
         """Return the runs of each of `days` by partition, or the error of the day."""
         today = datetime.fromtimestamp(area.clock(), UTC).date()
         past_days = [day for day in days if day < today]
-        runs: dict[date, Runs | SourceError] = {
+        runs: dict[date, OffsetRuns | SourceError] = {
             day: IncompleteDelivery(
                 f"{day} is not over yet: the records of {self.topic} are read from"
                 f" {day + timedelta(days=1)} on"
@@ -182,7 +184,7 @@ class Kafka(Source):
 
     def _past_runs(
         self, area: LandingArea, days: Sequence[date], today: int
-    ) -> dict[date, Runs | SourceError]:
+    ) -> dict[date, OffsetRuns | SourceError]:
         topic = self._topic
         state = topic.state()
         if state.compacted:
@@ -217,7 +219,7 @@ class Kafka(Source):
                 )
         return None
 
-    def _delivery(self, runs: Runs) -> Delivery:
+    def _delivery(self, runs: OffsetRuns) -> Delivery:
         # Records never change, so a day with other records has more of them.
         lines = [
             f"{n} {of_day[0].first} {of_day[-1].end} {_records(of_day)}"
@@ -248,10 +250,10 @@ def _read_spans(
     ]
     if not parts:
         return spark.createDataFrame(
-            [], ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+            [], ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
         )
     rows = reduce(DataFrame.unionByName, parts).withColumn("arrival_day", F.to_date("timestamp"))
-    return rows.where(F.col("arrival_day").isin(list(days))).select(*COLUMNS)
+    return rows.where(F.col("arrival_day").isin(list(days))).select(*_COLUMNS)
 
 
 def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int]]) -> DataFrame:
@@ -263,7 +265,7 @@ def _read(spark: SparkSession, topic: Topic, spans: Sequence[tuple[int, int, int
         "startingOffsets": json.dumps({topic.name: {number: first for number, first, _ in spans}}),
         "endingOffsets": json.dumps({topic.name: {number: end for number, _, end in spans}}),
     }
-    with needing((PACKAGE,)):
+    with needing((_PACKAGE,)):
         rows = spark.read.format("kafka").options(**options).load()
         # Spark Connect looks for the format only when columns are needed.
         assert rows.columns

@@ -21,9 +21,9 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Place = tuple[str, str]  # a module, and a name at the top of it
+TopLevelName = tuple[str, str]  # a module, and a name at the top of it
 
-PACKAGE = __name__.partition(".")[0]
+_PACKAGE = __name__.partition(".")[0]
 STANDARD_LIBRARY = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
@@ -205,7 +205,7 @@ def in_project(module: str, other: str) -> bool:
     if top == other_top:
         return True
     # A checkout of this package in the same folder is not part of the project, as an installed one.
-    if other_top == PACKAGE:
+    if other_top == _PACKAGE:
         return False
     folder = _folder_of(top)
     return folder != "" and folder == _folder_of(other_top) and not _is_installed(folder)
@@ -389,7 +389,7 @@ class _Stripped(ast.NodeTransformer):
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         first, *rest = _chain(called) or [""]
         names = [[*full, *rest] for full in self.imports.get(first, ())]
-        return any(full[0] == PACKAGE and full[-1] == "table" for full in names)
+        return any(full[0] == _PACKAGE and full[-1] == "table" for full in names)
 
     def _without_docstring(
         self, node: ast.FunctionDef | ast.ClassDef, *, in_function: bool

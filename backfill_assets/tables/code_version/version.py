@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from backfill_assets.tables.code_version.source import (
     NUMBERS,
     VALUE,
-    Place,
+    TopLevelName,
     declaration_of,
     file_of,
     in_project,
@@ -89,7 +89,7 @@ def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[
     return texts
 
 
-def definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[Place]:
+def definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[TopLevelName]:
     """Where a name that `definition` uses is defined in the project.
 
     The name may be dotted: `package.module.name`. There are several places if functions import
@@ -124,7 +124,7 @@ def _is_missing(project: str, full: list[str]) -> bool:
     return not is_defined and not is_there(origin, name)
 
 
-def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Place]:
+def _defined_as(project: str, full: list[str], definition: str) -> Iterator[TopLevelName]:
     module = ".".join(full).removesuffix(f".{VALUE}")
     if file_of(module):
         yield module, WHOLE_MODULE
@@ -132,7 +132,7 @@ def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Plac
     origin, name = _split(full)
     if not name:
         return
-    places: Iterable[Place] = [(origin, name)]
+    places: Iterable[TopLevelName] = [(origin, name)]
     if name not in source_of(origin).definitions:
         places = definitions_of(project, origin, name, definition)
     attributes = full[origin.count(".") + 2 :]
@@ -141,7 +141,7 @@ def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Plac
         yield from _declared(defined_in, defined, attributes)
 
 
-def _declared(module: str, name: str, attributes: Sequence[str]) -> Iterator[Place]:
+def _declared(module: str, name: str, attributes: Sequence[str]) -> Iterator[TopLevelName]:
     """The declaration by `@table` of a name whose attribute is used, such as `orders.columns`."""
     definitions = source_of(module).definitions
     if attributes and declaration_of(name) in definitions:
