@@ -33,6 +33,7 @@ LAST = date(2019, 8, 20)
 THREE = list(between(FIRST, date(2019, 8, 17)))
 RAW = ("raw/outage_events", "raw/rejected_lines")
 DAY = "2019-08-16"
+RUN_PAGE = re.compile("/runs/([0-9a-f-]{36})")
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,16 @@ def launch_three_days(station: Station, browser: Browser, config: str = "") -> N
     for run in station.dagster.runs(backfill):
         browser.open(f"/runs/{run['runId']}")
         browser.sees("RUN_SUCCESS")
+
+
+def launch_from_launchpad(browser: Browser, job: str, config: str) -> str:
+    """The id of the run of `job` that the launchpad starts, whose page is open then."""
+    browser.launchpad(job)
+    browser.type_config(config)
+    browser.press("Launch run")
+    browser.page.wait_for_url(RUN_PAGE)
+    (run,) = RUN_PAGE.findall(browser.page.url)
+    return str(run)
 
 
 def outcomes(station: Station, since: int = 0) -> list[tuple[str, date, str, str]]:
@@ -131,20 +142,16 @@ def test_the_rows_are_plotted_by_day(browser: Browser):
 
 
 def test_make_plan_then_run_plan_from_the_jobs_page(station: Station, browser: Browser):
-    browser.launchpad("make_plan")
-    browser.type_config(
-        f"ops: {{plan: {{config: {{partitions: {THREE[0]}..{THREE[-1]}, target:"
-        " staging/outage_updates}}}"
-    )
-    browser.press("Launch run")
-    browser.page.wait_for_url(re.compile("/runs/[0-9a-f-]{36}"))
+    options = f"partitions: {THREE[0]}..{THREE[-1]}, target: staging/outage_updates"
+    run = launch_from_launchpad(browser, "make_plan", f"ops: {{plan: {{config: {{{options}}}}}}}")
+    assert station.ended(run)["status"] == "SUCCESS"
     browser.sees("RUN_SUCCESS")
     (plan,) = station.asked_json("list")["plans"]
     assert (plan["state"], len(station.builds())) == ("planned", 12)
 
-    browser.launchpad("run_plan")
-    browser.type_config(f'ops: {{run: {{config: {{plan: "{plan["plan"]}"}}}}}}')
-    browser.press("Launch run")
+    config = f'ops: {{run: {{config: {{plan: "{plan["plan"]}"}}}}}}'
+    run = launch_from_launchpad(browser, "run_plan", config)
+    assert station.ended(run)["status"] == "SUCCESS"
     browser.sees("RUN_SUCCESS")
     assert outcomes(station, 12) == [
         ("staging/outage_updates", day, "accepted", "") for day in THREE
@@ -156,17 +163,14 @@ def test_a_plan_that_is_terminated_stays_open_and_builds_nothing_more(
 ):
     days = f"{FIRST}..{LAST}"
     before = len(station.builds())
-    browser.launchpad("run_plan")
     options = (
         f'partitions: {days}, target: "raw/*", force: true, days_per_run: 1, max_parallel: 1,'
         " canary: 0, into: live"
     )
-    browser.type_config(f"ops: {{run: {{config: {{{options}}}}}}}")
-    browser.press("Launch run")
+    run = launch_from_launchpad(browser, "run_plan", f"ops: {{run: {{config: {{{options}}}}}}}")
     eventually(lambda: len(station.builds()) > before, what="the first chunk is built")
     browser.press("Terminate")
     browser.press("Terminate 1 run", browser.dialog())
-    run = re.findall("/runs/([0-9a-f-]{36})", browser.page.url)[0]
     assert station.ended(run)["status"] == "CANCELED"
     eventually(
         lambda: not station.ask(QUESTIONS["unfinished"])["results"],
