@@ -236,12 +236,9 @@ def token_of(home: Path) -> str:
     there are none.
     """
     record = servers_record(home)
+    starter = record.children.get("run-starter") if record else None
     with suppress(psutil.Error):
-        return (
-            psutil.Process(record.children["run-starter"].pid).environ().get(TOKEN_VARIABLE, "")
-            if record
-            else ""
-        )
+        return psutil.Process(starter.pid).environ().get(TOKEN_VARIABLE, "") if starter else ""
     return ""
 
 
