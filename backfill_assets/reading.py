@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, overload
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.pointers import open_channel, open_preview
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import STABLE, Release, Releases
 from backfill_assets.settings import read_settings
@@ -35,6 +36,7 @@ def read(
     days: DaySelection | None = ...,
     release: int | Release | None = ...,
     channel: str = ...,
+    preview: str = ...,
     spark: None = ...,
 ) -> ds.Dataset: ...
 @overload
@@ -44,6 +46,7 @@ def read(
     days: DaySelection | None = ...,
     release: int | Release | None = ...,
     channel: str = ...,
+    preview: str = ...,
     spark: SparkSession,
 ) -> DataFrame: ...
 def read(
@@ -52,6 +55,7 @@ def read(
     days: DaySelection | None = None,
     release: int | Release | None = None,
     channel: str = STABLE,
+    preview: str = "",
     spark: SparkSession | None = None,
 ) -> ds.Dataset | DataFrame:
     """Read the rows of a table in a release. Later builds and rollbacks do not change them.
@@ -67,7 +71,9 @@ def read(
              them, a warning names its days
     release  a release's number, or the result of `open_release`. Read several tables with the same
              one, so that their rows belong together
-    channel  the channel to read if no release is named: `stable`, or for example `candidate`
+    channel  the channel to read if no release is named: `stable` or `candidate`
+    preview  instead, the id of a plan: the rows of `backfill preview PLAN`. They end when the plan
+             is published or discarded
     spark    a Spark session that can read Delta tables
 
     Returns a `pyarrow.dataset.Dataset` of the rows of these days, with the table's columns. With
@@ -79,7 +85,7 @@ def read(
     or if only Spark can read it. Raises ServiceUnavailable if the store of the lake does not
     answer, and SettingsError for a wrong setting.
     """
-    released = released_table(table, release, channel)
+    released = released_table(table, release, channel, preview)
     selected = None if days is None else days_of(days)
     if selected and (outside := released.outside(selected)):
         warnings.warn(f"{outside} No rows are read.", stacklevel=2)
@@ -87,25 +93,38 @@ def read(
 
 
 def released_table(
-    table: str | Table, release: int | Release | None, channel: str
+    table: str | Table, release: int | Release | None, channel: str, preview: str = ""
 ) -> ReleasedTable:
-    """The table in a release, in the lake that the settings name."""
+    """The table in a release or a preview, in the lake that the settings name."""
     root = read_settings().lake
-    opened = release if isinstance(release, Release) else _release_in(root, release, channel)
+    if isinstance(release, Release):
+        opened = release
+    else:
+        opened = _release_in(root, release, channel, preview)
     return ReleasedTable(root, opened, table if isinstance(table, str) else table.name)
 
 
-def open_release(release: int | None = None, *, channel: str = STABLE) -> Release:
+def open_release(
+    release: int | None = None, *, channel: str = STABLE, preview: str = ""
+) -> Release:
     """Open the release of that number. Default: the one that readers of `channel` get now.
 
     Pass it to `read` for several tables, so that their rows are of one release. It has `number`,
-    `at`, `who`, `reason` and `tables` (name to path and Delta version). Raises as `read` does.
+    `at`, `who`, `reason` and `tables` (name to path and Delta version). In a preview these are of
+    the release that it is made of. Raises as `read` does.
     """
-    return _release_in(read_settings().lake, release, channel)
+    return _release_in(read_settings().lake, release, channel, preview)
 
 
-def _release_in(root: str, number: int | None, channel: str) -> Release:
-    releases = Releases(root)
+def _release_in(root: str, number: int | None, channel: str, preview: str) -> Release:
+    if preview and (number is not None or channel != STABLE):
+        raise UsageError(
+            "A preview, and a release or a channel, exclude each other.",
+            unchanged="Nothing was read.",
+            next_step="Name one of them.",
+        )
+    if preview:
+        return open_preview(root, preview)
     try:
         number = None if number is None else index(number)
     except TypeError:
@@ -114,7 +133,7 @@ def _release_in(root: str, number: int | None, channel: str) -> Release:
             unchanged="Nothing was read.",
             next_step="Name one, as 3, or none; see `backfill releases`.",
         ) from None
-    return releases.of_channel(channel) if number is None else releases.readable(number)
+    return open_channel(root, channel) if number is None else Releases(root).readable(number)
 
 
 def days_of(days: DaySelection) -> Collection[date]:

@@ -124,7 +124,7 @@ def late_order_published_from_a_shadow(folder: Path, station: Station) -> dict[s
     accept = [word for name in json.loads(said["undecided"]) for word in ("--accept", name)]
     said["verified"] = station.backfill("verify", *accept, "--reason", "one order of two is new")
     said["candidate"] = station.backfill(
-        "publish", "--channel", "candidate", "--reason", "a late order"
+        "preview", "--channel", "candidate", "--reason", "a late order"
     )
     said["stable"] = station.backfill("publish", verdict["plan"])
     said["live published"] = sales_of_the_second_day(folder)
@@ -198,9 +198,8 @@ def test_a_rebuild_in_a_shadow_is_seen_by_nobody_until_it_is_verified_and_publis
     assert json.loads(printed["failed"]) == []
     assert "changes staging/orders" in json.loads(printed["undecided"])
     assert ": passed (" in printed["verified"]
-    assert "Readers of candidate get release " in printed["candidate"]
-    assert "stable is unchanged." in printed["candidate"]
-    assert "Readers of stable get release " in printed["stable"]
+    assert "Readers of candidate get it now. Nothing of it is in live." in printed["candidate"]
+    assert " is published as release " in printed["stable"]
     assert printed["live published"] == "[('north', 900), ('south', 70)]"
     assert (
         "The ledger, the tables and Dagster agree on 4 partition(s)."

@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 
 from backfill_assets import open_release, read
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.releases import CANDIDATE, Releases, TableVersion
+from backfill_assets.lake.releases import CANDIDATE, STABLE, Pointer, Releases, TableVersion
+from backfill_assets.publish.pointers import follow
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import (
     RELEASED_COLUMN,
@@ -27,17 +28,17 @@ from tests.worlds.tables import table
 
 @pytest.fixture
 def releases(tmp_path: Path, monkeypatch) -> Releases:
-    """Release 1 has three days; release 2, of the candidate, has another second day and a fourth
-    one.
+    """Release 1 has three days; release 2 has another second day and a fourth one. Readers of
+    `stable` are pinned to release 1.
     """
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
     releases = Releases(str(tmp_path))
     write_rows(tmp_path, THREE_DAYS)
     first = add_release(releases, 0)
     write_rows(tmp_path, {day(1): ["new"], day(3): ["3a"]})
-    releases.add(
-        first, table_versions(1), kind="publish", who="ben", reason="", channels=[CANDIDATE]
-    )
+    second = releases.add(first, table_versions(1), kind="publish", who="ben", reason="")
+    pinned = releases.move(second, STABLE, Pointer(1), who="ben", reason="a wrong night")
+    releases.move(pinned, CANDIDATE, Pointer(2), who="ben", reason="to compare")
     return releases
 
 
@@ -142,6 +143,7 @@ def test_spark_reads_the_same_rows(releases, spark):
 def test_a_reader_keeps_the_release_that_it_opened(releases, tmp_path):
     dataset = read(RELEASED_TABLE)
     opened = open_release()
+    follow(releases.root, STABLE, who="ben", reason="")
     for version in range(2, 5):
         write_rows(tmp_path, {day(n): [f"version {version}"] for n in range(4)})
         add_release(releases, version)
@@ -187,6 +189,7 @@ def test_readers_see_both_tables_of_one_release_and_never_go_backwards(tmp_path,
 
 
 def test_a_table_may_be_read_from_where_the_release_has_it(releases):
+    follow(releases.root, STABLE, who="ben", reason="")
     releases.add(
         releases.newest(),
         {"staging/p": TableVersion(RELEASED_TABLE, 0)},
@@ -201,7 +204,7 @@ def test_a_table_may_be_read_from_where_the_release_has_it(releases):
     ("given", "message"),
     [
         pytest.param(
-            {"release": 9}, "There is no release 9; the newest is 2", id="no such release"
+            {"release": 9}, "There is no release 9; the newest is 4", id="no such release"
         ),
         pytest.param(
             {"release": "stable"},
@@ -267,6 +270,7 @@ def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spar
     )
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE n = '0a'")
     add_release(releases, DeltaTable(str(folder)).version())
+    follow(releases.root, STABLE, who="ben", reason="")
     with pytest.raises(
         TableUnreadable, match=r"deletionVectors.*Nothing was read. Read it with a Spark session"
     ):

@@ -32,13 +32,6 @@ ShadowId = Annotated[
     str,
     typer.Argument(metavar="PLAN", help="A plan's id. Default: the only plan in a shadow."),
 ]
-ToPublish = Annotated[
-    str,
-    typer.Argument(
-        metavar="PLAN",
-        help="A plan's id. Default: the only one in a shadow, or published to other channels only.",
-    ),
-]
 
 
 def with_request(verb: Callable[..., None]) -> Callable[..., None]:

@@ -1,6 +1,7 @@
 """The commands that decide what readers get.
 
-These are verify, publish, rebase, discard, rollback, releases, release, switch and export.
+These are verify, preview, publish, rebase, discard, rollback, releases, release, switch and
+export.
 """
 
 from functools import partial
@@ -9,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from backfill_assets.cli.options import Channel, Json, Reason, ShadowId, ToPublish, Yes
+from backfill_assets.cli.options import Channel, Json, Reason, ShadowId, Yes
 from backfill_assets.cli.output import Output, records
+from backfill_assets.errors import UsageError
 from backfill_assets.user import user_name
 
 app = typer.Typer()
@@ -50,9 +52,32 @@ def verify(
 
 
 @app.command(rich_help_panel=_PANEL)
+def preview(
+    plan_id: ShadowId = "",
+    channel: Annotated[
+        str, typer.Option(help="Whose readers get it: candidate. Default: no channel.")
+    ] = "",
+    reason: Annotated[str, typer.Option(help="Why; kept with the channel.")] = "",
+    json_: Json = False,
+) -> None:
+    """Let a few readers try a plan: the newest release, with the days of the plan's shadow.
+
+    Nothing of the plan is in live. For a channel, the plan must be verified.
+    """
+    from backfill_assets.verbs.publish import plan_in_shadow, preview_plan
+    from backfill_assets.verbs.releases import unfinished_in
+    from backfill_assets.workspace import open_workspace
+
+    workspace = open_workspace()
+    plan = plan_in_shadow(plan_id, workspace)
+    runs = partial(unfinished_in, workspace)
+    report = preview_plan(plan, workspace, runs, who=user_name(), channel=channel, reason=reason)
+    Output(json_).end(report)
+
+
+@app.command(rich_help_panel=_PANEL)
 def publish(
-    plan_id: ToPublish = "",
-    channel: Channel = "stable",
+    plan_id: ShadowId = "",
     reason: Reason = "",
     allow_breaking: Annotated[
         bool,
@@ -60,38 +85,53 @@ def publish(
             "--allow-breaking", help="Publish even if columns were dropped or changed type."
         ),
     ] = False,
-    with_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            help="Also publish this plan to the channel; repeat for several.",
-            metavar="PLAN",
-        ),
-    ] = None,
     json_: Json = False,
+    channel: Annotated[str | None, typer.Option(hidden=True)] = None,
+    with_: Annotated[list[str] | None, typer.Option("--with", hidden=True)] = None,
 ) -> None:
     """Publish a plan that was verified: put its days into live and into one release.
 
     There is one commit per table.
     """
     from backfill_assets.servers.home import dagster_of
-    from backfill_assets.verbs.publish import plan_to_publish, publish_plan
+    from backfill_assets.verbs.publish import plan_in_shadow, publish_plan
     from backfill_assets.verbs.releases import unfinished_in
     from backfill_assets.workspace import open_workspace
 
+    _refuse_gone_options(plan_id, channel, with_)
     workspace = open_workspace()
     report = publish_plan(
-        plan_to_publish(plan_id, channel, workspace),
+        plan_in_shadow(plan_id, workspace),
         workspace,
         partial(dagster_of, workspace.settings),
         partial(unfinished_in, workspace),
         who=user_name(),
-        channel=channel,
         reason=reason,
         allow_breaking=allow_breaking,
-        with_plans=with_ or [],
     )
     Output(json_).end(report)
+
+
+def _refuse_gone_options(plan_id: str, channel: str | None, plans: list[str] | None) -> None:
+    """Raise UsageError for options of older versions, and say what to type instead."""
+    named = f" {plan_id}" if plan_id else ""
+    publish_all = f"`backfill publish{named}`"
+    if channel not in (None, "stable"):
+        raise UsageError(
+            "`publish` has no --channel any more: it gives a plan to all readers.",
+            unchanged="Nothing was published.",
+            next_step=(
+                f"`backfill preview{named} --channel candidate` gives it to a few readers first;"
+                f" {publish_all} gives it to all."
+            ),
+        )
+    if channel or plans:
+        gone = "--with" if plans else "--channel"
+        raise UsageError(
+            f"`publish` has no {gone} any more: all readers get what is in live.",
+            unchanged="Nothing was published.",
+            next_step=f"Type {publish_all}.",
+        )
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -137,7 +177,7 @@ def rollback(
     plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to roll back.")] = "",
     release: Annotated[
         int | None,
-        typer.Option(min=1, help="Instead of a plan: the release that readers get again."),
+        typer.Option(min=1, help="Instead of a plan: the release to which readers are pinned."),
     ] = None,
     channel: Channel = "stable",
     reason: Reason = "",
@@ -154,13 +194,14 @@ def rollback(
 
     Days that others built since stay.
 
-    With --release, readers get an earlier release at once, and no row changes.
+    With --release, readers get an earlier release at once, until `backfill release --follow`. No
+    row changes.
     """
     from backfill_assets.lake.lake import Lake
     from backfill_assets.plan.store import Plans
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.settings import read_settings
-    from backfill_assets.verbs.releases import point_channel
+    from backfill_assets.verbs.releases import pin_channel
     from backfill_assets.verbs.rollback import preview_rollback, rollback_plan
     from backfill_assets.workspace import open_workspace
 
@@ -172,7 +213,7 @@ def rollback(
                 "a plan or a release is rolled back: leave out PLAN and --force, or --release"
             )
         lake = Lake(read_settings().lake)
-        output.end(point_channel(lake, release, channel, who=who, reason=reason))
+        output.end(pin_channel(lake, release, channel, who=who, reason=reason))
     workspace = open_workspace()
     plans = Plans(workspace.lake.root)
     plan = plans.read(plans.full_id(plan_id))
@@ -214,17 +255,34 @@ def releases(
 def release(
     reason: Annotated[
         str, typer.Option(help="Why live is released now, even if days failed or plans are open.")
-    ],
+    ] = "",
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Instead: let readers who are pinned or have a preview follow again."
+        ),
+    ] = False,
+    channel: Channel = "stable",
     json_: Json = False,
 ) -> None:
-    """Release live as it stands, even if days failed or plans are open.
+    """Release live as it stands, even if days failed or plans are open. Requires --reason.
 
-    Refused while steps are running.
+    Refused while steps are running. With --follow, readers get each new release again.
     """
-    from backfill_assets.verbs.releases import release_now
+    from backfill_assets.lake.lake import Lake
+    from backfill_assets.settings import read_settings
+    from backfill_assets.verbs.releases import follow_channel, release_now
     from backfill_assets.workspace import open_workspace
 
-    Output(json_).end(release_now(open_workspace(), who=user_name(), reason=reason))
+    output = Output(json_)
+    if follow:
+        lake = Lake(read_settings().lake)
+        output.end(follow_channel(lake, channel, who=user_name(), reason=reason))
+    if not reason:
+        raise typer.BadParameter("live is released for a reason: add --reason, or --follow")
+    if channel != "stable":
+        raise typer.BadParameter("live is released to all readers: leave out --channel")
+    output.end(release_now(open_workspace(), who=user_name(), reason=reason))
 
 
 @app.command(rich_help_panel=_PANEL)

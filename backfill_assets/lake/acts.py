@@ -83,7 +83,6 @@ class NextRelease:
     after: int
     tables: Mapping[str, TableVersion]
     recorded: Mapping[str, datetime]
-    channels: tuple[str, ...]
     reason: str
 
 
@@ -441,13 +440,11 @@ class Begun:
         releases = Releases(self.root)
         committed = dict(self._versions())
         builds = [build for change in self.act.changes for build in change.builds]
-        seen = releases.get(decided.after).channels if decided.after else {}
 
         def attempt() -> None:
             if any(self.act.plan in release.plans for release in releases.all(decided.after)):
                 return
             newest = releases.newest()
-            now = newest.channels if newest else {}
             is_later = newest is not None and newest.number > decided.after
             tables = newest.tables if newest and is_later else decided.tables
             recorded = newest.recorded if newest and is_later else decided.recorded
@@ -457,8 +454,6 @@ class Begun:
                 kind=PLAN_PUBLISHED,
                 who=self.act.who,
                 reason=decided.reason,
-                # A person may have pointed a channel somewhere since. Its readers stay there.
-                channels=[name for name in decided.channels if now.get(name) == seen.get(name)],
                 recorded={**recorded, **{build.table: build.at for build in builds}},
                 plans=[self.act.plan],
             )

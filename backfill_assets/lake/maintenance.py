@@ -25,6 +25,7 @@ from backfill_assets.lake.delta import deleted_rows_by_file, one_line, open_tabl
 from backfill_assets.lake.history import tables_in
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.needed_files import Need, data_files_in, is_younger, needed_files
+from backfill_assets.lake.pointers import previews
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import shadow_versions
@@ -87,7 +88,7 @@ def preview_maintenance(lake: Lake, days: int, now: datetime, only: str = "") ->
     """Show what `maintain` would do. Nothing is changed. Raises as `maintain` does."""
 
     def would_retire(since: datetime) -> ReleaseRetention:
-        return release_retention(lake.releases.all(), since)
+        return release_retention(lake.releases.all(), since, _previewed(lake))
 
     return _maintain(lake, days, now, only, would_retire, _decide)
 
@@ -200,14 +201,16 @@ def _names(lake: Lake, only: str, kept: Sequence[Release]) -> list[str]:
     return [only]
 
 
-def release_retention(releases: Sequence[Release], since: datetime) -> ReleaseRetention:
+def release_retention(
+    releases: Sequence[Release], since: datetime, previewed: Collection[int] = ()
+) -> ReleaseRetention:
     """Decide which releases stay so that readers can go back to any time since `since`.
 
     Kept are the releases that were the newest one, or a channel's, at any time since then. The last
-    ALWAYS_KEPT are kept too.
+    ALWAYS_KEPT are kept too, and those that are `previewed` with a plan.
     """
     with_tables = [release for release in releases if release.has_own_tables]
-    wanted = {release.number for release in with_tables[-ALWAYS_KEPT:]}
+    wanted = {*previewed, *(release.number for release in with_tables[-ALWAYS_KEPT:])}
     for number, release in enumerate(releases, start=1):
         if number == len(releases) or releases[number].at >= since:
             wanted |= {release.number, *release.channels.values()}
@@ -216,6 +219,11 @@ def release_retention(releases: Sequence[Release], since: datetime) -> ReleaseRe
         [release for release in present if release.number in wanted],
         [release for release in present if release.number not in wanted],
     )
+
+
+def _previewed(lake: Lake) -> set[int]:
+    """The releases that previews are made of."""
+    return {preview.number for preview in previews(lake.root)}
 
 
 def _retire_releases(lake: Lake, since: datetime, now: datetime, who: str) -> ReleaseRetention:
@@ -233,13 +241,14 @@ def _retire_releases(lake: Lake, since: datetime, now: datetime, who: str) -> Re
 
 def _retire_once(lake: Lake, since: datetime, now: datetime, who: str) -> ReleaseRetention:
     releases = lake.releases.all()
-    retention = release_retention(releases, since)
+    previewed = _previewed(lake)
+    retention = release_retention(releases, since, previewed)
     if not retention.retired:
         return retention
     numbers = [release.number for release in retention.retired]
     reason = f"{len(numbers)} release(s) that no reader could go back to since {since:%Y-%m-%d}"
     lake.releases.retire(releases[-1], numbers, now.date(), who=who, reason=reason)
-    return replace(retention, kept=release_retention(lake.releases.all(), since).kept)
+    return replace(retention, kept=release_retention(lake.releases.all(), since, previewed).kept)
 
 
 def _carry_out(policy: RetentionPolicy, name: str) -> TableUpkeep:

@@ -31,7 +31,10 @@ DaysRead = Collection[date] | None
 
 @dataclass(frozen=True)
 class ReleasedTable:
-    """The table `name` of a release in the lake at `root`, at the version that the release has."""
+    """The table `name` of a release in the lake at `root`, at the version that the release has.
+
+    In a preview, some days are from the shadow of a plan, and all others from the release.
+    """
 
     root: str
     release: Release
@@ -43,22 +46,14 @@ class ReleasedTable:
         Raises UsageError for a table that the release does not have, and TableUnreadable for a
         version that is gone or that only Spark can read.
         """
-        self._refuse_gone_files(days)
-        try:
-            if days is not None and not days:
-                schema = pa.schema(self._log.schema().to_arrow())
-                return ds.FileSystemDataset(
-                    [], schema, ds.ParquetFileFormat(), files_in(self._folder)
-                )
-            wanted = None if days is None else [(self._column, "in", sorted(map(str, days)))]
-            return self._log.to_pyarrow_dataset(file_pruning_predicate=wanted)
-        except DeltaProtocolError as error:
-            raise TableUnreadable(
-                f"{self._which} is stored in a way that pyarrow does not read:"
-                f" {str(error).splitlines()[0]}",
-                unchanged="Nothing was read.",
-                next_step="Read it with a Spark session, `read(..., spark=spark)`.",
-            ) from None
+        released, previewed = self._parts
+        rows = released.dataset(days)
+        if previewed is None:
+            return rows
+        own = previewed.dataset(days)
+        # Like the table after the publication: columns of other days stay.
+        schema = pa.unify_schemas([rows.schema, own.schema]) if released.days() else own.schema
+        return ds.UnionDataset(schema, [part.replace_schema(schema) for part in (rows, own)])
 
     def batches(self, key: Sequence[str] = (), days: DaysRead = None) -> Iterator[pa.RecordBatch]:
         """The same rows, ordered by day, and within a day by `key`. One day is in memory at a time.
@@ -69,13 +64,13 @@ class ReleasedTable:
         columns = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
         by = key if key and set(key) <= set(columns) else columns
         order = [(name, "ascending") for name in by]
-        column = pc.field(self._column)
-        for day in self._days(days):
+        column = pc.field(self._parts[0].column)
+        for day in self._filled(days):
             is_day = column.is_null() if day is None else column == pa.scalar(day)
             try:
                 rows_of_day = rows.to_table(filter=is_day)
             except (OSError, pa.ArrowException, DeltaError) as error:
-                raise self._gone(f"{str(error).strip().splitlines()[0][:300]}.") from None
+                raise self._parts[0].gone(f"{str(error).strip().splitlines()[0][:300]}.") from None
             yield from rows_of_day.sort_by(order).to_batches()
 
     def frame(self, spark: SparkSession, days: DaysRead = None) -> DataFrame:
@@ -83,14 +78,16 @@ class ReleasedTable:
 
         Spark also reads deletion vectors and renamed columns.
         """
-        self._refuse_gone_files(days)
-        reader = spark.read.format("delta").option("versionAsOf", self._version.version)
-        frame = reader.load(self._folder)
-        return frame if days is None else frame.where(condition(self._column, days))
+        released, previewed = self._parts
+        rows = released.frame(spark, days)
+        if previewed is None:
+            return rows
+        own = previewed.frame(spark, days)
+        return rows.unionByName(own, allowMissingColumns=True) if released.days() else own
 
     def days(self) -> list[date]:
         """The days that have rows, in order."""
-        return [day for day in self._days(None) if day]
+        return [day for day in self._filled(None) if day]
 
     def outside(self, days: Collection[date]) -> str:
         """A sentence, if all of `days` are before the first or after the last day; else ""."""
@@ -98,8 +95,31 @@ class ReleasedTable:
         if not filled or any(filled[0] <= day <= filled[-1] for day in days):
             return ""
         return (
-            f"{self._which} has rows of {filled[0]} to {filled[-1]}, and none of the days that were"
-            " named."
+            f"{self._parts[0].which} has rows of {filled[0]} to {filled[-1]}, and none of the days"
+            " that were named."
+        )
+
+    def _filled(self, days: DaysRead) -> list[date | None]:
+        """The days that have files, in order. None, the last one, is of rows without a day."""
+        filled = {day for part in self._parts if part for day in part.days(days)}
+        return sorted(filled, key=lambda day: (day is None, day or date.min))
+
+    @cached_property
+    def _parts(self) -> tuple[_Part, _Part | None]:
+        """The part of the release, and in a preview the part of the shadow."""
+        version = self._version
+        number = self.release.number
+        own = self.release.previewed_days(self.name)
+        which = (
+            f"Version {version.version} of {version.path}, which release {number} has as"
+            f" {self.name},"
+        )
+        if own is None:
+            return _Part(self.root, version, which), None
+        of_plan = f"The preview of plan {self.release.preview} of {self.name}"
+        return (
+            _Part(self.root, version, which, without=own.days),
+            _Part(self.root, own.version, of_plan, only=own.days),
         )
 
     @property
@@ -112,49 +132,109 @@ class ReleasedTable:
                 unchanged="Nothing was read.",
                 next_step=(
                     "A table that was built later is in a later release: `backfill releases` lists"
-                    " them, and `backfill status` says why a channel has none."
+                    " them, and `backfill status` says why live is not released."
                 ),
             )
         return version
 
-    @property
-    def _folder(self) -> str:
-        return Paths(self.root).table(self._version.path)
 
-    @property
-    def _which(self) -> str:
-        return (
-            f"Version {self._version.version} of {self._version.path}, which release"
-            f" {self.release.number} has as {self.name},"
-        )
+@dataclass(frozen=True)
+class _Part:
+    """Days of one Delta table at a version: the days in `only` (None: all), not those `without`.
 
-    @cached_property
-    def _log(self) -> DeltaTable:
+    `which` names it in errors.
+    """
+
+    root: str
+    version: TableVersion
+    which: str
+    only: frozenset[date] | None = None
+    without: frozenset[date] = frozenset()
+
+    def dataset(self, days: DaysRead) -> ds.Dataset:
+        days = self._selected(days)
+        self._refuse_gone_files(days)
         try:
-            table = open_version(self.root, self._version)
-        except TableUnreadable as error:
-            raise self._gone(str(error)) from None
-        if table is None:
-            raise self._gone(f"There is no table in {self._folder}.")
-        return table
+            if days is not None and not days:
+                schema = pa.schema(self._log.schema().to_arrow())
+                return ds.FileSystemDataset(
+                    [], schema, ds.ParquetFileFormat(), files_in(self._folder)
+                )
+            wanted = None if days is None else [(self.column, "in", sorted(map(str, days)))]
+            rows = self._log.to_pyarrow_dataset(file_pruning_predicate=wanted)
+        except DeltaProtocolError as error:
+            raise TableUnreadable(
+                f"{self.which} is stored in a way that pyarrow does not read:"
+                f" {str(error).splitlines()[0]}",
+                unchanged="Nothing was read.",
+                next_step="Read it with a Spark session, `read(..., spark=spark)`.",
+            ) from None
+        if days is not None or not self.without:
+            return rows
+        files = [
+            file
+            for file in rows.get_fragments()
+            if ds.get_partition_keys(file.partition_expression).get(self.column) not in self.without
+        ]
+        return ds.FileSystemDataset(files, rows.schema, rows.format, rows.filesystem)
+
+    def frame(self, spark: SparkSession, days: DaysRead) -> DataFrame:
+        days = self._selected(days)
+        self._refuse_gone_files(days)
+        reader = spark.read.format("delta").option("versionAsOf", self.version.version)
+        frame = reader.load(self._folder)
+        if days is not None:
+            return frame.where(condition(self.column, days))
+        if self.without:
+            others = condition(self.column, self.without)
+            return frame.where(f"{self.column} IS NULL OR NOT ({others})")
+        return frame
+
+    def days(self, days: DaysRead = None) -> set[date | None]:
+        """The days that have files. None is of rows without a day."""
+        listed = pa.table(self._log.get_add_actions(flatten=True))
+        filled = set(listed[f"partition.{self.column}"].to_pylist()) if listed.num_rows else set()
+        wanted = self._selected(days)
+        return (filled if wanted is None else filled & set(wanted)) - self.without
 
     @cached_property
-    def _column(self) -> str:
+    def column(self) -> str:
         columns = self._log.metadata().partition_columns
         if len(columns) != 1:
             raise TableUnreadable(
-                f"{self._which} is not partitioned by its day.",
+                f"{self.which} is not partitioned by its day.",
                 unchanged="Nothing was read.",
                 next_step="Leave out the days.",
             )
         return str(columns[0])
 
-    def _days(self, days: DaysRead) -> list[date | None]:
-        """The days that have files, in order. None, the last one, is of rows without a day."""
-        listed = pa.table(self._log.get_add_actions(flatten=True))
-        filled = set(listed[f"partition.{self._column}"].to_pylist()) if listed.num_rows else set()
-        wanted = filled if days is None else filled & set(days)
-        return sorted(wanted, key=lambda day: (day is None, day or date.min))
+    def gone(self, why: str) -> TableUnreadable:
+        return TableUnreadable(
+            f"{self.which} cannot be read any more. {why}",
+            unchanged="Nothing was changed, and other releases can still be read.",
+            next_step="See `backfill releases`. Delta's vacuum must keep the files of releases.",
+        )
+
+    def _selected(self, days: DaysRead) -> DaysRead:
+        """Those of `days` that this part has; None for all that it has, if it has no list."""
+        if days is None:
+            return self.only
+        own = days if self.only is None else self.only.intersection(days)
+        return {day for day in own if day not in self.without}
+
+    @property
+    def _folder(self) -> str:
+        return Paths(self.root).table(self.version.path)
+
+    @cached_property
+    def _log(self) -> DeltaTable:
+        try:
+            table = open_version(self.root, self.version)
+        except TableUnreadable as error:
+            raise self.gone(str(error)) from None
+        if table is None:
+            raise self.gone(f"There is no table in {self._folder}.")
+        return table
 
     def _refuse_gone_files(self, days: DaysRead) -> None:
         """Raise TableUnreadable if data files of these days are gone.
@@ -168,7 +248,7 @@ class ReleasedTable:
         infos = files_in(self._folder).get_file_info([unquote(path) for path in suspected])
         gone = [info.path for info in infos if info.type == FileType.NotFound]
         if gone:
-            raise self._gone(
+            raise self.gone(
                 f"{len(gone)} of its data files are not in {self._folder}, for example {gone[0]}:"
                 " they were vacuumed."
             )
@@ -177,15 +257,8 @@ class ReleasedTable:
         files = pa.table(table.get_add_actions(flatten=True))
         if days is not None:
             wanted = pa.array(sorted(days), pa.date32())
-            files = files.filter(pc.is_in(files[f"partition.{self._column}"], value_set=wanted))
+            files = files.filter(pc.is_in(files[f"partition.{self.column}"], value_set=wanted))
         return set(filter(is_in_folder, files["path"].to_pylist()))
-
-    def _gone(self, why: str) -> TableUnreadable:
-        return TableUnreadable(
-            f"{self._which} cannot be read any more. {why}",
-            unchanged="Nothing was changed, and other releases can still be read.",
-            next_step="See `backfill releases`. Delta's vacuum must keep the files of releases.",
-        )
 
 
 def open_version(root: str, version: TableVersion) -> DeltaTable | None:

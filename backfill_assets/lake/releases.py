@@ -4,6 +4,9 @@ A release names one version per table. It is added by compare-and-swap on the re
 one commit that the log takes only as the next version. Of two publishers one is refused, in one
 process, in several, and in object stores. The log says which numbers a file has, so reading one
 release is one small read.
+
+Each row also has the pointers of all channels. So moving a pointer is a row, and the newest row
+says what all readers get (`lake/pointers.py`).
 """
 
 import json
@@ -11,24 +14,27 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple
+from itertools import takewhile
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
+from pydantic import TypeAdapter
 
-from backfill_assets.errors import NOTHING_CHANGED, Conflict, ServiceUnavailable, UsageError
+from backfill_assets.calendar import consecutive
+from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
 from backfill_assets.lake.delta import one_line
 from backfill_assets.lake.record_table import ATTEMPTS, RecordFiles, RecordTable
 
-# The channel of readers that name none, and the channel that a few readers follow first.
+# The channel of readers that name none, and the channel of a few readers who try a plan first.
 STABLE = "stable"
 CANDIDATE = "candidate"
 # The kinds of a release. These three leave the tables as they were released before:
-POINTED = "channel"  # points a channel at an earlier release
-RETIRED = "retired"  # retires earlier releases; the channels stay too
+POINTED = "channel"  # moves the pointer of a channel
+RETIRED = "retired"  # retires earlier releases; the pointers stay too
 SWITCHED = "switch"  # gives readers of a table another table
-PLAN_PUBLISHED = "publish"  # publishes a plan, or gives it to another channel
+PLAN_PUBLISHED = "publish"  # publishes a plan
 LIVE = "live"  # live as it was
 WITHOUT_OWN_TABLES = frozenset({POINTED, RETIRED, SWITCHED})
 
@@ -47,6 +53,7 @@ RELEASE_SCHEMA = pa.schema(
         ("switches", pa.string()),
         ("recorded", pa.string()),
         ("plans", pa.string()),
+        ("pointers", pa.string()),
     ]
 )
 
@@ -64,15 +71,61 @@ class TableVersion(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Pointer:
+    """What readers of a channel get: the newest release, unless one of the three is set.
+
+    `release`: the release to which they are pinned. `plan`: the plan whose preview they get.
+    `switches`: the table that they get instead, by the name that they read. `who`, `reason` and
+    `at` are of the last move. Readers of other channels than `stable` follow `stable`.
+    """
+
+    release: int = 0
+    plan: str = ""
+    switches: Mapping[str, str] = field(default_factory=dict)
+    who: str = ""
+    reason: str = ""
+    at: datetime | None = None
+
+    @property
+    def follows(self) -> bool:
+        """True if each new release is given to the readers."""
+        return not self.release and not self.plan
+
+
+@dataclass(frozen=True)
+class PreviewedDays:
+    """The days of a table that a preview has from a plan's shadow, at a version.
+
+    `spans` are the first and the last day of each row of consecutive days.
+    """
+
+    version: TableVersion
+    spans: tuple[tuple[date, date], ...]
+
+    @classmethod
+    def of(cls, version: TableVersion, days: Iterable[date]) -> Self:
+        return cls(version, tuple((span[0], span[-1]) for span in consecutive(days)))
+
+    @property
+    def days(self) -> frozenset[date]:
+        return frozenset(
+            first + timedelta(days=n)
+            for first, last in self.spans
+            for n in range((last - first).days + 1)
+        )
+
+
+@dataclass(frozen=True)
 class Release:
-    """The versions of all tables that belong together, and where the channels point.
+    """The versions of all tables that belong together, and the pointers of the channels.
 
     Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`. `channels`:
-    the number of the release that readers of each channel get. `switches`: the table that readers
-    get instead, by the name that they read. Both tables are in `tables`. `recorded`: when the
-    newest build of each table was recorded that was known at the release. `plans`: the plans that
-    it publishes. `retired`: the earlier releases whose files may be gone, with the day on which
-    each was retired.
+    the number of the release that readers of each channel got then. `pointers`: those of the
+    channels that do not plainly follow. `switches`: the table that readers get instead, by the name
+    that they read. Both tables are in `tables`. `recorded`: when the newest build of each table was
+    recorded that was known at the release. `plans`: the plans that it publishes. `retired`: the
+    earlier releases whose files may be gone, with the day on which each was retired. A preview also
+    has the id of its plan, as `preview`, and the days that are `previewed`, by table.
     """
 
     number: int
@@ -86,15 +139,34 @@ class Release:
     switches: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, datetime] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
+    pointers: Mapping[str, Pointer] = field(default_factory=dict)
+    preview: str = ""
+    previewed: Mapping[str, PreviewedDays] = field(default_factory=dict)
 
     def version(self, name: str) -> TableVersion | None:
         """The version that readers of the table `name` get. None without one."""
         return self.tables.get(self.switches.get(name, name))
 
+    def previewed_days(self, name: str) -> PreviewedDays | None:
+        """The days that readers of the table `name` get from a shadow. None without any."""
+        return self.previewed.get(self.switches.get(name, name))
+
     @property
     def has_own_tables(self) -> bool:
         """True if it released tables. Otherwise it has those of the release before it."""
         return self.kind not in WITHOUT_OWN_TABLES
+
+    @property
+    def is_readable(self) -> bool:
+        """True if readers can be given it. The others only move pointers, or retire releases."""
+        return self.kind not in (POINTED, RETIRED)
+
+    def pointer(self, channel: str) -> Pointer:
+        return self.pointers.get(channel, Pointer())
+
+    def switches_of(self, channel: str) -> dict[str, str]:
+        """The switches of a channel's readers: those of `stable`, changed by their own."""
+        return {**self.pointer(STABLE).switches, **self.pointer(channel).switches}
 
     def changed(self, before: "Release | None") -> list[str]:
         """The tables that readers get at another version or place than in `before` (None: all)."""
@@ -103,6 +175,9 @@ class Release:
             for name in self.tables
             if before is None or before.version(name) != self.version(name)
         ]
+
+
+_POINTERS = TypeAdapter(dict[str, Pointer])
 
 
 def _row(release: Release) -> dict[str, Any]:
@@ -118,6 +193,7 @@ def _row(release: Release) -> dict[str, Any]:
         "switches": json.dumps(dict(release.switches)),
         "recorded": json.dumps({name: at.isoformat() for name, at in release.recorded.items()}),
         "plans": json.dumps(release.plans),
+        "pointers": _POINTERS.dump_json(dict(release.pointers)).decode(),
     }
 
 
@@ -139,6 +215,7 @@ def _from_row(row: Mapping[str, Any]) -> Release:
             for name, at in json.loads(row["recorded"] or "{}").items()
         },
         plans=_plans_in(row["kind"], row["reason"]) if plans is None else tuple(json.loads(plans)),
+        pointers=_POINTERS.validate_json(row["pointers"] or "{}"),
     )
 
 
@@ -167,13 +244,48 @@ class ReleaseFiles:
     files: RecordFiles
 
     def newest(self) -> Release | None:
-        """The release with the highest number; None if there is none."""
-        return self.get(self.files.highest_number())
+        """The release with the highest number, and so the pointers; None if there is none."""
+        number = self.files.highest_number()
+        rows = self.files.numbered(number, number).to_pylist() if number else []
+        if not rows:
+            return None
+        release = _from_row(rows[0])
+        return self._with_pointers(release) if rows[0]["pointers"] is None else release
 
     def get(self, number: int) -> Release | None:
         """The release of that number; None if there is none."""
         releases = _releases_in(self.files.numbered(number, number))
         return releases[0] if releases else None
+
+    def _with_pointers(self, newest: Release) -> Release:
+        """Add the pointers to a row of an older version of this package, which has only channels.
+
+        If readers of `stable` had other tables than the newest, they are pinned there. So are other
+        readers who had other tables than those of `stable`.
+        """
+        pointers: dict[str, Pointer] = {}
+        followed = newest
+        for channel, number in sorted(newest.channels.items(), key=lambda each: each[0] != STABLE):
+            got = self.get(number) or newest
+            of_stable = pointers.get(STABLE, Pointer()).switches
+            switches = {
+                name: got.switches.get(name, name)
+                for name in {*got.switches, *of_stable}
+                if got.switches.get(name) != of_stable.get(name)
+            }
+            pointer = Pointer(switches=switches)
+            if got.tables != followed.tables:
+                moved = self._moved(channel, number, newest)
+                pointer = Pointer(number, "", switches, moved.who, moved.reason, moved.at)
+            if pointer != Pointer():
+                pointers[channel] = pointer
+            followed = got if channel == STABLE else followed
+        return replace(newest, pointers=pointers)
+
+    def _moved(self, channel: str, number: int, newest: Release) -> Release:
+        """The release since which readers of a channel get the release `number`."""
+        later = reversed(self.all(after=number - 1))
+        return [newest, *takewhile(lambda each: each.channels.get(channel) == number, later)][-1]
 
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, by number."""
@@ -289,7 +401,7 @@ class Releases:
         """The release of that number.
 
         Raises UsageError for one that was retired, because its files may be gone, and for one that
-        only points a channel or retires others.
+        only moves a pointer or retires others.
         """
         release = self.get(number)
         newest = self.newest()
@@ -299,7 +411,7 @@ class Releases:
                 unchanged="Nothing was read or changed.",
                 next_step="See `backfill releases`.",
             )
-        if release.kind in (POINTED, RETIRED):
+        if not release.is_readable:
             channels = [f"{channel} got release {of}" for channel, of in release.channels.items()]
             raise UsageError(
                 f"Release {number} has no tables of its own: it records that"
@@ -309,22 +421,26 @@ class Releases:
             )
         return release
 
-    def of_channel(self, channel: str = STABLE) -> Release:
-        """The release that readers of a channel get. Raises UsageError if there is none."""
-        newest = self.newest()
-        if not newest:
-            raise no_release(self.root)
-        if channel not in newest.channels:
-            raise UsageError(
-                f"No release was ever released to a channel {channel}.",
-                unchanged="Nothing was read.",
-                next_step=f"The channels are {', '.join(newest.channels)}.",
-            )
-        return self._pointed(newest, channel)
+    def number_of_plan(self, plan: str) -> int:
+        """The number of the release that published a plan; 0 if none did."""
+        return self.files().with_plan(plan)
 
     def of_plan(self, plan: str) -> Release:
         """The release that published a plan. Raises UsageError if there is none."""
-        return self.get(self.files().with_plan(plan))
+        return self.get(self.number_of_plan(plan))
+
+    def had(self, channel: str, number: int) -> bool:
+        """True if readers of a channel ever got a release."""
+        return any(
+            release.channels.get(channel, release.channels.get(STABLE)) == number
+            for release in self.all(after=number - 1)
+        )
+
+    def current(self, newest: Release) -> Release:
+        """The release that readers get who follow."""
+        while not newest.is_readable and newest.number > 1:
+            newest = self.get(newest.number - 1)
+        return newest
 
     def last_of_tables(self, newest: Release) -> Release:
         """The release with which the tables of the `newest` one were released."""
@@ -344,87 +460,63 @@ class Releases:
         kind: str,
         who: str,
         reason: str,
-        channels: Iterable[str] = (STABLE,),
         recorded: Mapping[str, datetime] | None = None,
         plans: Iterable[str] = (),
     ) -> Release:
-        """Add a release of `tables` that publishes `plans`, and point `channels` at it.
+        """Add a release of `tables` that publishes `plans`. Readers who follow get it.
 
-        `after` is the newest release that the decision was based on (None: there was none). Readers
-        of the channels keep their `switches`. Where these differ, several releases are added in one
-        commit, one for each group of channels. Returned is the one of the first channel, which has
-        the lowest number. Raises Conflict, and releases nothing, if there is a newer release.
+        The previews of these plans end: their readers follow again. `after` is the newest release
+        that the decision was based on (None: there was none). Raises Conflict, and releases
+        nothing, if there is a newer release.
         """
         before = after or Release(0, datetime.min, "", "", "")
-        groups = list(enumerate(self._by_switches(after, channels).items(), before.number + 1))
-        pointed = dict(before.channels) | {
-            channel: number for number, (_, of_group) in groups for channel in of_group
+        published = tuple(plans)
+        pointers = {
+            channel: replace(pointer, plan="") if pointer.plan in published else pointer
+            for channel, pointer in before.pointers.items()
         }
-        before = replace(before, tables=dict(tables), recorded=dict(recorded or {}), plans=())
-        made = replace(before, at=_time(after), who=who, reason=reason, kind=kind, channels=pointed)
-        first, *others = [replace(made, number=n, switches=dict(of)) for n, (of, _) in groups]
-        return commit_after(self.root, after, [replace(first, plans=tuple(plans)), *others])
-
-    def _by_switches(
-        self, newest: Release | None, channels: Iterable[str]
-    ) -> dict[frozenset[tuple[str, str]], list[str]]:
-        """The channels by their switches, those of the first channel first."""
-        groups: dict[frozenset[tuple[str, str]], list[str]] = {}
-        for channel in channels:
-            groups.setdefault(frozenset(self.switches(newest, channel).items()), []).append(channel)
-        return groups or {frozenset(): []}
-
-    def refuse_unknown(self, channel: str) -> None:
-        """Raise UsageError for a channel that no release has. No reader would ask for it."""
-        newest = self.newest()
-        channels = dict.fromkeys([STABLE, CANDIDATE, *(newest.channels if newest else ())])
-        if channel not in channels:
-            raise UsageError(
-                f"There is no channel {channel}.",
-                unchanged=NOTHING_CHANGED,
-                next_step=f"The channels are {', '.join(channels)}.",
-            )
-
-    def switches(self, newest: Release | None, channel: str) -> Mapping[str, str]:
-        """The switches of a channel's readers. A new channel has those of `stable`."""
-        for name in (channel, STABLE):
-            if newest and name in newest.channels:
-                return self._pointed(newest, name).switches
-        return {}
-
-    def _pointed(self, newest: Release, channel: str) -> Release:
-        number = newest.channels[channel]
-        return newest if number == newest.number else self.get(number)
-
-    def point(self, after: Release, channel: str, number: int, *, who: str, reason: str) -> Release:
-        """Point a channel at an earlier release. This adds a release of the kind `channel`.
-
-        `after` is as for `add`. Raises Conflict as `add` does, and UsageError as `readable`.
-        """
-        self.readable(number)
-        return self._without_tables(
-            after, POINTED, who, reason, channels={**after.channels, channel: number}
+        number = before.number + 1
+        release = replace(
+            _pointed(before, pointers, number),
+            number=number,
+            at=_time(after),
+            who=who,
+            reason=reason,
+            kind=kind,
+            tables=dict(tables),
+            recorded=dict(recorded or {}),
+            plans=published,
         )
+        return commit_after(self.root, after, [release])
 
-    def switch(
-        self, after: Release, channel: str, switches: Mapping[str, str], *, who: str, reason: str
+    def move(
+        self,
+        after: Release,
+        channel: str,
+        pointer: Pointer,
+        *,
+        who: str,
+        reason: str,
+        kind: str = POINTED,
     ) -> Release:
-        """Give readers of a channel other tables under some names.
+        """Move the pointer of a channel. This adds a release that leaves the tables as they are.
 
-        This adds a release of the kind `switch` with the tables of `after`. `after` is as for
-        `add`. Raises Conflict as `add` does.
+        A switch does not change who pinned the readers. `after` is as for `add`. Raises Conflict as
+        `add` does.
         """
-        channels = {**after.channels, channel: after.number + 1}
-        return self._without_tables(
-            after, SWITCHED, who, reason, channels=channels, switches=dict(switches)
-        )
+        now = after.pointer(channel)
+        if (pointer.release, pointer.plan) != (now.release, now.plan):
+            pointer = replace(pointer, who=who, reason=reason, at=_time(after))
+        current = after.number + 1 if kind == SWITCHED else self.current(after).number
+        pointed = _pointed(after, {**after.pointers, channel: pointer}, current)
+        return self._without_tables(pointed, kind, who, reason)
 
     def retire(
         self, after: Release, numbers: Iterable[int], on: date, *, who: str, reason: str
     ) -> Release:
         """Retire those of the releases that no channel has. This adds one of the kind `retired`.
 
-        They stay in the list, and can no longer be read or pointed at. `after` is as for `add`.
+        They stay in the list, and can no longer be read. `after` is as for `add`.
         Raises Conflict as `add` does.
         """
         retired = {
@@ -447,6 +539,35 @@ class Releases:
     def files(self) -> ReleaseFiles:
         """The releases as they are now, for several questions."""
         return ReleaseFiles(release_records(self.root).files())
+
+
+def refuse_unknown(channel: str, newest: Release | None) -> None:
+    """Raise UsageError for a name that is no channel, and that no older release has."""
+    channels = dict.fromkeys([STABLE, CANDIDATE, *(newest.channels if newest else ())])
+    if channel not in channels:
+        raise UsageError(
+            f"There is no channel {channel}.",
+            unchanged="Nothing was read or changed.",
+            next_step=f"The channels are {', '.join(channels)}.",
+        )
+
+
+def _pointed(release: Release, pointers: Mapping[str, Pointer], current: int) -> Release:
+    """A release with these pointers. `current` is the release that readers get who follow."""
+    moved = {
+        channel: pointer
+        for channel, pointer in pointers.items()
+        if not pointer.follows or pointer.switches
+    }
+    of_stable = moved.get(STABLE, Pointer())
+    stable = of_stable.release or current
+    channels = {channel: pointer.release or stable for channel, pointer in moved.items()}
+    return replace(
+        release,
+        pointers=moved,
+        channels={STABLE: stable, **channels},
+        switches=dict(of_stable.switches),
+    )
 
 
 def _time(after: Release | None) -> datetime:

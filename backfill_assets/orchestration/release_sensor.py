@@ -30,9 +30,9 @@ from dagster import (
 )
 
 from backfill_assets.errors import BackfillError
+from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.lake.releases import Release, Releases
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
-from backfill_assets.publish.channels import lagging_channels
 from backfill_assets.publish.live import last_commits
 from backfill_assets.publish.release_live import (
     FAILURES,
@@ -135,8 +135,7 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
             skip_reason = "There is no table to release yet."
         # A reason that passes is checked again. So is a release, since it is a commit too.
         decided = "" if is_passing or isinstance(decision, Released) else commits
-        # A failure may be fixed without a commit: by other code, by a delivery, or by moving a
-        # channel.
+        # A failure may be fixed without a commit: by other code, or by a delivery.
         ticks_left = TICKS_TO_RETRY if reasons else 0
         return SensorResult(
             asset_events=events,
@@ -199,7 +198,7 @@ def release_check(workspace: Workspace) -> AssetChecksDefinition:
 
 
 def _check_result(reasons: Sequence[Obstacle], workspace: Workspace) -> AssetCheckResult:
-    """The check fails for reasons that are failures. It names channels that stay behind."""
+    """The check fails for reasons that are failures. It names readers who do not follow."""
     failures = [reason for reason in reasons if reason.cause in FAILURES]
     if failures:
         named = "; ".join(map(str, failures))
@@ -208,10 +207,8 @@ def _check_result(reasons: Sequence[Obstacle], workspace: Workspace) -> AssetChe
             " days, or release live without them: `backfill release --reason ...`."
         )
     else:
-        lake = workspace.lake
-        channels = lagging_channels(lake.root, lake.releases.newest())
-        lagging = [f"The channel {channel}." for channel in channels]
-        description = " ".join(["No failed day keeps live from being released.", *lagging])
+        not_following = [f"The channel {line}" for line in pointer_lines(workspace.lake.root)]
+        description = " ".join(["No failed day keeps live from being released.", *not_following])
     days = {failure.table: list(map(str, failure.days)) for failure in failures if failure.table}
     return AssetCheckResult(
         passed=not failures,

@@ -17,6 +17,7 @@ from backfill_assets.diff.text import diff_heading, html_page
 from backfill_assets.lake.releases import STABLE
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_code, as_table
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
+from backfill_assets.publish.release_live import Runs
 from backfill_assets.publish.switch import Switch
 from backfill_assets.reproduce.inputs import RecordedBuild
 from backfill_assets.reproduce.reproduce import reproduce
@@ -24,7 +25,7 @@ from backfill_assets.reproduce.reproduction import Reproduction
 from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
 from backfill_assets.verbs.diff import DiffReport, diff_tables
 from backfill_assets.verbs.maintain import maintain_lake
-from backfill_assets.verbs.publish import publish_plan, verify_plan
+from backfill_assets.verbs.publish import preview_plan, publish_plan, verify_plan
 from backfill_assets.verbs.releases import switch_table
 from backfill_assets.verbs.report import sentences
 from backfill_assets.verbs.rollback import rollback_plan
@@ -56,25 +57,42 @@ def _verify(run: VerbRun, config: VerifyConfig) -> None:
     run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 
 
+class PreviewConfig(Config):
+    plan: str = Field(description="The id of the plan to preview, in quotes.")
+    channel: str = Field(
+        default="", description="Whose readers get it: candidate. Without one: only by `preview=`."
+    )
+    reason: str = Field(default="", description="Why; kept with the channel.")
+
+
+def _preview(run: VerbRun, config: PreviewConfig) -> None:
+    plan = run.plan(config.plan)
+    report = preview_plan(plan, run.workspace, _runs(run), who=run.who, **_options(config))
+    metadata = {"plan": plan.id, "release": report.preview.number, "channel": config.channel}
+    run.show(sentences(report.lines()), metadata)
+
+
+def _runs(run: VerbRun) -> Runs:
+    """Ask for the unfinished runs of live other than this one."""
+    instance = run.context.instance
+    return partial(unfinished_runs, instance, run.workspace.names, but=run.context.run_id)
+
+
 class PublishConfig(Config):
     plan: str = Field(description="The id of the plan to publish, in quotes.")
-    channel: str = Field(default=STABLE, description="Whose readers get it: stable, candidate.")
     reason: str = Field(
         default="", description="Why; kept in the commits, the ledger and the release."
     )
     allow_breaking: bool = Field(
         default=False, description="Publish even if columns were dropped or changed type."
     )
-    with_plans: list[str] = Field(
-        default=[], description="Also publish these plans to the channel."
-    )
 
 
 def _publish(run: VerbRun, config: PublishConfig) -> None:
     plan = run.plan(config.plan)
-    instance = run.context.instance
-    runs = partial(unfinished_runs, instance, run.workspace.names, but=run.context.run_id)
-    report = publish_plan(plan, run.workspace, run.dagster, runs, who=run.who, **_options(config))
+    report = publish_plan(
+        plan, run.workspace, run.dagster, _runs(run), who=run.who, **_options(config)
+    )
     release = report.published.release.number
     metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
     run.show(sentences(report.lines()), metadata)
@@ -226,6 +244,14 @@ VERB_JOBS = (
         VerifyConfig,
         _verify,
         "Run the pre-publish checks of a plan that was built in its shadow. Nothing is published.",
+    ),
+    VerbJob(
+        "preview",
+        "combine",
+        PreviewConfig,
+        _preview,
+        "Combine the newest release with the days of a plan's shadow, for a few readers. Nothing is"
+        " published.",
     ),
     VerbJob(
         "publish",

@@ -90,26 +90,21 @@ def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
                 )
 
 
-def resolve_shadow_id(plan_id: str, plans: Plans, published: Sequence[str] = ()) -> str:
+def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
     """Return the id of the plan that is meant: named, or the only one that is built in a shadow.
 
-    A plan may be named by the beginning of its id. Plans that were `published` to other readers
-    count too. Raises UsageError if there are several, or none.
+    A plan may be named by the beginning of its id. Raises UsageError if there are several, or none.
     """
     if plan_id:
         return plans.full_id(plan_id)
     in_shadows = [
         known for known, files in plans.event_files().items() if is_in_shadow(known, plans, files)
     ]
-    if len(waiting := [*in_shadows, *published]) == 1:
-        return waiting[0]
-    if waiting:
-        to_others = (
-            f", published to other channels only {', '.join(published)}" if published else ""
-        )
-        where = f"In shadows are {', '.join(in_shadows) or 'none'}{to_others}"
+    if len(in_shadows) == 1:
+        return in_shadows[0]
+    if in_shadows:
         raise UsageError(
-            f"Which plan? {where}.",
+            f"Which plan? In shadows are {', '.join(in_shadows)}.",
             unchanged="Nothing was done.",
             next_step="Name one; see `backfill list`.",
         )

@@ -17,7 +17,7 @@ from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
-from backfill_assets.lake.shadow import Shadow, read_base, shadow_root
+from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now, shadow_of
 from backfill_assets.plan.status import State, status_of
@@ -198,10 +198,19 @@ def outdated_on_live(
 ) -> dict[Partition, str]:
     """Return the plan's partitions that would be outdated if the shadow were on live now.
 
-    With `names`, only partitions of these tables. Partitions that read rows of another writer count
-    too.
+    With `names`, only partitions of these tables.
     """
-    now = replace(workspace, lake=replace(shadow, base=base_now(plan, workspace)))
+    return outdated_on(base_now(plan, workspace), plan, workspace, shadow, names)
+
+
+def outdated_on(
+    base: Base, plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()
+) -> dict[Partition, str]:
+    """Return the plan's partitions that would be outdated if the shadow were on another `base`.
+
+    Partitions that read rows of another writer count too.
+    """
+    now = replace(workspace, lake=replace(shadow, base=base))
     planned = _planned(plan, names)
     graph = workspace.graph
     builds = _builds_of(planned, plan, now)

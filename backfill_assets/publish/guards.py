@@ -14,6 +14,7 @@ from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.released import open_version
+from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import (
     DISCARDED,
@@ -23,11 +24,9 @@ from backfill_assets.plan.store import (
     ROLLED_BACK,
     Plans,
 )
-from backfill_assets.publish.channels import NOT_PUBLISHED, release_of_plan
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
 from backfill_assets.publish.release_live import (
-    Cause,
     Obstacle,
     Runs,
     no_runs,
@@ -36,6 +35,7 @@ from backfill_assets.publish.release_live import (
 )
 from backfill_assets.workspace import Workspace
 
+NOT_PUBLISHED = "Nothing was published."
 SHOWN = 5
 
 
@@ -81,7 +81,7 @@ def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
     The shadow of a published plan is no longer used.
     """
     refuse_not_publishable(plan, plans, nothing)
-    if plans.state(plan.id) == PUBLISHED or release_of_plan(plans.root, plan.id):
+    if plans.state(plan.id) == PUBLISHED or Releases(plans.root).number_of_plan(plan.id):
         raise UsageError(
             f"Plan {plan.id} is published.",
             unchanged=nothing,
@@ -89,13 +89,13 @@ def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
         )
 
 
-def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
+def refuse_unfinished(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISHED) -> None:
     """Raise RefusedByGuard for a shadow with days that are not built, or with outdated inputs."""
     if state.unbuilt:
         raise RefusedByGuard(
             f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not"
             f" built:\n{examples(state.unbuilt)}",
-            unchanged=NOT_PUBLISHED,
+            unchanged=nothing,
             next_step=f"Correct what is named, then `backfill resume {plan.id}`.",
         )
     if state.conflicts:
@@ -103,41 +103,35 @@ def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
 
 
 def refuse_breaking(
-    plan: Plan, channel: str, workspace: Workspace, after: Callable[[str], DeltaTable | None]
+    plan: Plan, workspace: Workspace, after: Callable[[str], DeltaTable | None]
 ) -> None:
-    """Raise RefusedByGuard if readers of `channel` would lose columns of a table.
+    """Raise RefusedByGuard if readers would lose columns of a table.
 
     `after` gives the table as it would be published. New columns break no reader. They are null in
     days that were built before.
     """
     breaking = []
-    for name, before in _read_by(channel, plan, workspace).items():
+    for name, before in _read_now(plan, workspace).items():
         if before and (then := after(name)):
             breaking += [f"{name}: {lost}" for lost in columns_lost(before, then)]
     if breaking:
         raise RefusedByGuard(
-            f"Readers of {channel} would miss something after plan {plan.id}:"
-            f" {'; '.join(breaking)}.",
+            f"Readers would miss something after plan {plan.id}: {'; '.join(breaking)}.",
             unchanged=NOT_PUBLISHED,
-            next_step=(
-                f"If that is meant, `backfill publish {plan.id} --channel"
-                f" {channel} --allow-breaking`."
-            ),
+            next_step=(f"If that is meant, `backfill publish {plan.id} --allow-breaking`."),
         )
 
 
-def _read_by(channel: str, plan: Plan, workspace: Workspace) -> dict[str, DeltaTable | None]:
-    """Return the tables that readers of a channel get; without a release, live's."""
-    releases = workspace.lake.releases
+def _read_now(plan: Plan, workspace: Workspace) -> dict[str, DeltaTable | None]:
+    """Return the tables of the plan in the newest release; those of live, if not released."""
     root = workspace.lake.root
-    newest = releases.newest()
-    number = newest.channels.get(channel) if newest else None
-    read: dict[str, DeltaTable | None] = {
-        name: open_table(workspace.lake.path(name)) for name in plan.reasons
-    }
-    for name, version in releases.get(number).tables.items() if number else ():
+    newest = workspace.lake.releases.newest()
+    read: dict[str, DeltaTable | None] = {}
+    for name in plan.reasons:
+        version = newest.tables.get(name) if newest else None
+        read[name] = open_table(workspace.lake.path(name))
         with suppress(TableUnreadable):  # no reader can read it any more
-            read[name] = open_version(root, version)
+            read[name] = open_version(root, version) if version else read[name]
     return read
 
 
@@ -146,8 +140,8 @@ def refuse_unreleased(
 ) -> None:
     """Raise RefusedByGuard if live has other changes that cannot be released.
 
-    The plan's own days do not count, and neither do lagging channels, because a publication moves
-    one. `runs` returns the unfinished runs of live by Dagster's record.
+    The plan's own days do not count. `runs` returns the unfinished runs of live by Dagster's
+    record.
     """
     reasons = running(workspace.lake.root, runs)
     if not reasons:
@@ -156,11 +150,7 @@ def refuse_unreleased(
             in_part=tuple(each for each in state.in_part if each != plan.id),
             expected=frozenset(plan.reasons),
         )
-        reasons = [
-            each
-            for each in why_withheld(workspace, others)
-            if _is_of_others(each, plan) and each.cause != Cause.POINTED_BACK
-        ]
+        reasons = [each for each in why_withheld(workspace, others) if _is_of_others(each, plan)]
     if reasons:
         raise RefusedByGuard(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}.",

@@ -3,19 +3,16 @@
 A publication is an act (`lake/acts.py`): after it is decided, the next writer to live finishes it
 if this process does not. Until the release, readers get the release before. Other days of live stay
 as they are.
-
-A published plan is given to the readers of another channel by a release of its own, or by pointing
-the channel at a release that has it.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard
+from backfill_assets.errors import Conflict
 from backfill_assets.lake.acts import Act, NextRelease, TableChange, deciding, finish
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.delta import open_table
@@ -23,19 +20,12 @@ from backfill_assets.lake.file_commit import FileCommit, refuse_unfit
 from backfill_assets.lake.integrity import hash_by_day
 from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, ActKind, Build
 from backfill_assets.lake.moves import shadow_files
-from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import PLAN_PUBLISHED, STABLE, Release, TableVersion
+from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.lake.storage import SHADOWS
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, Plans
-from backfill_assets.publish.channels import (
-    NOT_PUBLISHED,
-    following,
-    refuse_others,
-    release_of_plan,
-)
 from backfill_assets.publish.conflicts import (
     ShadowState,
     days_in,
@@ -44,6 +34,7 @@ from backfill_assets.publish.conflicts import (
     state_of,
 )
 from backfill_assets.publish.guards import (
+    NOT_PUBLISHED,
     conflict_facts,
     refuse_breaking,
     refuse_not_publishable,
@@ -179,210 +170,70 @@ def recorded_by(kind: ActKind, plan: Plan, workspace: Workspace) -> list[Build]:
 class Published:
     """The builds that a publication recorded in live, and the release that readers get.
 
-    A build is `accepted` with new rows, or `unchanged` if live had them. Readers of the channels in
-    `staying` get other tables than those of the release.
+    A build is `accepted` with new rows, or `unchanged` if live had them.
     """
 
     builds: tuple[Build, ...]
     release: Release
-    staying: tuple[str, ...]
-
-    @classmethod
-    def of(cls, builds: Iterable[Build], release: Release, workspace: Workspace) -> Self:
-        releases = workspace.lake.releases
-        moved = following(workspace.lake.root, releases.newest())
-        return cls(
-            tuple(builds), release, tuple(name for name in release.channels if name not in moved)
-        )
 
     def count(self, outcome: str) -> int:
         return sum(build.outcome == outcome for build in self.builds)
 
 
-class PublishedBy(NamedTuple):
-    """The person who publishes, with the reason."""
-
-    who: str
-    reason: str = ""
-    together_with: tuple[str, ...] = ()
-
-    def of(self, plan: Plan, given: Collection[str]) -> str:
-        """The reason of the release; `given`: the other plans that readers get along with it."""
-        others = f" (with {', '.join(f'plan {each}' for each in given)})" if given else ""
-        return (
-            f"plan {plan.id}{others}: {self.reason}" if self.reason else f"plan {plan.id}{others}"
-        )
-
-
-def point_to_plan(
-    plan: Plan,
-    workspace: Workspace,
-    channel: str,
-    by: PublishedBy,
-    runs: Runs = no_runs,
-    *,
-    allow_breaking: bool = False,
-) -> Release:
-    """Give the readers of `channel` the newest release that readers of another channel get.
-
-    The plan came with that release or an earlier one. Other changes of live are released to the
-    others first, if possible. Readers who have the plan keep their release. Raises RefusedByGuard
-    if no readers get the plan any more, and the errors of `refuse_others` and `refuse_breaking`.
-    """
-    releases = workspace.lake.releases
-    newest = releases.newest()
-    with_plan = release_of_plan(releases.root, plan.id)
-    if newest and newest.channels.get(channel, -1) < with_plan:
-        release_live(workspace, who=by.who, runs=runs)
-        newest = releases.newest()
-    if newest and newest.channels.get(channel, -1) >= with_plan:
-        return replace(releases.get(newest.channels[channel]), channels=newest.channels)
-    number = max(newest.channels.values(), default=0) if newest else 0
-    if newest is None or number < with_plan:
-        raise RefusedByGuard(
-            f"No readers get plan {plan.id} any more: they were pointed back to release"
-            f" {number}, and it came with release {with_plan}.",
-            unchanged=NOTHING_CHANGED,
-            next_step=(
-                f"`backfill rollback --release {with_plan} --channel {channel}`"
-                f" gives it to those of {channel}."
-            ),
-        )
-    source = releases.get(number)
-    why = by.of(
-        plan, refuse_others(releases.root, plan.id, channel, newest, by.together_with, given=source)
-    )
-    if not allow_breaking:
-        known = source.tables
-        refuse_breaking(
-            plan,
-            channel,
-            workspace,
-            lambda name: open_version(releases.root, known[name]) if name in known else None,
-        )
-    if newest.channels.get(channel) == number:
-        return replace(source, channels=newest.channels)
-    if releases.switches(newest, channel) == source.switches:
-        pointed = releases.point(newest, channel, number, who=by.who, reason=why)
-        return replace(source, channels=pointed.channels)
-    if source.tables != newest.tables:
-        raise RefusedByGuard(
-            f"Readers of {channel} get other tables under some names than those of"
-            f" release {number} do, and release {newest.number} is newer.",
-            unchanged=NOTHING_CHANGED,
-            next_step=(
-                f"`backfill rollback --release {number} --channel {channel}`"
-                " gives them that release as it is."
-            ),
-        )
-    recorded = newest.recorded
-    return releases.add(
-        newest,
-        source.tables,
-        kind=PLAN_PUBLISHED,
-        who=by.who,
-        reason=why,
-        channels=[channel],
-        recorded=recorded,
-    )
-
-
-def channels_still_on_plan(plan: Plan, workspace: Workspace) -> str:
-    """Name the channels that still have a plan after its rollback; empty if there are none."""
-    releases = workspace.lake.releases
-    newest = releases.newest()
-    with_plan = release_of_plan(releases.root, plan.id)
-    if not with_plan or newest is None:
-        return ""
-    moving = following(releases.root, newest)
-    staying = [
-        name
-        for name, number in newest.channels.items()
-        if number >= with_plan and name not in moving
-    ]
-    if not staying:
-        return ""
-    # What these readers got before the plan.
-    before = releases.get(with_plan - 1).channels.get(staying[0]) if with_plan > 1 else None
-    known = before is not None and before not in newest.retired
-    back = (
-        f" `backfill rollback --release {before} --channel {staying[0]}` takes it from them."
-        if known
-        else ""
-    )
-    return (
-        f"Readers of {', '.join(staying)} still get the plan, with release"
-        f" {newest.channels[staying[0]]}.{back}"
-    )
-
-
 @dataclass(frozen=True)
 class Publication:
-    """One publication of a plan: who publishes it, and why; `run` names it in every record.
-
-    `together_with`: other plans in live that the readers may get with it, because they were
-    published to other channels only.
-    """
+    """One publication of a plan: who publishes it, and why; `run` names it in every record."""
 
     plan: Plan
     workspace: Workspace
     who: str
     reason: str = ""
     run: str = ""
-    together_with: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "run", self.run or name_of_act("publish", self.plan))
 
     def publish(
         self,
-        channel: str,
         now: Callable[[], datetime],
         approve: Callable[[ShadowState], None],
         *,
         runs: Runs = no_runs,
         allow_breaking: bool = False,
     ) -> Published:
-        """Publish the plan to the readers of `channel`.
+        """Publish the plan. A plan that is published already stays as it is.
 
-        A published plan is released to that channel. `approve` raises if the shadow may not be
-        published in the given state. `runs` returns the unfinished runs of live by Dagster's
-        record.
+        `approve` raises if the shadow may not be published in the given state. `runs` returns the
+        unfinished runs of live by Dagster's record.
 
         Raises UsageError if the plan has no shadow. Raises RefusedByGuard if the plan is open, not
-        built completely or in conflict with live, if readers of the channel would lose columns or
-        types (unless `allow_breaking`), and if live has other changes that cannot be released.
-        Raises Conflict if live was changed meanwhile. Nothing is committed then. Once the first
-        table is committed, any later writer to live finishes what is left.
+        built completely or in conflict with live, if readers would lose columns or types (unless
+        `allow_breaking`), and if live has other changes that cannot be released. Raises Conflict if
+        live was changed meanwhile. Nothing is committed then. Once the first table is committed,
+        any later writer to live finishes what is left.
         """
         root = self.workspace.lake.root
         plans = Plans(root)
         with plans.exclusive(self.plan.id):
             finish(root)
             refuse_not_publishable(self.plan, plans)
-            self.workspace.lake.releases.refuse_unknown(channel)
             if plans.state(self.plan.id) == PUBLISHED:
                 builds = self._finished_by_others(plans, now)
                 delete_shadow(root, self.plan.id)
-                release = point_to_plan(
-                    self.plan, self.workspace, channel, self._by, runs,
-                    allow_breaking=allow_breaking,
-                )  # fmt: skip
-                return Published.of(builds, release, self.workspace)
-            self._refuse_others(channel)
+                return Published(tuple(builds), self.workspace.lake.releases.of_plan(self.plan.id))
             self.plan.refuse_other_code(self.workspace.code)
             refuse_protected(self.plan, self.workspace, NOT_PUBLISHED)
             self.workspace.lake.recover(list(self.plan.reasons))
             state = state_of(self.plan, self.workspace)
             refuse_unfinished(self.plan, state)
             if not allow_breaking:
-                refuse_breaking(self.plan, channel, self.workspace, state.after)
+                refuse_breaking(self.plan, self.workspace, state.after)
             approve(state)
             with deciding(root, list(self.plan.reasons)) as turn:
-                builds = turn.carry_out(self._act(channel, state, runs))
+                builds = turn.carry_out(self._act(state, runs))
             release = self._note(plans, now)
             delete_shadow(root, self.plan.id)
-        return Published.of(builds, release, self.workspace)
+        return Published(tuple(builds), release)
 
     def _finished_by_others(self, plans: Plans, now: Callable[[], datetime]) -> list[Build]:
         """Note a publication that another process finished, and return the builds that it recorded.
@@ -400,17 +251,14 @@ class Publication:
         plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=number)
         return release
 
-    def _act(self, channel: str, state: ShadowState, runs: Runs) -> Act:
+    def _act(self, state: ShadowState, runs: Runs) -> Act:
         """Decide about the publication. Other changes of live are released first."""
-        root = self.workspace.lake.root
         before = live_state(self.workspace)
         refuse_unreleased(self.plan, self.workspace, before, runs)
         if before.changed:
             release_live(self.workspace, who=self.who, runs=runs)
             before = live_state(self.workspace)
-        given = self._refuse_others(channel)
         newest = before.newest
-        follow = following(root, newest) if channel == STABLE else []
         tables = [table for table in self.workspace.tables if table.name in self.plan.reasons]
         changes = [
             IntoLive(
@@ -429,16 +277,6 @@ class Publication:
                 newest.number if newest else 0,
                 before.tables,
                 before.recorded,
-                tuple(dict.fromkeys([channel, *follow])),
-                self._by.of(self.plan, given),
+                f"plan {self.plan.id}: {self.reason}" if self.reason else f"plan {self.plan.id}",
             ),
         )
-
-    def _refuse_others(self, channel: str) -> list[str]:
-        lake = self.workspace.lake
-        newest = lake.releases.newest()
-        return refuse_others(lake.root, self.plan.id, channel, newest, self.together_with)
-
-    @property
-    def _by(self) -> PublishedBy:
-        return PublishedBy(self.who, self.reason, self.together_with)

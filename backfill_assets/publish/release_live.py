@@ -15,21 +15,15 @@ from enum import StrEnum
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import Conflict, TableUnreadable, UsageError
 from backfill_assets.lake.acts import Acts, finish
-from backfill_assets.lake.history import Latest
+from backfill_assets.lake.history import Latest, origin_builds
 from backfill_assets.lake.integrity import day_files
 from backfill_assets.lake.ledger import AUDITS, Build, Ledger
-from backfill_assets.lake.releases import LIVE, STABLE, Release, Releases
+from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
 from backfill_assets.plan.lifecycle import in_part_words, refuse_left_in_part
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import CLOSED, PLANNED, Plans
-from backfill_assets.publish.channels import (
-    following,
-    lagging_channels,
-    overdue_channels,
-    written_by,
-)
 from backfill_assets.publish.live import (
     LiveState,
     builds_since,
@@ -43,6 +37,7 @@ from backfill_assets.workspace import Workspace
 WORDS = {"cancelled": "was cancelled", "stopped": "was stopped"}
 LATER = datetime.max.replace(tzinfo=UTC)
 COLUMNS = ("table", "day", "outcome", "run", "plan", "at")
+COLUMNS_OF_ROWS = (*COLUMNS, "fingerprint", "delta_version", "data_files")
 
 
 def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator[str]:
@@ -52,7 +47,6 @@ def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator
     `builds` are the latest builds since then.
     """
     plans = Plans(workspace.lake.root)
-    root = workspace.lake.root
     since = {name: state.since(name) for name in workspace.names}
     recorded = workspace.lake.ledger.files().plans_after(since)
     for plan_id in sorted(
@@ -65,7 +59,7 @@ def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator
             continue
         if plan.is_shadow or ended in (*CLOSED, PLANNED, "done"):
             continue
-        if not any(build.at > state.since(build.table) for build in written_by(root, plan)):
+        if not _has_rows_in(workspace, plan, state):
             continue
         if unbuilt := _unbuilt(plan, workspace.lake.ledger):
             yield (
@@ -74,6 +68,25 @@ def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator
                 f" {unbuilt[0][1]}: `backfill resume {plan_id}` builds them, `backfill rollback"
                 f" {plan_id}` takes back what is built"
             )
+
+
+def _has_rows_in(workspace: Workspace, plan: Plan, state: LiveState) -> bool:
+    """True if live has rows that this plan built since the last release.
+
+    Rows of the plan count even if another build restored them or found the same.
+    """
+    days = {name: plan.days_of(name) for name in plan.reasons}
+    before: dict[Partition, list[Build]] = {}
+    for build in workspace.lake.ledger.builds(days, COLUMNS_OF_ROWS):
+        if build.succeeded:
+            before.setdefault((build.table, build.day), []).append(build)
+    for partition, now in workspace.lake.latest(days, COLUMNS_OF_ROWS).accepted.items():
+        earlier = [build for build in before.get(partition, ()) if build.at < now.at]
+        wrote = origin_builds([*earlier, now])[-1]
+        is_of_plan = wrote.plan == plan.id and wrote.outcome == "accepted"
+        if is_of_plan and wrote.at > state.since(wrote.table):
+            return True
+    return False
 
 
 def _unbuilt(plan: Plan, ledger: Ledger) -> list[Partition]:
@@ -96,8 +109,6 @@ class Cause(StrEnum):
     FAILED = "failed"
     REWRITTEN = "not as it was built"
     UNREADABLE = "not readable"
-    POINTED_BACK = "pointed back"
-    PUBLISHED_ELSEWHERE = "published to other channels"
     WRITTEN = "written meanwhile"
 
 
@@ -295,7 +306,7 @@ MEANWHILE = Withheld(
 def release_live(
     workspace: Workspace, *, who: str, reason: str = "", runs: Runs = no_runs
 ) -> Decision:
-    """Release live if a table changed or a channel can catch up.
+    """Release live if a table changed. Readers who follow get it.
 
     Returns Released, NothingNew, or Withheld with the obstacles. Without a `reason`, the release
     names the changed tables. `runs` returns the unfinished runs of live by Dagster's record.
@@ -305,7 +316,7 @@ def release_live(
         state = live_state(workspace)
     except TableUnreadable as error:
         return Withheld((Obstacle(Cause.UNREADABLE, str(error)),))
-    if not state.changed and not overdue_channels(workspace.lake.root, state.newest):
+    if not state.changed:
         return NothingNew(state.newest)
     # After the versions were read: what is running by now may have failed, or written, before it is
     # asked what failed.
@@ -313,18 +324,13 @@ def release_live(
         return Withheld(tuple(under_way))
     if reasons := why_withheld(workspace, state):
         return Withheld(tuple(reasons))
-    named = reason or (
-        f"changed: {', '.join(state.changed)}"
-        if state.changed
-        else "for the channels that were behind"
-    )
-    return _release(workspace, state, following(workspace.lake.root, state.newest), who, named)
+    return _release(workspace, state, who, reason or f"changed: {', '.join(state.changed)}")
 
 
 def release_as_it_stands(
     workspace: Workspace, *, who: str, reason: str, runs: Runs = no_runs
 ) -> Decision:
-    """Release live to `stable` because a person decided so.
+    """Release live because a person decided so.
 
     Unfinished plans and failed days do not prevent it. Running steps and unfinished `runs` do. The
     reason of the release names what was ignored. It does not keep the next release back.
@@ -332,31 +338,20 @@ def release_as_it_stands(
     finish(workspace.lake.root)
     state = live_state(workspace)
     refuse_left_in_part(Plans(workspace.lake.root), "Nothing was released.")
-    root = workspace.lake.root
-    moved = following(root, state.newest)
     # A failure that left its table unchanged prevents publications too, until a person decides.
     reasons = why_withheld(workspace, replace(state, expected=frozenset(workspace.names)))
     undecided = any(each.cause in FAILURES for each in reasons)
-    if not state.tables or (
-        not state.changed
-        and STABLE in moved
-        and not overdue_channels(root, state.newest)
-        and not undecided
-    ):
+    if not state.tables or (not state.changed and not undecided):
         return NothingNew(state.newest)
-    if under_way := running(root, runs):
+    if under_way := running(workspace.lake.root, runs):
         return Withheld(tuple(under_way))
     despite = tuple(
         each
         for each in reasons
         if each.cause in FAILURES or (each.cause == Cause.PLAN and state.changed)
     )
-    stable = [each for each in lagging_channels(root, state.newest) if each.channel == STABLE]
-    despite += tuple(
-        Obstacle(Cause.PUBLISHED_ELSEWHERE, why) for each in stable for why in each.of_plans(STABLE)
-    )
     named = f" (in spite of {'; '.join(map(str, despite))})" if despite else ""
-    decision = _release(workspace, state, [STABLE, *moved], who, f"{reason}{named}")
+    decision = _release(workspace, state, who, f"{reason}{named}")
     return Released(decision.release, despite) if isinstance(decision, Released) else decision
 
 
@@ -379,44 +374,24 @@ def why_withheld(workspace: Workspace, state: LiveState) -> list[Obstacle]:
     return [
         *open_plans(workspace.lake.root, state),
         *since_the_release(workspace, state),
-        *pointed_back(workspace, state),
     ]
 
 
-def pointed_back(workspace: Workspace, state: LiveState) -> list[Obstacle]:
-    """Return an obstacle if all channels lag, so that no reader would get a release."""
-    newest = state.newest
-    root = workspace.lake.root
-    if newest is None or following(root, newest):
-        return []
-    return [Obstacle(Cause.POINTED_BACK, "; ".join(map(str, lagging_channels(root, newest))))]
-
-
-def _release(
-    workspace: Workspace, state: LiveState, channels: Iterable[str], who: str, reason: str
-) -> Decision:
+def _release(workspace: Workspace, state: LiveState, who: str, reason: str) -> Decision:
     # After the versions were read: an act that was recorded since will change them.
     is_begun = Acts(workspace.lake.root).unfinished() is not None
     if is_begun or live_tables(workspace, state.newest) != state.tables:
         return MEANWHILE
+    releases = workspace.lake.releases
     try:
-        releases = workspace.lake.releases
-        return Released(_add(releases, state, channels, who, reason))
+        release = releases.add(
+            state.newest,
+            state.tables,
+            kind=LIVE,
+            who=who,
+            reason=reason,
+            recorded=state.recorded,
+        )
     except Conflict:
         return MEANWHILE
-
-
-def _add(
-    releases: Releases, state: LiveState, channels: Iterable[str], who: str, reason: str
-) -> Release:
-    tables = state.tables
-    recorded = state.recorded
-    return releases.add(
-        state.newest,
-        tables,
-        kind=LIVE,
-        who=who,
-        reason=reason,
-        channels=channels,
-        recorded=recorded,
-    )
+    return Released(release)

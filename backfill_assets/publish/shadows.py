@@ -13,14 +13,16 @@ from backfill_assets.plan.shadow import base_now
 from backfill_assets.plan.store import DISCARDED, OPEN, Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of
 from backfill_assets.publish.guards import examples, refuse_not_in_shadow
+from backfill_assets.publish.pointers import end_preview, move_preview
 from backfill_assets.workspace import Workspace
 
 
 def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
     """Let the shadow of `plan` read live as it is now.
 
-    The shadow changes only if live conflicts with it or has new tables. Returns the state with the
-    conflicts before, and with what must be built again after.
+    The shadow changes only if live conflicts with it or has new tables. A preview moves to the
+    newest release, unless days must be built again. Returns the state with the conflicts before,
+    and with what must be built again after.
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
@@ -31,6 +33,7 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
         if before.conflicts or set(workspace.names) - before.shadow.base.versions.keys():
             write_base(workspace.lake.root, plan.id, base_now(plan, workspace, who))
         after = state_of(plan, workspace)
+        move_preview(plan, workspace, after, who)
     return replace(after, conflicts=before.conflicts)
 
 
@@ -53,7 +56,7 @@ def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
 def discard(
     plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = ""
 ) -> None:
-    """Delete the shadow of `plan`. Live does not change.
+    """Delete the shadow of `plan`. Live does not change. Readers of its preview follow again.
 
     Raises RefusedByGuard if the plan is open.
     """
@@ -76,6 +79,7 @@ def discard(
             raise RefusedByGuard(
                 f"{words[0].upper()}{words[1:]}.", unchanged="Nothing was discarded."
             )
+        end_preview(plan, workspace, who, reason)
         if plans.state(plan.id) != DISCARDED:
             plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)
         delete_shadow(workspace.lake.root, plan.id)

@@ -5,7 +5,7 @@ they got.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from deltalake import DeltaTable
@@ -14,8 +14,16 @@ from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, did_you_mean
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import STABLE, Release, TableVersion, no_release
+from backfill_assets.lake.releases import (
+    POINTED,
+    STABLE,
+    SWITCHED,
+    Release,
+    TableVersion,
+    no_release,
+)
 from backfill_assets.workspace import Workspace
 
 NOTHING = "Nothing was switched."
@@ -38,48 +46,30 @@ class Switch:
         """Add the release with which readers get `to`; None if they get it already.
 
         Raises UsageError for a table that is not released, or an unknown channel. Raises
-        RefusedByGuard if the channel does not get the newest tables, or if its readers would lose
-        columns or days (unless `allow_breaking`). Raises Conflict if another release came first.
+        RefusedByGuard if readers would lose columns or days (unless `allow_breaking`). Raises
+        Conflict if another release came first.
         """
         releases = workspace.lake.releases
-        releases.refuse_unknown(self.channel)
         newest = releases.newest()
+        now = open_channel(workspace.lake.root, self.channel)
         if newest is None:
             raise no_release(workspace.lake.root)
-        number = newest.channels.get(self.channel, newest.channels.get(STABLE))
-        if number is None:
-            raise RefusedByGuard(
-                f"Readers of {self.channel} have no release yet: what there is was"
-                " published to others.",
-                unchanged=NOTHING,
-                next_step=(
-                    "Give them one first: `backfill publish PLAN`, or `backfill"
-                    " release --reason ...`."
-                ),
-            )
-        now = releases.get(number)
         before = self._version(now, now.switches.get(self.name, self.name))
         after = self._version(now, self.to)
         if before == after:
             return None
-        if now.tables != newest.tables:
-            raise RefusedByGuard(
-                f"Readers of {self.channel} get release {number}, and release"
-                f" {newest.number} has other tables.",
-                unchanged=NOTHING,
-                next_step=(
-                    "Give them the newest first: `backfill publish PLAN"
-                    f" --channel {self.channel}`, or `backfill release --reason"
-                    " ...`."
-                ),
-            )
         if not allow_breaking:
             self._refuse_breaking(workspace, before, after)
-        switches = {name: table for name, table in now.switches.items() if name != self.name}
-        switches |= {self.name: self.to} if self.to != self.name else {}
-        return releases.switch(
-            newest, self.channel, switches, who=who, reason=reason or f"{self.name} is {self.to}"
-        )
+        pointer = newest.pointer(self.channel)
+        switches = {name: table for name, table in pointer.switches.items() if name != self.name}
+        # Other readers get the switches of `stable`, unless they have their own.
+        others = {} if self.channel == STABLE else newest.switches_of(STABLE)
+        if self.to != others.get(self.name, self.name):
+            switches[self.name] = self.to
+        why = reason or f"{self.name} is {self.to}"
+        moved = replace(pointer, switches=switches)
+        kind = SWITCHED if self.channel == STABLE else POINTED
+        return releases.move(newest, self.channel, moved, who=who, reason=why, kind=kind)
 
     def _version(self, release: Release, name: str) -> TableVersion:
         if version := release.tables.get(name):

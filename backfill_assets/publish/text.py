@@ -90,28 +90,32 @@ def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
     return lines
 
 
-def published_lines(plan_id: str, published: Published, channel: str) -> list[str]:
+def published_lines(plan_id: str, published: Published) -> list[str]:
     """Return sentences on the result of a publication."""
-    release = published.release
+    number = published.release.number
     counts = f"{published.count('accepted')} partition(s) have new rows in live"
     same = (
         f", {published.count('unchanged')} had the same already"
         if published.count("unchanged")
         else ""
     )
-    first = (
-        f"Plan {plan_id} is published: {counts}{same}."
-        if published.builds
-        else f"Plan {plan_id} is in live."
-    )
-    staying = (
-        "".join(f" {channel} is unchanged." for channel in published.staying)
-        if published.staying
-        else ""
-    )
     return [
-        f"{first} Readers of {channel} get release {release.number}.{staying}",
+        f"Plan {plan_id} is published as release {number}: {counts}{same}."
+        if published.builds
+        else f"Plan {plan_id} is in live, as release {number}.",
         f"To take it back: `backfill rollback {plan_id}`.",
+    ]
+
+
+def preview_lines(preview: Release, channel: str) -> list[str]:
+    """Return sentences on a preview, and how it is read."""
+    partitions = sum(len(of_table.days) for of_table in preview.previewed.values())
+    readers = f" Readers of {channel} get it now." if channel else ""
+    how = f'channel="{channel}"' if channel else f'preview="{preview.preview}"'
+    return [
+        f"The preview of plan {preview.preview} is release {preview.number} with {partitions}"
+        f" partition(s) from its shadow.{readers} Nothing of it is in live.",
+        f"Read it with `backfill_assets.read(..., {how})`.",
     ]
 
 

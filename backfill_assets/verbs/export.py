@@ -12,8 +12,9 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import STABLE
+from backfill_assets.lake.releases import STABLE, Releases
 from backfill_assets.lake.storage import replacing
 from backfill_assets.verbs.report import Line, Report, refuse_file
 from backfill_assets.workspace import Workspace
@@ -59,9 +60,9 @@ def export_table(
     overwrite: bool,
 ) -> ExportReport:
     """Write the rows of a released table to a file."""
-    releases = workspace.lake.releases
-    release = releases.of_channel(channel) if number is None else releases.readable(number)
-    released = ReleasedTable(workspace.lake.root, release, table)
+    root = workspace.lake.root
+    release = open_channel(root, channel) if number is None else Releases(root).readable(number)
+    released = ReleasedTable(root, release, table)
     key = next((declared.key for declared in workspace.tables if declared.name == table), ())
     schema = released.dataset(days).schema
     rows = write(schema, released.batches(key, days), file, overwrite=overwrite)

@@ -9,13 +9,15 @@ from typing import Any
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.pointers import pointer_lines
+from backfill_assets.lake.releases import Release
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import shadows, text
-from backfill_assets.publish.channels import plans_missing
 from backfill_assets.publish.conflicts import ShadowState
+from backfill_assets.publish.pointers import preview
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import Runs
 from backfill_assets.rebuild.carry_out import after_publication
@@ -32,14 +34,6 @@ def plan_in_shadow(plan_id: str, workspace: Workspace) -> Plan:
     """Return the plan that is meant: without an id, the only one in a shadow."""
     plans = Plans(workspace.lake.root)
     return plans.read(resolve_shadow_id(plan_id, plans))
-
-
-def plan_to_publish(plan_id: str, channel: str, workspace: Workspace) -> Plan:
-    """Return the plan that is meant. A plan that only other channels have can be published too."""
-    root = workspace.lake.root
-    plans = Plans(root)
-    published = () if plan_id else plans_missing(root, workspace.lake.releases.newest(), channel)
-    return plans.read(resolve_shadow_id(plan_id, plans, published))
 
 
 @dataclass(frozen=True)
@@ -85,10 +79,41 @@ def verify_plan(
 
 
 @dataclass(frozen=True)
+class PreviewReport(Report):
+    preview: Release
+    channel: str
+
+    def lines(self) -> Iterator[Line]:
+        yield from text.preview_lines(self.preview, self.channel)
+
+    def as_json(self) -> Mapping[str, Any]:
+        previewed = self.preview.previewed.items()
+        return {
+            "plan": self.preview.preview,
+            "channel": self.channel,
+            "release": self.preview.number,
+            "days": {name: sorted(map(str, of_table.days)) for name, of_table in previewed},
+        }
+
+
+def preview_plan(
+    plan: Plan, workspace: Workspace, runs: Runs, *, who: str, channel: str, reason: str
+) -> PreviewReport:
+    """Combine the newest release with the days of a plan's shadow.
+
+    Readers of `channel` get it; of none, if it is empty. For a channel, the plan must be verified.
+    """
+    approve = require_verified(plan, workspace)
+    made = preview(plan, workspace, channel, approve, who=who, reason=reason, runs=runs)
+    return PreviewReport(made, channel)
+
+
+@dataclass(frozen=True)
 class PublishReport(Report):
     plan_id: str
-    channel: str
     published: Published
+    # The channels whose readers do not follow, and so do not get it.
+    not_following: Sequence[str]
     readers: Readers
     not_reported: str
     ask_above_days: int
@@ -98,7 +123,8 @@ class PublishReport(Report):
         return text.PUBLISHED, text.published_rows(self.published)
 
     def lines(self) -> Iterator[Line]:
-        yield from text.published_lines(self.plan_id, self.published, self.channel)
+        yield from text.published_lines(self.plan_id, self.published)
+        yield from self.not_following
         if self.not_reported:
             yield self.not_reported
         yield from outdated_lines(self.readers.outdated, self.ask_above_days)
@@ -122,26 +148,21 @@ def publish_plan(
     runs: Runs,
     *,
     who: str,
-    channel: str,
     reason: str,
     allow_breaking: bool,
-    with_plans: Sequence[str],
 ) -> PublishReport:
     """Put the days of a plan's shadow into live and into one release.
 
     `runs` names the runs of live that are not finished. Dagster's record follows if it answers.
     """
-    plans = Plans(workspace.lake.root)
-    others = tuple(map(plans.full_id, with_plans))
-    publication = Publication(plan, workspace, who, reason, together_with=others)
+    publication = Publication(plan, workspace, who, reason)
     approve = require_verified(plan, workspace)
-    published = publication.publish(
-        channel, utc_now, approve, runs=runs, allow_breaking=allow_breaking
-    )
+    published = publication.publish(utc_now, approve, runs=runs, allow_breaking=allow_breaking)
+    not_following = pointer_lines(workspace.lake.root)
     readers = readers_left(plan, workspace)
     not_reported = report_to_dagster(plan, published.builds, readers, workspace, dagster)
     ask_above = workspace.settings.ask_above_days
-    return PublishReport(plan.id, channel, published, readers, not_reported, ask_above)
+    return PublishReport(plan.id, published, not_following, readers, not_reported, ask_above)
 
 
 def report_to_dagster(

@@ -1,4 +1,4 @@
-"""List, make or point releases, or switch a name to another table. No server is needed."""
+"""List, make or pin releases, or switch a name to another table. No server is needed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ from typing import Any
 
 from backfill_assets.errors import RefusedByGuard, ServiceUnavailable
 from backfill_assets.lake.lake import Lake
-from backfill_assets.lake.releases import Release, TableVersion
+from backfill_assets.lake.pointers import pointer_lines
+from backfill_assets.lake.releases import STABLE, Release, TableVersion
 from backfill_assets.publish import text
-from backfill_assets.publish.channels import lagging_channels
+from backfill_assets.publish.pointers import follow, pin
 from backfill_assets.publish.release_live import Obstacle, Released, Withheld, release_as_it_stands
 from backfill_assets.publish.switch import Switch
 from backfill_assets.servers.home import dagster_of
@@ -73,7 +74,9 @@ class ReleaseDetails(Report):
             f" {release.who}: {release.reason}"
         )
         for channel, number in release.channels.items():
-            yield f"  {channel}: release {number}"
+            plan = release.pointer(channel).plan
+            got = f"the preview of plan {plan}" if plan else f"release {number}"
+            yield f"  readers of {channel} got {got} then"
         if self.retired:
             yield f"  retired on {self.retired}: it cannot be read; its files may be deleted"
         rows = [
@@ -126,11 +129,15 @@ def show_release(lake: Lake, number: int) -> ReleaseDetails:
 
 @dataclass(frozen=True)
 class ReleaseReport(Report):
-    """The newest release, and whether it was made now. `despite` names what was wrong then."""
+    """The newest release, and whether it was made now. `despite` names what was wrong then.
+
+    `not_following` names the channels whose readers do not get it.
+    """
 
     newest: ReleaseDetails | None
     is_new: bool
     despite: Sequence[Obstacle]
+    not_following: Sequence[str]
 
     def lines(self) -> Iterator[Line]:
         if self.newest is None:
@@ -139,11 +146,13 @@ class ReleaseReport(Report):
         release = self.newest.release
         if self.is_new:
             count = len(release.tables)
-            yield f"Release {release.number}: {count} table(s). Readers of stable get it now."
+            readers = "" if self.not_following else " Readers get it now."
+            yield f"Release {release.number}: {count} table(s).{readers}"
         else:
             yield f"No changes since release {release.number}. Nothing was released."
         for reason in self.despite:
             yield f"  although {reason}"
+        yield from self.not_following
 
     def as_json(self) -> Mapping[str, Any]:
         return {
@@ -172,6 +181,7 @@ def release_now(workspace: Workspace, *, who: str, reason: str) -> ReleaseReport
         show_release(workspace.lake, release.number) if release else None,
         is_new=isinstance(decision, Released),
         despite=decision.despite if isinstance(decision, Released) else (),
+        not_following=pointer_lines(workspace.lake.root),
     )
 
 
@@ -188,46 +198,37 @@ def unfinished_in(workspace: Workspace) -> list[str]:
 
 @dataclass(frozen=True)
 class PointReport(Report):
-    """A channel that gets an earlier release. `follows` says what it gets after the next one."""
+    """A channel that was pinned to a release (0: that follows now), or was there before."""
 
     channel: str
-    target: Release
+    number: int
+    is_moved: bool
     newest: Release
-    follows: str
 
     def lines(self) -> Iterator[Line]:
-        number = self.target.number
-        if not self.follows:
-            yield f"Readers of {self.channel} get release {number} already. Nothing was changed."
-            return
-        yield (
-            f"Readers of {self.channel} get release {number} ({len(self.target.tables)} table(s),"
-            f" of {self.target.at:%Y-%m-%d %H:%M} UTC) from now on. No row was changed."
-            f" {self.follows}"
-        )
+        to = "" if self.channel == STABLE else f" --channel {self.channel}"
+        if self.number:
+            now = f"Readers of {self.channel} get release {self.number}"
+            stay = f"They stay there until `backfill release --follow{to}`. No row was changed."
+        else:
+            now = f"Readers of {self.channel} get release {self.newest.channels[STABLE]}"
+            stay = "They get every release from now on."
+        yield f"{now} now. {stay}" if self.is_moved else f"{now} already. Nothing was changed."
 
     def as_json(self) -> Mapping[str, Any]:
         return {"release": self.newest.number, "channels": self.newest.channels}
 
 
-def point_channel(lake: Lake, number: int, channel: str, *, who: str, reason: str) -> PointReport:
-    """Point a channel at an earlier release.
+def pin_channel(lake: Lake, number: int, channel: str, *, who: str, reason: str) -> PointReport:
+    """Pin readers of a channel to a release that they had before."""
+    is_moved = pin(lake.root, number, channel, who=who, reason=reason)
+    return PointReport(channel, number, is_moved, lake.releases.newest() or lake.releases.get(1))
 
-    UsageError for an unknown channel or number. Conflict if something was released meanwhile.
-    """
-    releases = lake.releases
-    releases.refuse_unknown(channel)
-    target = releases.get(number)
-    newest = releases.newest() or target
-    if newest.channels.get(channel) == number:
-        return PointReport(channel, target, newest, follows="")
-    why = reason or f"back to release {number}"
-    newest = releases.point(newest, channel, number, who=who, reason=why)
-    follows = "They get every release of live from now on."
-    for lagging in lagging_channels(lake.root, newest):
-        if lagging.channel == channel:
-            follows = f"Releases of live do not change that{lagging.way_out}."
-    return PointReport(channel, target, newest, follows)
+
+def follow_channel(lake: Lake, channel: str, *, who: str, reason: str) -> PointReport:
+    """Let readers of a channel follow again."""
+    is_moved = follow(lake.root, channel, who=who, reason=reason)
+    return PointReport(channel, 0, is_moved, lake.releases.newest() or lake.releases.get(1))
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,15 @@
 """Roll a plan back: restore the days that it changed. No server is needed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
-from backfill_assets.publish.channels import lagging_channels
-from backfill_assets.publish.publish import channels_still_on_plan
 from backfill_assets.publish.rollback import Kind, roll_back, rollback_decisions
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.verbs.publish import report_to_dagster
@@ -48,8 +47,8 @@ class RollbackReport(Report):
     state: str
     decisions: text.Decisions
     readers: Readers
-    still_read: str
-    next_release: str
+    # What readers get, and when they get these rows.
+    releases: Sequence[str]
     not_reported: str
     ask_above_days: int
     # A preview has shown already which days stay, and why.
@@ -67,7 +66,7 @@ class RollbackReport(Report):
         yield from text.ending_lines(self.plan_id, self.decisions)
         if not self.is_previewed:
             yield from text.lines_of_left(self.decisions)
-        yield from filter(None, (self.still_read or self.next_release, self.not_reported))
+        yield from filter(None, (*self.releases, self.not_reported))
         yield from outdated_lines(self.readers.outdated, self.ask_above_days)
 
     def as_json(self) -> Mapping[str, Any]:
@@ -75,7 +74,6 @@ class RollbackReport(Report):
             "plan": self.plan_id,
             "state": self.state,
             "not_reported": self.not_reported,
-            "still_read": self.still_read,
             **text.days_by_kind(self.decisions),
         }
 
@@ -97,15 +95,13 @@ def rollback_plan(
     )
     readers = readers_left(plan, workspace) if restored else Readers({})
     not_reported = report_to_dagster(plan, restored, readers, workspace, dagster)
-    newest = workspace.lake.releases.newest()
-    lagging = "; ".join(f"The channel {channel}" for channel in lagging_channels(root, newest))
+    is_due = restored and workspace.lake.releases.newest()
     return RollbackReport(
         plan.id,
         Plans(root).state(plan.id),
         decisions,
         readers,
-        channels_still_on_plan(plan, workspace),
-        lagging or (NEXT_RELEASE if restored and newest else ""),
+        [*([NEXT_RELEASE] if is_due else []), *pointer_lines(root)],
         not_reported,
         workspace.settings.ask_above_days,
         is_previewed,

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.lake.delta import version_of
+from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.status import State, Status, latest_builds, runs_by_partition, status_of
-from backfill_assets.publish.channels import LaggingChannel, lagging_channels
-from backfill_assets.publish.release_live import FAILURES, Cause, Obstacle, why_not_released
+from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
 from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
 from backfill_assets.step.sources import unread_lines
 from backfill_assets.verbs.report import Line, Report
@@ -54,7 +54,8 @@ class StatusReport(Report):
     columns: Mapping[str, Sequence[str]]
     unread: Mapping[str, str]
     withheld: Sequence[Obstacle]
-    lagging: Sequence[LaggingChannel]
+    # The channels whose readers do not follow.
+    not_following: Sequence[str]
     no_lake: str
 
     @property
@@ -75,8 +76,7 @@ class StatusReport(Report):
         yield "  ".join(f"{SYMBOLS[state][0]} {state}" for state in State if state in shown)
         if self.withheld:
             yield _not_released_line(self.withheld)
-        if Cause.POINTED_BACK not in {reason.cause for reason in self.withheld}:
-            yield from map(str, self.lagging)
+        yield from self.not_following
 
     def as_json(self) -> Mapping[str, Any]:
         partitions = self.status.partitions
@@ -92,10 +92,7 @@ class StatusReport(Report):
             "columns": self.columns,
             "not_read": self.unread,
             "not_released": reason_values(self.withheld),
-            "channels_behind": {
-                channel.channel: {"release": channel.number, "plans_missing": channel.plans}
-                for channel in self.lagging
-            },
+            "not_following": self.not_following,
             "no_lake": self.no_lake,
         }
 
@@ -115,7 +112,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
         column_lines(workspace, tables),
         unread_lines(tables, workspace.area),
         why_not_released(workspace),
-        lagging_channels(lake.root, lake.releases.newest()),
+        pointer_lines(lake.root),
         "" if is_built else _no_lake_line(workspace.settings),
     )
 

@@ -37,9 +37,8 @@ from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Documents, Paths, writing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish.channels import NOT_PUBLISHED
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.guards import examples, refuse_not_in_shadow
+from backfill_assets.publish.guards import NOT_PUBLISHED, examples, refuse_not_in_shadow
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.verify.builds import table_days

@@ -141,7 +141,7 @@ def _publish(root: str, count: int, calendar: Calendar, plan: str) -> float:
     publication = Publication(
         Plans(root).read(plan), workspace_on(tables(count), calendar, root), "bench"
     )
-    return timed(lambda: publication.publish("stable", now, lambda state: None))
+    return timed(lambda: publication.publish(now, lambda state: None))
 
 
 def _roll_back(root: str, count: int, calendar: Calendar, plan: str) -> float:

@@ -24,6 +24,7 @@ from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
+from backfill_assets.publish.pointers import pin
 from tests.worlds.deliveries import day
 
 OUTAGES = "staging/outages"
@@ -216,8 +217,7 @@ def test_days_that_were_built_once_are_named_for_there_is_no_build_before(lake, 
 def test_a_record_of_where_a_channel_was_pointed_is_not_compared_as_a_release(lake):
     lake.release(outages=lake.build({0: {"o1": 1}}))
     lake.release(outages=lake.build({0: {"o1": 7}}))
-    releases = Releases(str(lake.root))
-    releases.point(releases.newest(), "stable", 1, who="ada", reason="a wrong night")  # type: ignore[arg-type]
+    pin(str(lake.root), 1, "stable", who="ada", reason="a wrong night")
     assert refused("2", "3").startswith("Release 3 ")
 
 

@@ -52,7 +52,7 @@ def test_a_killed_publication_counts_as_published_and_maintain_finishes_it(
 ):
     half(
         lake,
-        lambda: Publication(plan, workspace, "ada").publish("candidate", lambda: NOW, approved),
+        lambda: Publication(plan, workspace, "ada").publish(lambda: NOW, approved),
     )
     assert values_of("show", plan.id, home=tmp_path, landing=tmp_path)["state"] == "published"
     code, _ = refused("cancel", plan.id, home=tmp_path, landing=tmp_path)
@@ -61,14 +61,14 @@ def test_a_killed_publication_counts_as_published_and_maintain_finishes_it(
     done = backfill("maintain", "--apply", home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE
     newest = workspace.lake.releases.newest()
-    assert (newest.plans, newest.channels) == ((plan.id,), {"stable": 1, "candidate": 2})
+    assert (newest.plans, newest.channels) == ((plan.id,), {"stable": 2})
 
 
 @pytest.mark.parametrize(
     "command", [("rollback", "--yes"), ("maintain", "--apply")], ids=lambda words: words[0]
 )
 def test_a_killed_rollback_is_finished_by_another_command(lake, workspace, plan, tmp_path, command):
-    Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
+    Publication(plan, workspace, "ada").publish(lambda: NOW, approved)
     half(lake, lambda: roll_back(plan, workspace, who="ada", now=lambda: NOW))
     code, _ = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
@@ -80,7 +80,7 @@ def test_a_killed_rollback_is_finished_by_another_command(lake, workspace, plan,
 
 
 def test_a_shadow_that_a_killed_rollback_has_left_is_deleted_by_the_next_one(lake, workspace, plan):
-    Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
+    Publication(plan, workspace, "ada").publish(lambda: NOW, approved)
     shadow = lake.root / "_shadow" / plan.id
     shadow.mkdir()
     with killed_when(lambda: lake.plans.is_rolled_back(plan.id)):

@@ -4,12 +4,15 @@ what live holds then.
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from backfill_assets.cli import exit_codes
+from backfill_assets.errors import UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
+from backfill_assets.reading import read
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict
 from backfill_assets.verify.verify import Verdicts, verified_code, verified_versions
 from backfill_assets.workspace import open_workspace
@@ -56,10 +59,7 @@ def test_a_verified_plan_is_published_and_what_readers_get_is_said(lake, plan, t
         "publish", plan.id[:5], "--reason", "a new rule", home=tmp_path, landing=tmp_path
     )
     assert done.exit_code == exit_codes.DONE, done.output
-    first = (
-        f"Plan {plan.id} is published: 1 partition(s) have new rows in live. Readers of stable get"
-        " release 2."
-    )
+    first = f"Plan {plan.id} is published as release 2: 1 partition(s) have new rows in live."
     assert done.stdout.splitlines()[0] == first
     assert f"`backfill rollback {plan.id}`" in done.stdout
     assert "Dagster still shows" in done.stdout  # no webserver answers
@@ -90,28 +90,55 @@ def test_a_plan_that_was_given_up_before_it_was_started_has_no_shadow(lake, plan
     assert discarded["plan"] == plan.id
 
 
-def test_published_again_to_another_channel_only_points_it_there(lake, plan, tmp_path):
-    values = values_of(
-        "publish", plan.id, "--channel", "candidate", home=tmp_path, landing=tmp_path
-    )
-    assert (values["channels"], values["accepted"], values["exit_code"]) == (
-        {"stable": 1, "candidate": 2},
-        1,
-        0,
-    )
-    status = values_of("status", home=tmp_path, landing=tmp_path)
-    lagging = status["channels_behind"]["stable"]
-    assert lagging == {"release": 1, "plans_missing": [plan.id]}
-    # The plan that stable lacks.
-    values = values_of("publish", home=tmp_path, landing=tmp_path)
-    assert (values["plan"], values["channels"], values["accepted"]) == (
+def test_a_few_readers_try_a_plan_before_it_is_published(lake, plan, tmp_path, monkeypatch):
+    monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
+
+    def rows(channel: str = "stable", preview: str = "") -> int:
+        return read(REJECTED, channel=channel, preview=preview).to_table().num_rows
+
+    def command(*words: str) -> dict[str, Any]:
+        return values_of(*words, home=tmp_path, landing=tmp_path)
+
+    values = command("preview", "--channel", "candidate", "--reason", "a new rule")
+    assert (values["plan"], values["release"], values["days"]) == (
         plan.id,
-        {"stable": 2, "candidate": 2},
-        0,
+        1,
+        {REJECTED: [str(SECOND)]},
     )
+    assert (rows(), rows(channel="candidate"), rows(preview=plan.id)) == (3, 8, 8)
+    (line,) = command("status")["not_following"]
+    assert line.startswith(f"candidate gets the preview of plan {plan.id}, on release 1, by ")
+    assert command("publish")["accepted"] == 1
+    assert (rows(), rows(channel="candidate")) == (8, 8)
+    assert command("status")["not_following"] == []
     code, message = refused("publish", home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
     assert message.startswith("Which plan? None is built in a shadow.")
+    with pytest.raises(UsageError, match=f"There is no preview of plan {plan.id}"):
+        rows(preview=plan.id)
+
+
+@pytest.mark.parametrize(
+    ("options", "instead"),
+    [
+        (("--channel", "candidate"), "`backfill preview {plan} --channel candidate`"),
+        (("--channel", "stable"), "`backfill publish {plan}`"),
+        (("--with", "0a1b"), "`backfill publish {plan}`"),
+    ],
+    ids=["a channel", "stable", "another plan"],
+)
+def test_options_of_publish_that_are_gone_say_what_to_type(lake, plan, tmp_path, options, instead):
+    code, message = refused("publish", plan.id, *options, home=tmp_path, landing=tmp_path)
+    assert (code, lake.values(REJECTED)[SECOND]) == (exit_codes.WRONG_USAGE, 2)
+    assert instead.format(plan=plan.id) in message
+
+
+def test_stable_gets_no_preview(lake, plan, tmp_path):
+    code, message = refused(
+        "preview", plan.id, "--channel", "stable", home=tmp_path, landing=tmp_path
+    )
+    assert code == exit_codes.WRONG_USAGE
+    assert f"`backfill preview {plan.id} --channel candidate`" in message
 
 
 def test_what_a_plan_has_built_in_its_shadow_is_explained_and_logged(lake, plan, tmp_path):

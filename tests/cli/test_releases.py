@@ -12,9 +12,10 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
+from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
 from backfill_assets.errors import RefusedByGuard, ServiceUnavailable, TableUnreadable, UsageError
-from backfill_assets.lake.releases import CANDIDATE, TableVersion
+from backfill_assets.lake.releases import CANDIDATE, STABLE, Pointer, TableVersion
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.reading import read
 from backfill_assets.verbs.export import write
@@ -63,7 +64,7 @@ def test_a_lake_without_releases_says_how_one_is_made(tmp_path, monkeypatch):
 def test_releases_are_listed_newest_first_with_the_channels_that_point_at_them_now(lake):
     assert values("release", "--reason", "all of it")["release"]["channels"] == {"stable": 2}
     newest = lake.releases.newest()
-    lake.releases.point(newest, CANDIDATE, 1, who="ben", reason="to compare")
+    lake.releases.move(newest, CANDIDATE, Pointer(1), who="ben", reason="to compare")
     lines = [
         line.split("│")[1:-1]
         for line in backfill("releases").stdout.splitlines()
@@ -82,7 +83,8 @@ def test_releases_are_listed_newest_first_with_the_channels_that_point_at_them_n
 
 def test_one_release_is_shown_with_its_tables_and_as_json_in_snake_case(lake):
     backfill("release", "--reason", "all of it")
-    assert ": all of it\n  stable: release 2\n" in backfill("releases", "2").stdout
+    shown = backfill("releases", "2").stdout
+    assert ": all of it\n  readers of stable got release 2 then\n" in shown
     value = values("releases", "2")
     assert list(value) == [
         "release",
@@ -159,10 +161,11 @@ def test_nobody_releases_while_a_step_is_running(lake):
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_released_table_is_exported_whole_or_by_days_and_channels(lake, ending, tmp_path):
-    newest = lake.releases.newest()
-    lake.releases.add(
-        newest, {A: TableVersion(A, 1)}, kind="publish", who="", reason="", channels=[CANDIDATE]
-    )
+    first = lake.releases.newest()
+    tables = {A: TableVersion(A, 1)}
+    second = lake.releases.add(first, tables, kind="publish", who="", reason="")
+    pinned = lake.releases.move(second, STABLE, Pointer(1), who="", reason="")
+    lake.releases.move(pinned, CANDIDATE, Pointer(2), who="", reason="")
     name = f"rows.{ending}"
     for options, expected in (
         ((), [day(0), day(1)]),
@@ -266,7 +269,7 @@ def test_nothing_is_released_on_a_read_only_lake(lake, arguments, nobody, capfd)
     assert (capfd.readouterr().err, len(lake.releases.all())) == ("", 2)
 
 
-def test_readers_go_back_to_a_release_and_stay_until_live_is_released(lake):
+def test_readers_are_pinned_to_a_release_until_they_follow_again(lake):
     backfill("release", "--reason", "all of it")
     pointed = values("rollback", "--release", "1", "--reason", "wrong rows")
     assert pointed == {"release": 3, "channels": {"stable": 1}}
@@ -282,9 +285,36 @@ def test_readers_go_back_to_a_release_and_stay_until_live_is_released(lake):
         {"stable": 1},
     )
     lake.build(B, 1)
-    assert values("status")["channels_behind"]["stable"]["release"] == 1
-    assert values("release", "--reason", "mended")["released"]
+    assert values("release", "--reason", "due")["released"]
+    assert read(A).count_rows() == read(A, release=1).count_rows()
+    (line,) = values("status")["not_following"]
+    assert line.startswith("stable is pinned to release 1 by ")
+    assert line.endswith(": wrong rows. `backfill release --follow` lets it follow again.")
+    assert line in backfill("status").stdout.replace("\n", " ")
+    assert values("release", "--follow") == {"release": 5, "channels": {"stable": 4}}
     assert read(B).count_rows() == 2
+    assert values("status")["not_following"] == []
+    assert values("release", "--follow") == {"release": 5, "channels": {"stable": 4}}
+
+
+def test_a_rollback_gives_no_reader_a_release_that_they_never_had(lake):
+    backfill("rollback", "--release", "1")
+    backfill("release", "--reason", "all of it")
+    refused = backfill("rollback", "--release", "3").exception
+    assert isinstance(refused, RefusedByGuard)
+    assert "`backfill release --follow`" in refused.next_step
+    assert lake.releases.newest().channels == {"stable": 1}
+    assert values("release", "--follow")["channels"] == {"stable": 3}
+    assert values("rollback", "--release", "1")["channels"] == {"stable": 1}
+    assert values("rollback", "--release", "3")["channels"] == {"stable": 3}
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--reason", "due", "--channel", "candidate")], ids=["no reason", "a channel"]
+)
+def test_live_is_released_to_all_readers_with_a_reason(lake, arguments):
+    assert backfill("release", *arguments).exit_code == exit_codes.WRONG_USAGE
+    assert len(lake.releases.all()) == 1
 
 
 def test_a_release_that_is_not_there_is_refused_and_readers_stay(lake):

@@ -21,6 +21,7 @@ from backfill_assets.calendar import between
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.requests import reload
 from backfill_assets.datasets.outages.sample import LAST_DAY
+from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.releases import Releases
 from backfill_assets.settings import BUNDLED
 from backfill_assets.verify.checklist import CheckOutcome
@@ -141,7 +142,7 @@ def lines(station: Station, plan: str, outcome: CheckOutcome) -> list[str]:
 
 @pytest.fixture(scope="module")
 def candidate(station: Station, before: Live) -> str:
-    """The plan of another rule, which readers of `candidate` get."""
+    """The plan of another rule, whose preview readers of `candidate` get."""
     edit(station)
     plan = rebuild(station)
     assert f"Plan {plan}: needs a decision" in station.backfill("verify", plan, code=4)
@@ -152,40 +153,35 @@ def candidate(station: Station, before: Live) -> str:
         "verify", plan, *accept, "--reason", "crews restore step by step"
     )
     assert station.materialized(f"shadow/{OUTAGES}") == f"{MONTH[0]}..{MONTH[-1]}"
-    station.backfill("publish", plan, "--channel", "candidate")
-    assert station.materialized(f"shadow/{OUTAGES}") == ""  # no shadow is there any more
+    station.backfill("preview", plan, "--channel", "candidate")
     return plan
 
 
 @pytest.fixture(scope="module")
-def published(station: Station, candidate: str) -> Live:
-    return Live.of(station)
+def tried(station: Station, before: Live, candidate: str) -> dict[str, pa.Table]:
+    """The rows that readers of `candidate` get."""
+    return read_by("candidate")
 
 
-def test_readers_of_candidate_get_the_mended_month_and_those_of_stable_what_they_had(
-    station, before, published
+def test_readers_of_candidate_get_the_fixed_month_and_those_of_stable_what_they_had(
+    station, before, tried
 ):
     assert differing(read_by("stable"), before.rows) == {}
-    assert differing(read_by("candidate"), published.rows) == {}
-    rebuilt = differing(before.rows, published.rows)
+    assert Live.of(station).files == before.files
+    rebuilt = differing(before.rows, tried)
     assert rebuilt[OUTAGES] <= set(MONTH)
     assert len(rebuilt[OUTAGES]) > 20
     for name, rule in BY_THE_NEW_RULE.items():
         with duckdb.connect() as database:
             expected = database.register("before", before.rows[name]).sql(rule).to_arrow_table()
-        assert differing_days(expected, published.rows[name], "outage_day") & set(MONTH) == set(), (
-            name
-        )
+        assert differing_days(expected, tried[name], "outage_day") & set(MONTH) == set(), name
 
 
-def test_a_day_of_the_release_is_reproduced_and_one_of_the_old_rule_is_not(
-    station, before, published
-):
-    """Readers of `stable` get days whose inputs live has no more."""
+def test_a_day_of_the_release_is_reproduced_and_one_of_the_old_rule_is_not(station, before, tried):
     of_stable = (
         str(MONTH[17]),
         "--release",
-        str(Releases(station.lake.root).of_channel("stable").number),
+        str(open_channel(station.lake.root, "stable").number),
     )
     answer = station.asked_json("reproduce", DAILY, *of_stable)
     assert (answer["result"], answer["rebuilt_fingerprint"]) == (
@@ -219,7 +215,7 @@ def deliver_the_night(station: Station) -> None:
 
 
 @pytest.fixture(scope="module")
-def night(station: Station, published: Live) -> Live:
+def night(station: Station, tried: dict[str, pa.Table]) -> Live:
     """Live after the nightly run of the day after, once it is released."""
     deliver_the_night(station)
     released = Releases(station.lake.root).newest()
@@ -247,20 +243,22 @@ def night(station: Station, published: Live) -> Live:
     return Live.of(station)
 
 
-def test_a_night_in_between_goes_to_candidate_and_with_the_plan_to_stable(
-    station, candidate, before, night
+def test_a_night_in_between_goes_to_stable_and_the_plan_is_added_to_it(
+    station, candidate, before, tried, night
 ):
-    assert differing(read_by("stable"), before.rows) == {}
-    assert differing(read_by("candidate"), night.rows) == {}
-    printed = station.backfill("publish", candidate)
-    assert f"Plan {candidate} is in live. Readers of stable get release " in printed
     assert differing(read_by("stable"), night.rows) == {}
+    assert differing(read_by("candidate"), tried) == {}
+    printed = station.backfill("publish", candidate)
+    assert f"Plan {candidate} is published as release " in printed
+    assert station.materialized(f"shadow/{OUTAGES}") == ""  # no shadow is there any more
+    assert differing(read_by("stable"), read_by("candidate")) == {}
+    assert differing(night.rows, read_by("stable")) == differing(before.rows, tried)
 
 
 def test_rolled_back_live_has_the_rows_from_before_and_those_of_the_night(
-    station, candidate, before, published, night
+    station, candidate, before, night
 ):
-    of_night = differing(published.rows, night.rows)
+    of_night = differing(before.rows, night.rows)
     assert of_night.keys() == set(TABLES)
     assert all(NIGHT in days and days <= set(HORIZON) for days in of_night.values())
     printed = station.backfill(

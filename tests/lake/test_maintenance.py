@@ -14,13 +14,16 @@ from backfill_assets.errors import Conflict, TableUnreadable, UsageError
 from backfill_assets.lake.maintenance import ALWAYS_KEPT, preview_maintenance
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import RELEASE_SCHEMA, STABLE, Releases
+from backfill_assets.lake.releases import CANDIDATE, RELEASE_SCHEMA, STABLE, Releases
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.shadow import Base
+from backfill_assets.publish.pointers import pin
 from backfill_assets.publish.rollback import Kind
+from backfill_assets.publish.shadows import discard
 from backfill_assets.reconcile.put_back import put_back
 from tests.worlds.small_lake import (
     DAYS,
+    NOW,
     RELEASE_WINDOW,
     A,
     B,
@@ -30,7 +33,10 @@ from tests.worlds.small_lake import (
     files_on_disk,
     later,
     maintain_later,
+    preview,
+    rebuilt_in_shadow,
     release_live_now,
+    released,
     upkeep_of,
     values_of_release,
 )
@@ -82,7 +88,7 @@ def test_what_was_replaced_within_the_window_stays_however_long_ago_it_was_writt
 
 
 def test_a_release_kept_from_before_the_window_keeps_its_files(lake):
-    old = release_live_now(lake, "candidate")
+    old = release_live_now(lake)
     lake.write({FIRST: 7})
     lake.write({FIRST: 8})
     age(lake, 60)
@@ -98,12 +104,13 @@ def test_a_release_kept_from_before_the_window_keeps_its_files(lake):
 def test_old_releases_are_retired_unless_a_channel_points_at_them(lake):
     old = release_live_now(lake)
     lake.write({FIRST: 7})
-    held = release_live_now(lake, "candidate")
+    held = release_live_now(lake)
+    pin(str(lake.root), held, CANDIDATE, who="ben", reason="to compare")
     for value in range(8, 8 + ALWAYS_KEPT):
         lake.write({FIRST: value})
         release_live_now(lake)
     done = maintain_later(lake, 60)
-    assert [each.number for each in done.retired] == [old]
+    assert [each.number for each in done.retired] == [old, held + 1]
     assert values_of_release(lake, held) == {FIRST: 7, SECOND: 6}
     retired = rf"Release {old} was retired on 20.*its files may be gone"
     with pytest.raises(UsageError, match=retired) as refused:
@@ -113,14 +120,27 @@ def test_old_releases_are_retired_unless_a_channel_points_at_them(lake):
     newest = releases.newest()
     assert newest
     with pytest.raises(UsageError, match="was retired"):
-        releases.point(newest, STABLE, old, who="ben", reason="back")
+        pin(str(lake.root), old, STABLE, who="ben", reason="back")
     assert (newest.kind, newest.channels["candidate"], releases.get(old).number) == (
         "retired",
         held,
         old,
     )
     assert release_live_now(lake) == newest.number + 1  # and what is retired stays so
-    assert list(releases.all()[-1].retired) == [old]
+    assert list(releases.all()[-1].retired) == [old, held + 1]
+
+
+def test_the_release_of_a_preview_stays_until_the_preview_ends(lake):
+    base = release_live_now(lake)
+    plan = rebuilt_in_shadow(lake, {SECOND: 9}, (A.name,))
+    preview(lake, plan)
+    for value in range(8, 9 + ALWAYS_KEPT):
+        lake.write({FIRST: value})
+        release_live_now(lake)
+    assert base not in [each.number for each in maintain_later(lake, 60).retired]
+    assert released(lake, channel="candidate") == {FIRST: 5, SECOND: 9}
+    discard(plan, lake.workspace, who="ada", now=lambda: NOW)
+    assert base in [each.number for each in maintain_later(lake, 60).retired]
 
 
 def test_a_release_ages_from_when_readers_got_another_one(lake):

@@ -13,7 +13,15 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from backfill_assets.lake.maintenance import ALWAYS_KEPT, maintain
-from backfill_assets.lake.releases import CANDIDATE, LIVE, STABLE, Release, Releases, commit_after
+from backfill_assets.lake.releases import (
+    CANDIDATE,
+    LIVE,
+    STABLE,
+    Pointer,
+    Release,
+    Releases,
+    commit_after,
+)
 from backfill_assets.lake.shadow import Base
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.live import live_tables
@@ -113,26 +121,27 @@ class Years(RuleBasedStateMachine):
             self.plans.append((plan, at, self.now, before))
             self.note()
 
-    @rule(channels=st.sets(st.sampled_from([STABLE, CANDIDATE]), min_size=1))
-    def release(self, channels: set[str]) -> None:
+    @rule(pinned=st.booleans())
+    def release(self, pinned: bool) -> None:
+        """Release live. Readers of candidate are pinned there, or where they were before."""
         root = str(self.lake.root)
         newest = Releases(root).newest()
         number = newest.number + 1 if newest else 1
-        pointed = {
-            **(newest.channels if newest else {STABLE: number}),
-            **dict.fromkeys(channels, number),
+        pointers = {
+            **(newest.pointers if newest else {}),
+            **({CANDIDATE: Pointer(number)} if pinned else {}),
         }
-        tables = live_tables(self.lake.workspace, None)
-        retired = newest.retired if newest else {}
+        channels = {STABLE: number, **{name: of.release for name, of in pointers.items()}}
         made = Release(
             number,
             max(self.now, newest.at) if newest else self.now,
             "w",
             "r",
             LIVE,
-            tables,
-            pointed,
-            retired,
+            live_tables(self.lake.workspace, None),
+            channels,
+            newest.retired if newest else {},
+            pointers=pointers,
         )
         self.released[number] = commit_after(root, newest, [made]), self.lake.values()
         self.note()

@@ -178,7 +178,7 @@ def test_a_release_broken_by_a_foreign_vacuum_is_reported_and_others_are_read(la
 
 
 def test_a_release_that_names_a_version_without_a_log_keeps_all_files_of_that_table(lake):
-    release_live_now(lake, "candidate")
+    release_live_now(lake)
     lake.write({FIRST: 2})
     lake.write({FIRST: 1}, table=B.name)
     lake.write({FIRST: 2}, table=B.name)

@@ -4,7 +4,7 @@ import pytest
 from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.pointers import open_channel
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.verify.verify import Verdicts, verify
@@ -57,7 +57,7 @@ def test_a_verified_plan_goes_live_is_released_and_its_days_are_reported(lake, p
         assert run is not None
         assert run.tags[tags.PLAN] == plan.id
     assert lake.values() == {FIRST: 10, SECOND: 21}
-    release = Releases(str(lake.root)).of_channel()
+    release = open_channel(str(lake.root))
     assert (release.number, release.kind, release.who) == (2, "publish", "ada")
     assert release.reason == f"plan {plan.id}: {REASON}"
     shown = metadata(result)
@@ -82,7 +82,7 @@ def test_an_unverified_plan_fails_the_run_and_live_is_unchanged(lake, plan):
     result = executed("publish", lake.workspace, ReportingWebserver().dagster, plan=plan.id)
     assert f"Plan {plan.id} was not verified." in failure(result)
     assert lake.values() == {FIRST: 10, SECOND: 20}
-    assert Releases(str(lake.root)).of_channel().number == 1
+    assert open_channel(str(lake.root)).number == 1
 
 
 def test_without_a_webserver_the_plan_is_published_and_the_log_names_the_command(lake, plan):

@@ -26,6 +26,7 @@ from dagster import (
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.test_utils import create_run_for_test
 
+from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.release_sensor import (
@@ -36,7 +37,7 @@ from backfill_assets.orchestration.release_sensor import (
     release_sensor,
     releases_spec,
 )
-from backfill_assets.publish.channels import lagging_channels
+from backfill_assets.publish.pointers import pin
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import A, B, BuiltLake
@@ -194,11 +195,13 @@ def test_what_others_release_is_shown_too(lake):
     lake.tick()
     first = lake.releases.newest()
     second = lake.releases.add(first, first.tables, kind="publish", who="ada", reason="plan x")
-    lake.releases.point(second, "stable", 1, who="ada", reason="wrong")
+    assert second.number == 2
+    pin(str(lake.root), 1, "stable", who="ada", reason="wrong")
     result = lake.tick()
-    assert shown(result) == [2, 3]
-    assert [event.metadata["kind"].value for event in result.asset_events] == ["publish", "channel"]
-    assert [event.metadata["changed tables"].value for event in result.asset_events] == [[], []]
+    assert shown(result) == [2, 3, True]
+    *releases, _ = result.asset_events
+    assert [event.metadata["kind"].value for event in releases] == ["publish", "channel"]
+    assert [event.metadata["changed tables"].value for event in releases] == [[], []]
 
 
 def test_a_sensor_that_knows_nothing_shows_the_last_releases_only(lake):
@@ -222,25 +225,18 @@ def test_a_tick_opens_no_table_if_nothing_was_committed_and_no_plan_was_opened(l
     assert shown(lake.tick()) == [True]
 
 
-def test_a_channel_that_is_behind_is_named_by_the_check(lake):
+def test_readers_who_are_pinned_are_named_by_the_check_and_live_is_released(lake):
     lake.tick()
-    releases = lake.releases
     lake.build(A, 1, rows=3)
     lake.tick()
-    releases.point(releases.newest(), "stable", 1, who="bo", reason="wrong rows")
-    releases.add(
-        releases.newest(),
-        releases.get(2).tables,
-        kind="live",
-        who="bo",
-        reason="",
-        channels=["candidate"],
-    )
+    pin(str(lake.root), 1, "stable", who="bo", reason="wrong rows")
+    lake.build(A, 1, rows=2)
     *_, check = lake.tick().asset_events
     assert check.passed
-    (channel,) = lagging_channels(str(lake.root), releases.newest())
-    assert (channel.channel, channel.number) == ("stable", 1)
-    assert str(channel) in check.description
+    (line,) = pointer_lines(str(lake.root))
+    assert line in check.description
+    newest = lake.releases.newest()
+    assert (newest.number, newest.channels) == (4, {"stable": 1})
 
 
 def test_failed_days_fail_the_check_once_until_they_are_built(lake):

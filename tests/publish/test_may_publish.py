@@ -55,9 +55,9 @@ def verdict_on(lake: SmallLake, plan: Plan, *outcomes: CheckOutcome) -> PlanVerd
     return verdict
 
 
-def publish(lake: SmallLake, plan: Plan, channel: str = "stable", **options: Any) -> Published:
+def publish(lake: SmallLake, plan: Plan, **options: Any) -> Published:
     return Publication(plan, lake.workspace, "ada").publish(
-        channel, lambda: NOW, require_verified(plan, lake.workspace), **options
+        lambda: NOW, require_verified(plan, lake.workspace), **options
     )
 
 
@@ -124,9 +124,7 @@ def test_a_verdict_by_other_reconciliations_does_not_count(lake):
     verdict_on(lake, plan, CheckOutcome.PASSED)
     stricter = replace(lake.workspace, reconciliations=(reconciliation(tables=[A])(few_rows),))
     with pytest.raises(RefusedByGuard, match=r"check few_rows .seen none, now "):
-        Publication(plan, stricter, "ada").publish(
-            "stable", lambda: NOW, require_verified(plan, stricter)
-        )
+        Publication(plan, stricter, "ada").publish(lambda: NOW, require_verified(plan, stricter))
 
 
 def test_a_column_of_live_is_not_lost_unless_that_is_allowed(lake):
@@ -160,27 +158,6 @@ def test_columns_that_do_not_go_together_are_refused_before_any_table_is_written
     assert lake.files() == files
     assert lake.plans.state(plan.id) == "done"
     discard(plan, lake.workspace, who="ada", now=lambda: NOW)
-
-
-def test_readers_of_stable_lose_no_column_by_a_plan_of_another_channel(lake):
-    lake.write({D3: 5}, more="note")
-    lake.write({D1: 2}, table=B.name)
-    release_live(lake.workspace, who="sensor")
-    dropping = lake.shadow_plan({A.name: list(DAYS)})
-    lake.write(dict(zip(DAYS, [2, 3, 4, 5], strict=True)), into=dropping)
-    verdict_on(lake, dropping, CheckOutcome.PASSED)
-    publish(lake, dropping, "candidate", allow_breaking=True)
-    with pytest.raises(RefusedByGuard, match=A.name):
-        publish(lake, dropping)
-    other = lake.shadow_plan({B.name: [D1]})
-    lake.write({D1: 7}, into=other, table=B.name)
-    verdict_on(lake, other, CheckOutcome.PASSED)
-    with pytest.raises(RefusedByGuard, match=A.name):
-        Publication(other, lake.workspace, "ada", together_with=(dropping.id,)).publish(
-            "stable", lambda: NOW, require_verified(other, lake.workspace)
-        )
-    assert lake.values(B.name)[D1] == 2
-    publish(lake, dropping, allow_breaking=True)
 
 
 def test_a_column_that_only_the_shadow_has_breaks_nobody(lake):

@@ -10,10 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.publish import Publication, channels_still_on_plan
+from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.verify.verify import verify
@@ -216,7 +215,7 @@ def test_who_objects_keeps_a_shadow_from_being_published(lake):
         raise RefusedByGuard("not verified")
 
     with pytest.raises(RefusedByGuard, match="not verified"):
-        Publication(plan, lake.workspace, "ada").publish("stable", lambda: NOW, refuse)
+        Publication(plan, lake.workspace, "ada").publish(lambda: NOW, refuse)
     assert (lake.files(), lake.plans.state(plan.id)) == (files, "done")
 
 
@@ -314,7 +313,7 @@ def test_of_two_publications_that_begin_at_once_one_is_published_and_then_the_ot
             threads.append(second)
         return NOW
 
-    Publication(one, lake.workspace, "ada").publish("stable", begins_meanwhile, approved)
+    Publication(one, lake.workspace, "ada").publish(begins_meanwhile, approved)
     threads[0].join()
     assert released(lake) == RELEASED | {D1: 7} | ({} if refusals[1] else {D2: 8})
     publish(lake, other)
@@ -346,74 +345,6 @@ def test_beside_an_open_plan_in_live_or_a_run_that_goes_on_nothing_is_released(l
     with pytest.raises(RefusedByGuard, match="1b9d6bcd"):
         publish(lake, plan, runs=lambda: ["run 1b9d6bcd"])
     assert released(lake) == RELEASED
-
-
-def test_readers_who_were_pointed_back_do_not_get_that_release_again(lake):
-    lake.write({D3: 666})
-    release_live(lake.workspace, who="sensor")
-    releases = Releases(str(lake.root))
-    plan = rebuilt_in_shadow(lake, {D1: 7})
-    releases.point(releases.newest(), "stable", 1, who="bo", reason="a wrong night")  # type: ignore[arg-type]
-    with pytest.raises(
-        RefusedByGuard,
-        match=r"(?s)--release.*--channel",
-    ):
-        publish(lake, plan)
-    assert released(lake) == RELEASED
-
-
-def test_the_second_channel_gets_the_release_of_the_first(lake):
-    plan = rebuilt_in_shadow(lake, {D1: 7})
-    publish(lake, plan, "candidate")
-    assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
-    lake.write({D3: 9})
-    lake.fail(D3, table=B.name)
-    DeltaTable(str(lake.root / A.name)).delete(f"day = '{D0}'")
-    publish(lake, plan, "stable")
-    assert released(lake) == RELEASED | {D1: 7}
-
-
-def test_changes_of_live_are_released_first_to_readers_without_the_plan(lake):
-    plan = rebuilt_in_shadow(lake, {D1: 7})
-    lake.write({D3: 9})
-    publish(lake, plan, "candidate")
-    assert (released(lake), released(lake, channel="candidate")) == (
-        RELEASED | {D3: 9},
-        RELEASED | {D1: 7, D3: 9},
-    )
-
-
-def test_a_lake_that_was_never_released_gives_stable_what_it_had_before_the_plan(tmp_path):
-    lake = SmallLake(tmp_path / "lake")
-    lake.write(RELEASED)
-    publish(lake, rebuilt_in_shadow(lake, {D1: 7}), "candidate")
-    assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
-
-
-def test_a_channel_is_not_given_a_plan_that_readers_were_pointed_back_from(lake):
-    plan = rebuilt_in_shadow(lake, {D1: 7})
-    publish(lake, plan, "candidate")
-    releases = Releases(str(lake.root))
-    releases.point(releases.newest(), "candidate", 1, who="bo", reason="wrong")  # type: ignore[arg-type]
-    with pytest.raises(
-        RefusedByGuard,
-        match=plan.id,
-    ):
-        publish(lake, plan, "stable")
-
-
-def test_channels_that_keep_a_rolled_back_plan_are_named_with_a_command(lake):
-    first = rebuilt_in_shadow(lake, {D1: 7})
-    second = rebuilt_in_shadow(lake, {D2: 8})
-    publish(lake, first)
-    publish(lake, second, "candidate")
-    lake.roll_back(first)
-    said = channels_still_on_plan(first, lake.workspace)
-    assert said.startswith(
-        "Readers of stable still get the plan, with release 2. `backfill rollback --release 1 "
-    )
-    release_live(lake.workspace, who="sensor")
-    assert (released(lake)[D1], released(lake, channel="candidate")[D1]) == (7, 2)
 
 
 def test_a_published_plan_is_taken_back_by_a_rollback_and_by_nothing_else(lake):

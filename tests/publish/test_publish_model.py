@@ -1,5 +1,5 @@
-"""Any order of nights, shadows, publications, switches, rollbacks and discards agrees with a model
-in memory. No Spark.
+"""Any order of nights, shadows, previews, publications, switches, pins and rollbacks agrees with a
+model in memory. No Spark.
 """
 
 import shutil
@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from backfill_assets.errors import RefusedByGuard
-from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.pointers import follow, pin
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.publish.switch import Switch
-from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
+from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, preview, publish, released
 
 
 @dataclass
@@ -42,19 +41,19 @@ class ShadowPlan:
 
 @dataclass
 class Model:
-    """Live by day, who wrote which value in order, and whose rows these were; releases as the
-    values of all days; which one each channel has.
+    """Live by day: who wrote which value in order, and whose rows these were. The releases are the
+    values of all days, with the number of commits then.
 
-    Readers of the channels in `switched` get the other table, which nobody writes to. `first`: of
-    each plan that is published, the release that it came with.
+    `pinned`: the release of a channel. `tried`: the plan that readers of candidate get, and the
+    days. Readers of the channels in `switched` get the other table, or not although stable does.
     """
 
     wrote: dict[date, list[tuple[str, int, str]]] = field(default_factory=dict)
     commits: int = 0
     releases: list[tuple[int, dict[date, int]]] = field(default_factory=list)
-    channels: dict[str, int] = field(default_factory=dict)
-    switched: set[str] = field(default_factory=set)
-    first: dict[str, int] = field(default_factory=dict)
+    pinned: dict[str, int] = field(default_factory=dict)
+    tried: tuple[str, dict[date, int]] = ("", field(default_factory=dict))
+    switched: dict[str, bool] = field(default_factory=dict)
     rolled_back: set[str] = field(default_factory=set)
 
     @property
@@ -69,35 +68,21 @@ class Model:
         for day, value in changed.items():
             self.wrote.setdefault(day, []).append((who, value, (whose or {}).get(day, who)))
 
-    def release(self, channels: list[str]) -> None:
+    def release(self) -> None:
         self.releases.append((self.commits, self.live))
-        if "stable" in self.switched:
-            self.switched |= set(channels) - set(self.channels)
-        self.channels |= dict.fromkeys(channels, len(self.releases) - 1)
-
-    def at_newest(self, channel: str) -> bool:
-        return self.releases[self.channels[channel]][0] == self.releases[-1][0]
-
-    def missing(self, channel: str) -> set[str]:
-        """The published plans with rows in live that readers of a channel do not get."""
-        number = self.channels.get(channel, self.channels.get("stable", -1))
-        in_live = {of[-1][2] for of in self.wrote.values()}
-        return {plan for plan, first in self.first.items() if first > number and plan in in_live}
-
-    def following(self) -> list[str]:
-        return [name for name in self.channels if self.at_newest(name) or not self.missing(name)]
-
-    def has(self, channel: str) -> bool:
-        """Whether readers of the channel get live as it is."""
-        return channel in self.channels and self.releases[self.channels[channel]][0] == self.commits
 
     def release_live(self) -> None:
-        if (
-            not self.releases
-            or self.releases[-1][0] != self.commits
-            or not all(map(self.at_newest, self.following()))
-        ):
-            self.release(self.following() if self.releases else ["stable"])
+        if not self.releases or self.releases[-1][0] != self.commits:
+            self.release()
+
+    def gets(self, channel: str) -> dict[date, int]:
+        """What readers of a channel get under the name A."""
+        if self.switched.get(channel, self.switched.get("stable", False)):
+            return OTHER
+        if channel == "candidate" and self.tried[0]:
+            return self.tried[1]
+        number = self.pinned.get(channel, self.pinned.get("stable", len(self.releases) - 1))
+        return self.releases[number][1]
 
 
 CHANNELS = ["stable", "candidate"]
@@ -113,6 +98,7 @@ class AsInMemory(RuleBasedStateMachine):
         self.model = Model()
         self.shadows: list[ShadowPlan] = []
         self.published: list[Plan] = []
+        self.previewed: set[str] = set()
         self.made = 0
 
     def teardown(self) -> None:
@@ -144,77 +130,42 @@ class AsInMemory(RuleBasedStateMachine):
         assert self.lake.files() == before
 
     @precondition(lambda self: self.shadows)
-    @rule(data=st.data(), channel=st.sampled_from(CHANNELS), together=st.booleans())
-    def publish(self, data: st.DataObject, channel: str, together: bool) -> None:
+    @rule(data=st.data(), is_tried=st.booleans())
+    def preview_or_publish(self, data: st.DataObject, is_tried: bool) -> None:
+        """Give the days of a shadow to readers of candidate, or to all."""
         shadow = data.draw(st.sampled_from(self.shadows))
         files = self.lake.files()
         live = self.model.live
-        conflicts = shadow.conflicts(live)
-        others = self.model.missing(channel)
-        with_others = tuple(others) if together else ()
-        publication = Publication(
-            shadow.plan, self.lake.workspace, "ada", together_with=with_others
-        )
-        if others and not together:
-            with pytest.raises(RefusedByGuard, match=f"would get {len(others)} more plan"):
-                publication.publish(channel, lambda: NOW, lambda state: None)
-            assert self.lake.files() == files
-            return
-        if conflicts:
+
+        def act() -> object:
+            return (preview if is_tried else publish)(self.lake, shadow.plan)
+
+        if conflicts := shadow.conflicts(live):
             with pytest.raises(RefusedByGuard, match=f"changed under {len(conflicts)} partition"):
-                publication.publish(channel, lambda: NOW, lambda state: None)
+                act()
             assert self.lake.files() == files
             return
-        publication.publish(channel, lambda: NOW, lambda state: None)
+        act()
         self.model.release_live()
+        if is_tried:
+            if self.model.tried[0] != shadow.plan.id:
+                self.model.releases.append(self.model.releases[-1])
+            self.model.pinned.pop("candidate", None)
+            self.model.tried = (shadow.plan.id, live | shadow.values)
+            self.previewed.add(shadow.plan.id)
+            assert self.lake.files() == files
+            return
         self.model.write(shadow.values, shadow.plan.id)
-        if (
-            self.model.channels.get(channel, -1) == -1
-            or self.model.releases[self.model.channels[channel]][0] != self.model.commits
-        ):
-            self.model.release(
-                [*self.model.following(), channel] if channel == "stable" else [channel]
-            )
-        self.model.first[shadow.plan.id] = self.model.channels[channel]
-        self.shadows.remove(shadow)
+        self.model.release()
+        self._ended(shadow)
         self.published.append(shadow.plan)
         changed = {day for day, value in shadow.values.items() if live[day] != value}
         assert {day for day, of in self.lake.files().items() if of != files[day]} == changed
 
-    @precondition(lambda self: self.model.first.keys() - self.model.rolled_back)
-    @rule(data=st.data(), channel=st.sampled_from(CHANNELS), together=st.booleans())
-    def publish_again(self, data: st.DataObject, channel: str, together: bool) -> None:
-        """What is published already is given to another channel, or stays where it is."""
-        model = self.model
-        files = self.lake.files()
-        plan = data.draw(
-            st.sampled_from([each for each in self.published if each.id not in model.rolled_back])
-        )
-        if model.channels.get(channel, -1) < model.first[plan.id]:
-            # What live has besides, is released first.
-            model.release_live()
-        others = model.missing(channel) - {plan.id}
-        with_others = tuple(others) if together else ()
-        publication = Publication(plan, self.lake.workspace, "ada", together_with=with_others)
-        number = max(model.channels.values())
-        has = model.channels.get(channel, -1) >= model.first[plan.id]
-        of_channel = channel if channel in model.channels else "stable"
-        source = model.releases[number]
-        switches_differ = (of_channel in model.switched) != any(
-            name in model.switched for name, at in model.channels.items() if at == number
-        )
-        if not has and (
-            (others and not together) or (switches_differ and source[0] != model.releases[-1][0])
-        ):
-            with pytest.raises(RefusedByGuard):
-                publication.publish(channel, lambda: NOW, lambda state: None)
-        else:
-            publication.publish(channel, lambda: NOW, lambda state: None)
-            if not has:
-                model.switched |= {channel} if of_channel in model.switched else set()
-                model.releases.append(source if switches_differ else model.releases[-1])
-                model.channels[channel] = len(model.releases) - 1 if switches_differ else number
-        assert self.lake.files() == files
+    def _ended(self, shadow: ShadowPlan) -> None:
+        self.shadows.remove(shadow)
+        if self.model.tried[0] == shadow.plan.id:
+            self.model.tried = ("", {})
 
     @precondition(lambda self: self.shadows)
     @rule(data=st.data())
@@ -224,6 +175,10 @@ class AsInMemory(RuleBasedStateMachine):
         rebase(shadow.plan, self.lake.workspace, "ada")
         if shadow.conflicts(self.model.live):  # else it stays on live as it was when it was opened
             shadow.opened = {day: self.model.live[day] for day in shadow.values}
+        if shadow.plan.id in self.previewed:
+            self.model.release_live()
+        if self.model.tried[0] == shadow.plan.id:
+            self.model.tried = (shadow.plan.id, self.model.live | shadow.values)
         assert self.lake.files() == files
 
     @precondition(lambda self: self.shadows)
@@ -231,30 +186,48 @@ class AsInMemory(RuleBasedStateMachine):
     def discard(self, data: st.DataObject) -> None:
         shadow = data.draw(st.sampled_from(self.shadows))
         discard(shadow.plan, self.lake.workspace, who="ada", now=lambda: NOW)
-        self.shadows.remove(shadow)
+        if self.model.tried[0] == shadow.plan.id:
+            self.model.releases.append(self.model.releases[-1])
+        self._ended(shadow)
         assert not (self.lake.root / "_shadow" / shadow.plan.id).exists()
 
-    @precondition(lambda self: self.model.channels)
+    @precondition(lambda self: self.model.releases)
     @rule(channel=st.sampled_from(CHANNELS), to=st.sampled_from([A.name, B.name]))
     def switch(self, channel: str, to: str) -> None:
         model = self.model
         files = self.lake.files()
-        of_channel = channel if channel in model.channels else "stable"
-        release = model.releases[model.channels[of_channel]]
-        switching = Switch(A.name, to, channel)
-        if (of_channel in model.switched) == (to == B.name):
-            assert switching.carry_out(self.lake.workspace, "ada") is None
-        elif release[0] != model.releases[-1][0]:
-            with pytest.raises(RefusedByGuard, match="has other tables"):
-                switching.carry_out(self.lake.workspace, "ada")
-        else:
-            switching.carry_out(self.lake.workspace, "ada")
-            model.releases.append(release)
-            model.channels[channel] = len(model.releases) - 1
-            model.switched = (
-                model.switched | {channel} if to == B.name else model.switched - {channel}
-            )
+        before = model.gets(channel) is OTHER
+        switched = Switch(A.name, to, channel).carry_out(self.lake.workspace, "ada")
+        assert (switched is None) == (before == (to == B.name))
+        if switched:
+            model.releases.append(model.releases[-1])
+            model.switched[channel] = to == B.name
+            if channel == "candidate" and model.switched.get("stable", False) == (to == B.name):
+                del model.switched["candidate"]
         assert self.lake.files() == files
+
+    @precondition(lambda self: self.model.releases)
+    @rule(channel=st.sampled_from(CHANNELS), data=st.data())
+    def pin_or_follow(self, channel: str, data: st.DataObject) -> None:
+        """Readers are pinned to a release that they had, or get each new one again."""
+        root = str(self.lake.root)
+        releases = Releases(root)
+        had = [each.number for each in releases.all() if releases.had(channel, each.number)]
+        number = data.draw(st.sampled_from([0, *had]))
+        if number and not releases.get(number).is_readable:
+            return
+        moved = (
+            pin(root, number, channel, who="ada", reason="")
+            if number
+            else follow(root, channel, who="ada", reason="")
+        )
+        if moved:
+            self.model.releases.append(self.model.releases[-1])
+        self.model.pinned.pop(channel, None)
+        if number:
+            self.model.pinned[channel] = number - 1
+        if channel == "candidate":
+            self.model.tried = ("", {})
 
     @precondition(lambda self: self.published)
     @rule(data=st.data())
@@ -283,13 +256,8 @@ class AsInMemory(RuleBasedStateMachine):
     @invariant()
     def agree(self) -> None:
         assert self.lake.values() == self.model.live
-        root = str(self.lake.root)
-        for channel, number in self.model.channels.items():
-            release = Releases(root).of_channel(channel)
-            rows = ReleasedTable(root, release, A.name).dataset().to_table().to_pydict()
-            assert dict(zip(rows["day"], rows["n"], strict=True)) == (
-                OTHER if channel in self.model.switched else self.model.releases[number][1]
-            ), channel
+        for channel in CHANNELS if self.model.releases else ():
+            assert released(self.lake, A.name, channel) == self.model.gets(channel), channel
 
 
 AsInMemory.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)

@@ -8,6 +8,7 @@ from datetime import date
 from threading import Event
 from typing import NamedTuple
 
+from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
@@ -28,8 +29,7 @@ class Observation(NamedTuple):
 
 
 def observed(root: str, number: int | None = None) -> Observation:
-    releases = Releases(root)
-    release = releases.of_channel() if number is None else releases.get(number)
+    release = open_channel(root) if number is None else Releases(root).get(number)
     tables = [
         ReleasedTable(root, release, name).dataset().to_table(columns=["n", "day"])
         for name in (A.name, B.name)
@@ -60,9 +60,9 @@ def act(lake: SmallLake, dice: random.Random, published: list[Plan]) -> None:
             lake.write(values, table=table, into=plan)
         publication = Publication(plan, lake.workspace, "ada")
         with killed_after(dice.randint(1, 11)):
-            publication.publish("stable", lambda: NOW, approved)
+            publication.publish(lambda: NOW, approved)
         release_live(lake.workspace, who="sensor")
-        Publication(plan, lake.workspace, "ada").publish("stable", lambda: NOW, approved)
+        Publication(plan, lake.workspace, "ada").publish(lambda: NOW, approved)
         published.append(plan)
     else:
         for table in (A.name, B.name):

@@ -4,7 +4,7 @@ that is mended.
 
 import shutil
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,8 @@ from deltalake import DeltaTable
 from backfill_assets.diff.sides import DiffRequest
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import CANDIDATE, STABLE, Release, TableVersion, commit_after
+from backfill_assets.lake.releases import STABLE, Release, TableVersion, commit_after
 from backfill_assets.lake.running import RunningStep, mark_running
-from backfill_assets.plan.store import Plans
 from backfill_assets.publish.live import builds_since, changed_days, live_state
 from backfill_assets.publish.release_live import (
     MEANWHILE,
@@ -170,29 +169,6 @@ def test_a_person_releases_in_spite_of_failures_and_they_are_not_named_again(lak
     assert [reason.days for reason in decide(lake).failures] == [(day(2),)]
 
 
-def test_a_channel_that_was_pointed_back_stays_until_a_person_releases(lake):
-    lake.build(A, 1, rows=9)
-    decide(lake)
-    lake.fail(B, 2)
-    newest = lake.releases.newest()
-    lake.releases.point(newest, STABLE, 1, who="ben", reason="wrong rows")
-    assert isinstance(decide(lake), NothingNew)
-    lake.build(A, 2, rows=9)
-    failed, held = words(decide(lake))
-    assert failed == f"failed: {B} {day(2)}: no_nulls_n: 3 rows"
-    assert held.startswith(
-        "pointed back: stable stays at release 1: it was put there: wrong rows (ben). `backfill"
-        " release --reason"
-    )
-    lake.build(B, 2)
-    assert [reason.cause for reason in decide(lake).reasons] == [Cause.POINTED_BACK]
-    decision = release_as_it_stands(lake.workspace, who="ben", reason="mended")
-    assert isinstance(decision, Released)
-    assert (decision.release.channels, decision.despite) == ({STABLE: 4}, ())
-    lake.build(A, 2, rows=10)
-    assert isinstance(decide(lake), Released)
-
-
 def test_a_forced_release_names_the_unfinished_plans(lake):
     plan = lake.start_plan(B, [4, 5])
     lake.build(B, 4, rows=2)
@@ -201,36 +177,6 @@ def test_a_forced_release_names_the_unfinished_plans(lake):
     assert decision.release.reason.startswith(
         f"the report is due (in spite of plan {plan} is open ({day(4)}..{day(5)}): "
     )
-
-
-def test_a_person_points_stable_at_what_is_live_although_nothing_changed(lake):
-    lake.build(A, 1, rows=9)
-    decide(lake)
-    lake.releases.point(lake.releases.newest(), STABLE, 1, who="ben", reason="wrong rows")
-    decision = release_as_it_stands(lake.workspace, who="ben", reason="right after all")
-    assert isinstance(decision, Released)
-    assert decision.release.channels == {STABLE: 4}
-    assert release_as_it_stands(lake.workspace, who="", reason="") == NothingNew(decision.release)
-
-
-def test_a_channel_that_goes_first_is_the_only_one_that_live_moves(lake):
-    plan = lake.start_plan(A, [1])
-    lake.build(A, 1, rows=9, plan=plan)
-    tables = {A: TableVersion(A, 1), B: TableVersion(B, 0)}
-    lake.releases.add(
-        lake.releases.newest(),
-        tables,
-        kind="publish",
-        who="",
-        reason="",
-        channels=[CANDIDATE],
-        plans=[plan],
-    )
-    Plans(str(lake.root)).note(plan, "published", datetime.now(UTC), release=2)
-    lake.build(A, 2, rows=9)
-    decision = decide(lake)
-    assert isinstance(decision, Released)
-    assert decision.release.channels == {STABLE: 1, CANDIDATE: 3}
 
 
 def test_a_table_that_is_gone_from_the_project_stays_as_it_was_released(lake):

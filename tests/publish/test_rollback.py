@@ -26,13 +26,18 @@ from tests.worlds.small_lake import (
     CALENDAR,
     DAYS,
     NOW,
+    RELEASED,
     A,
     B,
     SmallLake,
+    copy_of,
     four_days,
     killed_after,
     killed_when,
+    publish,
     rebuilt_in_live,
+    rebuilt_in_shadow,
+    released_lake,
 )
 from tests.worlds.tables import workspace_of
 
@@ -211,7 +216,7 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake)
     with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected .*Nothing was restored"):
         rollback_decisions(plan, workspace, force=True)
     with pytest.raises(RefusedByGuard, match=str(THIRD)):
-        Publication(shadow, workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
+        Publication(shadow, workspace, "ada").publish(lambda: NOW, lambda state: None)
     with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected"):
         # Although the calendar does not have it any more.
         rollback_decisions(plan, replace(workspace, calendar=Calendar(THIRD, FOURTH)))
@@ -442,3 +447,21 @@ def test_any_order_of_plans_nights_and_rollbacks_agrees_with_a_model(tmp_path_fa
                 model[at].append((plan.id if plan else "night", value))
         assert lake.values() == {at: of[-1][1] for at, of in model.items()}
     assert lake.values() == {at: of[-1][1] for at, of in model.items()}
+
+
+def test_a_rollback_passes_over_a_day_that_a_plan_which_was_rolled_back_has_emptied(tmp_path):
+    lake = copy_of(released_lake, tmp_path)
+    _, day, other_day, _ = DAYS
+    first = rebuilt_in_shadow(lake, {day: 0, other_day: 8})
+    publish(lake, first)
+    # It is built over, and that is taken back, which puts the empty day back.
+    other = lake.plan({A.name: [day], B.name: [day]})
+    for table in (A.name, B.name):
+        lake.write({day: 5}, table=table, plan=other.id)
+    lake.roll_back(other)
+    later = lake.plan({A.name: [day], B.name: [day]}, reason="later")
+    for table in (A.name, B.name):
+        lake.write({day: 9}, table=table, plan=later.id)
+    lake.roll_back(first)  # the day that the later plan has built stays
+    lake.roll_back(later)
+    assert lake.values() == lake.values(B.name) == RELEASED

@@ -60,9 +60,7 @@ def test_a_shadow_has_the_rows_that_live_would_have_and_publishing_copies_them(b
     plans = Plans(str(built.root))
     plans.keep(plan)
     plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
-    Publication(plan, built.workspace, "ada").publish(
-        "stable", lambda: datetime.now(UTC), lambda state: None
-    )
+    Publication(plan, built.workspace, "ada").publish(lambda: datetime.now(UTC), lambda state: None)
     assert_same(built, in_live)
 
 

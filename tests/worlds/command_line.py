@@ -255,6 +255,7 @@ def guide(topic: str) -> Document:
 
 
 def options_of(command: str) -> set[str]:
-    """Return the options that a command of the package has."""
-    names = {name for parameter in COMMANDS[command].params for name in parameter.opts}
+    """Return the options of a command of the package that its help shows."""
+    shown = [each for each in COMMANDS[command].params if not getattr(each, "hidden", False)]
+    names = {name for parameter in shown for name in parameter.opts}
     return {name for name in names if name.startswith("--")} - {"--help"}

@@ -30,8 +30,9 @@ from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.maintenance import MANY_FILES, Maintenance, TableUpkeep, maintain
+from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import STABLE, Releases
+from backfill_assets.lake.releases import Release, Releases
 from backfill_assets.lake.slices import files_of
 from backfill_assets.lake.storage import files_in
 from backfill_assets.plan.plan import Chunk, Plan
@@ -42,6 +43,7 @@ from backfill_assets.plan.shadow import workspace_of as workspace_of_plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import live_tables
+from backfill_assets.publish.pointers import preview as make_preview
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import Decision, Kind, roll_back
@@ -320,12 +322,15 @@ def approved(state: ShadowState) -> None:
     """Nobody objects."""
 
 
-def publish(
-    lake: SmallLake, plan: Plan, channel: str = "stable", reason: str = "a new rule", **options
-) -> Published:
+def publish(lake: SmallLake, plan: Plan, reason: str = "a new rule", **options) -> Published:
     return Publication(plan, lake.workspace, "ada", reason).publish(
-        channel, lambda: NOW, approved, **options
+        lambda: NOW, approved, **options
     )
+
+
+def preview(lake: SmallLake, plan: Plan, channel: str = "candidate") -> Release:
+    """Give readers of a channel the preview of a plan, without a verdict."""
+    return make_preview(plan, lake.workspace, channel, approved, who="ada")
 
 
 def half_published(lake: SmallLake, values: dict[date, int]) -> Plan:
@@ -340,7 +345,7 @@ def half_published(lake: SmallLake, values: dict[date, int]) -> Plan:
 
 def released(lake: SmallLake, table: str = A.name, channel: str = "stable") -> dict[date, int]:
     """The value of every day that readers of a channel get, which has as many rows as it says."""
-    release = Releases(str(lake.root)).of_channel(channel)
+    release = open_channel(str(lake.root), channel)
     rows = ReleasedTable(str(lake.root), release, table).dataset().to_table().to_pydict()
     pairs = Counter(zip(rows["day"], rows["n"], strict=True))
     assert all(count == value for (_, value), count in pairs.items()), pairs
@@ -396,7 +401,6 @@ def publish_verified(
     plan: Plan,
     workspace: Workspace | None = None,
     act=None,
-    channel: str = "stable",
 ) -> Published:
     """Publish what was verified. `act` runs after the shadow was read, before the first commit."""
     workspace = workspace or lake.workspace
@@ -407,7 +411,7 @@ def publish_verified(
         if act:
             act()
 
-    return Publication(plan, workspace, "ada").publish(channel, lambda: NOW, approved)
+    return Publication(plan, workspace, "ada").publish(lambda: NOW, approved)
 
 
 RELEASE_WINDOW = 30
@@ -439,14 +443,12 @@ def files_on_disk(lake: SmallLake, table: str = A.name) -> set[str]:
     return {str(path) for path in paths if path.parts[0] != "_delta_log"}
 
 
-def release_live_now(lake: SmallLake, *channels: str) -> int:
+def release_live_now(lake: SmallLake) -> int:
     """Release live as it stands."""
     releases = Releases(str(lake.root))
     newest = releases.newest()
     tables = live_tables(lake.workspace, newest)
-    return releases.add(
-        newest, tables, kind="live", who="ada", reason="r", channels=channels or (STABLE,)
-    ).number
+    return releases.add(newest, tables, kind="live", who="ada", reason="r").number
 
 
 def values_of_release(lake: SmallLake, number: int) -> dict[date, int]:

@@ -1,0 +1,105 @@
+"""What readers of a channel get: the newest release, a fixed one, or the preview of a plan.
+
+A preview is a release combined with the days of a plan's shadow, as steps read it. It is stored in
+the folder of the shadow as one small file. So it ends with the shadow, and then its readers follow
+again. Nothing of the plan is in live.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from pydantic import TypeAdapter
+
+from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.releases import STABLE, Pointer, Release, Releases, no_release
+from backfill_assets.lake.releases import refuse_unknown as refuse_unknown_channel
+from backfill_assets.lake.shadow import ledgers_of_shadows, shadow_root
+from backfill_assets.lake.storage import Documents
+
+_FILE = "preview.json"
+_RELEASE = TypeAdapter(Release)
+
+
+def open_channel(root: str, channel: str = STABLE) -> Release:
+    """The release, or the preview, that readers of a channel get now.
+
+    Raises UsageError if there is no release yet, or no such channel.
+    """
+    releases = Releases(root)
+    newest = releases.newest()
+    refuse_unknown_channel(channel, newest)
+    number = newest.channels.get(channel, newest.channels.get(STABLE)) if newest else None
+    if newest is None or number is None:
+        raise no_release(root)
+    plan = newest.pointer(channel).plan
+    opened = read_preview(root, plan) if plan else None
+    if opened is None:
+        opened = newest if number == newest.number else releases.get(number)
+    return replace(opened, switches=newest.switches_of(channel))
+
+
+def open_preview(root: str, plan: str) -> Release:
+    """The preview of a plan. Raises UsageError if there is none."""
+    if preview := read_preview(root, plan) if plan.isalnum() else None:
+        return preview
+    others = [preview.preview for preview in previews(root)]
+    there_are = f"There are previews of {', '.join(others)}. " if others else ""
+    raise UsageError(
+        f"There is no preview of plan {plan}.",
+        unchanged="Nothing was read.",
+        next_step=f"{there_are}`backfill preview {plan}` makes one, if the plan is in its shadow.",
+    )
+
+
+def read_preview(root: str, plan: str) -> Release | None:
+    """The preview of a plan; None if there is none, or not any more."""
+    try:
+        return _RELEASE.validate_json(Documents(shadow_root(root, plan)).read(_FILE))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise TableUnreadable(
+            f"{shadow_root(root, plan)}/{_FILE} cannot be read.",
+            unchanged="Nothing was read.",
+            next_step=f"Type `backfill preview {plan}`: it writes that file again.",
+        ) from None
+
+
+def write_preview(root: str, preview: Release) -> None:
+    """Store a preview. Its readers get it from now on."""
+    contents = _RELEASE.dump_json(preview).decode()
+    Documents(shadow_root(root, preview.preview)).write(_FILE, contents)
+
+
+def previews(root: str) -> list[Release]:
+    """All previews of the lake. The releases that they are made of are still needed."""
+    found = [read_preview(root, plan) for plan in ledgers_of_shadows(root)]
+    return [preview for preview in found if preview]
+
+
+def pointer_lines(root: str) -> list[str]:
+    """A sentence for each channel whose readers do not follow, with the command that ends that."""
+    newest = Releases(root).newest()
+    pointers = newest.pointers.items() if newest else ()
+    return [
+        words for channel, pointer in pointers if (words := _pointer_words(root, channel, pointer))
+    ]
+
+
+def _pointer_words(root: str, channel: str, pointer: Pointer) -> str:
+    to = "" if channel == STABLE else f" --channel {channel}"
+    ends = f"`backfill release --follow{to}` lets it follow again."
+    by = f"by {pointer.who}{_on(pointer.at)}{f': {pointer.reason}' if pointer.reason else ''}"
+    if pointer.release:
+        return f"{channel} is pinned to release {pointer.release} {by}. {ends}"
+    preview = read_preview(root, pointer.plan) if pointer.plan else None
+    if preview:
+        return (
+            f"{channel} gets the preview of plan {pointer.plan}, on release {preview.number}, {by}."
+            f" {ends}"
+        )
+    return ""
+
+
+def _on(at: datetime | None) -> str:
+    return f" on {at:%Y-%m-%d %H:%M} UTC" if at else ""

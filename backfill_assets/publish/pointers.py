@@ -1,0 +1,219 @@
+"""Move the pointer of a channel: to the preview of a plan, to an earlier release, or back.
+
+No row is changed. What a pointer is, and how readers follow it, is in `lake/pointers.py`.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard, UsageError
+from backfill_assets.lake.acts import finish
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.pointers import read_preview, write_preview
+from backfill_assets.lake.releases import (
+    STABLE,
+    PreviewedDays,
+    Release,
+    Releases,
+    TableVersion,
+    no_release,
+    refuse_unknown,
+)
+from backfill_assets.lake.shadow import Base
+from backfill_assets.lake.storage import SHADOWS
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.conflicts import ShadowState, outdated_on, state_of
+from backfill_assets.publish.guards import examples, refuse_not_in_shadow, refuse_unfinished
+from backfill_assets.publish.release_live import Runs, no_runs, release_live
+from backfill_assets.workspace import Workspace
+
+NO_PREVIEW = "No preview was made."
+_ATTEMPTS = 20
+
+
+def preview(
+    plan: Plan,
+    workspace: Workspace,
+    channel: str,
+    approve: Callable[[ShadowState], None],
+    *,
+    who: str,
+    reason: str = "",
+    runs: Runs = no_runs,
+) -> Release:
+    """Make the preview of a plan: the newest release with the days of the shadow.
+
+    Readers of `channel` get it; of none, if it is empty. `approve` raises if readers may not get
+    the shadow in the given state. Live is released before, if possible.
+
+    Raises UsageError for the channel `stable`, and if the plan has no shadow. Raises RefusedByGuard
+    if the plan is open, not built completely or in conflict with live, or if it reads rows that
+    the release does not have.
+    """
+    root = workspace.lake.root
+    plans = Plans(root)
+    with plans.exclusive(plan.id):
+        finish(root)
+        refuse_not_in_shadow(plan, plans, NO_PREVIEW)
+        if channel == STABLE:
+            raise UsageError(
+                "Readers of stable get a plan when it is published. A preview is for others.",
+                unchanged=NO_PREVIEW,
+                next_step=f"Type `backfill preview {plan.id} --channel candidate`.",
+            )
+        if channel:
+            refuse_unknown(channel, workspace.lake.releases.newest())
+        state = state_of(plan, workspace)
+        refuse_unfinished(plan, state, NO_PREVIEW)
+        if channel:
+            approve(state)
+        release_live(workspace, who=who, runs=runs)
+        made = _combined(plan, workspace, state)
+        write_preview(root, made)
+        if channel:
+            _move(root, channel, who, reason, release=0, plan=plan.id)
+    return made
+
+
+def move_preview(plan: Plan, workspace: Workspace, state: ShadowState, who: str) -> Release | None:
+    """Move the preview of a plan to the newest release, with the days of the shadow now.
+
+    None without one, and if it stays as it is: while days of the plan are not built, or read rows
+    that the release does not have.
+    """
+    if state.unbuilt or read_preview(workspace.lake.root, plan.id) is None:
+        return None
+    release_live(workspace, who=who)
+    with suppress(RefusedByGuard):
+        made = _combined(plan, workspace, state)
+        write_preview(workspace.lake.root, made)
+        return made
+    return None
+
+
+def end_preview(plan: Plan, workspace: Workspace, who: str, reason: str) -> None:
+    """Let the readers of a plan's preview follow again."""
+    root = workspace.lake.root
+    newest = Releases(root).newest()
+    for channel, pointer in newest.pointers.items() if newest else ():
+        if pointer.plan == plan.id:
+            _move(root, channel, who, reason or f"plan {plan.id} was discarded", plan="")
+
+
+def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
+    """Pin readers of a channel to a release that they had before, until someone ends it.
+
+    False if they are pinned to it already. Raises UsageError if the release cannot be read, and
+    RefusedByGuard if the readers never got it: it would take them past the checks of a publication.
+    """
+    releases = Releases(root)
+    newest = releases.newest()
+    if newest is None:
+        raise no_release(root)
+    refuse_unknown(channel, newest)
+    releases.readable(number)
+    if newest.pointer(channel).release == number:
+        return False
+    if not releases.had(channel, number):
+        to = "" if channel == STABLE else f" --channel {channel}"
+        raise RefusedByGuard(
+            f"Readers of {channel} never got release {number}. A rollback only goes back.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"`backfill release --follow{to}` gives them the newest release.",
+        )
+    why = reason or f"back to release {number}"
+    return _move(root, channel, who, why, release=number, plan="")
+
+
+def follow(root: str, channel: str, *, who: str, reason: str) -> bool:
+    """Let readers of a channel follow again. False if they do already."""
+    refuse_unknown(channel, Releases(root).newest())
+    return _move(root, channel, who, reason or "follows again", release=0, plan="")
+
+
+def _move(root: str, channel: str, who: str, reason: str, **target: int | str) -> bool:
+    """Move a pointer to a release or a plan. Its switches stay. False if it is there already.
+
+    Others may add releases meanwhile: they do not change where it goes.
+    """
+    releases = Releases(root)
+
+    def attempt() -> bool:
+        newest = releases.newest()
+        if newest is None:
+            raise no_release(root)
+        now = newest.pointer(channel)
+        moved = replace(now, **target)  # type: ignore[arg-type]
+        if moved == now:
+            return False
+        releases.move(newest, channel, moved, who=who, reason=reason)
+        return True
+
+    attempts = Retrying(
+        retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(_ATTEMPTS), reraise=True
+    )
+    return attempts(attempt)
+
+
+def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
+    """The newest release with the days that the shadow has in this state."""
+    root = workspace.lake.root
+    releases = workspace.lake.releases
+    newest = releases.newest()
+    if newest is None:
+        raise no_release(root)
+    release = releases.current(newest)
+    if unreleased := outdated_on(_base_of(release, workspace), plan, workspace, state.shadow):
+        raise _reads_unreleased(plan, release, unreleased)
+    days: dict[str, list[date]] = {}
+    for name, day in state.builds:
+        days.setdefault(name, []).append(day)
+    tables = dict(release.tables)
+    previewed: dict[str, PreviewedDays] = {}
+    for name, of_table in days.items():
+        version = state.versions[name]
+        table = open_table(state.shadow.path(name), version)
+        table_id = str(table.metadata().id) if table else ""
+        own = TableVersion(f"{SHADOWS}/{plan.id}/{name}", version, table_id)
+        # A table that the release does not have is the shadow's as a whole.
+        if tables.setdefault(name, own) != own:
+            previewed[name] = PreviewedDays.of(own, of_table)
+    return replace(
+        release,
+        tables=tables,
+        preview=plan.id,
+        previewed=previewed,
+        # These are of readers, and change.
+        channels={},
+        pointers={},
+        switches={},
+        retired={},
+    )
+
+
+def _base_of(release: Release, workspace: Workspace) -> Base:
+    """The tables of a release, as the base of a shadow."""
+    tables = release.tables
+    versions = {name: tables[name].version if name in tables else -1 for name in workspace.names}
+    ids = {name: tables[name].id for name in workspace.names if name in tables}
+    return Base(versions, release.at, ids=ids, recorded=release.recorded)
+
+
+def _reads_unreleased(
+    plan: Plan, release: Release, partitions: dict[Partition, str]
+) -> RefusedByGuard:
+    return RefusedByGuard(
+        f"{len(partitions)} partition(s) of plan {plan.id} do not fit to release"
+        f" {release.number}:\n{examples(partitions)}",
+        unchanged=NO_PREVIEW,
+        next_step=(
+            "Live has changes that are not released: `backfill status` says why. After the next"
+            f" release, type `backfill preview {plan.id}` again."
+        ),
+    )
