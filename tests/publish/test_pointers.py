@@ -1,7 +1,8 @@
 """What readers of each channel get: the newest release, the preview of a plan, or a release to
-which a person pinned them. No Spark.
+which a person pinned them.
 """
 
+from collections import Counter
 from datetime import date
 
 import duckdb
@@ -18,6 +19,7 @@ from backfill_assets.publish.pointers import follow, pin
 from backfill_assets.publish.pointers import preview as make_preview
 from backfill_assets.publish.release_live import Released, Withheld, release_live
 from backfill_assets.publish.shadows import discard, rebase
+from backfill_assets.reading import read
 from tests.worlds.small_lake import (
     DAYS,
     NOW,
@@ -133,6 +135,19 @@ def test_a_new_column_of_the_plan_is_null_on_other_days(lake, days):
     assert {row["day"]: row["note"] for row in notes} == {
         day: "5" if day in days else None for day in DAYS
     }
+
+
+def test_spark_reads_the_same_rows_of_a_preview(lake, spark, monkeypatch):
+    monkeypatch.setenv("BACKFILL_LAKE", str(lake.root))
+    plan = lake.shadow_plan({A.name: [D0, D1]})
+    lake.write({D0: 0, D1: 7}, into=plan, more="note")
+    preview(lake, plan)
+    for days in (None, [D1, D2]):
+        rows = read(A.name, preview=plan.id, days=days).to_table().to_pylist()
+        expected = Counter((row["day"], row["n"], row["note"]) for row in rows)
+        frame = read(A.name, channel="candidate", days=days, spark=spark)
+        assert Counter(map(tuple, frame.select("day", "n", "note").collect())) == expected
+        assert len(expected) == (2 if days else 3)
 
 
 def test_a_table_that_was_never_released_is_the_shadows(tmp_path):
