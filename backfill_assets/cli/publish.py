@@ -254,7 +254,7 @@ def releases(
 @app.command(rich_help_panel=_PANEL)
 def release(
     reason: Annotated[
-        str, typer.Option(help="Why live is released now, even if days failed or plans are open.")
+        str, typer.Option(help="Why live is released now, even if days are outdated or plans open.")
     ] = "",
     follow: Annotated[
         bool,
@@ -265,7 +265,7 @@ def release(
     channel: Channel = "stable",
     json_: Json = False,
 ) -> None:
-    """Release live as it stands, even if days failed or plans are open. Requires --reason.
+    """Release live as it stands, even if days are outdated or plans open. Requires --reason.
 
     Refused while steps are running. With --follow, readers get each new release again.
     """

@@ -256,15 +256,6 @@ class LedgerFiles:
             for day in self.rows(["day"], {name: None}, after=at)["day"].to_pylist()
         }
 
-    def plans_after(self, since: Mapping[str, datetime]) -> set[str]:
-        """The plans with a build recorded after the time of its table."""
-        return {
-            plan
-            for name, at in since.items()
-            for plan in self.rows(["plan"], {name: None}, after=at)["plan"].to_pylist()
-            if plan
-        }
-
     def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
         """The recorded commits of each table, and the latest time of any of its builds."""
         names = list(dict.fromkeys(tables))

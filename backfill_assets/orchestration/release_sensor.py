@@ -2,8 +2,8 @@
 
 The sensor releases live when tables have changed and nothing is running. It reports each release as
 a materialization of the external asset `releases`. The check `live_is_released` fails while live
-cannot be released because days failed or were written by others. Active runs and open plans delay
-a release, but do not fail the check.
+cannot be released because tables disagree or days were written by others. Active runs and open
+plans delay a release, but do not fail the check.
 """
 
 import json
@@ -59,8 +59,8 @@ ASSET = (
     " made by commands are shown here too."
 )
 PROMISE = (
-    "Everything built in live can be released: no failed day, and no day written by others,"
-    " prevents it."
+    "Everything built in live can be released: no day is outdated because an input changed since"
+    " the last release, and none was written by others."
 )
 
 
@@ -98,8 +98,8 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
         minimum_interval_seconds=EVERY_S,
         default_status=DefaultSensorStatus.RUNNING,
         description=(
-            "Releases live when tables have changed, nothing is running, and no day failed since"
-            " the last release."
+            "Releases live when tables have changed, nothing is running, and no day is outdated"
+            " because an input changed since the last release."
         ),
     )
     def release(context: SensorEvaluationContext) -> SensorResult:
@@ -135,7 +135,7 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
             skip_reason = "There is no table to release yet."
         # A reason that passes is checked again. So is a release, since it is a commit too.
         decided = "" if is_passing or isinstance(decision, Released) else commits
-        # A failure may be fixed without a commit: by other code, or by a delivery.
+        # A failure may be fixed without a commit: by other code, or in the files of a table.
         ticks_left = TICKS_TO_RETRY if reasons else 0
         return SensorResult(
             asset_events=events,
@@ -204,12 +204,15 @@ def _check_result(reasons: Sequence[Obstacle], workspace: Workspace) -> AssetChe
         named = "; ".join(map(str, failures))
         description = (
             f"Live is not released. Readers still get the latest release. {named}. Build these"
-            " days, or release live without them: `backfill release --reason ...`."
+            " days, or release live as it is: `backfill release --reason ...`."
         )
     else:
         not_following = [f"The channel {line}" for line in pointer_lines(workspace.lake.root)]
-        description = " ".join(["No failed day keeps live from being released.", *not_following])
-    days = {failure.table: list(map(str, failure.days)) for failure in failures if failure.table}
+        description = " ".join(["No day keeps live from being released.", *not_following])
+    days: dict[str, list[str]] = {}
+    for failure in failures:
+        if failure.table:
+            days.setdefault(failure.table, []).extend(map(str, failure.days))
     return AssetCheckResult(
         passed=not failures,
         description=description,

@@ -3,7 +3,7 @@
 A partition is up to date exactly when a step would not compute it: both ask `step/due.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
@@ -30,6 +30,7 @@ from backfill_assets.step.inputs import (
     Delivered,
     InputReader,
     change_since,
+    changed_inputs,
     delivered_for,
     files_changed,
 )
@@ -308,6 +309,36 @@ def _outdated(
             return _Found(State.MIXED, why or mixed)
     is_outside = date.fromisoformat(changed.day) not in calendar
     return _Found(State.INPUT_CHANGED, input_changed(changed, day, calendar), is_outside)
+
+
+class OutdatedByInputs(NamedTuple):
+    """The inputs of a partition that changed since it was built, and its last build."""
+
+    inputs: Sequence[Partition]
+    last: Build
+
+
+def outdated_by_inputs(
+    workspace: Workspace, partitions: Collection[Partition]
+) -> dict[Partition, OutdatedByInputs]:
+    """Find the built ones of these partitions with other inputs than there are now."""
+    graph = workspace.graph
+    needed = {read for partition in partitions for read in graph.reads(partition)}
+    of_tables = graph.by_table({*partitions, *needed})
+    builds = workspace.lake.latest({name: days for name, days in of_tables.items() if days})
+    found = {}
+    wanted = graph.by_table(partitions)
+    for table in workspace.tables:
+        inputs = InputReader(table, builds.accepted, workspace.calendar)
+        for day in wanted[table.name]:
+            partition = (table.name, day)
+            accepted = builds.accepted.get(partition)
+            now = inputs.fingerprints(day) if accepted else {}
+            changed = changed_inputs(accepted.inputs, now) if accepted else []
+            if changed:
+                read = [(name, date.fromisoformat(on)) for name, on in changed]
+                found[partition] = OutdatedByInputs(read, builds.last[partition])
+    return found
 
 
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:

@@ -213,7 +213,7 @@ def _reads_unreleased(
         f" {release.number}:\n{examples(partitions)}",
         unchanged=NO_PREVIEW,
         next_step=(
-            "Live has changes that are not released: `backfill status` says why. After the next"
-            f" release, type `backfill preview {plan.id}` again."
+            "Live has changes that are not released: `backfill status` says why, and `backfill"
+            f" release --reason ...` releases them. Then type `backfill preview {plan.id}` again."
         ),
     )

@@ -1,7 +1,9 @@
-"""Release live: all tables as they are, if nothing is running and nothing failed since.
+"""Release live: all tables as they are, if nothing is unfinished and the tables agree.
 
-The reasons against it are open plans, plans that ended before all of their days were built, days
-that failed since the last release, and days that someone else wrote to.
+Live is released when no act, no run and no plan of live is unfinished, and no partition is outdated
+because an input changed since the last release. Otherwise readers would see tables that disagree.
+Days that someone else wrote to are not released either. A day that failed and kept its rows keeps
+nothing else from readers.
 
 An act that was begun is finished first (`lake/acts.py`). A rebuild of live holds back the release
 by its open plan or, on a local disk, by the marker of a running step (`lake/running.py`).
@@ -9,21 +11,19 @@ by its open plan or, on a local disk, by the marker of a running step (`lake/run
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import Conflict, TableUnreadable, UsageError
 from backfill_assets.lake.acts import Acts, finish
-from backfill_assets.lake.history import Latest, origin_builds
+from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import day_files
-from backfill_assets.lake.ledger import AUDITS, Build, Ledger
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
 from backfill_assets.plan.lifecycle import in_part_words, refuse_left_in_part
-from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.status import State, status_of
-from backfill_assets.plan.store import CLOSED, PLANNED, Plans
+from backfill_assets.plan.status import first_line, outdated_by_inputs
+from backfill_assets.plan.store import Plans
 from backfill_assets.publish.live import (
     LiveState,
     builds_since,
@@ -34,79 +34,13 @@ from backfill_assets.publish.live import (
 )
 from backfill_assets.workspace import Workspace
 
-WORDS = {"cancelled": "was cancelled", "stopped": "was stopped"}
-LATER = datetime.max.replace(tzinfo=UTC)
-COLUMNS = ("table", "day", "outcome", "run", "plan", "at")
-COLUMNS_OF_ROWS = (*COLUMNS, "fingerprint", "delta_version", "data_files")
-
-
-def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator[str]:
-    """Yield a sentence for each plan that ended unfinished and has rows in live.
-
-    Only rows written since the last release count. The sentence names the commands that lead on.
-    `builds` are the latest builds since then.
-    """
-    plans = Plans(workspace.lake.root)
-    since = {name: state.since(name) for name in workspace.names}
-    recorded = workspace.lake.ledger.files().plans_after(since)
-    for plan_id in sorted(
-        {*recorded, *(build.plan for build in builds.accepted.values())} - {"", *state.plans}
-    ):
-        try:
-            plan = plans.read(plan_id)
-            ended = plans.state(plan_id)
-        except UsageError:
-            continue
-        if plan.is_shadow or ended in (*CLOSED, PLANNED, "done"):
-            continue
-        if not _has_rows_in(workspace, plan, state):
-            continue
-        if unbuilt := _unbuilt(plan, workspace.lake.ledger):
-            yield (
-                f"plan {plan_id} {WORDS.get(ended, 'ended')} with {len(unbuilt)} of its"
-                f" {len(plan.partitions())} partition(s) not built, as {unbuilt[0][0]}"
-                f" {unbuilt[0][1]}: `backfill resume {plan_id}` builds them, `backfill rollback"
-                f" {plan_id}` takes back what is built"
-            )
-
-
-def _has_rows_in(workspace: Workspace, plan: Plan, state: LiveState) -> bool:
-    """True if live has rows that this plan built since the last release.
-
-    Rows of the plan count even if another build restored them or found the same.
-    """
-    days = {name: plan.days_of(name) for name in plan.reasons}
-    before: dict[Partition, list[Build]] = {}
-    for build in workspace.lake.ledger.builds(days, COLUMNS_OF_ROWS):
-        if build.succeeded:
-            before.setdefault((build.table, build.day), []).append(build)
-    for partition, now in workspace.lake.latest(days, COLUMNS_OF_ROWS).accepted.items():
-        earlier = [build for build in before.get(partition, ()) if build.at < now.at]
-        wrote = origin_builds([*earlier, now])[-1]
-        is_of_plan = wrote.plan == plan.id and wrote.outcome == "accepted"
-        if is_of_plan and wrote.at > state.since(wrote.table):
-            return True
-    return False
-
-
-def _unbuilt(plan: Plan, ledger: Ledger) -> list[Partition]:
-    """Return the partitions without a successful build since the plan's first build."""
-    tried = [
-        b
-        for b in ledger.builds({name: plan.days_of(name) for name in plan.reasons}, COLUMNS)
-        if b.outcome not in AUDITS
-    ]
-    begun = min((build.at for build in tried if build.plan == plan.id), default=LATER)
-    since = {(build.table, build.day) for build in tried if build.at >= begun}
-    return [partition for partition in plan.partitions() if partition not in since]
-
 
 class Cause(StrEnum):
     """The cause that keeps live from being released."""
 
     RUNNING = "running"
     PLAN = "open plan"
-    FAILED = "failed"
+    OUTDATED = "outdated"
     REWRITTEN = "not as it was built"
     UNREADABLE = "not readable"
     WRITTEN = "written meanwhile"
@@ -115,7 +49,7 @@ class Cause(StrEnum):
 # These end by themselves.
 PASSING = (Cause.RUNNING, Cause.WRITTEN)
 # Here days are wrong. A person fixes them, or releases live in spite of them.
-FAILURES = (Cause.FAILED, Cause.REWRITTEN, Cause.UNREADABLE)
+FAILURES = (Cause.OUTDATED, Cause.REWRITTEN, Cause.UNREADABLE)
 UNRECORDED = "has rows without a recorded build: see `backfill reconcile`"
 
 
@@ -177,49 +111,43 @@ def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
 
 
 def since_the_release(workspace: Workspace, state: LiveState) -> list[Obstacle]:
-    """Return the obstacles that were built, or failed, since the last release."""
+    """Return the outdated and the rewritten days since the last release.
+
+    Days that the last release was made in spite of are left out.
+    """
     changed = changed_days(workspace, state)
     builds = builds_since(workspace, state, changed)
-    half_done = [Obstacle(Cause.PLAN, why) for why in given_up(workspace, state, builds)]
-    return [*half_done, *failures(workspace, state, builds, changed)]
-
-
-def failures(
-    workspace: Workspace,
-    state: LiveState,
-    builds: Latest,
-    changed: Mapping[str, Collection[date] | None],
-) -> list[Obstacle]:
-    """Return the failed or rewritten days since the last release.
-
-    A day failed if its latest attempt did, in any table: a run of several tables is released as a
-    whole. Days that the last release was made in spite of are left out.
-    """
-    failed = {
-        partition: build.message.strip().partition("\n")[0]
-        for partition, build in builds.last.items()
-        if not build.succeeded
-        and build.at > state.since(build.table)
-        and not _is_put_back(build, builds, workspace)
-    }
     return [
-        *_by_reason(Cause.FAILED, failed),
+        *_by_reason(Cause.OUTDATED, _outdated(workspace, changed)),
         *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds, changed)),
     ]
 
 
-def _is_put_back(failed: Build, builds: Latest, workspace: Workspace) -> bool:
-    """True if a day failed with another delivery, code or input, and the accepted ones are back."""
-    accepted = builds.accepted.get((failed.table, failed.day))
-    if accepted is None or _made_from(accepted) == _made_from(failed):
-        return False
-    tables = [table for table in workspace.tables if table.name == failed.table]
-    status = status_of(workspace, tables, [failed.day], latest=builds).partitions
-    return bool(tables) and status[failed.table, failed.day].state == State.UP_TO_DATE
+def _outdated(
+    workspace: Workspace, changed_in: Mapping[str, Collection[date] | None]
+) -> dict[Partition, str]:
+    """Return the built partitions that were made from other rows of a changed day.
 
-
-def _made_from(build: Build) -> tuple[object, ...]:
-    return build.code_version, build.delivered, build.inputs
+    Tables with a schedule of their own are left out: they are built by it.
+    """
+    changed = {
+        (name, day)
+        for name, days in changed_in.items()
+        for day in (workspace.calendar.days() if days is None else days)
+    }
+    own_schedule = {table.name for table in workspace.tables if table.cron}
+    readers = {
+        reader
+        for partition in changed
+        for reader in workspace.graph.readers(partition)
+        if reader[0] not in own_schedule
+    }
+    found = dict[Partition, str]()
+    for reader, (inputs, last) in outdated_by_inputs(workspace, readers).items():
+        if read := next((partition for partition in inputs if partition in changed), None):
+            failed = "" if last.succeeded else f"; it failed: {first_line(last.message)}"
+            found[reader] = f"was made from other rows of {read[0]}{failed}"
+    return found
 
 
 def _rewritten(
@@ -332,13 +260,13 @@ def release_as_it_stands(
 ) -> Decision:
     """Release live because a person decided so.
 
-    Unfinished plans and failed days do not prevent it. Running steps and unfinished `runs` do. The
-    reason of the release names what was ignored. It does not keep the next release back.
+    Unfinished plans and outdated days do not prevent it. Running steps and unfinished `runs` do.
+    The reason of the release names what was ignored. It does not keep the next release back.
     """
     finish(workspace.lake.root)
     state = live_state(workspace)
     refuse_left_in_part(Plans(workspace.lake.root), "Nothing was released.")
-    # A failure that left its table unchanged prevents publications too, until a person decides.
+    # An audit that found other rows prevents publications too, until a person decides.
     reasons = why_withheld(workspace, replace(state, expected=frozenset(workspace.names)))
     undecided = any(each.cause in FAILURES for each in reasons)
     if not state.tables or (not state.changed and not undecided):

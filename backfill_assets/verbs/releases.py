@@ -163,7 +163,7 @@ class ReleaseReport(Report):
 
 
 def release_now(workspace: Workspace, *, who: str, reason: str) -> ReleaseReport:
-    """Release live although days failed or plans are open.
+    """Release live although days are outdated or plans are open.
 
     RefusedByGuard while live is being written.
     """

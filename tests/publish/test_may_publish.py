@@ -181,18 +181,20 @@ def test_while_a_step_of_live_is_running_nothing_is_published(lake):
     publish(lake, plan)
 
 
-def test_failed_days_of_live_stop_a_publication_unless_the_plan_rebuilds_them(lake):
-    plan = rebuilt(lake)
-    verdict_on(lake, plan, CheckOutcome.PASSED)
-    lake.write({D0: 6})
-    lake.fail(D3)
-    with pytest.raises(RefusedByGuard, match=f"{A.name} {D3}: no rows. Nothing was published"):
-        publish(lake, plan)
+def test_outdated_days_of_live_stop_a_publication_unless_the_plan_rebuilds_them(lake):
+    lake.write({D0: 5, D1: 2, D2: 3, D3: 4}, table=B.name)
     release_live(lake.workspace, who="sensor")
-    lake.write({D3: 4, D2: 9})
-    lake.fail(D1)
+    plan = lake.shadow_plan({B.name: [D1]})
+    lake.write({D1: 7}, into=plan, table=B.name)
+    verdict_on(lake, plan, CheckOutcome.PASSED)
+    lake.write({D3: 6})
+    with pytest.raises(
+        RefusedByGuard, match=f"{B.name} {D3}: was made from other rows of {A.name}"
+    ):
+        publish(lake, plan)
+    lake.write({D3: 6}, table=B.name)
     publish(lake, plan)
-    assert lake.values() == {D0: 6, D1: 7, D2: 9, D3: 4}
+    assert lake.values(B.name)[D1] == 7
 
 
 def test_a_plan_into_live_or_that_was_discarded_has_nothing_to_publish(lake):

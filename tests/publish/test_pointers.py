@@ -17,7 +17,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.pointers import follow, pin
 from backfill_assets.publish.pointers import preview as make_preview
-from backfill_assets.publish.release_live import Released, Withheld, release_live
+from backfill_assets.publish.release_live import Released, release_as_it_stands, release_live
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.reading import read
 from tests.worlds.small_lake import (
@@ -161,15 +161,15 @@ def test_a_table_that_was_never_released_is_the_shadows(tmp_path):
 
 def test_a_preview_is_of_the_release_that_has_the_inputs_of_the_plan(lake):
     lake.write({D1: 6})
-    lake.fail(D3)
     plan = lake.shadow_plan({B.name: [D1]})
     lake.write({D1: 6}, table=B.name, into=plan)
     with pytest.raises(RefusedByGuard) as refused:
         preview(lake, plan)
     assert f"{B.name} {D1}" in refused.value.what
     assert refused.value.unchanged == "No preview was made."
+    assert "`backfill release --reason ...`" in refused.value.next_step
     assert gets(lake, "candidate") == RELEASED
-    lake.write({D3: 4})
+    release_as_it_stands(lake.workspace, who="bo", reason="to try it")
     assert preview(lake, plan).number == 2
     assert gets(lake, "candidate") == RELEASED | {D1: 6}
 
@@ -300,8 +300,5 @@ def test_a_record_of_where_a_channel_was_moved_is_no_release_to_go_back_to(lake)
 
 def test_pinned_readers_do_not_delay_a_release_of_live(lake):
     pinned(lake, 1)
-    lake.write({D3: 9})
-    lake.fail(D3, table=B.name)
-    decision = release_live(lake.workspace, who="sensor")
-    assert isinstance(decision, Withheld)
-    assert [str(each.cause) for each in decision.reasons] == ["failed"]
+    night(lake, {D3: 9})
+    assert Releases(str(lake.root)).newest().number == 3  # type: ignore[union-attr]

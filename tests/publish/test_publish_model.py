@@ -4,7 +4,7 @@ model in memory. No Spark.
 
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.publish.switch import Switch
+from backfill_assets.tables.declaration import SliceDays
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, preview, publish, released
 
 
@@ -86,6 +87,8 @@ class Model:
 
 
 CHANNELS = ["stable", "candidate"]
+# A table of the name of B that is not made from A.
+ALONE = replace(B, reads={"days": SliceDays()})
 OTHER = dict.fromkeys(DAYS, 5)
 VALUES = st.dictionaries(st.sampled_from(DAYS), st.integers(1, 3), min_size=1)
 
@@ -94,7 +97,7 @@ class AsInMemory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = tempfile.mkdtemp()
-        self.lake = SmallLake(Path(self.root) / "lake")
+        self.lake = SmallLake(Path(self.root) / "lake", tables=(A, ALONE))
         self.model = Model()
         self.shadows: list[ShadowPlan] = []
         self.published: list[Plan] = []

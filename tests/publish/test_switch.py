@@ -14,7 +14,7 @@ from backfill_assets.lake.releases import Pointer, Release, Releases
 from backfill_assets.publish.pointers import pin
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
 from backfill_assets.publish.switch import Switch
-from tests.worlds.small_lake import DAYS, A, B, SmallLake, preview, publish
+from tests.worlds.small_lake import DAYS, A, B, SmallLake, preview, publish, release_live_now
 
 D0, D1, D2, D3 = DAYS
 OF_A = {D0: 1, D1: 2, D2: 3, D3: 4}
@@ -198,7 +198,7 @@ def test_what_is_released_meanwhile_is_a_conflict_and_the_switch_is_not_made(lak
     decided_on = releases.newest()
     assert decided_on
     lake.write({D3: 9})
-    release_live(lake.workspace, who="sensor")
+    release_live_now(lake)
     pointer = Pointer(switches={A.name: B.name})
     with pytest.raises(Conflict, match="release 2 came first"):
         releases.move(decided_on, "stable", pointer, who="ada", reason="", kind="switch")

@@ -85,10 +85,11 @@ class SmallLake:
     root: Path
     column: str = "day"
     runs: Counter[str] = field(default_factory=Counter)
+    tables: tuple[Table, ...] = (A, B)
 
     @property
     def workspace(self) -> Workspace:
-        return workspace_of([A, B], CALENDAR, str(self.root))
+        return workspace_of(self.tables, CALENDAR, str(self.root))
 
     def plan(self, days: Mapping[str, list[date]], reason: str = "") -> Plan:
         """A plan of these days that was started and has ended."""

@@ -1,4 +1,4 @@
-"""A rebuild into live that was given up half way is released once it is finished, taken back, or
+"""Live is released once its tables agree: after half a rebuild once it is finished, taken back, or
 decided on. No Spark.
 """
 
@@ -11,6 +11,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.live import last_commits
 from backfill_assets.publish.release_live import (
+    Cause,
     Released,
     Withheld,
     release_as_it_stands,
@@ -32,15 +33,12 @@ from tests.worlds.small_lake import (
 D0, D1, D2, D3 = DAYS
 
 
-def half_built(lake: SmallLake, ending: str) -> Plan:
-    """A plan of a day of A and B in live, which has built A and ended so."""
+def half_built(lake: SmallLake) -> Plan:
+    """A plan of a day of A and B in live, which has built A and was cancelled."""
     plan = lake.plan({A.name: [D1], B.name: [D1]})
     lake.plans.note(plan.id, "started", NOW, who="ada")
     lake.write({D1: 5}, plan=plan.id)
-    if ending == "cancelled":
-        lake.plans.note(plan.id, "cancelled", NOW, who="ada")
-    else:
-        lake.plans.note(plan.id, "ended", NOW, ending=ending, why="the budget")
+    lake.plans.note(plan.id, "cancelled", NOW, who="ada")
     return plan
 
 
@@ -48,31 +46,51 @@ def decide(lake: SmallLake) -> object:
     return release_live(lake.workspace, who="sensor")
 
 
-@pytest.mark.parametrize(
-    ("ending", "said"),
-    [
-        ("cancelled", "was cancelled"),
-        ("stopped", "was stopped"),
-        ("partial", "ended"),
-        ("refused", "ended"),
-    ],
-)
-def test_a_plan_that_ended_before_all_was_built_withholds_what_it_has_built(lake, ending, said):
-    plan = half_built(lake, ending)
+def test_a_day_that_was_made_from_rows_of_before_withholds_live(lake):
+    half_built(lake)
+    lake.write({D2: 9})
     decision = decide(lake)
     assert isinstance(decision, Withheld)
-    assert [str(reason) for reason in decision.reasons] == [
-        f"plan {plan.id} {said} with 1 of its 2 partition(s) not built, as {B.name} {D1}: `backfill"
-        f" resume {plan.id}` builds them, `backfill rollback {plan.id}` takes back what is built"
+    assert [(each.cause, each.table, each.days) for each in decision.failures] == [
+        (Cause.OUTDATED, B.name, (D1, D2))
     ]
-    with pytest.raises(RefusedByGuard, match=f"plan {plan.id} {said} with 1 of its 2"):
-        publish(lake, rebuilt_in_shadow(lake, {D2: 8}))
+    with pytest.raises(RefusedByGuard, match=f"{B.name} {D1}..{D2}: was made from other rows of"):
+        publish(lake, rebuilt_in_shadow(lake, {D0: 8}))
     assert released(lake) == released(lake, B.name) == RELEASED
+
+
+def test_a_day_that_was_outdated_at_the_release_before_withholds_nothing(lake):
+    lake.write({D1: 5})
+    assert isinstance(release_as_it_stands(lake.workspace, who="bo", reason="due"), Released)
+    for table in (A.name, B.name):
+        lake.write({D3: 9}, table=table)
+    assert isinstance(decide(lake), Released)
+    lake.write({D1: 6})
+    assert isinstance(decide(lake), Withheld)
+
+
+def test_a_table_with_a_schedule_of_its_own_withholds_nothing(tmp_path):
+    lake = SmallLake(tmp_path / "lake", tables=(A, replace(B, cron="0 5 * * 1")))
+    for table in (A.name, B.name):
+        lake.write(RELEASED, table=table)
+    assert isinstance(decide(lake), Released)
+    lake.write({D1: 5})
+    assert isinstance(decide(lake), Released)
+
+
+def test_a_day_that_was_never_built_withholds_nothing(tmp_path):
+    lake = SmallLake(tmp_path / "lake")
+    for table in (A.name, B.name):
+        lake.write({D0: 1}, table=table)
+    assert isinstance(decide(lake), Released)
+    lake.write({D1: 5})
+    lake.fail(D1, table=B.name)
+    assert isinstance(decide(lake), Released)
 
 
 @pytest.mark.parametrize("then", ["resumed", "built by a night", "failed", "taken back", "decided"])
 def test_it_is_released_once_nothing_of_it_is_half_done_or_a_person_decides(lake, then):
-    plan = half_built(lake, "cancelled")
+    plan = half_built(lake)
     day_of_b = 5
     before = last_commits(lake.workspace)
     if then == "resumed":
@@ -85,7 +103,11 @@ def test_it_is_released_once_nothing_of_it_is_half_done_or_a_person_decides(lake
         lake.fail(D1, table=B.name)
         decision = decide(lake)
         assert isinstance(decision, Withheld)
-        assert [reason.cause for reason in decision.reasons] == ["failed"]
+        (reason,) = decision.failures
+        assert (
+            str(reason)
+            == f"{B.name} {D1}: was made from other rows of {A.name}; it failed: no rows"
+        )
         return
     elif then == "taken back":
         lake.roll_back(plan)
@@ -94,10 +116,9 @@ def test_it_is_released_once_nothing_of_it_is_half_done_or_a_person_decides(lake
         day_of_b = 2
         decision = release_as_it_stands(lake.workspace, who="bo", reason="enough")
         assert isinstance(decision, Released)
-        assert decision.release.reason.startswith(
-            f"enough (in spite of plan {plan.id} was cancelled with 1 of its 2 "
-        )
+        assert decision.release.reason.startswith(f"enough (in spite of {B.name} {D1}: was made ")
         lake.write({D3: 9})
+        lake.write({D3: 9}, table=B.name)
     assert last_commits(lake.workspace) != before
     assert isinstance(decide(lake), Released)
     a = released(lake)[D1]
@@ -105,40 +126,16 @@ def test_it_is_released_once_nothing_of_it_is_half_done_or_a_person_decides(lake
     assert (a, b) == (2 if then == "taken back" else 5, day_of_b)
 
 
-def test_a_plan_that_has_built_all_its_days_or_none_withholds_nothing(lake):
-    plan = lake.plan({A.name: [D1], B.name: [D1]})
-    lake.plans.note(plan.id, "cancelled", NOW, who="ada")
-    lake.write({D3: 9})
-    assert isinstance(decide(lake), Released)
-    for table in (A.name, B.name):
-        lake.write({D1: 5}, table=table, plan=plan.id)
-    assert isinstance(decide(lake), Released)
-
-
-def test_rows_that_a_night_finds_as_a_plan_wrote_them_are_still_half_of_that_plan(lake):
-    half_built(lake, "cancelled")
-    lake.write({D1: 5})
-    assert isinstance(decide(lake), Withheld)
-    assert released(lake) == released(lake, B.name) == RELEASED
-
-
-def test_a_plan_that_has_found_all_rows_as_they_were_keeps_nothing_from_readers(lake):
-    plan = lake.plan({A.name: [D1], B.name: [D1]})
-    lake.write({D1: RELEASED[D1]}, plan=plan.id)
-    lake.plans.note(plan.id, "cancelled", NOW, who="ada")
-    lake.write({D3: 9})
-    assert isinstance(decide(lake), Released)
-    assert released(lake) == RELEASED | {D3: 9}
-
-
 @pytest.mark.parametrize(
-    "beside", ["a failed day", "an open plan that has not written yet", "rows that differ"]
+    "beside",
+    ["a day that is outdated", "an open plan that has not written yet", "rows that differ"],
 )
 def test_what_would_keep_live_from_being_released_is_asked_before_the_first_commit(lake, beside):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     files = lake.files()
-    if beside == "a failed day":
-        lake.fail(D3)
+    if beside == "a day that is outdated":
+        lake.write({D3: 9})
+        files = lake.files()
     elif beside == "rows that differ":
         ledger = lake.workspace.lake.ledger
         built = ledger.builds({A.name: [D3]})[-1]
@@ -167,9 +164,9 @@ def test_what_would_keep_live_from_being_released_is_asked_before_the_first_comm
         assert released(lake)[D1] == 7
 
 
-def test_a_failed_day_does_not_keep_a_killed_publication_from_being_finished(lake):
+def test_an_outdated_day_does_not_keep_a_killed_publication_from_being_finished(lake):
     half_published(lake, {D1: 7})
-    lake.fail(D3)
+    lake.write({D3: 9})
     release_live(lake.workspace, who="sensor")
     assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7}
 
