@@ -1,9 +1,10 @@
 """Acts: changes to several tables that are decided in one write and finished by anyone.
 
 Several tables have several Delta logs, and therefore several commits. An act makes them one. It is
-recorded with everything that is needed to finish it, and then checked: `committing` or `aborted`.
-After that it can only be finished. Each table is committed once, because the commit carries the
-number of the act. The release is added once. Then the act has `ended`.
+recorded with everything that is needed to finish it. Its files are put into the tables' folders,
+and then it is checked: `committing` or `aborted`. After that it can always be finished, also if
+its shadow is gone. Each table is committed once, because the commit carries the number of the act.
+The release is added once. Then the act has `ended`.
 
 A writer to live, a release and maintenance first finish an act that was begun. So no act waits for
 the process that began it. On a local disk, locks keep other writers away between the decision and
@@ -40,10 +41,15 @@ from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
 from backfill_assets.lake.history import commit_metadata, recover_locked
 from backfill_assets.lake.integrity import differing_days
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build, Ledger
-from backfill_assets.lake.moves import put_files, refuse_missing
+from backfill_assets.lake.moves import put_files
 from backfill_assets.lake.record_table import RecordTable
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import PLAN_PUBLISHED, Releases, TableVersion
+from backfill_assets.lake.releases import (
+    PLAN_PUBLISHED,
+    PLAN_ROLLED_BACK,
+    Releases,
+    TableVersion,
+)
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import Paths, writing
@@ -288,7 +294,7 @@ class Turn:
             why = Begun(self.acts, self.after + 1, act).carry_out()
         if why:
             raise Conflict(
-                f"Live was changed while this was decided: {why}.",
+                f"Live or the shadow was changed while this was decided: {why}.",
                 unchanged=NOTHING_COMMITTED,
                 next_step="Type the same again.",
             )
@@ -350,7 +356,13 @@ class Begun:
         return ""
 
     def _why_not(self) -> str:
-        """Fence the tables where there are no locks, and say why the act cannot be committed."""
+        """Say why the act cannot be committed; "" if it can.
+
+        The files are put in place, and the tables are fenced where there are no locks.
+        """
+        for change in self.act.changes:
+            if lost := put_files(self._source(change), self._folder(change), change.files):
+                return f"{self._source(change)}/{lost[0]} was removed or changed"
         if not Paths(self.root).is_local:
             for change in self.act.changes:
                 if change.committed:
@@ -365,8 +377,8 @@ class Begun:
             try:
                 if written := differing_days(self._seen(change), table):
                     return f"{change.table} {ranges(written)} was written"
-                self._files(change).refuse_unfit(table)
-                refuse_missing(self._source(change), change.files)
+                days = [build.day for build in change.committed]
+                self._files(change).refuse_unfit(table, days)
             except (UsageError, TableUnreadable) as error:
                 return error.what.rstrip(".")
         return ""
@@ -380,8 +392,6 @@ class Begun:
             # The commit says that all commits before it are in the ledger.
             recover_locked(ledger, change.table)
             files = self._files(change)
-            if last_act(open_table(files.folder)) < self.number:
-                put_files(self._source(change), files.folder, change.files)
             days = [build.day for build in committed]
             metadata = commit_metadata(committed, complete=True)
             self._once(change, ACTS, lambda table: files(table, days, metadata))
@@ -441,10 +451,15 @@ class Begun:
         releases = Releases(self.root)
         committed = dict(self._versions())
         builds = [build for change in self.act.changes for build in change.builds]
+        is_publication = self.act.kind == "publish"
+        kind = PLAN_PUBLISHED if is_publication else PLAN_ROLLED_BACK
+        plans = (self.act.plan,) if is_publication else ()
         seen = releases.get(decided.after).channels if decided.after else {}
 
         def attempt() -> None:
-            if any(self.act.plan in release.plans for release in releases.all(decided.after)):
+            # Until the act has ended, no other act adds a release.
+            later = releases.all(decided.after)
+            if any((release.kind, release.plans) == (kind, plans) for release in later):
                 return
             newest = releases.newest()
             now = newest.channels if newest else {}
@@ -454,13 +469,13 @@ class Begun:
             releases.add(
                 newest,
                 {**tables, **committed},
-                kind=PLAN_PUBLISHED,
+                kind=kind,
                 who=self.act.who,
                 reason=decided.reason,
                 # A person may have pointed a channel somewhere since. Its readers stay there.
                 channels=[name for name in decided.channels if now.get(name) == seen.get(name)],
                 recorded={**recorded, **{build.table: build.at for build in builds}},
-                plans=[self.act.plan],
+                plans=plans,
             )
 
         Retrying(

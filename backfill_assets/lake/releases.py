@@ -29,6 +29,7 @@ POINTED = "channel"  # points a channel at an earlier release
 RETIRED = "retired"  # retires earlier releases; the channels stay too
 SWITCHED = "switch"  # gives readers of a table another table
 PLAN_PUBLISHED = "publish"  # publishes a plan, or gives it to another channel
+PLAN_ROLLED_BACK = "rollback"  # takes a plan back
 LIVE = "live"  # live as it was
 WITHOUT_OWN_TABLES = frozenset({POINTED, RETIRED, SWITCHED})
 

@@ -17,6 +17,7 @@ from backfill_assets.diff.text import diff_heading, html_page
 from backfill_assets.lake.releases import STABLE
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_code, as_table
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
+from backfill_assets.publish.release_live import Runs
 from backfill_assets.publish.switch import Switch
 from backfill_assets.reproduce.inputs import RecordedBuild
 from backfill_assets.reproduce.reproduce import reproduce
@@ -72,12 +73,18 @@ class PublishConfig(Config):
 
 def _publish(run: VerbRun, config: PublishConfig) -> None:
     plan = run.plan(config.plan)
-    instance = run.context.instance
-    runs = partial(unfinished_runs, instance, run.workspace.names, but=run.context.run_id)
-    report = publish_plan(plan, run.workspace, run.dagster, runs, who=run.who, **_options(config))
+    report = publish_plan(
+        plan, run.workspace, run.dagster, _runs(run), who=run.who, **_options(config)
+    )
     release = report.published.release.number
     metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
     run.show(sentences(report.lines()), metadata)
+
+
+def _runs(run: VerbRun) -> Runs:
+    """Name the other runs of live that are not finished."""
+    names = run.workspace.names
+    return partial(unfinished_runs, run.context.instance, names, but=run.context.run_id)
 
 
 class RollbackConfig(Config):
@@ -91,7 +98,9 @@ class RollbackConfig(Config):
 
 def _rollback(run: VerbRun, config: RollbackConfig) -> None:
     plan = run.plan(config.plan)
-    report = rollback_plan(plan, run.workspace, run.dagster, who=run.who, **_options(config))
+    report = rollback_plan(
+        plan, run.workspace, run.dagster, _runs(run), who=run.who, **_options(config)
+    )
     metadata = {"plan": plan.id, "days": as_table(report.table)}
     run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 

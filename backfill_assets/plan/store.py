@@ -297,8 +297,10 @@ def event_words(event: Event) -> str:
     if event.kind == PUBLISHED:
         return f"published{by} as release {facts.get('release', '?')}{why}"
     if event.kind == ROLLED_BACK:
+        removed = f", {facts['removed']} removed" if facts.get("removed") else ""
         stays = f", {facts['left']} stay" if facts.get("left") else ""
-        return f"rolled back{by}{why} ({facts.get('restored', 0)} partition(s) put back{stays})"
+        put_back = f"{facts.get('restored', 0)} partition(s) put back"
+        return f"rolled back{by}{why} ({put_back}{removed}{stays})"
     return f"{in_words(event.kind)}{by}{why}"
 
 

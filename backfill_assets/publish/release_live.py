@@ -45,10 +45,10 @@ LATER = datetime.max.replace(tzinfo=UTC)
 COLUMNS = ("table", "day", "outcome", "run", "plan", "at")
 
 
-def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator[str]:
-    """Yield a sentence for each plan that ended unfinished and has rows in live.
+def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> "Iterator[Obstacle]":
+    """Yield an obstacle for each plan that ended unfinished and has rows in live.
 
-    Only rows written since the last release count. The sentence names the commands that lead on.
+    Only rows written since the last release count. The obstacle names the commands that lead on.
     `builds` are the latest builds since then.
     """
     plans = Plans(workspace.lake.root)
@@ -68,12 +68,13 @@ def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator
         if not any(build.at > state.since(build.table) for build in written_by(root, plan)):
             continue
         if unbuilt := _unbuilt(plan, workspace.lake.ledger):
-            yield (
+            why = (
                 f"plan {plan_id} {WORDS.get(ended, 'ended')} with {len(unbuilt)} of its"
                 f" {len(plan.partitions())} partition(s) not built, as {unbuilt[0][0]}"
                 f" {unbuilt[0][1]}: `backfill resume {plan_id}` builds them, `backfill rollback"
                 f" {plan_id}` takes back what is built"
             )
+            yield Obstacle(Cause.PLAN, why, plan=plan_id)
 
 
 def _unbuilt(plan: Plan, ledger: Ledger) -> list[Partition]:
@@ -110,12 +111,16 @@ UNRECORDED = "has rows without a recorded build: see `backfill reconcile`"
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A reason why live is not released: a cause, and days of one table (none: all tables)."""
+    """A reason why live is not released: a cause, and days of one table (none: all tables).
+
+    `plan` is the plan that it is about, "" if it is about none.
+    """
 
     cause: Cause
     why: str
     table: str = ""
     days: tuple[date, ...] = ()
+    plan: str = ""
 
     def __str__(self) -> str:
         which = f"{self.table} {ranges(self.days)}: " if self.table else ""
@@ -150,7 +155,7 @@ def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
     A plan that cannot be read cannot be run.
     """
     for plan_id in state.in_part:
-        yield Obstacle(Cause.PLAN, in_part_words(plan_id))
+        yield Obstacle(Cause.PLAN, in_part_words(plan_id), plan=plan_id)
     for plan_id in state.plans:
         try:
             plan = Plans(root).read(plan_id)
@@ -162,15 +167,14 @@ def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
                 f"plan {plan_id} is open ({ranges(of_plan)}): `backfill watch {plan_id}` follows"
                 f" it; if no command carries it out any more, `backfill resume {plan_id}`"
             )
-            yield Obstacle(Cause.PLAN, why)
+            yield Obstacle(Cause.PLAN, why, plan=plan_id)
 
 
 def since_the_release(workspace: Workspace, state: LiveState) -> list[Obstacle]:
     """Return the obstacles that were built, or failed, since the last release."""
     changed = changed_days(workspace, state)
     builds = builds_since(workspace, state, changed)
-    half_done = [Obstacle(Cause.PLAN, why) for why in given_up(workspace, state, builds)]
-    return [*half_done, *failures(workspace, state, builds, changed)]
+    return [*given_up(workspace, state, builds), *failures(workspace, state, builds, changed)]
 
 
 def failures(

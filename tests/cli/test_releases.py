@@ -131,6 +131,7 @@ def test_live_that_is_not_released_is_a_line_of_status_until_a_person_releases_i
     )
     assert values("status")["not_released"][0] == {
         "cause": "failed", "table": B, "days": [str(day(1)), str(day(2))], "why": "broken",
+        "plan": "",
     }  # fmt: skip
     released = values("release", "--reason", "the report is due")
     assert [(reason["table"], reason["why"]) for reason in released["despite"]] == [

@@ -133,33 +133,6 @@ def test_rows_that_a_rollback_of_another_plan_puts_back_are_still_those_of_the_p
     assert (released(lake), len(why_behind(lake))) == (RELEASED, 1)
 
 
-def test_days_that_a_rollback_leaves_in_live_keep_the_channel_behind(tmp_path):
-    lake = SmallLake(tmp_path / "lake")
-    night(lake, {D0: 1, D1: 2})
-    release_live(lake.workspace, who="sensor")
-    plan = rebuilt_in_shadow(lake, {D1: 7, D3: 9})
-    publish(lake, plan, "candidate")
-    lake.roll_back(plan)
-    release_live(lake.workspace, who="sensor")
-    assert (released(lake), released(lake, channel="candidate")) == (
-        {D0: 1, D1: 2},
-        {D0: 1, D1: 2, D3: 9},
-    )
-    assert why_behind(lake) == [
-        f"stable stays at release 1: days of plan {plan.id}, which was rolled back, or made from"
-        " them, are left in live. Build again what is outdated, or `backfill release --reason ...`"
-        " releases live to stable"
-    ]
-    decision = release_as_it_stands(lake.workspace, who="bo", reason="the first rows there are")
-    assert isinstance(decision, Released)
-    assert (
-        f"in spite of days of plan {plan.id}, which was rolled back, or made from them, are left in"
-        " live" in decision.release.reason
-    )
-    assert released(lake) == {D0: 1, D1: 2, D3: 9}
-    assert why_behind(lake) == []
-
-
 def test_a_channel_whose_missing_plan_was_overwritten_is_released_to_by_a_person_too(lake):
     publish(lake, rebuilt_in_shadow(lake, {D1: 7}), "candidate")
     night(lake, {D1: 5})

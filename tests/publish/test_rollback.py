@@ -4,9 +4,8 @@ has the files it had.
 
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,18 +16,16 @@ from backfill_assets.lake.ledger import BUILD_SCHEMA
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.rollback import (
-    Kind,
-    roll_back,
-    rollback_decisions,
-)
+from backfill_assets.publish.rollback import Decision, Kind, roll_back, rollback_decisions
 from tests.worlds.small_lake import (
     CALENDAR,
     DAYS,
     NOW,
+    RELEASED,
     A,
     B,
     SmallLake,
+    contents,
     four_days,
     killed_after,
     killed_when,
@@ -97,12 +94,14 @@ def test_a_restored_day_is_recorded_as_what_it_is_and_why(lake):
     assert lake.workspace.lake.damaged(latest_of_a, {A.name: None}) == {}
 
 
-def test_a_second_rollback_finds_nothing_to_do_and_commits_nothing(lake):
+def test_a_second_rollback_changes_and_records_nothing(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     lake.roll_back(plan)
-    version = lake.workspace.lake.version(A.name)
-    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED}
-    assert lake.workspace.lake.version(A.name) == version
+    before = contents(lake.root)
+    result = lake.rolled_back(plan)
+    assert (result.is_new, result.builds) == (False, ())
+    assert result.decisions == {(A.name, SECOND): Decision(Kind.RESTORED)}
+    assert contents(lake.root) == before
 
 
 def test_a_day_that_others_built_since_stays_and_says_by_whom_unless_it_is_forced(lake):
@@ -153,13 +152,31 @@ def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict(lake):
     ]  # the files of before are those it looked at
 
 
-def test_a_day_that_the_plan_built_first_or_left_unchanged_has_nothing_to_put_back(tmp_path):
+def test_a_day_that_the_plan_built_first_is_removed_and_missing_again(tmp_path):
     lake = SmallLake(tmp_path)
     lake.write({FIRST: 1})
     plan = rebuilt_in_live(lake, {FIRST: 1, SECOND: 2})
-    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.FIRST_BUILT}
-    assert lake.values() == {FIRST: 1, SECOND: 2}
-    assert (lake.plans.state(plan.id), lake.plans.events(plan.id, "rolled_back")) == ("done", [])
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.REMOVE}
+    assert lake.values() == {FIRST: 1}
+    (event,) = lake.plans.events(plan.id, "rolled_back")
+    assert (event.facts["restored"], event.facts["removed"]) == (0, 1)
+    builds = latest_builds(lake.workspace)
+    status = status_of(lake.workspace, [A], [FIRST, SECOND], latest=builds).partitions
+    states = (status[A.name, FIRST].state, status[A.name, SECOND].state)
+    assert states == (State.UP_TO_DATE, State.MISSING)
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED}
+    lake.write({SECOND: 3})
+    assert lake.roll_back(plan)[A.name, SECOND] == Kind.CONFLICT
+    assert lake.values() == {FIRST: 1, SECOND: 3}
+
+
+def test_a_table_that_the_plan_built_first_is_empty_again(tmp_path):
+    lake = SmallLake(tmp_path)
+    plan = rebuilt_in_live(lake, {FIRST: 1, SECOND: 2})
+    assert set(lake.roll_back(plan).values()) == {Kind.REMOVE}
+    assert lake.values() == {}
+    lake.write({SECOND: 3})
+    assert lake.values() == {SECOND: 3}
 
 
 def test_a_rollback_that_puts_nothing_back_leaves_the_plan_what_it_was(lake):
@@ -247,12 +264,14 @@ def test_a_rollback_killed_after_any_write_is_whole_after_the_next_commit(lake, 
     assert both == ((2, 1) if lake.plans.is_rolled_back(plan.id) else (7, 7))
 
 
-def test_a_column_that_came_with_the_plan_stays_and_is_null_in_the_days_put_back(lake):
+@pytest.mark.parametrize("is_in_other_days", [False, True])
+def test_a_column_that_came_with_the_plan_stays_if_other_days_have_it(lake, is_in_other_days):
     plan = rebuilt_in_live(lake, {SECOND: 7}, more="note")
+    if is_in_other_days:
+        lake.write({FOURTH: 9}, more="note")
     lake.roll_back(plan)
     rows = DeltaTable(str(lake.root / A.name)).to_pyarrow_table()
-    assert rows.column_names == ["n", "day", "note"]
-    assert rows["note"].null_count == rows.num_rows
+    assert rows.column_names == ["n", "day", *(["note"] if is_in_other_days else [])]
     assert lake.values()[SECOND] == 2
 
 
@@ -278,29 +297,32 @@ def test_files_that_a_vacuum_removed_are_named_and_nothing_is_restored(lake):
     assert lake.plans.state(plan.id) == "done"
 
 
-def test_a_column_that_had_another_type_is_refused_with_both(lake):
-    plan = lake.plan({A.name: DAYS})
-    data = pa.table({"n": pa.array([str(n) for n in range(4)]), "day": pa.array(DAYS, pa.date32())})
-    write_deltalake(
-        str(lake.root / A.name),
-        data,
-        mode="overwrite",
-        schema_mode="overwrite",
-        partition_by=["day"],
-    )
+def with_another_type(lake: SmallLake) -> Plan:
+    """A plan that has changed the type of a column of A, on all its days, and rows of B."""
     lake.write(dict.fromkeys(DAYS, 1), table=B.name)
-    as_built = {
-        "plan": plan.id,
-        "at": NOW.replace(year=2099),
-        "fingerprint": "x",
-        "delta_version": 1,
-        "data_files": "",
-    }
-    ours = [replace(b, **as_built, outcome="accepted")
-            for b in lake.workspace.lake.ledger.builds({A.name: DAYS})]  # fmt: skip
-    lake.workspace.lake.ledger.append(ours)
-    with pytest.raises(UsageError, match="had n long in version 0, and has n string now"):
-        lake.roll_back(plan, force=True)
+    plan = lake.plan({A.name: DAYS, B.name: [SECOND]})
+    lake.write({SECOND: 7}, table=B.name, plan=plan.id)
+    lake.write(dict.fromkeys(DAYS, 9), plan=plan.id, number=("n", "string"))
+    return plan
+
+
+def test_a_plan_that_changed_the_type_of_a_column_is_taken_back(lake):
+    before = DeltaTable(str(lake.root / A.name)).schema()
+    lake.roll_back(with_another_type(lake))
+    assert DeltaTable(str(lake.root / A.name)).schema() == before
+    assert (lake.values(), lake.values(B.name)[SECOND]) == (RELEASED, 1)
+
+
+def test_a_type_is_not_taken_back_beside_days_that_stay_and_no_table_is_changed(lake):
+    plan = with_another_type(lake)
+    lake.write({FOURTH: 5}, number=("n", "string"))
+    files = (lake.files(), lake.files(B.name))
+    with pytest.raises(UsageError, match="have another type: n is string, now long"):
+        lake.roll_back(plan)
+    assert (lake.files(), lake.files(B.name)) == files
+    assert lake.plans.state(plan.id) == "done"
+    lake.roll_back(plan, force=True)
+    assert lake.values() == RELEASED
 
 
 def test_an_empty_day_is_empty_again(tmp_path):
@@ -318,7 +340,7 @@ def test_nothing_of_a_plan_is_taken_back_while_a_table_of_it_is_not_declared(lak
         lake.write({SECOND: 7}, table=table, plan=plan.id)
     without = workspace_of([A], CALENDAR, str(lake.root))
     with pytest.raises(
-        UsageError, match=r"built days of raw/b, which the project does not have any more\."
+        UsageError, match=r"has days of raw/b, which the project does not have any more\."
     ):
         roll_back(plan, without, who="ada", now=lambda: NOW)
     assert lake.values()[SECOND] == lake.values(B.name)[SECOND] == 7
@@ -351,19 +373,6 @@ def test_a_day_that_the_plan_found_unchanged_is_as_up_to_date_as_before(lake):
     assert status[B.name, SECOND].state == State.UP_TO_DATE
 
 
-def test_a_day_that_the_plan_found_unchanged_keeps_its_record_if_its_input_stays(lake):
-    lake.write({SECOND: 2}, table=B.name)
-    plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
-    lake.write({SECOND: 7}, plan=plan.id)
-    lake.write({SECOND: 2}, table=B.name, plan=plan.id)
-    lake.write({SECOND: 9})
-    lake.write({SECOND: 7})  # a night has written to the input since
-    before = lake.workspace.lake.ledger.builds({B.name: [SECOND]})
-    lake.write({SECOND: 8})
-    assert lake.roll_back(plan)[A.name, SECOND] == Kind.CONFLICT
-    assert lake.workspace.lake.ledger.builds({B.name: [SECOND]}) == before
-
-
 @pytest.mark.parametrize("first_goes_first", [False, True])
 def test_plans_that_are_taken_back_in_any_order_come_to_what_none_of_them_has_made(
     lake, first_goes_first
@@ -386,14 +395,15 @@ def test_rows_that_a_rollback_had_put_back_are_those_of_whoever_built_them(lake)
     assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
 
 
-def test_a_day_built_only_by_rolled_back_plans_gets_the_rows_of_the_last_one(tmp_path):
+@pytest.mark.parametrize("first_goes_first", [False, True])
+def test_a_day_that_only_rolled_back_plans_built_is_removed(tmp_path, first_goes_first):
     lake = SmallLake(tmp_path)
     lake.write({FIRST: 1})
     first = rebuilt_in_live(lake, {FIRST: 7, SECOND: 7})
-    lake.roll_back(first)
     second = rebuilt_in_live(lake, {SECOND: 8})
-    assert lake.roll_back(second) == {(A.name, SECOND): Kind.RESTORE}
-    assert lake.values() == {FIRST: 1, SECOND: 7}
+    for plan in (first, second) if first_goes_first else (second, first):
+        lake.roll_back(plan)
+    assert lake.values() == {FIRST: 1}
 
 
 @settings(max_examples=40, deadline=None)
