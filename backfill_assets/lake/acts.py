@@ -158,9 +158,11 @@ class ActEntry:
 
     number: int
     stage: Stage
+    at: datetime
     id: str
     kind: ActKind
     plan: str
+    who: str
     reason: str
 
 
@@ -213,6 +215,12 @@ class Acts:
                 row["plan"]: row["kind"] for row in rows if row["stage"] == Stage.COMMITTING
             }
         return dict(facts[NAME])
+
+    def of_plan(self, plan: str) -> list[ActEntry]:
+        """The acts of a plan that were decided, oldest first, without aborted ones."""
+        rows = self._records.files().numbered(1, None, _COLUMNS).sort_by("number").to_pylist()
+        entries = [ActEntry(**row) for row in rows if row["plan"] == plan]
+        return [entry for entry in entries if entry.stage == Stage.COMMITTING]
 
     def add(self, act: Act, stage: Stage, after: int, reason: str = "") -> bool:
         """Add an entry after the entry `after`. False, and nothing is added, if another is there.

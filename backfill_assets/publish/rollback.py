@@ -249,9 +249,10 @@ def decide(
         version = max(first.delta_version - 1, before.delta_version)
         decision = Decision(Kind.RESTORE, before, version)
         has_earlier_rows = now.fingerprint == before.fingerprint
-    if has_earlier_rows and not damage:
+    is_of_plan = wrote[-1].plan == plan_id
+    if has_earlier_rows and not is_of_plan and not damage:
         return Decision(Kind.RESTORED)
-    built_since = _by_whom(now) if now.fingerprint != of_plan.fingerprint else ""
+    built_since = "" if is_of_plan else _by_whom(now)
     # Lost files are put back. Rows of another writer are not replaced unless that is forced.
     by_writer = str(damage) if damage and not damage.is_of_files else ""
     why = by_writer or built_since
