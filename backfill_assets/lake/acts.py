@@ -356,10 +356,11 @@ class Begun:
             # The outcome of the process that decided first.
             if outcome is not None and outcome.stage == Stage.ABORTED:
                 return outcome.reason
+            versions: dict[str, TableVersion] = {}
             for change in self.act.changes:
-                self._commit(change)
+                self._commit(change, versions)
             if self.act.release:
-                self._release(self.act.release)
+                self._release(self.act.release, versions)
             self.acts.add(self.act, Stage.ENDED, self.number + 1)
         return ""
 
@@ -391,10 +392,13 @@ class Begun:
                 return error.what.rstrip(".")
         return ""
 
-    def _commit(self, change: TableChange) -> None:
-        """Commit a change once, and bring its builds into the ledger once."""
+    def _commit(self, change: TableChange, versions: dict[str, TableVersion]) -> None:
+        """Commit a change once, and bring its builds into the ledger once.
+
+        `versions` are those of the tables that the act committed before. This one is added.
+        """
         ledger = Ledger(self.root)
-        builds = list(self._builds(change))
+        builds = list(_with_inputs(change.builds, versions))
         committed = [build for build in builds if build.outcome in COMMITTED]
         if committed:
             # The commit says that all commits before it are in the ledger.
@@ -404,19 +408,14 @@ class Begun:
             metadata = commit_metadata(committed, complete=True)
             self._once(change, ACTS, lambda table: files(table, days, metadata))
             recover_locked(ledger, change.table)
-        recorded = {build.day for build in self.act.builds_of(change, ledger)}
-        missing = [build for build in builds if build.day not in recorded]
-        if missing:
-            ledger.append(missing)
-
-    def _builds(self, change: TableChange) -> Iterator[Build]:
-        """The builds of a change, with the versions at which the act committed their inputs."""
-        versions = {name: version.version for name, version in self._versions()}
-        for build in change.builds:
-            inputs = {
-                name: versions.get(name, version) for name, version in build.input_versions.items()
-            }
-            yield replace(build, input_versions=inputs)
+        recorded = self.act.builds_of(change, ledger)
+        recorded_days = {build.day for build in recorded}
+        ledger.append([build for build in builds if build.day not in recorded_days])
+        numbers = [build.delta_version for build in recorded if build.outcome in COMMITTED]
+        table = open_table(self._folder(change)) if numbers else None
+        if table:
+            table_id = str(table.metadata().id)
+            versions[change.table] = TableVersion(change.table, max(numbers), table_id)
 
     def _once(
         self, change: TableChange, mark: str, commit: Callable[[DeltaTable | None], object]
@@ -454,10 +453,9 @@ class Begun:
                 next_step="Correct that table. The next run or publication finishes the act.",
             ) from error
 
-    def _release(self, decided: NextRelease) -> None:
-        """Add the release of the act, unless it is there."""
+    def _release(self, decided: NextRelease, committed: Mapping[str, TableVersion]) -> None:
+        """Add the release of the act, with the `committed` tables, unless it is there."""
         releases = Releases(self.root)
-        committed = dict(self._versions())
         builds = [build for change in self.act.changes for build in change.builds]
         is_publication = self.act.kind == "publish"
         kind = PLAN_PUBLISHED if is_publication else PLAN_ROLLED_BACK
@@ -492,17 +490,6 @@ class Begun:
             reraise=True,
         )(attempt)
 
-    def _versions(self) -> Iterator[tuple[str, TableVersion]]:
-        """The versions of the act's own commits."""
-        ledger = Ledger(self.root)
-        for change in self.act.changes:
-            builds = self.act.builds_of(change, ledger)
-            versions = {build.delta_version for build in builds if build.outcome in COMMITTED}
-            table = open_table(self._folder(change)) if versions else None
-            if table:
-                version = TableVersion(change.table, max(versions), str(table.metadata().id))
-                yield change.table, version
-
     def _folder(self, change: TableChange) -> str:
         return Paths(self.root).table(change.table)
 
@@ -515,3 +502,13 @@ class Begun:
     def _files(self, change: TableChange) -> FileCommit:
         folder = self._folder(change)
         return FileCommit(folder, change.column, change.files, change.columns, self.number)
+
+
+def _with_inputs(builds: Iterable[Build], versions: Mapping[str, TableVersion]) -> Iterator[Build]:
+    """Yield the builds with the versions at which the act committed their inputs."""
+    for build in builds:
+        inputs = {
+            name: versions[name].version if name in versions else version
+            for name, version in build.input_versions.items()
+        }
+        yield replace(build, input_versions=inputs)

@@ -216,7 +216,7 @@ def refuse_not_in_live(plan: Plan, plans: Plans) -> None:
                 f" `backfill cancel {plan.id}`."
             ),
         )
-    refuse_overlap(plan, plans, in_live=True)
+    refuse_overlap(plan, plans, NOT_RESTORED, in_live=True)
 
 
 def refuse_undeclared(plan: Plan, workspace: Workspace) -> None:

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import TableUnreadable
+from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.acts import Act, NextRelease, TableChange, deciding, finish
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
@@ -353,6 +353,7 @@ def _change(
     """What the rollback changes in one table.
 
     Raises UsageError if a file is gone, or if the table cannot take the columns of these days.
+    RefusedByGuard if it can with `force`.
     """
     name = table.name
     folder = workspace.lake.path(name)
@@ -368,7 +369,17 @@ def _change(
             if decision.kind == Kind.RESTORE
         }
         files, columns = RestoreCommit(folder, column, versions).move(now, list(versions))
-        FileCommit(folder, column, files, columns).refuse_unfit(now, days)
+        try:
+            FileCommit(folder, column, files, columns).refuse_unfit(now, days)
+        except UsageError as error:
+            if all(decision.kind != Kind.CONFLICT for decision in decisions.values()):
+                raise
+            again = f"`backfill rollback {record.undone_plan} --force` takes back"
+            raise RefusedByGuard(
+                error.what,
+                unchanged=NOT_RESTORED,
+                next_step=f"{again} the days that others built since, too. Their rows are lost.",
+            ) from None
     hashes = hash_by_day((file.day, file.path) for file in files)
     at = workspace.lake.ledger.next_time(name)
     builds = tuple(_records(decisions.values(), hashes, record, at))
