@@ -266,6 +266,15 @@ def test_a_rollback_killed_after_any_write_is_whole_after_the_next_commit(lake, 
     assert both == ((2, 1) if lake.plans.is_rolled_back(plan.id) else (7, 7))
 
 
+def test_an_empty_day_that_the_plan_built_first_is_missing_again(tmp_path):
+    lake = SmallLake(tmp_path)
+    lake.write({FIRST: 1})
+    plan = rebuilt_in_live(lake, {SECOND: 0})
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.REMOVE}
+    assert lake.values() == {FIRST: 1}
+    assert list(lake.workspace.lake.latest({A.name: None}).accepted) == [(A.name, FIRST)]
+
+
 @pytest.mark.parametrize("is_in_other_days", [False, True])
 def test_a_column_that_came_with_the_plan_stays_if_other_days_have_it(lake, is_in_other_days):
     plan = rebuilt_in_live(lake, {SECOND: 7}, more="note")
