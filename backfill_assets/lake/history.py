@@ -416,13 +416,13 @@ def _last_rows(rows: pa.Table) -> pa.Array:
 def origin_builds(builds: Sequence[Build]) -> list[Build]:
     """Find the build that wrote the rows of each accepted build of a partition, oldest first.
 
-    A build with the same rows as the build before it did not write them. A restored build has the
-    rows of the last build with the same files. If these were compacted, or the day has no rows, the
-    last build with the same fingerprint counts.
+    An unchanged build has the rows of the build before it. A restored build has the rows of the
+    last build with the same files. If these were compacted, or the day has no rows, the last build
+    with the same fingerprint counts.
     """
     wrote: list[Build] = []
     for n, build in enumerate(builds):
-        if n and build.outcome != "restored" and _has_same_rows(build, builds[n - 1]):
+        if build.outcome == "unchanged" and wrote:
             wrote.append(wrote[-1])
         elif build.outcome == "restored":
             wrote.append(
@@ -431,10 +431,6 @@ def origin_builds(builds: Sequence[Build]) -> list[Build]:
         else:
             wrote.append(build)
     return wrote
-
-
-def _has_same_rows(build: Build, before: Build) -> bool:
-    return build.outcome == "unchanged" or build.fingerprint == before.fingerprint != ""
 
 
 def _with_rows_of(restored: Build, builds: Sequence[Build]) -> list[int]:
