@@ -212,7 +212,7 @@ class Plans:
         return [self._event(plan_id, file) for file in files if f"-{kind}" in file]
 
     def history(self, plan_id: str) -> list[Event]:
-        """Return the events of a plan, with acts that another process finished and nobody noted."""
+        """Return the events of a plan, with the acts that other processes finished."""
         events = self.events(plan_id)
         acts = Acts(self.root).of_plan(plan_id)
         for kind, state in _STATE_AFTER.items():
