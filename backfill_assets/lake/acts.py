@@ -422,7 +422,8 @@ class Begun:
     ) -> None:
         """Commit to a table, unless its log has the act under this mark.
 
-        Starts again if another writer commits first.
+        Starts again if another writer commits first. Raises Conflict if the table was changed so
+        that it cannot take the commit.
         """
         folder = self._folder(change)
 
@@ -445,12 +446,17 @@ class Begun:
         )
         try:
             attempts(attempt)
-        except CommitFailedError as error:
+        except (CommitFailedError, UsageError) as error:
+            why = error.what if isinstance(error, UsageError) else one_line(error)
+            before = f" TO VERSION AS OF {change.before.version}" if change.before else ""
             raise Conflict(
-                f"Delta refused the commit of {self.act.id} to {folder} {_COMMIT_ATTEMPTS} times:"
-                f" {one_line(error)}.",
+                f"{folder} was changed, and cannot take the commit of {self.act.id}:"
+                f" {why.rstrip('.')}.",
                 unchanged="Readers get the same release as before.",
-                next_step="Correct that table. The next run or publication finishes the act.",
+                next_step=(
+                    f"Restore that table as it was (RESTORE TABLE ...{before}). The next run or"
+                    " publication finishes the act."
+                ),
             ) from error
 
     def _release(self, decided: NextRelease, committed: Mapping[str, TableVersion]) -> None:

@@ -303,17 +303,16 @@ def _next_release(
     plan: Plan, workspace: Workspace, reason: str, runs: Runs
 ) -> tuple[NextRelease | None, list[Obstacle]]:
     """The release of the rollback; None with the obstacles if live cannot be released now."""
-    root = workspace.lake.root
-    if workspace.lake.releases.newest() is None:
-        return None, []
     try:
         state = live_state(workspace)
     except TableUnreadable as error:
         return None, [Obstacle(Cause.UNREADABLE, str(error))]
-    newest = state.newest
-    withheld = unreleased(plan, workspace, state, runs)
-    if withheld or newest is None:
+    if state.newest is None:
+        return None, []
+    if withheld := unreleased(plan, workspace, state, runs):
         return None, withheld
+    root = workspace.lake.root
+    newest = state.newest
     behind = overdue_channels(root, newest)
     # Earlier rows may be of a plan that readers of other channels do not get.
     channels = tuple(name for name in following(root, newest) if name not in behind)

@@ -6,10 +6,11 @@ import shutil
 from datetime import date
 from threading import Thread
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.errors import RefusedByGuard, UsageError
+from backfill_assets.errors import Conflict, RefusedByGuard, UsageError
 from backfill_assets.lake.acts import Acts, Stage, finish
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.releases import Releases
@@ -302,6 +303,22 @@ def test_a_decided_act_is_finished_without_its_files_and_the_days_are_built_agai
     assert set(lake.workspace.lake.damaged(builds, {A.name: None}, Depth.FILES)) == {(A.name, D1)}
     lake.roll_back(plan)
     assert lake.values() == lake.values(B.name) == released(lake) == RELEASED
+
+
+def test_a_decided_act_is_finished_once_a_table_that_others_changed_is_restored(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    acts = Acts(str(lake.root))
+    with killed_when(lambda: (entry := acts.newest()) and entry.stage == Stage.COMMITTING):
+        publish(lake, plan)
+    version = lake.workspace.lake.version(B.name)
+    texts = pa.table({"n": ["x"], "day": pa.array([D0], pa.date32())})
+    write_deltalake(str(lake.root / B.name), texts, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(Conflict) as refused:
+        lake.write({D3: 9})
+    assert f"TO VERSION AS OF {version}" in refused.value.next_step
+    DeltaTable(str(lake.root / B.name)).restore(version)
+    lake.write({D3: 9})
+    assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7}
 
 
 @pytest.mark.parametrize("writes", range(1, WRITES_OF_A_ROLLBACK + 1))
