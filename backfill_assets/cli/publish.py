@@ -190,7 +190,7 @@ def rollback(
     yes: Yes = False,
     json_: Json = False,
 ) -> None:
-    """Roll a plan back: restore the days that it changed.
+    """Roll a plan back: restore the days that it changed, and remove those that it built first.
 
     Days that others built since stay.
 
@@ -201,7 +201,7 @@ def rollback(
     from backfill_assets.plan.store import Plans
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.settings import read_settings
-    from backfill_assets.verbs.releases import pin_channel
+    from backfill_assets.verbs.releases import pin_channel, unfinished_in
     from backfill_assets.verbs.rollback import preview_rollback, rollback_plan
     from backfill_assets.workspace import open_workspace
 
@@ -226,6 +226,7 @@ def rollback(
         plan,
         workspace,
         partial(dagster_of, workspace.settings),
+        partial(unfinished_in, workspace),
         who=who,
         reason=reason,
         force=force,

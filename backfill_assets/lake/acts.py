@@ -1,9 +1,10 @@
 """Acts: changes to several tables that are decided in one write and finished by anyone.
 
 Several tables have several Delta logs, and therefore several commits. An act makes them one. It is
-recorded with everything that is needed to finish it, and then checked: `committing` or `aborted`.
-After that it can only be finished. Each table is committed once, because the commit carries the
-number of the act. The release is added once. Then the act has `ended`.
+recorded with everything that is needed to finish it. Its files are put into the tables' folders,
+and then it is checked: `committing` or `aborted`. After that it can always be finished, also if
+its shadow is gone. Each table is committed once, because the commit carries the number of the act.
+The release is added once. Then the act has `ended`.
 
 A writer to live, a release and maintenance first finish an act that was begun. So no act waits for
 the process that began it. On a local disk, locks keep other writers away between the decision and
@@ -40,10 +41,15 @@ from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
 from backfill_assets.lake.history import commit_metadata, recover_locked
 from backfill_assets.lake.integrity import differing_days
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build, Ledger
-from backfill_assets.lake.moves import put_files, refuse_missing
+from backfill_assets.lake.moves import put_files
 from backfill_assets.lake.record_table import RecordTable
 from backfill_assets.lake.released import open_version
-from backfill_assets.lake.releases import PLAN_PUBLISHED, Releases, TableVersion
+from backfill_assets.lake.releases import (
+    PLAN_PUBLISHED,
+    PLAN_ROLLED_BACK,
+    Releases,
+    TableVersion,
+)
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import Paths, writing
@@ -151,9 +157,11 @@ class ActEntry:
 
     number: int
     stage: Stage
+    at: datetime
     id: str
     kind: ActKind
     plan: str
+    who: str
     reason: str
 
 
@@ -206,6 +214,12 @@ class Acts:
                 row["plan"]: row["kind"] for row in rows if row["stage"] == Stage.COMMITTING
             }
         return dict(facts[NAME])
+
+    def of_plan(self, plan: str) -> list[ActEntry]:
+        """The acts of a plan that were decided, oldest first, without aborted ones."""
+        rows = self._records.files().numbered(1, None, _COLUMNS).sort_by("number").to_pylist()
+        entries = [ActEntry(**row) for row in rows if row["plan"] == plan]
+        return [entry for entry in entries if entry.stage == Stage.COMMITTING]
 
     def add(self, act: Act, stage: Stage, after: int, reason: str = "") -> bool:
         """Add an entry after the entry `after`. False, and nothing is added, if another is there.
@@ -287,7 +301,7 @@ class Turn:
             why = Begun(self.acts, self.after + 1, act).carry_out()
         if why:
             raise Conflict(
-                f"Live was changed while this was decided: {why}.",
+                f"Live or the shadow was changed while this was decided: {why}.",
                 unchanged=NOTHING_COMMITTED,
                 next_step="Type the same again.",
             )
@@ -341,15 +355,22 @@ class Begun:
             # The outcome of the process that decided first.
             if outcome is not None and outcome.stage == Stage.ABORTED:
                 return outcome.reason
+            versions: dict[str, TableVersion] = {}
             for change in self.act.changes:
-                self._commit(change)
+                self._commit(change, versions)
             if self.act.release:
-                self._release(self.act.release)
+                self._release(self.act.release, versions)
             self.acts.add(self.act, Stage.ENDED, self.number + 1)
         return ""
 
     def _why_not(self) -> str:
-        """Fence the tables where there are no locks, and say why the act cannot be committed."""
+        """Say why the act cannot be committed; "" if it can.
+
+        The files are put in place, and the tables are fenced where there are no locks.
+        """
+        for change in self.act.changes:
+            if lost := put_files(self._source(change), self._folder(change), change.files):
+                return f"{self._source(change)}/{lost[0]} was removed or changed"
         if not Paths(self.root).is_local:
             for change in self.act.changes:
                 if change.committed:
@@ -364,47 +385,44 @@ class Begun:
             try:
                 if written := differing_days(self._seen(change), table):
                     return f"{change.table} {ranges(written)} was written"
-                self._files(change).refuse_unfit(table)
-                refuse_missing(self._source(change), change.files)
+                days = [build.day for build in change.committed]
+                self._files(change).refuse_unfit(table, days)
             except (UsageError, TableUnreadable) as error:
                 return error.what.rstrip(".")
         return ""
 
-    def _commit(self, change: TableChange) -> None:
-        """Commit a change once, and bring its builds into the ledger once."""
+    def _commit(self, change: TableChange, versions: dict[str, TableVersion]) -> None:
+        """Commit a change once, and bring its builds into the ledger once.
+
+        `versions` are those of the tables that the act committed before. This one is added.
+        """
         ledger = Ledger(self.root)
-        builds = list(self._builds(change))
+        builds = list(_with_inputs(change.builds, versions))
         committed = [build for build in builds if build.outcome in COMMITTED]
         if committed:
             # The commit says that all commits before it are in the ledger.
             recover_locked(ledger, change.table)
             files = self._files(change)
-            if last_act(open_table(files.folder)) < self.number:
-                put_files(self._source(change), files.folder, change.files)
             days = [build.day for build in committed]
             metadata = commit_metadata(committed, complete=True)
             self._once(change, ACTS, lambda table: files(table, days, metadata))
             recover_locked(ledger, change.table)
-        recorded = {build.day for build in self.act.builds_of(change, ledger)}
-        missing = [build for build in builds if build.day not in recorded]
-        if missing:
-            ledger.append(missing)
-
-    def _builds(self, change: TableChange) -> Iterator[Build]:
-        """The builds of a change, with the versions at which the act committed their inputs."""
-        versions = {name: version.version for name, version in self._versions()}
-        for build in change.builds:
-            inputs = {
-                name: versions.get(name, version) for name, version in build.input_versions.items()
-            }
-            yield replace(build, input_versions=inputs)
+        recorded = self.act.builds_of(change, ledger)
+        recorded_days = {build.day for build in recorded}
+        ledger.append([build for build in builds if build.day not in recorded_days])
+        numbers = [build.delta_version for build in recorded if build.outcome in COMMITTED]
+        table = open_table(self._folder(change)) if numbers else None
+        if table:
+            table_id = str(table.metadata().id)
+            versions[change.table] = TableVersion(change.table, max(numbers), table_id)
 
     def _once(
         self, change: TableChange, mark: str, commit: Callable[[DeltaTable | None], object]
     ) -> None:
         """Commit to a table, unless its log has the act under this mark.
 
-        Starts again if another writer commits first.
+        Starts again if another writer commits first. Raises Conflict if the table was changed so
+        that it cannot take the commit.
         """
         folder = self._folder(change)
 
@@ -427,22 +445,31 @@ class Begun:
         )
         try:
             attempts(attempt)
-        except CommitFailedError as error:
+        except (CommitFailedError, UsageError) as error:
+            why = error.what if isinstance(error, UsageError) else one_line(error)
+            before = f" TO VERSION AS OF {change.before.version}" if change.before else ""
             raise Conflict(
-                f"Delta refused the commit of {self.act.id} to {folder} {_COMMIT_ATTEMPTS} times:"
-                f" {one_line(error)}.",
+                f"{folder} was changed, and cannot take the commit of {self.act.id}:"
+                f" {why.rstrip('.')}.",
                 unchanged="Readers get the same release as before.",
-                next_step="Correct that table. The next run or publication finishes the act.",
+                next_step=(
+                    f"Restore that table as it was (RESTORE TABLE ...{before}). The next run or"
+                    " publication finishes the act."
+                ),
             ) from error
 
-    def _release(self, decided: NextRelease) -> None:
-        """Add the release of the act, unless it is there."""
+    def _release(self, decided: NextRelease, committed: Mapping[str, TableVersion]) -> None:
+        """Add the release of the act, with the `committed` tables, unless it is there."""
         releases = Releases(self.root)
-        committed = dict(self._versions())
         builds = [build for change in self.act.changes for build in change.builds]
+        is_publication = self.act.kind == "publish"
+        kind = PLAN_PUBLISHED if is_publication else PLAN_ROLLED_BACK
+        plans = (self.act.plan,) if is_publication else ()
 
         def attempt() -> None:
-            if any(self.act.plan in release.plans for release in releases.all(decided.after)):
+            # Until the act has ended, no other act adds a release.
+            later = releases.all(decided.after)
+            if any((release.kind, release.plans) == (kind, plans) for release in later):
                 return
             newest = releases.newest()
             is_later = newest is not None and newest.number > decided.after
@@ -451,11 +478,11 @@ class Begun:
             releases.add(
                 newest,
                 {**tables, **committed},
-                kind=PLAN_PUBLISHED,
+                kind=kind,
                 who=self.act.who,
                 reason=decided.reason,
                 recorded={**recorded, **{build.table: build.at for build in builds}},
-                plans=[self.act.plan],
+                plans=plans,
             )
 
         Retrying(
@@ -463,17 +490,6 @@ class Begun:
             stop=stop_after_attempt(_RELEASE_ATTEMPTS),
             reraise=True,
         )(attempt)
-
-    def _versions(self) -> Iterator[tuple[str, TableVersion]]:
-        """The versions of the act's own commits."""
-        ledger = Ledger(self.root)
-        for change in self.act.changes:
-            builds = self.act.builds_of(change, ledger)
-            versions = {build.delta_version for build in builds if build.outcome in COMMITTED}
-            table = open_table(self._folder(change)) if versions else None
-            if table:
-                version = TableVersion(change.table, max(versions), str(table.metadata().id))
-                yield change.table, version
 
     def _folder(self, change: TableChange) -> str:
         return Paths(self.root).table(change.table)
@@ -487,3 +503,13 @@ class Begun:
     def _files(self, change: TableChange) -> FileCommit:
         folder = self._folder(change)
         return FileCommit(folder, change.column, change.files, change.columns, self.number)
+
+
+def _with_inputs(builds: Iterable[Build], versions: Mapping[str, TableVersion]) -> Iterator[Build]:
+    """Yield the builds with the versions at which the act committed their inputs."""
+    for build in builds:
+        inputs = {
+            name: versions[name].version if name in versions else version
+            for name, version in build.input_versions.items()
+        }
+        yield replace(build, input_versions=inputs)

@@ -100,11 +100,11 @@ class FileCommit:
             commit_properties=_properties("", self.act, FENCES),
         )
 
-    def refuse_unfit(self, table: DeltaTable | None) -> None:
-        """Raise UsageError if the table, as it is now, cannot take these files."""
+    def refuse_unfit(self, table: DeltaTable | None, days: Collection[date]) -> None:
+        """Raise UsageError if the files cannot replace these days of the table as it is now."""
         refuse_unfit(self.folder, table, self.column)
         if table:
-            self.schema_after(table, {file.day for file in self.files})
+            self.schema_after(table, set(days))
 
     def schema_after(self, table: DeltaTable, days: set[date]) -> Schema:
         """The columns of the table after these days are committed.

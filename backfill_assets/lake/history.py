@@ -267,9 +267,16 @@ class Latest:
     of_live: Collection[Partition] = frozenset()
 
     def add(self, builds: Iterable[Build]) -> None:
-        """Add builds that may be later than the ones already added."""
+        """Add builds that may be later than the ones already added.
+
+        A partition that was removed is as if it was never built.
+        """
         for build in builds:
             partition = (build.table, build.day)
+            if build.outcome == "removed":
+                self.last.pop(partition, None)
+                self.accepted.pop(partition, None)
+                continue
             if build.plan and build.succeeded:
                 self.plans.setdefault(build.plan, set()).add(partition)
             if build.outcome in AUDITS:

@@ -27,7 +27,7 @@ from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTab
 
 # Outcomes of an audit of rows that are in the table. Neither changes what is accepted.
 AuditOutcome = Literal["audited", "refused"]
-Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "refused"]
+Outcome = Literal["accepted", "unchanged", "failed", "restored", "removed", "audited", "refused"]
 # The finding of an audit: the files hold other rows than were accepted, or cannot be read.
 Finding = Literal["", "other_rows", "unreadable_files"]
 AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
@@ -35,7 +35,7 @@ AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 ActKind = Literal["", "publish", "rollback", "restore"]
 WriteMode = Literal["overwrite", "merge"]
 # Builds with these outcomes are in a commit of the table. The others leave the table as it was.
-COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
+COMMITTED: tuple[Outcome, ...] = ("accepted", "restored", "removed")
 
 
 # Characters of a reason or of a list of files. It is stored with every build.
@@ -123,7 +123,7 @@ class Build:
     @property
     def succeeded(self) -> bool:
         """True if the table has the rows of this build, or equal ones (unchanged)."""
-        return self.outcome not in ("failed", *AUDITS)
+        return self.outcome not in ("failed", "removed", *AUDITS)
 
     @property
     def files_of(self) -> str | int:

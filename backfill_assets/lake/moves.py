@@ -50,31 +50,25 @@ def shadow_files(folder: str, column: str, version: int, days: Collection[date])
     return Move(files_of(source, column, days), source.schema().to_json())
 
 
-def refuse_missing(source: str, files: Iterable[DataFile]) -> None:
-    """Raise UsageError if a file in the folder `source` is missing or has another size."""
-    by_path = {unquote(file.path): file for file in files}
-    infos = files_in(source).get_file_info(list(by_path))
-    for (path, file), info in zip(by_path.items(), infos, strict=True):
-        if info.type == FileType.NotFound or info.size != file.size:
-            raise UsageError(
-                f"{source}/{path} was removed or changed, by a vacuum or by hand.",
-                unchanged="Nothing was changed in this table.",
-                next_step=f"Restore that file from a copy, or build {file.day} again.",
-            )
-
-
-def put_files(source: str, target: str, files: Sequence[DataFile]) -> None:
+def put_files(source: str, target: str, files: Iterable[DataFile]) -> list[str]:
     """Link `files` of the folder `source` into the folder `target`, or copy them.
 
-    Complete files in `target` are left alone. Readers see none before the commit. Raises UsageError
-    if a file is missing or has another size in `source`.
+    Complete files in `target` are left alone. Readers see none before the commit. Returns the files
+    that are missing, or have another size, in both folders. If there are any, nothing is put.
     """
     sizes = {unquote(file.path): file.size for file in files}
-    infos = files_in(target).get_file_info(list(sizes))
-    lacking = {info.path for info in infos if info.size != sizes[info.path]}
-    refuse_missing(source, [file for file in files if unquote(file.path) in lacking])
-    for path in sorted(lacking):
-        _put(source, target, path)
+    lacking = _lacking(target, sizes)
+    lost = _lacking(source, {path: sizes[path] for path in lacking})
+    if not lost:
+        for path in lacking:
+            _put(source, target, path)
+    return lost
+
+
+def _lacking(folder: str, sizes: Mapping[str, int]) -> list[str]:
+    """The files that a folder lacks, or has in another size."""
+    infos = files_in(folder).get_file_info(list(sizes)) if sizes else []
+    return sorted(info.path for info in infos if info.size != sizes[info.path])
 
 
 def _put(source: str, target: str, path: str) -> None:
@@ -122,8 +116,8 @@ class RestoreRecord:
 class RestoreCommit:
     """Replace days of the table at `folder` with their files of earlier versions.
 
-    The table is partitioned by `column`. `versions`: the version of each day. The table's columns
-    stay, and columns that only an earlier version has come back.
+    The table is partitioned by `column`. `versions`: the version of each day. The columns are those
+    of the earlier versions, as if the days were built again.
     """
 
     folder: str
@@ -136,10 +130,9 @@ class RestoreCommit:
         return FileCommit(self.folder, self.column, files, columns)(table, days, metadata)
 
     def move(self, table: DeltaTable | None, days: Collection[date]) -> Move:
-        """The earlier files of `days`, and the columns that `table` has with them.
+        """The earlier files of `days`, and their columns.
 
-        Raises UsageError if the table, a version or a file is gone, or if a column had another
-        type.
+        Raises UsageError if the table, a version or a file is gone, or if a column had two types.
         """
         if table is None:
             raise UsageError(
@@ -150,7 +143,7 @@ class RestoreCommit:
         earlier = self._earlier(days)
         files = self._files(earlier, days)
         self._refuse_missing(files)
-        columns = self._columns([table, *(earlier[n] for n in sorted(earlier, reverse=True))])
+        columns = self._columns([earlier[n] for n in sorted(earlier, reverse=True)] or [table])
         return Move(files, columns)
 
     def _earlier(self, days: Collection[date]) -> dict[int, DeltaTable]:
@@ -188,7 +181,7 @@ class RestoreCommit:
                 if [now["name"], nullable(now["type"])] != [field["name"], nullable(field["type"])]:
                     raise UsageError(
                         f"{self.folder} had {field['name']} {type_words(field['type'])} in version"
-                        f" {table.version()}, and has {now['name']} {type_words(now['type'])} now.",
+                        f" {table.version()}, and {now['name']} {type_words(now['type'])} later.",
                         unchanged="Nothing was restored in this table.",
                         next_step="Build its days again by the earlier code.",
                     )

@@ -35,6 +35,7 @@ POINTED = "channel"  # moves the pointer of a channel
 RETIRED = "retired"  # retires earlier releases; the pointers stay too
 SWITCHED = "switch"  # gives readers of a table another table
 PLAN_PUBLISHED = "publish"  # publishes a plan
+PLAN_ROLLED_BACK = "rollback"  # takes a plan back
 LIVE = "live"  # live as it was
 WITHOUT_OWN_TABLES = frozenset({POINTED, RETIRED, SWITCHED})
 

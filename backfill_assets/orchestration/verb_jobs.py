@@ -109,7 +109,9 @@ class RollbackConfig(Config):
 
 def _rollback(run: VerbRun, config: RollbackConfig) -> None:
     plan = run.plan(config.plan)
-    report = rollback_plan(plan, run.workspace, run.dagster, who=run.who, **_options(config))
+    report = rollback_plan(
+        plan, run.workspace, run.dagster, _runs(run), who=run.who, **_options(config)
+    )
     metadata = {"plan": plan.id, "days": as_table(report.table)}
     run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 

@@ -59,12 +59,14 @@ def refuse_ended(plan_id: str, plans: Plans) -> None:
         )
 
 
-def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
+def refuse_overlap(
+    plan: Plan, plans: Plans, nothing: str = "Nothing was started.", *, in_live: bool = False
+) -> None:
     """Raise RefusedByGuard if a partition of this plan is in another open plan.
 
     A plan that cannot be read cannot be run, so it does not count. Plans into shadows do not
     overlap: changes in live are checked when one is published. `in_live`: the plan writes to live
-    although it was built in a shadow, as a rollback does.
+    although it was built in a shadow, as a rollback does. `nothing` was done.
     """
     for plan_id in plans.open() if in_live or not plan.is_shadow else ():
         if plan_id != plan.id:
@@ -82,7 +84,7 @@ def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
                 raise RefusedByGuard(
                     f"{table} {day} is in plan {plan_id} too, which is open ({len(both)}"
                     " partition(s) in both).",
-                    unchanged="Nothing was started.",
+                    unchanged=nothing,
                     next_step=(
                         f"Let that one end (`backfill resume {plan_id}`), or"
                         f" give it up: `backfill cancel {plan_id}`."

@@ -37,10 +37,12 @@ _COLUMNS = (
 def changed_since(before: Sequence[Build], build: Build) -> str:
     """Name the files in which a build differs from the last successful one in `before`.
 
-    The text is empty if there is none.
+    The text is empty if there is none, and for a restored build, which read no files.
     """
+    if not build.delivered or build.act in ("rollback", "restore"):
+        return ""
     last = next((each for each in reversed(before) if each.succeeded), None)
-    return files_changed(last, build) if last and build.delivered else ""
+    return files_changed(last, build) if last else ""
 
 
 def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:

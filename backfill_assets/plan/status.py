@@ -288,7 +288,7 @@ class _TableHistory:
         inputs = missing_inputs(self.table, day, self.latest.accepted, self.calendar)
         if waits_for_request_only(self.table, day, self.latest.accepted, self.calendar):
             return _Found(State.ON_REQUEST, f"needs {inputs}, which is built on demand only")
-        return _Found(State.MISSING, f"needs {inputs}" if inputs else "never built")
+        return _Found(State.MISSING, f"needs {inputs}" if inputs else "not built")
 
 
 def _outdated(

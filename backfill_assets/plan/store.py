@@ -211,6 +211,18 @@ class Plans:
         files = self._event_files(plan_id) if files is None else files
         return [self._event(plan_id, file) for file in files if f"-{kind}" in file]
 
+    def history(self, plan_id: str) -> list[Event]:
+        """Return the events of a plan, with the acts that other processes finished."""
+        events = self.events(plan_id)
+        acts = Acts(self.root).of_plan(plan_id)
+        for kind, state in _STATE_AFTER.items():
+            noted = sum(event.kind == state for event in events)
+            for act in [act for act in acts if act.kind == kind][noted:]:
+                later = (n for n, event in enumerate(events) if event.at > act.at)
+                event = Event(act.at, state, {"who": act.who, "reason": act.reason})
+                events.insert(next(later, len(events)), event)
+        return events
+
     def has_act(self, plan_id: str) -> bool:
         """True if a plan was published, or rolled back, by an act."""
         return plan_id in self._acts()
@@ -295,10 +307,13 @@ def event_words(event: Event) -> str:
         to = f" to {facts['channel']}" if facts.get("channel") else ""
         return f"publication{to} begun{by}{why}"
     if event.kind == PUBLISHED:
-        return f"published{by} as release {facts.get('release', '?')}{why}"
+        release = f" as release {facts['release']}" if facts.get("release") else ""
+        return f"published{by}{release}{why}"
     if event.kind == ROLLED_BACK:
+        removed = f", {facts['removed']} removed" if facts.get("removed") else ""
         stays = f", {facts['left']} stay" if facts.get("left") else ""
-        return f"rolled back{by}{why} ({facts.get('restored', 0)} partition(s) put back{stays})"
+        counts = f"{facts['restored']} partition(s) put back{removed}{stays}"
+        return f"rolled back{by}{why}" + (f" ({counts})" if "restored" in facts else "")
     return f"{in_words(event.kind)}{by}{why}"
 
 

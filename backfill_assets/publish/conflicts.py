@@ -58,7 +58,10 @@ def rewritten_in_live(
         for day, why in lost.items()
     }
     said = gone | {
-        day: _what_happened((name, day), known, opened, by_others, builds) for day in touched
+        day: _what_happened((name, day), known, opened, by_others, builds)
+        if day in now or (name, day) in known.accepted
+        else "live has no rows of it any more"
+        for day in touched
     }
     return {day: why or gone[day] for day, why in said.items() if why or day in gone}
 

@@ -1,20 +1,23 @@
-"""Guards of a publication: the shadow is complete, and live allows it.
+"""Guards of a publication or a rollback: the plan is in that state, and live allows it.
 
-Live must not have changed under the shadow, and must have no other changes to wait for.
+For a publication, the shadow must be complete, live must not have changed under it, and must have
+no other changes to wait for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from deltalake import DeltaTable
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.history import last_committed
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.lifecycle import refuse_overlap
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import (
     DISCARDED,
@@ -37,6 +40,7 @@ from backfill_assets.workspace import Workspace
 
 NOT_PUBLISHED = "Nothing was published."
 SHOWN = 5
+NOT_RESTORED = "Nothing was restored."
 
 
 def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHED) -> None:
@@ -140,17 +144,9 @@ def refuse_unreleased(
 ) -> None:
     """Raise RefusedByGuard if live has other changes that cannot be released.
 
-    The plan's own days do not count. `runs` returns the unfinished runs of live by Dagster's
-    record.
+    The plan's own days do not count. `runs` is as for `unreleased`.
     """
-    reasons = running(workspace.lake.root, runs)
-    if not reasons:
-        others = replace(
-            state,
-            in_part=tuple(each for each in state.in_part if each != plan.id),
-            expected=frozenset(plan.reasons),
-        )
-        reasons = [each for each in why_withheld(workspace, others) if _is_of_others(each, plan)]
+    reasons = unreleased(plan, workspace, state, runs)
     if reasons:
         raise RefusedByGuard(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}.",
@@ -162,8 +158,84 @@ def refuse_unreleased(
         )
 
 
-def _is_of_others(reason: Obstacle, plan: Plan) -> bool:
-    return not reason.days or not set(reason.days) <= plan.days_of(reason.table)
+def unreleased(
+    plan: Plan, workspace: Workspace, state: LiveState, runs: Runs = no_runs
+) -> list[Obstacle]:
+    """The obstacles to a release of live that are not about the plan's own days.
+
+    `runs` returns the unfinished runs of live by Dagster's record.
+    """
+    if under_way := running(workspace.lake.root, runs):
+        return under_way
+    others = replace(
+        state,
+        in_part=tuple(each for each in state.in_part if each != plan.id),
+        expected=frozenset(plan.reasons),
+    )
+    return [reason for reason in why_withheld(workspace, others) if not _is_about(reason, plan)]
+
+
+def _is_about(reason: Obstacle, plan: Plan) -> bool:
+    is_of_days = bool(reason.days) and set(reason.days) <= plan.days_of(reason.table)
+    return reason.plan == plan.id or is_of_days
+
+
+def refuse_not_in_live(plan: Plan, plans: Plans) -> None:
+    """Raise an error if nothing of a plan is in live, or if it or an overlapping one is open.
+
+    It is a UsageError or a RefusedByGuard.
+    """
+    state = plans.state(plan.id)
+    if state == PLANNED:
+        raise UsageError(
+            f"Plan {plan.id} was never started, so it has built nothing.", unchanged=NOT_RESTORED
+        )
+    is_in_live = state in (PUBLISHED, ROLLED_BACK) or plan.id in plans.left_in_part()
+    if plan.is_shadow and not is_in_live:
+        raise UsageError(
+            f"Plan {plan.id} is in its shadow, and has changed nothing in live.",
+            unchanged=NOT_RESTORED,
+            next_step=f"`backfill discard {plan.id}` deletes the shadow.",
+        )
+    if state == OPEN:
+        raise RefusedByGuard(
+            f"Plan {plan.id} is open.",
+            unchanged=NOT_RESTORED,
+            next_step=(
+                f"Let it end (`backfill resume {plan.id}`), or cancel it first:"
+                f" `backfill cancel {plan.id}`."
+            ),
+        )
+    refuse_overlap(plan, plans, NOT_RESTORED, in_live=True)
+
+
+def refuse_undeclared(plan: Plan, workspace: Workspace) -> None:
+    """Raise UsageError if the project no longer has a table of the plan."""
+    gone = [name for name in plan.reasons if name not in workspace.names]
+    if gone:
+        raise UsageError(
+            f"Plan {plan.id} has days of {', '.join(gone)}, which the project does not have any"
+            " more. Readers would get a part of the plan.",
+            unchanged=NOT_RESTORED,
+            next_step="Declare the table again, then roll back.",
+        )
+
+
+def refuse_unrecorded(plan: Plan, workspace: Workspace, recorded: Collection[Partition]) -> None:
+    """Raise RefusedByGuard if a log shows days of the plan that are not `recorded`."""
+    for name in plan.reasons:
+        unknown = {day for day in plan.days_of(name) if (name, day) not in recorded}
+        last = last_committed(workspace.lake.path(name), unknown)
+        of_plan = sorted(day for day, build in last.items() if build.plan == plan.id)
+        if of_plan:
+            raise RefusedByGuard(
+                f"The log of {name} shows {ranges(of_plan)} as built by plan {plan.id},"
+                " and the ledger does not.",
+                unchanged=NOT_RESTORED,
+                next_step=(
+                    f"Type `backfill reconcile --repair`, then `backfill rollback {plan.id}` again."
+                ),
+            )
 
 
 def conflict_facts(plan: Plan, conflicts: Mapping[Partition, str]) -> dict[str, str]:

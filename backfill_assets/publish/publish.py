@@ -84,7 +84,7 @@ class IntoLive:
         source = self.state.shadow.path(name)
         column = self.table.partition_by
         files, columns = shadow_files(source, column, self.state.versions[name], days)
-        FileCommit(folder, column, files, columns).refuse_unfit(table)
+        FileCommit(folder, column, files, columns).refuse_unfit(table, days)
         hashes = hash_by_day((file.day, file.path) for file in files)
         builds = [
             replace(build, data_files=hashes.get(build.day, "")) if build.day in days else build

@@ -55,12 +55,16 @@ UNRECORDED = "has rows without a recorded build: see `backfill reconcile`"
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A reason why live is not released: a cause, and days of one table (none: all tables)."""
+    """A reason why live is not released: a cause, and days of one table (none: all tables).
+
+    `plan` is the plan that it is about, "" if it is about none.
+    """
 
     cause: Cause
     why: str
     table: str = ""
     days: tuple[date, ...] = ()
+    plan: str = ""
 
     def __str__(self) -> str:
         which = f"{self.table} {ranges(self.days)}: " if self.table else ""
@@ -95,7 +99,7 @@ def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
     A plan that cannot be read cannot be run.
     """
     for plan_id in state.in_part:
-        yield Obstacle(Cause.PLAN, in_part_words(plan_id))
+        yield Obstacle(Cause.PLAN, in_part_words(plan_id), plan=plan_id)
     for plan_id in state.plans:
         try:
             plan = Plans(root).read(plan_id)
@@ -107,7 +111,7 @@ def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
                 f"plan {plan_id} is open ({ranges(of_plan)}): `backfill watch {plan_id}` follows"
                 f" it; if no command carries it out any more, `backfill resume {plan_id}`"
             )
-            yield Obstacle(Cause.PLAN, why)
+            yield Obstacle(Cause.PLAN, why, plan=plan_id)
 
 
 def since_the_release(workspace: Workspace, state: LiveState) -> list[Obstacle]:

@@ -1,23 +1,22 @@
 """The words of a publication or a rollback, for the terminal and the job."""
 
-from collections.abc import Iterable, Mapping
 from datetime import date
 
-from backfill_assets.calendar import Partition, ranges
+from backfill_assets.calendar import ranges
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import Release
 from backfill_assets.publish.publish import Published
-from backfill_assets.publish.rollback import LEFT, Decision, Kind, is_put_back
+from backfill_assets.publish.release_live import PASSING
+from backfill_assets.publish.rollback import CHANGED, Decisions, Kind, RolledBack
 from backfill_assets.publish.switch import Switch
 
-Decisions = Mapping[Partition, Decision]
 COLUMNS = (
     "table",
     "put back",
-    "restored already",
-    "built since",
-    "built first by the plan",
-    "not in the history",
+    "removed, as the plan built them first",
+    Kind.RESTORED.value,
+    Kind.CONFLICT.value,
+    Kind.LOST.value,
 )
 PUBLISHED = ("table", "new rows", "live had the same")
 EXAMPLES_SHOWN = 5
@@ -40,7 +39,8 @@ def decision_lines(decisions: Decisions) -> list[str]:
     lines = list[str]()
     for column, kind in enumerate(COLUMNS[1:], start=1):
         days = [f"  {row[0]}  {row[column]}" for row in of_tables if row[column]]
-        lines += [f"{'to be put back' if column == 1 else kind}:", *days] if days else []
+        will_be = "to be " if column <= len(CHANGED) else ""
+        lines += [f"{will_be}{kind}:", *days] if days else []
     return lines
 
 
@@ -55,10 +55,6 @@ def lines_of_left(decisions: Decisions) -> list[str]:
             "Days that others built since stay as they are. With --force they are put back too, and"
             " those rows are lost."
         )
-    if Kind.FIRST_BUILT in kinds:
-        lines.append(
-            "Days that the plan built first stay: the tables have no earlier rows of them."
-        )
     if Kind.LOST in kinds:
         lines.append(
             "Days whose earlier rows are not in the history can be built again, by the earlier"
@@ -67,19 +63,23 @@ def lines_of_left(decisions: Decisions) -> list[str]:
     return lines
 
 
-def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
+def ending_lines(plan_id: str, result: RolledBack) -> list[str]:
     """Return sentences on the result of a rollback."""
-    restored = sum(decision.kind == Kind.RESTORE for decision in decisions.values())
-    if not decisions:
+    restored = result.count(Kind.RESTORE)
+    removed = result.count(Kind.REMOVE)
+    if not result.is_new:
+        return [f"Plan {plan_id} was rolled back already. Nothing was changed."]
+    if not result.decisions:
         return [f"Plan {plan_id} changed no rows. Nothing was put back."]
-    if not is_put_back(decisions.values()):
+    if result.is_refused:
         return [
-            f"Nothing was put back. Plan {plan_id} stays as it is: all of its {len(decisions)}"
-            " partition(s) stay."
+            f"Nothing was put back. Plan {plan_id} stays as it is: all of its"
+            f" {len(result.decisions)} partition(s) stay."
         ]
+    first_built = f", and {removed} that it built first are removed" if removed else ""
     lines = [
-        f"Plan {plan_id} is rolled back: {restored} partition(s) have the rows from before it. No"
-        " other was changed."
+        f"Plan {plan_id} is rolled back: {restored} partition(s) have the rows from before it"
+        f"{first_built}. No other was changed."
     ]
     if restored:
         lines.append(
@@ -87,7 +87,28 @@ def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
             " the next rebuild of outdated days (of recent ones, the nightly run) builds them"
             " again. Correct what was wrong before that."
         )
-    return lines
+    if removed:
+        lines.append(
+            "Removed days are missing. Dagster shows them as materialized until they are built"
+            " again."
+        )
+    return [*lines, *_lines_for_readers(result)]
+
+
+def _lines_for_readers(result: RolledBack) -> list[str]:
+    """Say with which release readers get the earlier rows, or why they do not get them yet."""
+    if release := result.release:
+        channels = [name for name, at in release.channels.items() if at == release.number]
+        return [f"Readers of {', '.join(channels)} get release {release.number} now."]
+    if not result.withheld:
+        return []
+    why = "; ".join(map(str, result.withheld))
+    is_passing = any(reason.cause in PASSING for reason in result.withheld)
+    by_hand = "" if is_passing else ", or now with `backfill release --reason ...`"
+    return [
+        f"Live cannot be released now: {why}. Readers get the earlier rows with its next"
+        f" release{by_hand}."
+    ]
 
 
 def published_lines(plan_id: str, published: Published) -> list[str]:
@@ -155,11 +176,6 @@ def not_reported(error: BackfillError) -> str:
         f"Dagster still shows these days as the plan built them: {reason}. Once its webserver runs,"
         " type `backfill reconcile --repair`."
     )
-
-
-def is_complete(decisions: Iterable[Decision]) -> bool:
-    """True if nothing of the plan is left in the tables."""
-    return not any(decision.kind in LEFT for decision in decisions)
 
 
 def days_by_kind(decisions: Decisions) -> dict[str, dict[str, dict[str, str]]]:

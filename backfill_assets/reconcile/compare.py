@@ -15,7 +15,7 @@ from datetime import date
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, days_as_typed
-from backfill_assets.lake.history import unrecorded
+from backfill_assets.lake.history import Latest, unrecorded
 from backfill_assets.lake.integrity import TableState
 from backfill_assets.lake.ledger import Build, short_fingerprint
 from backfill_assets.reconcile.dagster_record import DagsterRecord
@@ -158,11 +158,9 @@ class _TableRecords:
         missing = unrecorded(builds, self.state.builds)
         # The ledger as it will be after its repair: other disagreements have another reason.
         builds = [*builds, *missing]
-        self.accepted = {
-            build.day: build
-            for build in sorted(builds, key=lambda build: build.at)
-            if build.succeeded
-        }
+        history = Latest()
+        history.add(sorted(builds, key=lambda build: build.at))
+        self.accepted = {day: build for (_, day), build in history.accepted.items()}
         # A run that has built a day and is still running may be building it again.
         self.in_progress = {build.day for build in builds if build.run in records.running}
         self.in_progress |= {day for table, day in records.changed if table == name}

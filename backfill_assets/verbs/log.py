@@ -119,7 +119,13 @@ SHORT_COLUMNS = (
     "message",
     "at",
 )
-STYLES = {"accepted": "green", "unchanged": "dim", "failed": "bold red", "restored": "yellow"}
+STYLES = {
+    "accepted": "green",
+    "unchanged": "dim",
+    "failed": "bold red",
+    "restored": "yellow",
+    "removed": "yellow",
+}
 ROWS_OF_OUTCOME = {"failed": ", not written", "unchanged": ", the same as before"}
 NOT_RECORDED = (
     "not in the ledger; if the run has ended, it crashed before recording: type `backfill reconcile"

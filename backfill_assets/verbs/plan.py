@@ -288,7 +288,7 @@ def show_plan(plan_id: str, workspace: Workspace, not_imported: str) -> PlanDeta
     """
     plans = Plans(workspace.lake.root)
     plan = plans.read(plan_id)
-    events = plans.events(plan_id)
+    events = plans.history(plan_id)
     state = plans.state(plan_id)
     changed = by_partition(changed_files(plan, workspace.lake))
     details = partial(PlanDetails, plan, events, state, changed)

@@ -10,27 +10,31 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
-from backfill_assets.publish.rollback import Kind, roll_back, rollback_decisions
+from backfill_assets.publish.release_live import Runs
+from backfill_assets.publish.rollback import (
+    CHANGED,
+    LEFT,
+    Decisions,
+    RolledBack,
+    roll_back,
+    rollback_decisions,
+)
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.verbs.publish import report_to_dagster
 from backfill_assets.verbs.report import Line, Report, TableContents
+from backfill_assets.verbs.status import reason_values
 from backfill_assets.workspace import Workspace
-
-NEXT_RELEASE = (
-    "Readers get these rows with the next release of live. `backfill up` makes it; `backfill"
-    " release --reason ...` makes it now."
-)
 
 
 @dataclass(frozen=True)
 class RollbackPreview:
     """What a rollback will do, before it is confirmed."""
 
-    decisions: text.Decisions
+    decisions: Decisions
 
     @property
     def restores(self) -> bool:
-        return any(decision.kind == Kind.RESTORE for decision in self.decisions.values())
+        return any(decision.kind in CHANGED for decision in self.decisions.values())
 
     def lines(self) -> Iterator[Line]:
         yield from text.decision_lines(self.decisions)
@@ -45,10 +49,10 @@ def preview_rollback(plan: Plan, workspace: Workspace, *, force: bool) -> Rollba
 class RollbackReport(Report):
     plan_id: str
     state: str
-    decisions: text.Decisions
+    result: RolledBack
     readers: Readers
-    # What readers get, and when they get these rows.
-    releases: Sequence[str]
+    # Readers who do not follow.
+    pinned: Sequence[str]
     not_reported: str
     ask_above_days: int
     # A preview has shown already which days stay, and why.
@@ -56,17 +60,17 @@ class RollbackReport(Report):
 
     @property
     def is_complete(self) -> bool:
-        return text.is_complete(self.decisions.values())
+        return not self.result.count(*LEFT)
 
     @property
     def table(self) -> TableContents:
-        return text.COLUMNS, text.rows(self.decisions)
+        return text.COLUMNS, text.rows(self.result.decisions)
 
     def lines(self) -> Iterator[Line]:
-        yield from text.ending_lines(self.plan_id, self.decisions)
+        yield from text.ending_lines(self.plan_id, self.result)
         if not self.is_previewed:
-            yield from text.lines_of_left(self.decisions)
-        yield from filter(None, (*self.releases, self.not_reported))
+            yield from text.lines_of_left(self.result.decisions)
+        yield from filter(None, (*self.pinned, self.not_reported))
         yield from outdated_lines(self.readers.outdated, self.ask_above_days)
 
     def as_json(self) -> Mapping[str, Any]:
@@ -74,7 +78,9 @@ class RollbackReport(Report):
             "plan": self.plan_id,
             "state": self.state,
             "not_reported": self.not_reported,
-            **text.days_by_kind(self.decisions),
+            "release": self.result.release.number if self.result.release else None,
+            "withheld": reason_values(self.result.withheld),
+            **text.days_by_kind(self.result.decisions),
         }
 
 
@@ -82,27 +88,28 @@ def rollback_plan(
     plan: Plan,
     workspace: Workspace,
     dagster: Callable[[], Dagster],
+    runs: Runs,
     *,
     who: str,
     reason: str,
     force: bool,
     is_previewed: bool = False,
 ) -> RollbackReport:
-    """Restore the days that a plan changed. Dagster's record follows if it answers."""
-    root = workspace.lake.root
-    decisions, restored = roll_back(
-        plan, workspace, who=who, now=utc_now, reason=reason, force=force
-    )
-    readers = readers_left(plan, workspace) if restored else Readers({})
-    not_reported = report_to_dagster(plan, restored, readers, workspace, dagster)
-    is_due = restored and workspace.lake.releases.newest()
+    """Restore the days that a plan changed.
+
+    `runs` names the runs of live that are not finished. Dagster's record follows if it answers.
+    """
+    result = roll_back(plan, workspace, who=who, now=utc_now, reason=reason, force=force, runs=runs)
+    readers = readers_left(plan, workspace) if result.builds else Readers({})
+    # Dagster cannot forget a single day.
+    reported = [build for build in result.builds if build.outcome != "removed"]
     return RollbackReport(
         plan.id,
-        Plans(root).state(plan.id),
-        decisions,
+        Plans(workspace.lake.root).state(plan.id),
+        result,
         readers,
-        [*([NEXT_RELEASE] if is_due else []), *pointer_lines(root)],
-        not_reported,
+        pointer_lines(workspace.lake.root),
+        report_to_dagster(plan, reported, readers, workspace, dagster),
         workspace.settings.ask_above_days,
         is_previewed,
     )

@@ -228,6 +228,7 @@ class _DayChange(StrEnum):
     PLAN = "built by this plan, which does not have them"
     FOREIGN = "not as they were built"
     REMOVED = "removed"
+    ROLLED_BACK = "removed by a rollback"
 
 
 _WRONG = (_DayChange.PLAN, _DayChange.FOREIGN, _DayChange.REMOVED)
@@ -270,6 +271,9 @@ def _change(day: date, plan: str, opened: TableDays, now: TableDays) -> _DayChan
     same_rows = (before.fingerprint if before else "") == (build.fingerprint if build else "")
     if same_files and same_rows:
         return _DayChange.NONE
+    if before and build is None and day not in now.files:
+        # A day that another program removed still has its accepted build.
+        return _DayChange.ROLLED_BACK
     if day in now.damaged or (same_files and not (build and not build.rows)):
         # A record without a commit, or a commit without a record.
         return _DayChange.FOREIGN

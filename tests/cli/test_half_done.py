@@ -54,7 +54,9 @@ def test_a_killed_publication_counts_as_published_and_maintain_finishes_it(
         lake,
         lambda: Publication(plan, workspace, "ada").publish(lambda: NOW, approved),
     )
-    assert values_of("show", plan.id, home=tmp_path, landing=tmp_path)["state"] == "published"
+    shown = values_of("show", plan.id, home=tmp_path, landing=tmp_path)
+    last = shown["events"][-1]
+    assert (shown["state"], last["kind"], last["who"]) == ("published", "published", "ada")
     code, _ = refused("cancel", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
     assert workspace.lake.releases.newest().number == 1

@@ -128,4 +128,10 @@ def test_a_plan_of_a_day_whose_files_changed_names_them_and_so_does_the_day(tmp_
     assert values_of("show", plan.id, home=tmp_path)["files_changed"] == {
         f"{REJECTED} {DAY}": files
     }
-    assert f"; {files}" in backfill("status", "--why", REJECTED, str(DAY), home=tmp_path).stdout
+    explained = backfill("status", "--why", REJECTED, str(DAY), home=tmp_path).stdout
+    assert f"; {files}" in explained
+    # The files of a day that was put back are still there.
+    back = replace(before, outcome="restored", act="rollback", at=replace_minute(after.at))
+    Ledger(str(tmp_path / "lake")).append([back])
+    explained = values_of("status", "--why", REJECTED, str(DAY), home=tmp_path)
+    assert [build["files_changed"] for build in explained["builds"][-2:]] == [files, ""]

@@ -55,7 +55,7 @@ def delivered(number, accepted=None, files=None):
 
 
 def test_a_day_never_built_is_missing():
-    assert status_at(raw, 3, {}) == PartitionStatus(State.MISSING, "never built")
+    assert status_at(raw, 3, {}) == PartitionStatus(State.MISSING, "not built")
 
 
 def test_a_missing_day_names_the_inputs_it_needs():
@@ -89,7 +89,7 @@ def test_a_day_that_waits_for_days_on_demand_is_not_missing():
         "an update of that day is lacking, too"
     )
     assert status_at(reader, 3, read | built(weekly, 3) | built(reader, 2)) == PartitionStatus(
-        State.MISSING, "never built"
+        State.MISSING, "not built"
     )
     assert (
         status_at(
@@ -97,7 +97,7 @@ def test_a_day_that_waits_for_days_on_demand_is_not_missing():
             3,
             read,
         ).why
-        == "never built"
+        == "not built"
     )
     accepted = read | built(reader, 2)
     workspace = workspace_of([reader], TEN_DAYS)
@@ -301,7 +301,7 @@ def test_a_table_has_no_days_before_its_first():
     late = replace(raw, first_day=day(5))
     status = status_of(workspace_of([late], TEN_DAYS), [late], days(4, 5), latest=Latest())
     assert [(s.state, s.why) for s in status.partitions.values()] == [
-        (State.BEFORE, "its first day is 2019-08-20"), (State.MISSING, "never built"),
+        (State.BEFORE, "its first day is 2019-08-20"), (State.MISSING, "not built"),
     ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ class Protocol:
     has_locks: bool
     has_lineage: bool
     fences: bool = True
+    links_before_decision: bool = True
     confirms: bool = True
     keeps_first_outcome: bool = True
     commits_once: bool = True
@@ -106,16 +107,21 @@ class Protocol:
             outcome = yield from self._decide(n, act, tables)
         if outcome.is_committed:
             for table in tables:
-                changes = [change for change in act.changes if change.table == table]
-                days = tuple((change.day, change.after) for change in changes)
-                del changes
-                if act.kind == "publish":
-                    yield store.link_files(frozenset(rows.file for _, rows in days))
+                days = days_in(act, table)
+                if not self.links_before_decision:
+                    lost = yield store.link_files(frozenset(rows.file for _, rows in days))
+                    if lost:
+                        return
+                    del lost
                 yield from self._commit_once(table, Commit(act.by, days, f"act {n}"))
             yield from self._release_act(n, outcome)
         yield store.put_end(n)
 
     def _decide(self, n: int, act: Act, tables: tuple[str, ...]) -> Steps:
+        lost: frozenset[str] = frozenset()
+        for table in tables if self.links_before_decision else ():
+            files = frozenset(rows.file for _, rows in days_in(act, table))
+            lost = lost | (yield store.link_files(files))
         if self.fences and not self.has_locks:
             for table in tables:
                 yield from self._commit_once(table, Commit(act.by, (), f"fence {n}"))
@@ -128,6 +134,7 @@ class Protocol:
             )
             if act.kind == "publish":
                 is_good = is_good and store.is_settled(logs, self.has_lineage)
+        is_good = is_good and not lost
         versions = tuple(len(log) for log in logs)
         del logs
         yield store.put_outcome(n, Outcome(is_good, versions), self.keeps_first_outcome)
@@ -197,7 +204,7 @@ class Protocol:
                 del log, rows
 
     def repair(self, name: str, day: str) -> Steps:
-        """Finish acts that were begun. Build a day that has foreign rows, or is outdated."""
+        """Finish acts that were begun. Build a foreign, lost or outdated day."""
         yield from self._lock()
         yield from self._finish_all()
         for table in TABLES:
@@ -206,7 +213,8 @@ class Protocol:
             rows = store.rows_at(log, day)
             made_from = store.rows_at(logs[0], day).by if table == "B" else ""
             is_outdated = self.has_lineage and rows.made_from != made_from
-            if rows.by == "foreign" or is_outdated:
+            files = yield store.list_files()
+            if rows.by == "foreign" or rows.file not in files or is_outdated:
                 file = f"{table} {day} {name} {len(log)}"
                 entry = Commit(name, ((day, Rows(name, made_from, file)),))
                 yield store.commit(table, len(log), entry)
@@ -281,6 +289,17 @@ class Protocol:
             if answer is True or answer == LOST:
                 return
 
+    def delete_shadow(self, plan: str) -> Steps:
+        """Delete the files of a shadow, one by one."""
+        for table in TABLES:
+            yield store.delete_files(frozenset({store.in_shadow(f"{table} d {plan}")}))
+
+    def vacuum(self, plan: str) -> Steps:
+        """Delete files of a plan in live that are not committed, and its shadow."""
+        yield from self.delete_shadow(plan)
+        for table in TABLES:
+            yield store.vacuum(table, frozenset({f"{table} d {plan}"}))
+
     # What they share.
 
     def _lock(self) -> Steps:
@@ -294,6 +313,11 @@ class Protocol:
             log = yield store.read_log(table)
             logs = (*logs, log)
         return logs
+
+
+def days_in(act: Act, table: str) -> tuple[tuple[str, Rows], ...]:
+    """The days of a table with the rows that an act gives them."""
+    return tuple((change.day, change.after) for change in act.changes if change.table == table)
 
 
 def needed_files(

@@ -86,7 +86,8 @@ def _lost_file(world: World) -> str:
         for n, (act, outcome) in enumerate(zip(world.acts, world.outcomes, strict=True))
         if outcome is not None and outcome.is_committed and n in world.ended
     )
-    missing = needed_files(done, world.releases, world.logs) - world.files - {""}
+    needed = needed_files(done, world.releases, world.logs)
+    missing = needed - world.files - world.lost - {""}
     return f"files are gone: {sorted(missing)}" if missing else ""
 
 
@@ -120,6 +121,9 @@ def _no_way_out(world: World, protocol: Protocol) -> str:
         return "no way out: an act is unfinished"
     if not store.is_settled(left.logs, protocol.has_lineage):
         return "no way out: tables disagree"
+    rows = [store.rows_at(log, day) for log in left.logs for day in store.days_of(log)]
+    if any(of_day.file not in left.files for of_day in rows):
+        return "no way out: live lacks a file"
     if not left.releases or left.releases[-1].versions != tuple(len(log) for log in left.logs):
         return "no way out: live is not released"
     return ""

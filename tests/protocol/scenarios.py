@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import combinations
 
+from tests.protocol import world as store
 from tests.protocol.actors import Protocol, Steps
 from tests.protocol.explore import Found, explore, run_alone
 from tests.protocol.invariants import problem_of
@@ -19,11 +20,13 @@ ACTORS: dict[str, Callable[[Protocol], Steps]] = {
     "maintain": lambda protocol: protocol.maintain(),
     "foreign": lambda protocol: protocol.foreign("A", "d"),
     "foreign on another day": lambda protocol: protocol.foreign("B", "n"),
+    "deletion of the shadow of P": lambda protocol: protocol.delete_shadow("P"),
+    "vacuum of P": lambda protocol: protocol.vacuum("P"),
 }
 
 
 def first_world(is_released: bool = True) -> World:
-    """Two tables with two days each."""
+    """Two tables with two days each, and the shadows of three plans."""
     logs = tuple(
         (
             Commit(
@@ -37,6 +40,7 @@ def first_world(is_released: bool = True) -> World:
         for table in TABLES
     )
     files = frozenset(rows.file for log in logs for _, rows in log[0].days)
+    files |= {store.in_shadow(f"{table} d {plan}") for table in TABLES for plan in "PQR"}
     releases = (Release("old", (1, 1)),) if is_released else ()
     return World(logs=logs, files=files, releases=releases)
 

@@ -20,6 +20,8 @@ PAIRS = [
     ("publish Q", "release"),
     ("publish Q", "foreign on another day"),
     ("rollback P", "release"),
+    ("publish P", "deletion of the shadow of P"),
+    ("publish P", "vacuum of P"),
 ]
 
 
@@ -42,6 +44,7 @@ def test_a_lost_answer_breaks_no_promise() -> None:
 SAFEGUARDS = [
     ("fences", ("publish P", "night"), "replaced rows"),
     ("confirms", ("publish P", "night"), "replaced rows"),
+    ("links_before_decision", ("publish P", "deletion of the shadow of P"), "no way out"),
     ("keeps_first_outcome", ("publish P", "publish Q"), "its outcome is"),
     ("commits_once", ("publish P", "publish Q"), "committed twice"),
     ("night_reads_log_before_acts", ("publish P", "night"), "replaced rows"),

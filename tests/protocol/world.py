@@ -67,6 +67,8 @@ class World(NamedTuple):
     files: frozenset[str] = frozenset()
     locks: frozenset[tuple[str, str]] = frozenset()
     answers_to_lose: int = 0
+    # Files that a foreign vacuum may have taken from a day.
+    lost: frozenset[str] = frozenset()
 
     def log(self, table: str) -> tuple[Commit, ...]:
         return self.logs[TABLES.index(table)]
@@ -98,6 +100,11 @@ def is_settled(logs: tuple[tuple[Commit, ...], ...], lineage: bool) -> bool:
     return True
 
 
+def in_shadow(file: str) -> str:
+    """The name of a file of live while it is in the shadow of its plan."""
+    return f"shadow {file}"
+
+
 def has_txn(log: tuple[Commit, ...], txn: str) -> bool:
     return any(commit.txn == txn for commit in log)
 
@@ -123,7 +130,12 @@ def read_releases() -> Operation:
 
 
 def list_files() -> Operation:
-    return Operation("list files", lambda world, _: [(world.files, world)])
+    """The files in the folders of live."""
+
+    def answers(world: World, _: str) -> Answers:
+        return [(frozenset(file for file in world.files if not file.startswith("shadow")), world)]
+
+    return Operation("list files", answers)
 
 
 # Writing.
@@ -185,11 +197,14 @@ def add_release(n: int, release: Release) -> Operation:
 
 
 def link_files(files: frozenset[str]) -> Operation:
-    """Put files into the folder of live. Those that are there stay."""
-    return Operation(
-        f"link {sorted(files)}",
-        lambda world, _: [(True, world._replace(files=world.files | files))],
-    )
+    """Put files of a shadow into the folder of live. Answers with those that are nowhere."""
+
+    def answers(world: World, _: str) -> Answers:
+        lacking = files - world.files
+        lost = frozenset(file for file in lacking if in_shadow(file) not in world.files)
+        return [(lost, world._replace(files=world.files | (lacking - lost)))]
+
+    return Operation(f"link {sorted(files)}", answers)
 
 
 def delete_files(files: frozenset[str]) -> Operation:
@@ -197,6 +212,16 @@ def delete_files(files: frozenset[str]) -> Operation:
         f"delete {sorted(files)}",
         lambda world, _: [(True, world._replace(files=world.files - files))],
     )
+
+
+def vacuum(table: str, files: frozenset[str]) -> Operation:
+    """Delete those of the files that the log of a table does not have now."""
+
+    def answers(world: World, _: str) -> Answers:
+        deleted = files - {rows.file for commit in world.log(table) for _, rows in commit.days}
+        return [(True, world._replace(files=world.files - deleted, lost=world.lost | deleted))]
+
+    return Operation(f"vacuum {sorted(files)}", answers)
 
 
 def _lossy(before: World, answer: object, after: World) -> Answers:

@@ -68,7 +68,6 @@ def test_a_killed_publication_is_finished_and_rolled_back_and_a_night_stays(lake
         lake.write({D3: 9}, table=table)
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
     assert set(lake.roll_back(plan).values()) == {Kind.RESTORE}
-    assert isinstance(release_live(lake.workspace, who="sensor"), Released)
     assert (
         released(lake)
         == released(lake, B.name)

@@ -6,11 +6,16 @@ import shutil
 from datetime import date
 from threading import Thread
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.errors import RefusedByGuard, UsageError
+from backfill_assets.errors import Conflict, RefusedByGuard, UsageError
+from backfill_assets.lake.acts import Acts, Stage, finish
+from backfill_assets.lake.damage import Depth
+from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.publish.conflicts import ShadowState, state_of
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
@@ -24,8 +29,10 @@ from tests.worlds.small_lake import (
     B,
     SmallLake,
     approved,
+    files_on_disk,
     half_published,
     killed_after,
+    killed_when,
     publish,
     rebuilt_in_shadow,
     released,
@@ -33,6 +40,7 @@ from tests.worlds.small_lake import (
 
 D0, D1, D2, D3 = DAYS
 WRITES_OF_A_PUBLICATION = 13
+WRITES_OF_A_ROLLBACK = 9
 
 
 def test_what_is_built_in_a_shadow_is_seen_by_nobody_before_it_is_published(lake):
@@ -260,6 +268,106 @@ def test_a_night_after_a_killed_publication_gives_readers_all_of_it_or_nothing(l
     rows = RELEASED | {D3: 9} | ({D1: 7, D2: 8} if is_published else {})
     for table in (A.name, B.name):
         assert lake.values(table) == released(lake, table) == rows
+
+
+@pytest.mark.parametrize("stage", [Stage.RECORDED, Stage.COMMITTING])
+def test_an_act_whose_shadow_was_deleted_ends_and_blocks_no_writer(lake, stage):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    acts = Acts(str(lake.root))
+    with killed_when(lambda: (entry := acts.newest()) and entry.stage == stage) as killed:
+        publish(lake, plan)
+    assert killed
+    delete_shadow(str(lake.root), plan.id)
+    lake.write({D3: 9})
+    is_decided = stage == Stage.COMMITTING
+    assert lake.values() == RELEASED | {D3: 9} | ({D1: 7} if is_decided else {})
+    assert released(lake) == released(lake, B.name) == RELEASED | ({D1: 7} if is_decided else {})
+    newest = acts.newest()
+    assert newest is not None
+    assert newest.stage == (Stage.ENDED if is_decided else Stage.ABORTED)
+
+
+def test_a_decided_act_is_finished_without_its_files_and_the_days_are_built_again(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    acts = Acts(str(lake.root))
+    before = files_on_disk(lake)
+    with killed_when(lambda: (entry := acts.newest()) and entry.stage == Stage.COMMITTING):
+        publish(lake, plan)
+    delete_shadow(str(lake.root), plan.id)
+    for file in files_on_disk(lake) - before:
+        (lake.root / A.name / file).unlink()
+    finish(str(lake.root))
+    assert acts.unfinished() is None
+    builds = latest_builds(lake.workspace)
+    assert set(lake.workspace.lake.damaged(builds, {A.name: None}, Depth.FILES)) == {(A.name, D1)}
+    lake.roll_back(plan)
+    assert lake.values() == lake.values(B.name) == released(lake) == RELEASED
+
+
+def test_a_decided_act_is_finished_once_a_table_that_others_changed_is_restored(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    acts = Acts(str(lake.root))
+    with killed_when(lambda: (entry := acts.newest()) and entry.stage == Stage.COMMITTING):
+        publish(lake, plan)
+    version = lake.workspace.lake.version(B.name)
+    texts = pa.table({"n": ["x"], "day": pa.array([D0], pa.date32())})
+    write_deltalake(str(lake.root / B.name), texts, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(Conflict) as refused:
+        lake.write({D3: 9})
+    assert f"TO VERSION AS OF {version}" in refused.value.next_step
+    DeltaTable(str(lake.root / B.name)).restore(version)
+    lake.write({D3: 9})
+    assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7}
+
+
+@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_ROLLBACK + 1))
+def test_readers_get_a_rollback_killed_after_any_write_as_a_whole(lake, writes):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    publish(lake, plan)
+    with killed_after(writes) as killed:
+        lake.roll_back(plan)
+    assert killed
+    assert released(lake) == released(lake, B.name)
+    lake.write({D3: 9})
+    is_done = lake.plans.is_rolled_back(plan.id)
+    assert released(lake) == released(lake, B.name) == RELEASED | ({} if is_done else {D1: 7})
+    lake.roll_back(plan)
+    assert lake.values() == RELEASED | {D3: 9}
+    assert len(lake.plans.events(plan.id, "rolled_back")) == 1
+
+
+def test_a_rollback_has_no_other_writes(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    publish(lake, plan)
+    with killed_after(WRITES_OF_A_ROLLBACK + 1) as killed:
+        lake.roll_back(plan)
+    assert not killed
+
+
+def test_a_rollback_has_a_release_of_its_own(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    publish(lake, plan)
+    lake.write({D3: 9})  # not released yet
+    result = lake.rolled_back(plan)
+    assert result.release is not None
+    assert (result.release.number, result.release.kind) == (3, "rollback")
+    assert released(lake) == RELEASED | {D3: 9}
+    assert released(lake, B.name) == RELEASED
+    assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
+
+
+def test_a_rollback_is_not_withheld_by_a_day_that_failed_and_its_release_is(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    publish(lake, plan)
+    lake.fail(D3)
+    result = lake.rolled_back(plan)
+    assert result.release is None
+    assert [(reason.cause, reason.days) for reason in result.withheld] == [("failed", (D3,))]
+    assert lake.values() == RELEASED
+    assert released(lake) == RELEASED | {D1: 7}
+    lake.write({D3: 9})
+    release_live(lake.workspace, who="sensor")
+    assert released(lake) == RELEASED | {D3: 9}
 
 
 def test_after_the_record_of_acts_was_lost_a_plan_is_published_as_before(lake):

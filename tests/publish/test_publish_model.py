@@ -61,13 +61,16 @@ class Model:
     def live(self) -> dict[date, int]:
         return {day: of[-1][1] for day, of in self.wrote.items()}
 
-    def write(
-        self, values: dict[date, int], who: str, whose: dict[date, str] | None = None
-    ) -> None:
+    def put_back(self, values: dict[date, int], whose: dict[date, str]) -> None:
+        self.commits += bool(values)
+        for day, value in values.items():
+            self.wrote[day].append(("rollback", value, whose[day]))
+
+    def write(self, values: dict[date, int], who: str) -> None:
         changed = {day: value for day, value in values.items() if self.live.get(day) != value}
         self.commits += bool(changed)
         for day, value in changed.items():
-            self.wrote.setdefault(day, []).append((who, value, (whose or {}).get(day, who)))
+            self.wrote.setdefault(day, []).append((who, value, who))
 
     def release(self) -> None:
         self.releases.append((self.commits, self.live))
@@ -243,13 +246,13 @@ class AsInMemory(RuleBasedStateMachine):
             first = wrote[0] if wrote else 0
             undone = {plan.id, *self.model.rolled_back}
             before = [(value, owner) for _, value, owner in of[:first] if owner not in undone]
-            if wrote and of[-1][1] == of[wrote[-1]][1] != before[-1][0]:
+            if wrote and of[-1][2] == plan.id:
                 restored[day], whose[day] = before[-1]
         decided = self.lake.roll_back(plan)
         if self.lake.plans.state(plan.id) == "rolled_back":
             self.model.rolled_back.add(plan.id)
         assert {day for (_, day), kind in decided.items() if kind == Kind.RESTORE} == set(restored)
-        self.model.write(restored, "rollback", whose)
+        self.model.put_back(restored, whose)
         self._release_live()
 
     def _release_live(self) -> None:

@@ -91,6 +91,16 @@ def test_a_change_of_a_day_outside_the_plan_is_counted_or_fails(lake, change, wr
     assert figures in line.figures
 
 
+def test_a_day_that_a_rollback_removed_is_counted(lake):
+    other = lake.plan({A.name: [DAYS[3]]})
+    lake.write({DAYS[3]: 9}, plan=other.id)
+    opened = seen(lake)
+    lake.roll_back(other)
+    line = check(opened, lake)
+    assert line.outcome == CheckOutcome.PASSED
+    assert f"1 {_DayChange.ROLLED_BACK}: {DAYS[3]}" in line.figures
+
+
 def test_an_update_and_a_later_deletion_by_others_are_both_found(lake):
     opened = seen(lake)
     update(lake)

@@ -46,7 +46,7 @@ from backfill_assets.publish.live import live_tables
 from backfill_assets.publish.pointers import preview as make_preview
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import Released, release_live
-from backfill_assets.publish.rollback import Decision, Kind, roll_back
+from backfill_assets.publish.rollback import Decisions, Kind, RolledBack, roll_back
 from backfill_assets.tables.declaration import SliceDays, Table, same_day
 from backfill_assets.verify.checklist import PlanVerdict
 from backfill_assets.verify.verify import Verdicts, require_verified, verify
@@ -230,7 +230,8 @@ class SmallLake:
         if written is None:
             return {}
         rows = written.to_pyarrow_table(columns=[self.column, "n"])
-        pairs = Counter(zip(rows[self.column].to_pylist(), rows["n"].to_pylist(), strict=True))
+        numbers = map(int, rows["n"].to_pylist())
+        pairs = Counter(zip(rows[self.column].to_pylist(), numbers, strict=True))
         assert all(count == value for (_, value), count in pairs.items()), pairs
         assert len({at for at, _ in pairs}) == len(pairs), pairs
         return dict(sorted(pairs))
@@ -247,11 +248,14 @@ class SmallLake:
             partition: each.kind for partition, each in self.decisions(plan, force=force).items()
         }
 
-    def decisions(self, plan: Plan, *, force: bool = False) -> dict[tuple[str, date], Decision]:
-        decisions, _ = roll_back(
+    def decisions(self, plan: Plan, *, force: bool = False) -> Decisions:
+        return self.rolled_back(plan, force=force).decisions
+
+    def rolled_back(self, plan: Plan, *, force: bool = False) -> RolledBack:
+        """Roll a plan back."""
+        return roll_back(
             plan, self.workspace, who="ada", now=lambda: NOW, reason="a wrong rule", force=force
         )
-        return decisions
 
 
 # A lake changes on disk by these calls of libraries alone: a file gets its name, a table a commit.
