@@ -98,8 +98,7 @@ def ending_lines(plan_id: str, result: RolledBack) -> list[str]:
 def _lines_for_readers(result: RolledBack) -> list[str]:
     """Say with which release readers get the earlier rows, or why they do not get them yet."""
     if release := result.release:
-        channels = [name for name, at in release.channels.items() if at == release.number]
-        return [f"Readers of {', '.join(channels)} get release {release.number} now."]
+        return [f"Release {release.number} has these rows."]
     if not result.withheld:
         return []
     why = "; ".join(map(str, result.withheld))

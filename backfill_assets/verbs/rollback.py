@@ -51,8 +51,8 @@ class RollbackReport(Report):
     state: str
     result: RolledBack
     readers: Readers
-    # Readers who do not follow.
-    pinned: Sequence[str]
+    # Channels whose readers do not follow.
+    pointers: Sequence[str]
     not_reported: str
     ask_above_days: int
     # A preview has shown already which days stay, and why.
@@ -70,7 +70,7 @@ class RollbackReport(Report):
         yield from text.ending_lines(self.plan_id, self.result)
         if not self.is_previewed:
             yield from text.lines_of_left(self.result.decisions)
-        yield from filter(None, (*self.pinned, self.not_reported))
+        yield from filter(None, (*self.pointers, self.not_reported))
         yield from outdated_lines(self.readers.outdated, self.ask_above_days)
 
     def as_json(self) -> Mapping[str, Any]:

@@ -347,27 +347,27 @@ def test_a_rollback_has_no_other_writes(lake):
 def test_a_rollback_has_a_release_of_its_own(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     publish(lake, plan)
-    lake.write({D3: 9})  # not released yet
+    for table in (A.name, B.name):
+        lake.write({D3: 9}, table=table)  # not released yet
     result = lake.rolled_back(plan)
     assert result.release is not None
     assert (result.release.number, result.release.kind) == (3, "rollback")
-    assert released(lake) == RELEASED | {D3: 9}
-    assert released(lake, B.name) == RELEASED
+    assert released(lake) == released(lake, B.name) == RELEASED | {D3: 9}
     assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
 
 
-def test_a_rollback_is_not_withheld_by_a_day_that_failed_and_its_release_is(lake):
+def test_a_rollback_is_not_withheld_by_an_outdated_day_and_its_release_is(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     publish(lake, plan)
-    lake.fail(D3)
+    lake.write({D3: 9})
     result = lake.rolled_back(plan)
     assert result.release is None
-    assert [(reason.cause, reason.days) for reason in result.withheld] == [("failed", (D3,))]
-    assert lake.values() == RELEASED
+    assert [(reason.cause, reason.days) for reason in result.withheld] == [("outdated", (D3,))]
+    assert lake.values() == RELEASED | {D3: 9}
     assert released(lake) == RELEASED | {D1: 7}
-    lake.write({D3: 9})
+    lake.write({D3: 9}, table=B.name)
     release_live(lake.workspace, who="sensor")
-    assert released(lake) == RELEASED | {D3: 9}
+    assert released(lake) == released(lake, B.name) == RELEASED | {D3: 9}
 
 
 def test_after_the_record_of_acts_was_lost_a_plan_is_published_as_before(lake):
