@@ -101,14 +101,19 @@ def log(
 
 
 @app.command("list", rich_help_panel=_PANEL)
-def list_(json_: Json = False) -> None:
-    """List the plans of this lake, and what was launched outside a plan."""
+def list_(
+    every: Annotated[
+        bool, typer.Option("--all", help="All plans. Default: the newest twenty.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """List the newest plans of this lake, and what was launched outside a plan."""
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.plan import list_plans
 
     settings = read_settings()
-    Output(json_).end(list_plans(settings.lake, dagster_of(settings)))
+    Output(json_).end(list_plans(settings.lake, dagster_of(settings), every=every))
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -178,6 +179,11 @@ class Documents:
         for file in self._listed("", recursive=True):
             names.setdefault(file.path.rpartition("/")[0], []).append(file.base_name)
         return {folder: sorted(listed) for folder, listed in names.items()}
+
+    @_RETRY
+    def written(self) -> dict[str, datetime]:
+        """When each file in the folder itself was written, by its name."""
+        return {file.base_name: file.mtime for file in self._listed("")}
 
     def _listed(self, within: str, *, recursive: bool = False) -> list[fs.FileInfo]:
         files = self._files.get_file_info(

@@ -36,7 +36,14 @@ def last_of(files: Sequence[str], among: Collection[str]) -> tuple[str, str]:
     return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", ""))
 
 
-STAMP = "%Y%m%dT%H%M%S%f"
+_STAMP = "%Y%m%dT%H%M%S%f"
+
+
+def _stamp_of(file: str) -> datetime:
+    """The time in the name of an event's file. It orders the events of a plan."""
+    return datetime.strptime(file.partition("-")[0], _STAMP).replace(tzinfo=UTC)
+
+
 PLANNED = "planned"
 OPEN = "open"
 ROLLED_BACK = "rolled_back"
@@ -194,10 +201,9 @@ class Plans:
         contents = json.dumps({"at": event.at.isoformat(), "kind": kind, "facts": facts})
         order = event.at
         for file in self._event_files(plan_id)[-1:]:
-            last = datetime.strptime(file.partition("-")[0], STAMP).replace(tzinfo=UTC)
-            order = max(order, last + timedelta(microseconds=1))
+            order = max(order, _stamp_of(file) + timedelta(microseconds=1))
         self._documents.write(
-            f"{plan_id}/{order:{STAMP}}-{kind}-{secrets.token_hex(2)}.json", contents
+            f"{plan_id}/{order:{_STAMP}}-{kind}-{secrets.token_hex(2)}.json", contents
         )
         return event
 
@@ -241,6 +247,17 @@ class Plans:
             plan_id: events_among(names.get(plan_id, ()))
             for plan_id in map(without_ending, names[""])
         }
+
+    def newest_first(self) -> dict[str, list[str]]:
+        """Return `event_files` with the plan that was made or has an event last first."""
+        files = self.event_files()
+        made = self._documents.written()
+
+        def last(plan_id: str) -> datetime:
+            stamps = [_stamp_of(file) for file in files[plan_id][-1:]]
+            return max([*stamps, made.get(f"{plan_id}.json", datetime.max.replace(tzinfo=UTC))])
+
+        return {plan_id: files[plan_id] for plan_id in sorted(files, key=last, reverse=True)}
 
     def _event(self, plan_id: str, file: str) -> Event:
         try:

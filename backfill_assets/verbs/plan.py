@@ -46,6 +46,8 @@ from backfill_assets.verbs.run import RunReport
 from backfill_assets.workspace import Workspace
 
 LAUNCHED_SHOWN = 100
+# Reading all would take longer with each plan.
+PLANS_SHOWN = 20
 # How many days with changed files are named.
 CHANGED_SHOWN = 3
 # Other states of a backfill are words already.
@@ -58,9 +60,12 @@ HEADINGS = {"started": "started (UTC)", "at": "launched (UTC)"}
 
 @dataclass(frozen=True)
 class PlansReport(Report):
+    """The newest plans, and how many older ones are not shown."""
+
     plans: Sequence[Mapping[str, Any]]
     launched: Sequence[Mapping[str, Any]]
     unavailable: str
+    older: int = 0
 
     def lines(self) -> Iterator[Line]:
         if self.plans:
@@ -71,6 +76,8 @@ class PlansReport(Report):
             yield _table(PLAN_VALUES, plans)
         else:
             yield "There is no plan here yet: `backfill plan` makes one."
+        if self.older:
+            yield f"{self.older} older plan(s) are not shown: `backfill list --all`."
         outside = [
             {**launched, "status": STATUSES.get(launched["status"], in_words(launched["status"]))}
             for launched in self.launched
@@ -82,23 +89,29 @@ class PlansReport(Report):
             yield self.unavailable
 
 
-def list_plans(root: str, dagster: Dagster) -> PlansReport:
-    """List the plans of the lake, and what the webserver has launched if it answers.
+def list_plans(root: str, dagster: Dagster, *, every: bool = False) -> PlansReport:
+    """List the newest plans of the lake, and what the webserver has launched if it answers.
 
-    The plan started last is first; plans never started are last.
+    `every`: list all plans. The plan started last is first; plans never started are last.
     """
     store = Plans(root)
+    newest = store.newest_first()
+    older = 0 if every else max(0, len(newest) - PLANS_SHOWN)
     plans = sorted(
-        (_plan(store, plan_id, files) for plan_id, files in store.event_files().items()),
+        (
+            _plan(store, plan_id, files)
+            for plan_id, files in list(newest.items())[: len(newest) - older]
+        ),
         key=lambda plan: str(plan["started"]),
         reverse=True,
     )
     try:
-        return PlansReport(plans, list(map(_launched, dagster.launched(limit=LAUNCHED_SHOWN))), "")
+        launched = dagster.launched(limit=LAUNCHED_SHOWN)
+        return PlansReport(plans, list(map(_launched, launched)), "", older)
     except ServiceUnavailable as error:
         why = error_text(error.what, next_step=error.next_step)
         unavailable = f"Runs and backfills launched outside a plan are not listed: {why}"
-        return PlansReport(plans, [], unavailable)
+        return PlansReport(plans, [], unavailable, older)
 
 
 def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:

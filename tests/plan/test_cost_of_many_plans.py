@@ -14,7 +14,7 @@ from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
-from backfill_assets.verbs.plan import list_plans
+from backfill_assets.verbs.plan import PLANS_SHOWN, list_plans
 from tests.worlds.deliveries import day
 
 pytestmark = pytest.mark.pure
@@ -62,15 +62,29 @@ def with_plans(root: str, number: int) -> list[str]:
     return ids
 
 
-def test_a_list_names_each_file_once_and_reads_four_of_a_plan(tmp_path, calls):
+def test_a_list_reads_only_the_newest_plans(tmp_path, calls):
     ids = with_plans(str(tmp_path), MANY)
     calls.clear()
     report = list_plans(str(tmp_path), Dagster("http://127.0.0.1:9"))
-    assert [values["plan"] for values in report.plans] == ids[::-1]
+    assert [values["plan"] for values in report.plans] == ids[: -PLANS_SHOWN - 1 : -1]
+    assert report.older == MANY - PLANS_SHOWN
     # A plan has a file and three events. Its start and its end are read, and its file twice.
-    assert calls["listings"] == 1
-    assert calls["names"] == 4 * MANY
-    assert calls["reads"] == 4 * MANY
+    assert calls["listings"] == 2
+    assert calls["names"] == 4 * MANY + MANY
+    assert calls["reads"] == 4 * PLANS_SHOWN
+
+
+def test_all_plans_are_listed_where_that_is_wanted(tmp_path):
+    ids = with_plans(str(tmp_path), MANY)
+    report = list_plans(str(tmp_path), Dagster("http://127.0.0.1:9"), every=True)
+    assert ([values["plan"] for values in report.plans], report.older) == (ids[::-1], 0)
+
+
+def test_an_old_plan_with_a_new_event_is_among_the_newest(tmp_path):
+    ids = with_plans(str(tmp_path), MANY)
+    Plans(str(tmp_path)).note(ids[0], "cancelled", datetime.now(UTC) + timedelta(days=1))
+    report = list_plans(str(tmp_path), Dagster("http://127.0.0.1:9"))
+    assert ids[0] in [values["plan"] for values in report.plans]
 
 
 def test_a_named_plan_costs_the_same_among_many(tmp_path, calls):
