@@ -367,7 +367,8 @@ def _parts(name: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         entries = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
         values = values.cast(entries)
         items = values.drop_null().flatten()
-        children = [(f"{name}.value", items.field(1))] if len(items) else []
+        of_values = items.field(1) if len(items) else pa.array([], kind.item_type)
+        children = [(f"{name}.value", of_values)]
     elif (
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     ):
