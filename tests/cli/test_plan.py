@@ -11,6 +11,7 @@ from backfill_assets.calendar import between
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
 from backfill_assets.errors import BackfillError, RefusedByGuard, UsageError
+from backfill_assets.plan.store import Plans
 
 CALENDAR = {
     "BACKFILL_FIRST_DAY": "2019-08-15",
@@ -319,3 +320,23 @@ def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(
 def test_yes_says_that_many_days_are_meant(tmp_path):
     done = asked("--partitions", "last 20", "--yes", home=tmp_path, BACKFILL_ASK_ABOVE_DAYS="5")
     assert done.exit_code == 0, done.exception
+
+
+RAW_LINES = ("--partitions", "2019-09-03", "--target", "raw/rejected_lines")
+
+
+def test_what_a_plan_is_meant_to_change_is_kept_in_it(tmp_path):
+    done = asked(*RAW_LINES, "--expect", "raw/rejected_lines: line, added", "--json", home=tmp_path)
+    plan_id = json.loads(done.stdout)["id"]
+    options = Plans(str(tmp_path / "lake")).read(plan_id).options
+    assert options.expected == {"raw/rejected_lines": {"line", "added"}}
+
+
+@pytest.mark.parametrize(
+    "expected", ["raw/outages: cause", "raw/rejected_lines: cents", "raw/rejected_lines"]
+)
+def test_an_expected_change_of_an_unknown_table_or_column_is_refused(tmp_path, expected):
+    refused = asked(*RAW_LINES, "--expect", expected, home=tmp_path).exception
+    assert isinstance(refused, UsageError)
+    assert refused.unchanged == "Nothing was planned."
+    assert Plans(str(tmp_path / "lake")).ids() == []
