@@ -10,19 +10,23 @@ from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.columns import ColumnChanges, column_changes
 from backfill_assets.lake.delta import open_table, other_partitioning
 from backfill_assets.lake.integrity import day_files
-from backfill_assets.plan.plan import Chunk
+from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
 def column_lines(
-    workspace: Workspace, tables: Sequence[Table], chunks: Sequence[Chunk] | None = None
+    workspace: Workspace,
+    tables: Sequence[Table],
+    chunks: Sequence[Chunk] | None = None,
+    *,
+    in_shadow: bool = False,
 ) -> dict[str, list[str]]:
     """Sentences about each table whose columns in the lake differ from the declared ones.
 
-    With the `chunks` of a plan, the sentences also say if its commits will be refused: a type
-    changes only in a run that builds all days. Then raises UsageError for a table that is
+    With the `chunks` of a plan, the sentences also say if its commits will be refused: in live, a
+    type changes only in a run that builds all days. Then raises UsageError for a table that is
     partitioned by another column, because none of its days can be built.
     """
     lines: dict[str, list[str]] = {}
@@ -41,8 +45,38 @@ def column_lines(
                 f"{table.name} will be refused: its folder {folder} {other}. {advice}"
             ]
         elif stored and (changed := column_changes(stored, types_of(table.columns))):
-            lines[table.name] = list(_lines(table, stored, changed, folder, workspace, chunks))
+            of_live = None if in_shadow else chunks
+            lines[table.name] = list(_lines(table, stored, changed, folder, workspace, of_live))
     return lines
+
+
+def refuse_type_of_some_days(plan: Plan, workspace: Workspace, tables: Sequence[Table]) -> None:
+    """Raise UsageError for a plan into a shadow that changes a type and does not have all days.
+
+    Such a plan could be built and never published: the days that stay have the other type.
+    """
+    for table in tables if plan.is_shadow else ():
+        stored = _stored(workspace.lake.path(table.name))
+        changed = column_changes(stored, types_of(table.columns)) if stored else None
+        if not stored or not changed or not changed.retyped:
+            continue
+        days = {day for day, _, _ in day_files(stored)}
+        missing = sorted(days - plan.days_of(table.name))
+        if not missing:
+            continue
+        of_table = table.calendar_of(workspace.calendar)
+        outside = [day for day in missing if day not in of_table]
+        settings = _bring_in(outside, table, workspace.calendar) if outside else []
+        first = f"First {' and '.join(settings)}. Then type" if settings else "Type"
+        raise UsageError(
+            f"{table.name}: {'; '.join(changed.retyped)}. A type changes only in a plan that has"
+            f" all {len(days)} days of the table, and {ranges(missing)} is not in this one.",
+            unchanged="Nothing was planned.",
+            next_step=(
+                f"{first} `backfill plan --partitions {min(days)}..{max(days)} --target"
+                f" {table.name} --force --into shadow`."
+            ),
+        )
 
 
 def _stored(folder: str) -> DeltaTable | None:

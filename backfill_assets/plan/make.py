@@ -16,7 +16,7 @@ from backfill_assets.errors import (
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import WriteMode
 from backfill_assets.plan import lifecycle
-from backfill_assets.plan.columns import column_lines
+from backfill_assets.plan.columns import column_lines, refuse_type_of_some_days
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Ending, Estimate, estimate
@@ -81,8 +81,9 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     tables = [table for table in workspace.tables if table.name in plan.code]
     _refuse_write_mode(request.write_mode, tables)
     _refuse_unknown_expectations(options, tables)
+    refuse_type_of_some_days(plan, workspace, tables)
     columns = chain(
-        *column_lines(workspace, tables, plan.chunks).values(),
+        *column_lines(workspace, tables, plan.chunks, in_shadow=plan.is_shadow).values(),
         _era_lines(plan, tables),
         _cut_lines(plan, status),
     )

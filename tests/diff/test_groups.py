@@ -80,8 +80,9 @@ def test_the_largest_change_by_key_value_and_by_day_is_what_duckdb_finds(seed):
     for day in DAYS:
         before = some_rows(random)
         after = changed(random, before)
-        sides = [pa.Table.from_pylist(side, KINDS) for side in (before, after)]
-        compare_day(day, *sides, ["id", "region"], totals)
+        old = pa.Table.from_pylist(before, KINDS)
+        new = pa.Table.from_pylist(after, KINDS)
+        compare_day(day, old, new, ["id", "region"], totals)
         rows += [row | {"day": day, "side": "before", "one": 1} for row in before]
         rows += [row | {"day": day, "side": "after", "one": 1} for row in after]
     found = {(change.key, change.column): change for change in totals.groups.changes()}

@@ -1,5 +1,6 @@
 """Declared columns that differ from the table in the lake, in plan and status."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -188,6 +189,20 @@ def test_a_type_changes_where_a_chunk_is_one_run_and_the_command_said_is_one(
     )
     plan = make_plan(asked, replace(of, settings=read_settings(days_per_run=4))).plan
     assert [each.days for each in plan.chunks] == [{"raw/a": days(0, 1, 2, 3)}]
+
+
+def test_a_plan_into_a_shadow_that_changes_a_type_on_some_days_is_refused(lake):
+    of = workspace(lake, STORED.replace("INT", "BIGINT"))
+    some = RebuildRequest(
+        partitions=f"{day(0)}..{day(1)}", target="raw/a", force=True, into="shadow"
+    )
+    with pytest.raises(UsageError, match="cents is integer, now bigint") as refused:
+        make_plan(some, of)
+    assert refused.value.unchanged == "Nothing was planned."
+    typed = re.search("--partitions (\\S+) --target (\\S+) --force", refused.value.next_step)
+    assert typed
+    all_days = replace(some, partitions=typed[1], target=typed[2])
+    assert make_plan(all_days, of).plan.days_of("raw/a") == set(days(0, 1, 2))
 
 
 OUTSIDE = {
