@@ -1,0 +1,253 @@
+"""What readers saw while writers were killed: `python -m tests.drills.reader_history`.
+
+Processes of two kinds work on one lake with two tables. Writers build nights, publish plans, roll
+them back and maintain the lake. They are killed with SIGKILL at random moments, and others take
+their places. Readers use the public functions of the package alone, and write down all they see.
+
+Every writer gives both tables the same values. So the checker needs only what the readers wrote:
+
+- a release has the same rows whenever and by whomever it is read,
+- both tables have the same values in it, so that no release has half a night or half a plan,
+- no reader goes back to an earlier release.
+
+Options: `--observations`, `--seed`.
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from backfill_assets import open_release, read
+from backfill_assets.errors import BackfillError
+from backfill_assets.lake.maintenance import maintain
+from backfill_assets.lake.releases import Releases
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.release_live import release_live
+from tests.worlds.small_lake import (
+    DAYS,
+    NOW,
+    RELEASE_WINDOW,
+    A,
+    B,
+    SmallLake,
+    approved,
+    released_lake,
+)
+
+READERS = 2
+WRITERS = 2
+# How long a writer lives at most before it is killed, in seconds. A publication takes about 0.2 s.
+LIFE_S = 3.0
+# The kinds of acts, with how often each is chosen.
+KINDS = ["night", "night", "publish", "publish", "publish", "rollback", "maintain"]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A release as a reader saw it: the rows of each day of both tables."""
+
+    reader: int
+    release: int
+    a: dict[str, list[int]]
+    b: dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class History:
+    """All observations, each reader's in order; how many writers were killed; what acts ended."""
+
+    observations: Sequence[Observation]
+    kills: int
+    acts: Counter[str]
+
+    def of_reader(self, reader: int) -> list[Observation]:
+        return [each for each in self.observations if each.reader == reader]
+
+
+def problems(history: History) -> Iterator[str]:
+    """What no reader may ever see."""
+    first: dict[int, Observation] = {}
+    for seen in history.observations:
+        before = first.setdefault(seen.release, seen)
+        if (seen.a, seen.b) != (before.a, before.b):
+            yield f"release {seen.release} has other rows than before: {seen}, {before}"
+        if seen.a != seen.b:
+            yield f"release {seen.release} has other values in one table: {seen}"
+        for rows in (seen.a, seen.b):
+            if any(values != [len(values)] * len(values) for values in rows.values()):
+                yield f"release {seen.release} has a day that was never written: {rows}"
+    for reader in {seen.reader for seen in history.observations}:
+        numbers = [seen.release for seen in history.of_reader(reader)]
+        if numbers != sorted(numbers):
+            yield f"reader {reader} went back"
+
+
+def observed(reader: int) -> Observation:
+    """The release that readers get now."""
+    release = open_release()
+    tables = []
+    for name in (A.name, B.name):
+        rows = read(name, release=release).to_table(columns=["day", "n"]).to_pydict()
+        values: dict[str, list[int]] = {}
+        for day, value in zip(rows["day"], rows["n"], strict=True):
+            values.setdefault(str(day), []).append(value)
+        tables.append(dict(sorted(values.items())))
+    return Observation(reader, release.number, *tables)
+
+
+def keep_reading(root: Path, reader: int, observations: int) -> None:
+    """Read until there are so many observations in this reader's file."""
+    os.environ["BACKFILL_LAKE"] = str(root / "lake")
+    with (root / f"reader-{reader}.jsonl").open("w") as file:
+        for _ in range(observations):
+            print(json.dumps(vars(observed(reader))), file=file, flush=True)
+
+
+def keep_writing(root: Path, seed: int) -> None:
+    """One act after another, until the process is killed."""
+    dice = random.Random(seed)
+    (root / f"writer-{seed}").touch()
+    lake = SmallLake(root / "lake", runs=Counter(run=seed * 1000))
+    with (root / "acts.txt").open("a") as file:
+        while True:
+            kind = dice.choice(KINDS)
+            try:
+                ACTS[kind](lake, dice)
+            except BackfillError as refused:
+                print("refused", kind, str(refused).splitlines()[0], file=file, flush=True)
+            else:
+                print("done", kind, file=file, flush=True)
+
+
+def night(lake: SmallLake, dice: random.Random) -> None:
+    values = {day: dice.randint(1, 9) for day in dice.sample(DAYS, 2)}
+    # A night holds its days, so that a second one does not write one table between both of it.
+    with lake.plans.exclusive("night"):
+        for table in (A.name, B.name):
+            lake.write(values, table=table)
+    release_live(lake.workspace, who="sensor")
+
+
+def publish(lake: SmallLake, dice: random.Random) -> None:
+    values = {day: dice.randint(1, 9) for day in dice.sample(DAYS, 2)}
+    plan = lake.shadow_plan({A.name: list(values), B.name: list(values)}, reason=str(dice.random()))
+    for table in (A.name, B.name):
+        lake.write(values, table=table, into=plan)
+    Publication(plan, lake.workspace, "ada").publish("stable", lambda: NOW, approved)
+
+
+def roll_back(lake: SmallLake, dice: random.Random) -> None:
+    """Roll back one of the newest plans, whoever published it."""
+    published = [id_ for release in Releases(str(lake.root)).all() for id_ in release.plans]
+    if published:
+        lake.roll_back(lake.plans.read(dice.choice(published[-3:])))
+        release_live(lake.workspace, who="sensor")
+
+
+def keep_up(lake: SmallLake, dice: random.Random) -> None:
+    maintain(lake.workspace.lake, RELEASE_WINDOW, datetime.now(UTC), "ada")
+
+
+ACTS: dict[str, Callable[[SmallLake, random.Random], None]] = {
+    "night": night,
+    "publish": publish,
+    "rollback": roll_back,
+    "maintain": keep_up,
+}
+
+
+def history_of(root: Path, observations: int, seed: int) -> History:
+    """Let readers and writers work below `root` until there are so many observations."""
+    released_lake(root)
+    dice = random.Random(seed)
+    each = -(-observations // READERS)
+    with (
+        processes(root, [("read", n, each) for n in range(READERS)]) as readers,
+        processes(root, [("write", n, 0) for n in range(WRITERS)]) as writers,
+    ):
+        kills = 0
+        numbers = list(range(WRITERS))
+        deaths: dict[int, float] = {}
+        while any(reader.poll() is None for reader in readers):
+            for n, writer in enumerate(writers):
+                assert writer.poll() is None, f"a writer ended by itself, with {writer.returncode}"
+                if (root / f"writer-{numbers[n]}").exists():  # it has imported what it needs
+                    deaths.setdefault(numbers[n], time.monotonic() + dice.uniform(0, LIFE_S))
+                if time.monotonic() > deaths.get(numbers[n], math.inf):
+                    writer.kill()
+                    writer.wait()
+                    kills += 1
+                    numbers[n] = WRITERS - 1 + kills
+                    writers[n] = started(root, "write", numbers[n], 0)
+            with suppress(subprocess.TimeoutExpired):
+                next(each for each in readers if each.poll() is None).wait(0.05)
+        assert [reader.returncode for reader in readers] == [0] * READERS
+    seen = [
+        Observation(**json.loads(line))
+        for n in range(READERS)
+        for line in (root / f"reader-{n}.jsonl").read_text().splitlines()
+    ]
+    lines = (root / "acts.txt").read_text().splitlines()
+    return History(seen, kills, Counter(" ".join(line.split()[:2]) for line in lines))
+
+
+@contextmanager
+def processes(
+    root: Path, commands: Sequence[tuple[str, int, int]]
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that are killed at the end, whatever they do."""
+    running = [started(root, *command) for command in commands]
+    try:
+        yield running
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def started(root: Path, role: str, number: int, observations: int) -> subprocess.Popen[bytes]:
+    module = "tests.drills.reader_history"
+    options = ["--root", str(root), "--number", str(number), "--observations", str(observations)]
+    return subprocess.Popen([sys.executable, "-m", module, "--role", role, *options])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--observations", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--role", choices=["check", "read", "write"], default="check")
+    parser.add_argument("--root", type=Path)
+    parser.add_argument("--number", type=int, default=0)
+    given = parser.parse_args()
+    if given.role == "read":
+        keep_reading(given.root, given.number, given.observations)
+        # Arrow's threads sometimes abort a process that shuts down soon after it read a table.
+        os._exit(0)
+    elif given.role == "write":
+        keep_writing(given.root, given.number)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            history = history_of(Path(folder), given.observations, given.seed)
+        found = list(problems(history))
+        releases = len({seen.release for seen in history.observations})
+        print(f"{len(history.observations):,} observations of {releases:,} releases;", end=" ")
+        print(f"{history.kills} writers killed; {dict(history.acts)}; {len(found)} problems")
+        print(*found[:5], sep="\n")
+        return int(bool(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
