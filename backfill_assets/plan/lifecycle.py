@@ -40,22 +40,22 @@ def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
     lock of the lake. Raises RefusedByGuard if a partition of the plan is in another open plan, and
     UsageError if the plan was published, discarded or rolled back. Then nothing is recorded.
     """
-    refuse_ended(plan.id, plans)
+    refuse_ended(plan, plans)
     with writing(plans.root, "_plans"):
         refuse_overlap(plan, plans)
         plans.note(plan.id, "started", at, who=who)
 
 
-def refuse_ended(plan_id: str, plans: Plans) -> None:
+def refuse_ended(plan: Plan, plans: Plans) -> None:
     """Raise UsageError for a plan that was published, discarded or rolled back.
 
     Such a plan would take its earlier builds for done.
     """
-    if (state := plans.state(plan_id)) in CLOSED:
+    if (state := plans.state(plan.id)) in CLOSED:
         raise UsageError(
-            f"Plan {plan_id} was {in_words(state)}, and is not carried out again.",
+            f"Plan {plan.id} was {in_words(state)}, and is not carried out again.",
             unchanged="Nothing was started.",
-            next_step="Make a new plan: `backfill plan`.",
+            next_step=f"Make a new plan: `{plan.as_typed}`.",
         )
 
 

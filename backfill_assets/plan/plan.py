@@ -13,7 +13,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from backfill_assets.calendar import Partition, consecutive, days_around_any
+from backfill_assets.calendar import Partition, consecutive, days_around_any, days_as_typed
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.request import DayOrder, PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
@@ -229,6 +229,13 @@ class Plan:
     def is_shadow(self) -> bool:
         """True if the plan is built in a shadow and published afterwards."""
         return self.options.into == "shadow"
+
+    @property
+    def as_typed(self) -> str:
+        """The command that plans the same days of the same tables again."""
+        target = ",".join(self.reasons)
+        days = days_as_typed(self.days())
+        return f"backfill plan --partitions {days} --target {target} --force"
 
     def days(self) -> list[date]:
         return sorted({day for _, day in self.partitions()})

@@ -186,7 +186,7 @@ def prepare_rebuild(
     """
     plans = Plans(workspace.lake.root)
     plan = plans.read(plan_id)
-    refuse_ended(plan_id, plans)
+    refuse_ended(plan, plans)
     plan.refuse_other_code(workspace.code)
     refuse_protected(plan, workspace, "Nothing was started.")
     launcher = Launcher(plan, dagster, plans, who, sleep)

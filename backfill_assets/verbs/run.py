@@ -117,7 +117,7 @@ def plan_to_resume(plan_id: str, workspace: Workspace) -> str:
     """Return the id of the plan to continue. UsageError if there is nothing to continue."""
     plans = Plans(workspace.lake.root)
     plan_id = resolve_plan_id(plan_id, plans)
-    refuse_ended(plan_id, plans)
+    refuse_ended(plans.read(plan_id), plans)
     if plans.state(plan_id) == PLANNED:
         raise UsageError(
             f"Plan {plan_id} was never started.",

@@ -145,7 +145,7 @@ def publish(lake: SmallLake, dice: random.Random) -> None:
     plan = lake.shadow_plan({A.name: list(values), B.name: list(values)}, reason=str(dice.random()))
     for table in (A.name, B.name):
         lake.write(values, table=table, into=plan)
-    Publication(plan, lake.workspace, "ada").publish("stable", lambda: NOW, approved)
+    Publication(plan, lake.workspace, "ada").publish(lambda: NOW, approved)
 
 
 def roll_back(lake: SmallLake, dice: random.Random) -> None:
