@@ -25,6 +25,7 @@ from tests.worlds.command_line import (
     two_days,
 )
 from tests.worlds.small_lake import NOW, SmallLake, approved, killed_when, verdict_of
+from tests.worlds.suite import SAMPLE
 
 REFUSED = (WRONG_USAGE, STOPPED)
 COMMANDS = (
@@ -153,8 +154,10 @@ def world(tmp_path) -> World:
 def refusal(world: World, words: list[str], copy: Path) -> str:
     """The message of a command that is refused in this state; "" if it is not."""
     shutil.copytree(world.home, copy)
+    # The days of this lake have no deliveries, so that they stay up to date. A new plan needs some.
+    landing = SAMPLE if words[0] == "plan" else copy
     try:
-        done = backfill_main(*words, home=copy, BACKFILL_LANDING=str(copy))
+        done = backfill_main(*words, home=copy, BACKFILL_LANDING=str(landing))
         # A verdict that needs a decision ends with the same code, and is no error.
         return done.stderr if done.returncode in REFUSED else ""
     finally:
