@@ -365,7 +365,7 @@ def no_release(root: str) -> UsageError:
         unchanged="Nothing was read.",
         next_step=(
             "Live is released by the sensor release_live (`backfill up` runs it), or by `backfill"
-            " release --reason ...`."
+            " release --reason 'why'`."
         ),
     )
 

@@ -204,7 +204,7 @@ def _check_result(reasons: Sequence[Obstacle], workspace: Workspace) -> AssetChe
         named = "; ".join(map(str, failures))
         description = (
             f"Live is not released. Readers still get the latest release. {named}. Build these"
-            " days, or release live as it is: `backfill release --reason ...`."
+            " days, or release live as it is: `backfill release --reason 'why'`."
         )
     else:
         not_following = [f"The channel {line}" for line in pointer_lines(workspace.lake.root)]

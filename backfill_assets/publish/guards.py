@@ -64,7 +64,7 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
         then = (
             f"Start it: `backfill run {plan.id}`"
             if state == PLANNED
-            else "Make a new plan: `backfill plan --into shadow ...`"
+            else f"Make a new plan: `{plan.as_typed} --into shadow`"
         )
         raise UsageError(
             f"Plan {plan.id} {said}.",
@@ -153,7 +153,7 @@ def refuse_unreleased(
             unchanged=NOT_PUBLISHED,
             next_step=(
                 "Wait for what runs; fix what failed, or release it as it stands (`backfill release"
-                " --reason ...`); then publish again."
+                " --reason 'why'`); then publish again."
             ),
         )
 
@@ -190,13 +190,6 @@ def refuse_not_in_live(plan: Plan, plans: Plans) -> None:
         raise UsageError(
             f"Plan {plan.id} was never started, so it has built nothing.", unchanged=NOT_RESTORED
         )
-    is_in_live = state in (PUBLISHED, ROLLED_BACK) or plan.id in plans.left_in_part()
-    if plan.is_shadow and not is_in_live:
-        raise UsageError(
-            f"Plan {plan.id} is in its shadow, and has changed nothing in live.",
-            unchanged=NOT_RESTORED,
-            next_step=f"`backfill discard {plan.id}` deletes the shadow.",
-        )
     if state == OPEN:
         raise RefusedByGuard(
             f"Plan {plan.id} is open.",
@@ -205,6 +198,13 @@ def refuse_not_in_live(plan: Plan, plans: Plans) -> None:
                 f"Let it end (`backfill resume {plan.id}`), or cancel it first:"
                 f" `backfill cancel {plan.id}`."
             ),
+        )
+    is_in_live = state in (PUBLISHED, ROLLED_BACK) or plan.id in plans.left_in_part()
+    if plan.is_shadow and not is_in_live:
+        raise UsageError(
+            f"Plan {plan.id} is in its shadow, and has changed nothing in live.",
+            unchanged=NOT_RESTORED,
+            next_step=f"`backfill discard {plan.id}` deletes the shadow.",
         )
     refuse_overlap(plan, plans, NOT_RESTORED, in_live=True)
 

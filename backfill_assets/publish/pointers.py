@@ -214,6 +214,6 @@ def _reads_unreleased(
         unchanged=NO_PREVIEW,
         next_step=(
             "Live has changes that are not released: `backfill status` says why, and `backfill"
-            f" release --reason ...` releases them. Then type `backfill preview {plan.id}` again."
+            f" release --reason 'why'` releases them. Then type `backfill preview {plan.id}` again."
         ),
     )

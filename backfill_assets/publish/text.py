@@ -103,7 +103,7 @@ def _lines_for_readers(result: RolledBack) -> list[str]:
         return []
     why = "; ".join(map(str, result.withheld))
     is_passing = any(reason.cause in PASSING for reason in result.withheld)
-    by_hand = "" if is_passing else ", or now with `backfill release --reason ...`"
+    by_hand = "" if is_passing else ", or now with `backfill release --reason 'why'`"
     return [
         f"Live cannot be released now: {why}. Readers get the earlier rows with its next"
         f" release{by_hand}."

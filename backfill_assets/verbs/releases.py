@@ -22,7 +22,7 @@ from backfill_assets.workspace import Workspace
 COLUMNS = ("release", "at (UTC)", "kind", "who", "channels", "changed tables", "reason")
 NO_RELEASE = (
     "There is no release here yet. `backfill up` releases live once days are built and nothing is"
-    " running; `backfill release --reason ...` does it now."
+    " running; `backfill release --reason 'why'` does it now."
 )
 
 

@@ -55,7 +55,7 @@ def values(*arguments: str) -> Any:
 
 def test_a_lake_without_releases_says_how_one_is_made(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
-    assert "`backfill release --reason ...`" in backfill("releases").stdout
+    assert "`backfill release --reason 'why'`" in backfill("releases").stdout
     assert values("releases") == {"releases": []}
     assert values("release", "--reason", "x") == {"released": False, "release": None, "despite": []}
     assert isinstance(backfill("releases", "1").exception, UsageError)

@@ -167,7 +167,7 @@ def test_a_preview_is_of_the_release_that_has_the_inputs_of_the_plan(lake):
         preview(lake, plan)
     assert f"{B.name} {D1}" in refused.value.what
     assert refused.value.unchanged == "No preview was made."
-    assert "`backfill release --reason ...`" in refused.value.next_step
+    assert "`backfill release --reason 'why'`" in refused.value.next_step
     assert gets(lake, "candidate") == RELEASED
     release_as_it_stands(lake.workspace, who="bo", reason="to try it")
     assert preview(lake, plan).number == 2
