@@ -3,7 +3,7 @@
 A partition is up to date exactly when a step would not compute it: both ask `step/due.py`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
@@ -319,13 +319,17 @@ class OutdatedByInputs(NamedTuple):
 
 
 def outdated_by_inputs(
-    workspace: Workspace, partitions: Collection[Partition]
+    workspace: Workspace, partitions: Collection[Partition], also: Iterable[Build] = ()
 ) -> dict[Partition, OutdatedByInputs]:
-    """Find the built ones of these partitions with other inputs than there are now."""
+    """Find the built ones of these partitions with other inputs than there are now.
+
+    `also` has builds that will be recorded, and count already.
+    """
     graph = workspace.graph
     needed = {read for partition in partitions for read in graph.reads(partition)}
     of_tables = graph.by_table({*partitions, *needed})
     builds = workspace.lake.latest({name: days for name, days in of_tables.items() if days})
+    builds.add(also)
     found = {}
     wanted = graph.by_table(partitions)
     for table in workspace.tables:

@@ -4,7 +4,7 @@ For a publication, the shadow must be complete, live must not have changed under
 no other changes to wait for.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import last_committed
+from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.lifecycle import refuse_overlap
@@ -30,6 +31,7 @@ from backfill_assets.plan.store import (
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
 from backfill_assets.publish.release_live import (
+    Cause,
     Obstacle,
     Runs,
     no_runs,
@@ -159,11 +161,16 @@ def refuse_unreleased(
 
 
 def unreleased(
-    plan: Plan, workspace: Workspace, state: LiveState, runs: Runs = no_runs
+    plan: Plan,
+    workspace: Workspace,
+    state: LiveState,
+    runs: Runs = no_runs,
+    also: Sequence[Build] | None = None,
 ) -> list[Obstacle]:
     """The obstacles to a release of live that are not about the plan's own days.
 
-    `runs` returns the unfinished runs of live by Dagster's record.
+    `runs` returns the unfinished runs of live by Dagster's record. `also` has the builds that an
+    act will record. With them, outdated days of the plan are known, and count too.
     """
     if under_way := running(workspace.lake.root, runs):
         return under_way
@@ -172,7 +179,11 @@ def unreleased(
         in_part=tuple(each for each in state.in_part if each != plan.id),
         expected=frozenset(plan.reasons),
     )
-    return [reason for reason in why_withheld(workspace, others) if not _is_about(reason, plan)]
+    return [
+        reason
+        for reason in why_withheld(workspace, others, also or ())
+        if not _is_about(reason, plan) or (also is not None and reason.cause == Cause.OUTDATED)
+    ]
 
 
 def _is_about(reason: Obstacle, plan: Plan) -> bool:

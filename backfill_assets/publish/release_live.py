@@ -9,7 +9,7 @@ An act that was begun is finished first (`lake/acts.py`). A rebuild of live hold
 by its open plan or, on a local disk, by the marker of a running step (`lake/running.py`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
@@ -19,6 +19,7 @@ from backfill_assets.errors import Conflict, TableUnreadable, UsageError
 from backfill_assets.lake.acts import Acts, finish
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
 from backfill_assets.plan.lifecycle import in_part_words, refuse_left_in_part
@@ -114,7 +115,9 @@ def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
             yield Obstacle(Cause.PLAN, why, plan=plan_id)
 
 
-def since_the_release(workspace: Workspace, state: LiveState) -> list[Obstacle]:
+def since_the_release(
+    workspace: Workspace, state: LiveState, also: Sequence[Build] = ()
+) -> list[Obstacle]:
     """Return the outdated and the rewritten days since the last release.
 
     Days that the last release was made in spite of are left out.
@@ -122,13 +125,15 @@ def since_the_release(workspace: Workspace, state: LiveState) -> list[Obstacle]:
     changed = changed_days(workspace, state)
     builds = builds_since(workspace, state, changed)
     return [
-        *_by_reason(Cause.OUTDATED, _outdated(workspace, changed)),
+        *_by_reason(Cause.OUTDATED, _outdated(workspace, changed, also)),
         *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds, changed)),
     ]
 
 
 def _outdated(
-    workspace: Workspace, changed_in: Mapping[str, Collection[date] | None]
+    workspace: Workspace,
+    changed_in: Mapping[str, Collection[date] | None],
+    also: Sequence[Build],
 ) -> dict[Partition, str]:
     """Return the built partitions that were made from other rows of a changed day.
 
@@ -138,7 +143,7 @@ def _outdated(
         (name, day)
         for name, days in changed_in.items()
         for day in (workspace.calendar.days() if days is None else days)
-    }
+    } | {(build.table, build.day) for build in also if build.outcome != "unchanged"}
     own_schedule = {table.name for table in workspace.tables if table.cron}
     readers = {
         reader
@@ -147,7 +152,7 @@ def _outdated(
         if reader[0] not in own_schedule
     }
     found = dict[Partition, str]()
-    for reader, (inputs, last) in outdated_by_inputs(workspace, readers).items():
+    for reader, (inputs, last) in outdated_by_inputs(workspace, readers, also).items():
         if read := next((partition for partition in inputs if partition in changed), None):
             failed = "" if last.succeeded else f"; it failed: {first_line(last.message)}"
             found[reader] = f"was made from other rows of {read[0]}{failed}"
@@ -301,11 +306,16 @@ def why_not_released(workspace: Workspace) -> list[Obstacle]:
     )
 
 
-def why_withheld(workspace: Workspace, state: LiveState) -> list[Obstacle]:
-    """Return the obstacles to a release of changed tables, apart from running steps."""
+def why_withheld(
+    workspace: Workspace, state: LiveState, also: Sequence[Build] = ()
+) -> list[Obstacle]:
+    """Return the obstacles to a release of changed tables, apart from running steps.
+
+    `also` has builds that an act will record. Outdated days are judged as they are after it.
+    """
     return [
         *open_plans(workspace.lake.root, state),
-        *since_the_release(workspace, state),
+        *since_the_release(workspace, state, also),
     ]
 
 

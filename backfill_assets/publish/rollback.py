@@ -125,8 +125,9 @@ def roll_back(
             elif result.is_refused and plan.id not in plans.left_in_part():
                 return result
             else:
-                release, withheld = _next_release(plan, workspace, reason, runs)
-                act = _act(plan, result.decisions, workspace, who, reason, release)
+                act = _act(plan, result.decisions, workspace, who, reason)
+                release, withheld = _next_release(plan, act, workspace, runs)
+                act = replace(act, release=release)
                 builds = turn.carry_out(act)
                 result = replace(result, builds=builds, withheld=withheld)
                 result = replace(result, release=_release_of(act, workspace))
@@ -299,18 +300,21 @@ def _with_rows(folder: str, decided: Mapping[date, Decision]) -> dict[date, Deci
 
 
 def _next_release(
-    plan: Plan, workspace: Workspace, reason: str, runs: Runs
+    plan: Plan, act: Act, workspace: Workspace, runs: Runs
 ) -> tuple[NextRelease | None, list[Obstacle]]:
     """The release of the rollback; None with the obstacles if live cannot be released now."""
+    if not any(change.committed for change in act.changes):
+        return None, []
     try:
         state = live_state(workspace)
     except TableUnreadable as error:
         return None, [Obstacle(Cause.UNREADABLE, str(error))]
     if state.newest is None:
         return None, []
-    if withheld := unreleased(plan, workspace, state, runs):
+    builds = [build for change in act.changes for build in change.builds]
+    if withheld := unreleased(plan, workspace, state, runs, builds):
         return None, withheld
-    why = _words(plan, reason)
+    why = _words(plan, act.reason)
     return NextRelease(state.newest.number, state.tables, state.recorded, why), []
 
 
@@ -324,7 +328,6 @@ def _act(
     workspace: Workspace,
     who: str,
     reason: str,
-    release: NextRelease | None,
 ) -> Act:
     """The act, with the changes of all tables, inputs first. Raises as `_change`."""
     run = name_of_act("rollback", plan)
@@ -335,9 +338,7 @@ def _act(
     tables = [table for table in workspace.graph.tables if table.name in by_table]
     changes = [_change(table, by_table[table.name], workspace, record) for table in tables]
     changed = tuple(change for change in changes if change.builds)
-    if not any(change.committed for change in changed):
-        release = None
-    return Act(run, "rollback", plan.id, who, reason, changed, release)
+    return Act(run, "rollback", plan.id, who, reason, changed, release=None)
 
 
 def _change(

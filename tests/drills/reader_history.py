@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +33,7 @@ from backfill_assets import open_release, read
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.maintenance import maintain
 from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
 from tests.worlds.small_lake import (
@@ -50,6 +51,9 @@ READERS = 2
 WRITERS = 2
 # How long a writer lives at most before it is killed, in seconds. A publication takes about 0.2 s.
 LIFE_S = 3.0
+# The fewest writers that are killed, and the file that says that they were.
+KILLS = 10
+ENOUGH = "enough"
 # The kinds of acts, with how often each is chosen.
 KINDS = ["night", "night", "publish", "publish", "publish", "rollback", "maintain"]
 
@@ -108,11 +112,13 @@ def observed(reader: int) -> Observation:
 
 
 def keep_reading(root: Path, reader: int, observations: int) -> None:
-    """Read until there are so many observations in this reader's file."""
+    """Read until this reader's file has so many observations, and enough writers were killed."""
     os.environ["BACKFILL_LAKE"] = str(root / "lake")
+    seen = 0
     with (root / f"reader-{reader}.jsonl").open("w") as file:
-        for _ in range(observations):
+        while seen < observations or not (root / ENOUGH).exists():
             print(json.dumps(vars(observed(reader))), file=file, flush=True)
+            seen += 1
 
 
 def keep_writing(root: Path, seed: int) -> None:
@@ -133,8 +139,12 @@ def keep_writing(root: Path, seed: int) -> None:
 
 def night(lake: SmallLake, dice: random.Random) -> None:
     values = {day: dice.randint(1, 9) for day in dice.sample(DAYS, 2)}
-    # A night holds its days, so that a second one does not write one table between both of it.
-    with lake.plans.exclusive("night"):
+    # As steps of one run do: markers say that it is at work, until it has ended or was killed. Two
+    # nights at once would write one table each between the two of the other.
+    with lake.plans.exclusive("night"), ExitStack() as markers:
+        for table in (A.name, B.name):
+            step = RunningStep(table, list(values), f"night-{os.getpid()}")
+            markers.enter_context(mark_running(str(lake.root), step))
         for table in (A.name, B.name):
             lake.write(values, table=table)
     release_live(lake.workspace, who="sensor")
@@ -169,7 +179,7 @@ ACTS: dict[str, Callable[[SmallLake, random.Random], None]] = {
 
 
 def history_of(root: Path, observations: int, seed: int) -> History:
-    """Let readers and writers work below `root` until there are so many observations."""
+    """Let readers and writers work below `root` until there are so many observations or more."""
     released_lake(root)
     dice = random.Random(seed)
     each = -(-observations // READERS)
@@ -189,6 +199,8 @@ def history_of(root: Path, observations: int, seed: int) -> History:
                     writer.kill()
                     writer.wait()
                     kills += 1
+                    if kills == KILLS:
+                        (root / ENOUGH).touch()
                     numbers[n] = WRITERS - 1 + kills
                     writers[n] = started(root, "write", numbers[n], 0)
             with suppress(subprocess.TimeoutExpired):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.drills.reader_history import History, Observation, history_of, problems
+from tests.drills.reader_history import KILLS, History, Observation, history_of, problems
 
 OBSERVATIONS = 2_000
 SEEN = Observation(0, 1, {"2019-08-15": [2, 2]}, {"2019-08-15": [2, 2]})
@@ -14,9 +14,9 @@ SEEN = Observation(0, 1, {"2019-08-15": [2, 2]}, {"2019-08-15": [2, 2]})
 def test_every_reading_is_of_exactly_one_release_and_no_reader_goes_back(tmp_path, seed):
     history = history_of(tmp_path, OBSERVATIONS, seed)
     assert list(problems(history)) == []
-    assert len(history.observations) == OBSERVATIONS
+    assert len(history.observations) >= OBSERVATIONS
+    assert history.kills >= KILLS
     assert len({seen.release for seen in history.observations}) > 3
-    assert history.kills > 0
     assert {"done night", "done publish"} <= history.acts.keys()
 
 

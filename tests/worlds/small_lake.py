@@ -160,7 +160,6 @@ class SmallLake:
         self.runs["run"] += 1
         lake = workspace_of_plan(into, self.workspace).lake if into else self.workspace.lake
         plan, code = (into.id, into.code[table]) if into else (plan, code)
-        now = {} if into else self.values(table)
         folder = lake.path(table)
         rows = [(value, at) for at, value in values.items() for _ in range(value)]
         numbers = pa.array([v for v, _ in rows], pa.int64()).cast(
@@ -173,6 +172,7 @@ class SmallLake:
         def decide() -> list[Build]:
             ledger = lake.ledger
             at = ledger.next_time(table)
+            now = {} if into else self.values(table)
             known = lake.latest({table: None, A.name: None}).accepted
             run = f"run{self.runs['run']}"
             builds = []
@@ -201,18 +201,18 @@ class SmallLake:
                 builds.append(replace(made, **there))
             return builds
 
-        accepted = {at for at, value in values.items() if now.get(at) != value}
-        kept = [file for file in files if file.day in accepted]
-        for file in files:
-            if file.day not in accepted:  # as a step does with files that it does not commit
-                files_in(folder).delete_file(unquote(file.path))
         commit = FileCommit(
             folder,
             self.column,
-            kept,
+            files,
             columns(self.column, *([more] if more else []), number=number),
         )
-        return commit_and_record(lake.root, table, decide, commit)
+        builds = commit_and_record(lake.root, table, decide, commit)
+        accepted = {build.day for build in builds if build.outcome == "accepted"}
+        for file in files:
+            if file.day not in accepted:  # as a step does with files that it does not commit
+                files_in(folder).delete_file(unquote(file.path))
+        return builds
 
     def fail(self, *days: date, table: str = A.name, message: str = "no rows") -> None:
         """Days that a run of live could not build."""
