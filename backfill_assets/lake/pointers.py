@@ -92,13 +92,14 @@ def _pointer_words(root: str, channel: str, pointer: Pointer) -> str:
     by = f"by {pointer.who}{_on(pointer.at)}{f': {pointer.reason}' if pointer.reason else ''}"
     if pointer.release:
         return f"{channel} is pinned to release {pointer.release} {by}. {ends}"
-    preview = read_preview(root, pointer.plan) if pointer.plan else None
-    if preview:
-        return (
-            f"{channel} gets the preview of plan {pointer.plan}, on release {preview.number}, {by}."
-            f" {ends}"
-        )
-    return ""
+    try:
+        preview = read_preview(root, pointer.plan) if pointer.plan else None
+    except TableUnreadable as error:
+        return f"{channel} gets the preview of plan {pointer.plan}. {error}"
+    if preview is None:  # the channel follows, and may have switches
+        return ""
+    of_plan = f"the preview of plan {pointer.plan}, on release {preview.number}"
+    return f"{channel} gets {of_plan}, {by}. {ends}"
 
 
 def _on(at: datetime | None) -> str:

@@ -5,6 +5,7 @@ from datetime import date
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import Release
+from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.publish import Published
 from backfill_assets.publish.release_live import PASSING
 from backfill_assets.publish.rollback import CHANGED, Decisions, Kind, RolledBack
@@ -137,6 +138,16 @@ def preview_lines(preview: Release, channel: str) -> list[str]:
         f" partition(s) from its shadow.{readers} Nothing of it is in live.",
         f"Read it with `backfill_assets.read(..., {how})`.",
     ]
+
+
+def rebased_preview_lines(preview: Release, state: ShadowState) -> list[str]:
+    """Return sentences on the preview of a plan whose shadow was moved."""
+    if state.unbuilt:
+        return [
+            f"Its preview stays on release {preview.number}. Once these days are built and"
+            f" verified, type `backfill preview {preview.preview} --channel candidate`."
+        ]
+    return [f"Its preview is on release {preview.number}."]
 
 
 def switched_line(switch: Switch, release: Release | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.lake.ledger import Build
-from backfill_assets.lake.pointers import pointer_lines
+from backfill_assets.lake.pointers import pointer_lines, read_preview
 from backfill_assets.lake.releases import Release
 from backfill_assets.plan.lifecycle import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
@@ -184,9 +184,12 @@ def report_to_dagster(
 class RebaseReport(Report):
     plan: Plan
     state: ShadowState
+    preview: Release | None
 
     def lines(self) -> Iterator[Line]:
         yield from shadows.rebased_lines(self.plan, self.state)
+        if self.preview:
+            yield from text.rebased_preview_lines(self.preview, self.state)
 
     def as_json(self) -> Mapping[str, Any]:
         return {"plan": self.plan.id, "conflicts": by_partition(self.state.conflicts)}
@@ -194,7 +197,8 @@ class RebaseReport(Report):
 
 def rebase_plan(plan: Plan, workspace: Workspace, who: str) -> RebaseReport:
     """Let a plan's shadow read live as it is now. A resumed plan builds what is not built then."""
-    return RebaseReport(plan, shadows.rebase(plan, workspace, who))
+    state = shadows.rebase(plan, workspace, who)
+    return RebaseReport(plan, state, read_preview(workspace.lake.root, plan.id))
 
 
 @dataclass(frozen=True)

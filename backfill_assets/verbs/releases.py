@@ -53,8 +53,11 @@ class ReleaseDetails(Report):
     def row(self) -> tuple[object, ...]:
         """Return the values of `COLUMNS`."""
         release = self.release
-        pointers = self.newest.channels.items()
-        channels = [channel for channel, number in pointers if number == release.number]
+        channels = [
+            channel
+            for channel, number in self.newest.channels.items()
+            if number == release.number and not self.newest.pointer(channel).plan
+        ]
         if self.retired:
             channels.append(f"retired {self.retired}")
         return (
@@ -211,8 +214,10 @@ class PointReport(Report):
             now = f"Readers of {self.channel} get release {self.number}"
             stay = f"They stay there until `backfill release --follow{to}`. No row was changed."
         else:
-            now = f"Readers of {self.channel} get release {self.newest.channels[STABLE]}"
-            stay = "They get every release from now on."
+            number = self.newest.channels.get(self.channel, self.newest.channels.get(STABLE))
+            now = f"Readers of {self.channel} get release {number}"
+            following = "each new release" if self.channel == STABLE else "what stable gets"
+            stay = f"They get {following} from now on."
         yield f"{now} now. {stay}" if self.is_moved else f"{now} already. Nothing was changed."
 
     def as_json(self) -> Mapping[str, Any]:
