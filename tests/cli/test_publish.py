@@ -118,6 +118,13 @@ def test_a_few_readers_try_a_plan_before_it_is_published(lake, plan, tmp_path, m
         rows(preview=plan.id)
 
 
+def test_a_rebase_moves_the_preview_and_says_to_which_release(lake, plan, tmp_path):
+    backfill("preview", plan.id, home=tmp_path, landing=tmp_path)
+    lake.write({FIRST: 5}, table=REJECTED)
+    done = backfill("rebase", plan.id, home=tmp_path, landing=tmp_path)
+    assert done.stdout.splitlines()[-1] == "Its preview is on release 2."
+
+
 @pytest.mark.parametrize(
     ("options", "instead"),
     [
