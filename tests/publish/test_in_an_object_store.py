@@ -13,14 +13,17 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.rollback import Kind
+from backfill_assets.publish.shadows import discard
 from tests.worlds.services import CREDENTIALS, Bucket, moto_server
 from tests.worlds.small_lake import (
     DAYS,
+    NOW,
     RELEASED,
     A,
     B,
     SmallLake,
     half_published,
+    preview,
     publish,
     rebuilt_in_shadow,
     released,
@@ -76,6 +79,20 @@ def test_a_killed_publication_is_finished_and_rolled_back_and_a_night_stays(lake
         == lake.values(B.name)
     )
     assert files_of_others(lake)[D0] == others[D0]
+
+
+@pytest.mark.parametrize("end", ["published", "discarded"])
+def test_a_few_readers_try_a_plan_until_it_ends(lake, end):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    preview(lake, plan)
+    tried = RELEASED | {D1: 7}
+    assert (released(lake), released(lake, B.name, "candidate")) == (RELEASED, tried)
+    if end == "published":
+        publish(lake, plan)
+    else:
+        discard(plan, lake.workspace, who="ada", now=lambda: NOW)
+    now = tried if end == "published" else RELEASED
+    assert released(lake) == released(lake, channel="candidate") == now
 
 
 def test_concurrent_publications_without_locks_lose_nothing(lake):
