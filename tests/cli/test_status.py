@@ -74,7 +74,7 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
         "raw/rejected_lines  1 up to date, 1 missing, 1 outdated: source files changed, 1 failed",
         "  2019-08               =sX.",
         "  missing: 2019-08-18",
-        "    never built",
+        "    not built",
         "  outdated: source files changed: 2019-08-16",
         "    other files, or other contents, than when 2019-08-16 was built",
         "  failed: 2019-08-17",
@@ -144,7 +144,7 @@ def test_a_long_calendar_folds_equal_months_and_reasons_that_differ_only_in_days
         "  2019-08               =sX..............",
         "  2019-09 to 2020-03 . 213 days",
         "  missing: 2019-08-18..2020-03-31",
-        "    2019-08-18..2019-10-13: never built",
+        "    2019-08-18..2019-10-13: not built",
         (
             "    2019-10-14..2020-03-31: for example 2019-10-14: no source for 2019-10-14 in"
             f" {SAMPLE}: {LIKE}"
