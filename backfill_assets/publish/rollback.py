@@ -16,7 +16,7 @@ from backfill_assets.lake.acts import Act, NextRelease, TableChange, deciding, f
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.history import Latest, origin_builds, recover_newest
+from backfill_assets.lake.history import Latest, origin_builds
 from backfill_assets.lake.integrity import damaged_at, hash_by_day
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.moves import RestoreCommit, RestoreRecord
@@ -129,36 +129,24 @@ def roll_back(
                 release, withheld = _next_release(plan, act, workspace, runs)
                 act = replace(act, release=release)
                 builds = turn.carry_out(act)
-                result = replace(result, builds=builds, withheld=withheld)
-                result = replace(result, release=_release_of(act, workspace))
-        _note(plan, plans, result, now(), who, reason)
+                added = workspace.lake.releases.all(act.release.after) if act.release else ()
+                of_act = next((each for each in added if each.kind == PLAN_ROLLED_BACK), None)
+                result = RolledBack(result.decisions, builds, of_act, withheld)
+        outcomes = [build.outcome for build in result.builds]
+        plans.note(
+            plan.id,
+            ROLLED_BACK,
+            now(),
+            who=who,
+            reason=reason,
+            restored=outcomes.count("restored"),
+            removed=outcomes.count("removed"),
+            left=result.count(*LEFT),
+        )
         if plan.is_shadow:
             # The plan could still be published from it.
             delete_shadow(root, plan.id)
     return result
-
-
-def _note(
-    plan: Plan, plans: Plans, result: RolledBack, at: datetime, who: str, reason: str
-) -> None:
-    outcomes = [build.outcome for build in result.builds]
-    plans.note(
-        plan.id,
-        ROLLED_BACK,
-        at,
-        who=who,
-        reason=reason,
-        restored=outcomes.count("restored"),
-        removed=outcomes.count("removed"),
-        left=result.count(*LEFT),
-    )
-
-
-def _release_of(act: Act, workspace: Workspace) -> Release | None:
-    if act.release is None:
-        return None
-    releases = workspace.lake.releases.all(act.release.after)
-    return next(release for release in releases if release.kind == PLAN_ROLLED_BACK)
 
 
 def rollback_decisions(plan: Plan, workspace: Workspace, *, force: bool = False) -> Decisions:
@@ -169,11 +157,12 @@ def rollback_decisions(plan: Plan, workspace: Workspace, *, force: bool = False)
     overlaps with an open plan, has protected days, or if the ledger lacks days that a table's log
     shows.
     """
-    recover_newest(workspace.lake.ledger, list(plan.reasons))
+    workspace.lake.recover(list(plan.reasons))
     return _decisions(plan, workspace, force=force)
 
 
 def _decisions(plan: Plan, workspace: Workspace, *, force: bool) -> Decisions:
+    # The caller has recovered the ledger. A lock that it holds is not taken again.
     refuse_not_in_live(plan, Plans(workspace.lake.root))
     refuse_protected(plan, workspace, NOT_RESTORED)
     refuse_undeclared(plan, workspace)
@@ -332,17 +321,14 @@ def _act(
     """The act, with the changes of all tables, inputs first. Raises as `_change`."""
     run = name_of_act("rollback", plan)
     record = RestoreRecord(run, who, _words(plan, ""), reason, "rollback", plan.id)
-    by_table: dict[str, dict[date, Decision]] = {}
-    for (name, day), decision in decisions.items():
-        by_table.setdefault(name, {})[day] = decision
-    tables = [table for table in workspace.graph.tables if table.name in by_table]
-    changes = [_change(table, by_table[table.name], workspace, record) for table in tables]
+    tables = [table for table in workspace.graph.tables if table.name in plan.reasons]
+    changes = [_change(table, decisions, workspace, record) for table in tables]
     changed = tuple(change for change in changes if change.builds)
     return Act(run, "rollback", plan.id, who, reason, changed, release=None)
 
 
 def _change(
-    table: Table, decisions: Mapping[date, Decision], workspace: Workspace, record: RestoreRecord
+    table: Table, all_decisions: Decisions, workspace: Workspace, record: RestoreRecord
 ) -> TableChange:
     """What the rollback changes in one table.
 
@@ -353,6 +339,7 @@ def _change(
     folder = workspace.lake.path(name)
     column = table.partition_by
     now = open_table(folder)
+    decisions = {day: decision for (of, day), decision in all_decisions.items() if of == name}
     days = [day for day, decision in decisions.items() if decision.kind in CHANGED]
     files: Sequence[DataFile] = ()
     columns = ""
