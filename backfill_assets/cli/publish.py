@@ -93,12 +93,14 @@ def publish(
 
     There is one commit per table.
     """
+    from backfill_assets.publish.waiting import Patience
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.publish import plan_in_shadow, publish_plan
     from backfill_assets.verbs.releases import unfinished_in
     from backfill_assets.workspace import open_workspace
 
     _refuse_gone_options(plan_id, channel, with_)
+    output = Output(json_)
     workspace = open_workspace()
     report = publish_plan(
         plan_in_shadow(plan_id, workspace),
@@ -108,8 +110,9 @@ def publish(
         who=user_name(),
         reason=reason,
         allow_breaking=allow_breaking,
+        patience=Patience(tell=output.note),
     )
-    Output(json_).end(report)
+    output.end(report)
 
 
 def _refuse_gone_options(plan_id: str, channel: str | None, plans: list[str] | None) -> None:
@@ -199,6 +202,7 @@ def rollback(
     """
     from backfill_assets.lake.lake import Lake
     from backfill_assets.plan.store import Plans
+    from backfill_assets.publish.waiting import Patience
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import pin_channel, unfinished_in
@@ -230,6 +234,7 @@ def rollback(
         who=who,
         reason=reason,
         force=force,
+        patience=Patience(tell=output.note),
         is_previewed=True,
     )
     output.end(report)

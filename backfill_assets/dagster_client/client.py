@@ -374,19 +374,22 @@ class Dagster:
             return False
         return bool(payload(answer))
 
-    def unfinished(self, tables: Collection[str]) -> list[str]:
-        """The runs and backfills of these tables that are not finished, each as `run 1b9d6bcd`."""
-        names = []
+    def unfinished(self, tables: Collection[str]) -> dict[str, str]:
+        """The runs and backfills of these tables that are not finished.
+
+        The id of each run by its name, such as `run 1b9d6bcd`; "" for a backfill.
+        """
+        found = {}
         for run in payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"]:
             keys = run["assetSelection"]
             selected = None if keys is None else _tables_of(keys)
             if writes_to(tables, selected, run["jobName"]):
-                names.append(f"run {run['runId'][:8]}")
+                found[f"run {run['runId'][:8]}"] = run["runId"]
         for launched in self.launched():
             is_unfinished = not launched.is_run and not launched.is_over
             if is_unfinished and writes_to(tables, launched.assets or None):
-                names.append(str(launched))
-        return names
+                found[str(launched)] = ""
+        return found
 
     def failures(self, run_id: str) -> dict[str, StepFailure]:
         """The failed steps of a run, by table."""

@@ -4,8 +4,8 @@ The table is opened before the decision. If another commit came first, the decis
 An act on several tables that was begun is finished before anything else is committed.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from typing import Protocol
@@ -21,6 +21,7 @@ from backfill_assets.lake.file_commit import Committed, refuse_unfit
 from backfill_assets.lake.history import commit_metadata, recover_locked, version_with
 from backfill_assets.lake.integrity import data_files, hash_by_day
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
+from backfill_assets.lake.running import announced
 from backfill_assets.lake.storage import writing
 
 # Object stores have no locks: other writers may commit first, several times.
@@ -46,24 +47,48 @@ class Commit(Protocol):
     ) -> Committed: ...
 
 
+# How long a run waits for announced acts before its first commit. An act gives up earlier.
+WAITS_FOR_ACTS_S = 900
+_LOOKS_EVERY_S = 0.2
+
+
 class _ActBegun(Exception):
     """An act was begun, and must be finished before another commit."""
 
 
+class _ActAnnounced(Exception):
+    """An act was announced, and the run of this commit has written nothing yet."""
+
+
 def commit_and_record(
-    root: str, table: str, decide: Callable[[], Sequence[Build]], commit: Commit
+    root: str,
+    table: str,
+    decide: Callable[[], Sequence[Build]],
+    commit: Commit,
+    run: str = "",
+    sleep: Callable[[float], None] = time.sleep,
 ) -> list[Build]:
     """Decide on builds, commit the accepted ones and record them all, under the table's lock.
 
-    An act that was begun is finished first. Commits that the ledger lacks are recorded first,
-    because the decision depends on them. `decide` is called under the lock, and again whenever
-    another writer committed first. Raises NotRecorded if the rows are committed but the ledger
-    could not be written.
+    An act that was begun is finished first. Before the first commit of a `run`, acts that are
+    announced are waited for: they wait for runs that have written something. Commits that the
+    ledger lacks are recorded first, because the decision depends on them. `decide` is called under
+    the lock, and again whenever another writer committed first. Raises NotRecorded if the rows are
+    committed but the ledger could not be written.
     """
+    give_up = time.monotonic() + WAITS_FOR_ACTS_S
     while True:
         finish(root)
-        with suppress(_ActBegun), writing(root, table):
-            return _commit_locked(Ledger(root), table, decide, commit)
+        try:
+            with writing(root, table):
+                waits = run and time.monotonic() < give_up and announced(root)
+                if waits and not Ledger(root).has_committed(run):
+                    raise _ActAnnounced
+                return _commit_locked(Ledger(root), table, decide, commit)
+        except _ActAnnounced:
+            sleep(_LOOKS_EVERY_S)
+        except _ActBegun:
+            continue
 
 
 def _commit_locked(

@@ -340,6 +340,12 @@ class Ledger:
             key=lambda b: b.at,
         )
 
+    def has_committed(self, run: str) -> bool:
+        """True if a run has committed rows of any table."""
+        rows = self.rows(["run", "outcome"])
+        of_run = rows.filter(pc.equal(rows["run"], run))
+        return bool({*COMMITTED} & {*of_run["outcome"].to_pylist()})
+
     def next_time(self, table: str) -> datetime:
         """The time of a new build: now, but later than every earlier build of the table.
 

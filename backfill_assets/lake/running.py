@@ -1,11 +1,13 @@
-"""The running steps and their days, which `backfill status` shows as running.
+"""The running steps and their days, which `backfill status` shows as running, and announced acts.
 
 A step keeps a marker, a file in `<lake>/_locks/running` with run, plan, table and days, and holds a
 lock of the operating system on it. A killed process loses its locks, so its marker no longer
 counts. Readers take the lock in shared mode and change nothing. The next step removes markers of
-dead processes.
+dead processes. An act, such as a publication, announces itself by a marker too: runs that have
+written nothing yet wait for it.
 
-Object stores have no such locks. There, nothing is written and no day is ever running.
+Object stores have no such locks. There, nothing is written, no day is ever running, and no act is
+announced.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def mark_running(root: str, work: RunningStep) -> Iterator[None]:
     with ExitStack() as until_done:
         if work.days and Paths(root).is_local:
             with suppress(OSError):
-                until_done.enter_context(_marker(_folder(root), work))
+                name = work.table.replace("/", ".")
+                marker = _marker(Paths(root).running_steps, name, work.to_json())
+                until_done.enter_context(marker)
         yield
 
 
@@ -64,29 +68,45 @@ def running_steps(root: str) -> dict[Partition, RunningStep]:
     """
     if not Paths(root).is_local:
         return {}
-    works = sorted(
-        (work for path in _folder(root).glob("*.json") if (work := _read(path))),
-        key=lambda work: work.since,
-    )
+    works = list[RunningStep]()
+    for contents in _held(Paths(root).running_steps):
+        with suppress(ValueError):
+            works.append(RunningStep.from_json(contents))
+    works.sort(key=lambda work: work.since)
     return {(work.table, day): work for work in reversed(works) for day in work.days}
 
 
-def _folder(root: str) -> Path:
-    return Paths(root).running_steps
+@contextmanager
+def announce(root: str, act: str) -> Iterator[None]:
+    """Announce an act on live during the block. Runs that have written nothing yet wait for it."""
+    with ExitStack() as until_done:
+        if Paths(root).is_local:
+            with suppress(OSError):
+                marker = _marker(Paths(root).announced_acts, "act", act.encode())
+                until_done.enter_context(marker)
+        yield
+
+
+def announced(root: str) -> list[str]:
+    """The acts that are announced now."""
+    if not Paths(root).is_local:
+        return []
+    return [contents.decode() for contents in _held(Paths(root).announced_acts)]
 
 
 @contextmanager
-def _marker(folder: Path, work: RunningStep) -> Iterator[None]:
+def _marker(folder: Path, name: str, contents: bytes) -> Iterator[None]:
+    """Keep a file with these contents, and a lock on it, during the block."""
     folder.mkdir(parents=True, exist_ok=True)
     _remove_dead(folder)
-    name = f"{work.table.replace('/', '.')}.{secrets.token_hex(4)}"
+    name = f"{name}.{secrets.token_hex(4)}"
     # Readers look only at the final name, under which the file is always whole and locked.
     draft = folder / f"{name}.new"
     path = folder / f"{name}.json"
     with draft.open("xb") as file:
         try:
             flock(file, LOCK_EX)
-            file.write(work.to_json())
+            file.write(contents)
             file.flush()
             draft.rename(path)
             yield
@@ -103,11 +123,13 @@ def _remove_dead(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> RunningStep | None:
-    """Read a marker. None if its process has ended, or if the marker cannot be read."""
-    with suppress(OSError, ValueError), path.open("rb") as file:
-        return RunningStep.from_json(file.read()) if _is_held(file) else None
-    return None
+def _held(folder: Path) -> Iterator[bytes]:
+    """The contents of the markers whose processes are at work."""
+    for path in folder.glob("*.json"):
+        with suppress(OSError), path.open("rb") as file:
+            contents = file.read()
+            if _is_held(file):
+                yield contents
 
 
 def _is_held(file: IO[bytes]) -> bool:

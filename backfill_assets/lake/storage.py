@@ -137,6 +137,11 @@ class Paths:
         """As for locks."""
         return self.locks / "running"
 
+    @property
+    def announced_acts(self) -> Path:
+        """As for locks."""
+        return self.locks / "acts"
+
 
 def files_in(folder: str) -> FileSystem:
     """The files below a directory or an object-store prefix, with Delta's credentials."""

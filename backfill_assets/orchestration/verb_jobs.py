@@ -19,6 +19,7 @@ from backfill_assets.orchestration.jobs import VerbJob, VerbRun, as_code, as_tab
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
 from backfill_assets.publish.release_live import Runs
 from backfill_assets.publish.switch import Switch
+from backfill_assets.publish.waiting import Patience
 from backfill_assets.reproduce.inputs import RecordedBuild
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction
@@ -91,7 +92,13 @@ class PublishConfig(Config):
 def _publish(run: VerbRun, config: PublishConfig) -> None:
     plan = run.plan(config.plan)
     report = publish_plan(
-        plan, run.workspace, run.dagster, _runs(run), who=run.who, **_options(config)
+        plan,
+        run.workspace,
+        run.dagster,
+        _runs(run),
+        who=run.who,
+        patience=Patience(tell=run.context.log.info),
+        **_options(config),
     )
     release = report.published.release.number
     metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
@@ -110,7 +117,13 @@ class RollbackConfig(Config):
 def _rollback(run: VerbRun, config: RollbackConfig) -> None:
     plan = run.plan(config.plan)
     report = rollback_plan(
-        plan, run.workspace, run.dagster, _runs(run), who=run.who, **_options(config)
+        plan,
+        run.workspace,
+        run.dagster,
+        _runs(run),
+        who=run.who,
+        patience=Patience(tell=run.context.log.info),
+        **_options(config),
     )
     metadata = {"plan": plan.id, "days": as_table(report.table)}
     run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)

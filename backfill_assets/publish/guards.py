@@ -33,9 +33,6 @@ from backfill_assets.publish.live import LiveState
 from backfill_assets.publish.release_live import (
     Cause,
     Obstacle,
-    Runs,
-    no_runs,
-    running,
     why_withheld,
 )
 from backfill_assets.workspace import Workspace
@@ -142,13 +139,13 @@ def _read_now(plan: Plan, workspace: Workspace) -> dict[str, DeltaTable | None]:
 
 
 def refuse_unreleased(
-    plan: Plan, workspace: Workspace, state: LiveState, runs: Runs = no_runs
+    plan: Plan, workspace: Workspace, state: LiveState, writers: Sequence[Obstacle] = ()
 ) -> None:
     """Raise RefusedByGuard if live has other changes that cannot be released.
 
-    The plan's own days do not count. `runs` is as for `unreleased`.
+    The plan's own days do not count. `writers` is as for `unreleased`.
     """
-    reasons = unreleased(plan, workspace, state, runs)
+    reasons = unreleased(plan, workspace, state, writers)
     if reasons:
         raise RefusedByGuard(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}.",
@@ -164,16 +161,16 @@ def unreleased(
     plan: Plan,
     workspace: Workspace,
     state: LiveState,
-    runs: Runs = no_runs,
+    writers: Sequence[Obstacle] = (),
     also: Sequence[Build] | None = None,
 ) -> list[Obstacle]:
     """The obstacles to a release of live that are not about the plan's own days.
 
-    `runs` returns the unfinished runs of live by Dagster's record. `also` has the builds that an
-    act will record. With them, outdated days of the plan are known, and count too.
+    `writers` are the runs that still write to live, from `alone_on_live`. `also` has the builds
+    that an act will record. With them, outdated days of the plan are known, and count too.
     """
-    if under_way := running(workspace.lake.root, runs):
-        return under_way
+    if writers:
+        return [*writers]
     others = replace(
         state,
         in_part=tuple(each for each in state.in_part if each != plan.id),

@@ -6,7 +6,7 @@ as they are.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
@@ -42,7 +42,8 @@ from backfill_assets.publish.guards import (
     refuse_unreleased,
 )
 from backfill_assets.publish.live import live_state
-from backfill_assets.publish.release_live import Runs, no_runs, release_live
+from backfill_assets.publish.release_live import Obstacle, Runs, no_runs, release_live
+from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -200,11 +201,13 @@ class Publication:
         *,
         runs: Runs = no_runs,
         allow_breaking: bool = False,
+        patience: Patience = PATIENT,
     ) -> Published:
         """Publish the plan. A plan that is published already stays as it is.
 
         `approve` raises if the shadow may not be published in the given state. `runs` returns the
-        unfinished runs of live by Dagster's record.
+        unfinished runs of live by Dagster's record. Those that have written to live are waited for
+        with `patience`.
 
         Raises UsageError if the plan has no shadow. Raises RefusedByGuard if the plan is open, not
         built completely or in conflict with live, if readers would lose columns or types (unless
@@ -223,14 +226,15 @@ class Publication:
                 return Published(tuple(builds), self.workspace.lake.releases.of_plan(self.plan.id))
             self.plan.refuse_other_code(self.workspace.code)
             refuse_protected(self.plan, self.workspace, NOT_PUBLISHED)
-            self.workspace.lake.recover(list(self.plan.reasons))
-            state = state_of(self.plan, self.workspace)
-            refuse_unfinished(self.plan, state)
-            if not allow_breaking:
-                refuse_breaking(self.plan, self.workspace, state.after)
-            approve(state)
-            with deciding(root, list(self.plan.reasons)) as turn:
-                builds = turn.carry_out(self._act(state, runs))
+            with alone_on_live(self.workspace, self.run, runs, patience) as writers:
+                self.workspace.lake.recover(list(self.plan.reasons))
+                state = state_of(self.plan, self.workspace)
+                refuse_unfinished(self.plan, state)
+                if not allow_breaking:
+                    refuse_breaking(self.plan, self.workspace, state.after)
+                approve(state)
+                with deciding(root, list(self.plan.reasons)) as turn:
+                    builds = turn.carry_out(self._act(state, writers, runs))
             release = self._note(plans, now)
             delete_shadow(root, self.plan.id)
         return Published(tuple(builds), release)
@@ -251,10 +255,10 @@ class Publication:
         plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=number)
         return release
 
-    def _act(self, state: ShadowState, runs: Runs) -> Act:
+    def _act(self, state: ShadowState, writers: Sequence[Obstacle], runs: Runs) -> Act:
         """Decide about the publication. Other changes of live are released first."""
         before = live_state(self.workspace)
-        refuse_unreleased(self.plan, self.workspace, before, runs)
+        refuse_unreleased(self.plan, self.workspace, before, writers)
         if before.changed:
             release_live(self.workspace, who=self.who, runs=runs)
             before = live_state(self.workspace)

@@ -58,7 +58,7 @@ UNRECORDED = "has rows without a recorded build: see `backfill reconcile`"
 class Obstacle:
     """A reason why live is not released: a cause, and days of one table (none: all tables).
 
-    `plan` is the plan that it is about, "" if it is about none.
+    `plan` and `run` are the plan and the run that it is about, "" if it is about none.
     """
 
     cause: Cause
@@ -66,15 +66,17 @@ class Obstacle:
     table: str = ""
     days: tuple[date, ...] = ()
     plan: str = ""
+    run: str = ""
 
     def __str__(self) -> str:
         which = f"{self.table} {ranges(self.days)}: " if self.table else ""
         return f"{which}{self.why}"
 
 
-# Asks which runs and backfills of live (as `run 1234`) are not finished.
-Runs = Callable[[], Iterable[str]]
-no_runs: Runs = tuple
+# Asks which runs and backfills of live are not finished: the id of each run by its name, such as
+# `run 1b9d6bcd`; "" for a backfill.
+Runs = Callable[[], Mapping[str, str]]
+no_runs: Runs = dict
 
 
 def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Obstacle]:
@@ -88,10 +90,12 @@ def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Obstacle]
             continue
         days.setdefault((table, step.run), []).append(day)
     steps = [
-        Obstacle(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of))
+        Obstacle(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of), run=run)
         for (name, run), of in days.items()
     ]
-    return steps + [Obstacle(Cause.RUNNING, f"{run} is not finished") for run in runs()]
+    return steps + [
+        Obstacle(Cause.RUNNING, f"{name} is not finished", run=run) for name, run in runs().items()
+    ]
 
 
 def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:

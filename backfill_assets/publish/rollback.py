@@ -36,6 +36,7 @@ from backfill_assets.publish.guards import (
 from backfill_assets.publish.live import live_state
 from backfill_assets.publish.publish import name_of_act, recorded_by
 from backfill_assets.publish.release_live import Cause, Obstacle, Runs, no_runs
+from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -103,19 +104,25 @@ def roll_back(
     reason: str = "",
     force: bool = False,
     runs: Runs = no_runs,
+    patience: Patience = PATIENT,
 ) -> RolledBack:
     """Roll `plan` back, and give readers the earlier rows if live can be released.
 
     If all partitions stay, nothing is noted. All tables are checked before the first one is
-    changed. `runs` returns the unfinished runs of live by Dagster's record. Raises the errors of
-    `rollback_decisions`, UsageError if a table cannot be restored, and Conflict if live was changed
-    meanwhile. Nothing is restored then.
+    changed. `runs` returns the unfinished runs of live by Dagster's record. Those that have written
+    to live are waited for with `patience`. Raises the errors of `rollback_decisions`, UsageError if
+    a table cannot be restored, and Conflict if live was changed meanwhile. Nothing is restored
+    then.
     """
     root = workspace.lake.root
     plans = Plans(root)
     with plans.exclusive(plan.id):
         finish(root)
-        with deciding(root, list(plan.reasons)) as turn:
+        refuse_not_in_live(plan, plans)
+        with (
+            alone_on_live(workspace, name_of_act("rollback", plan), runs, patience) as writers,
+            deciding(root, list(plan.reasons)) as turn,
+        ):
             result = RolledBack(_decisions(plan, workspace, force=force))
             if plans.is_rolled_back(plan.id) and not result.count(*CHANGED):
                 if plans.events(plan.id, f"{ROLLED_BACK}-"):
@@ -126,7 +133,7 @@ def roll_back(
                 return result
             else:
                 act = _act(plan, result.decisions, workspace, who, reason)
-                release, withheld = _next_release(plan, act, workspace, runs)
+                release, withheld = _next_release(plan, act, workspace, writers)
                 act = replace(act, release=release)
                 builds = turn.carry_out(act)
                 added = workspace.lake.releases.all(act.release.after) if act.release else ()
@@ -289,7 +296,7 @@ def _with_rows(folder: str, decided: Mapping[date, Decision]) -> dict[date, Deci
 
 
 def _next_release(
-    plan: Plan, act: Act, workspace: Workspace, runs: Runs
+    plan: Plan, act: Act, workspace: Workspace, writers: Sequence[Obstacle]
 ) -> tuple[NextRelease | None, list[Obstacle]]:
     """The release of the rollback; None with the obstacles if live cannot be released now."""
     if not any(change.committed for change in act.changes):
@@ -301,7 +308,7 @@ def _next_release(
     if state.newest is None:
         return None, []
     builds = [build for change in act.changes for build in change.builds]
-    if withheld := unreleased(plan, workspace, state, runs, builds):
+    if withheld := unreleased(plan, workspace, state, writers, builds):
         return None, withheld
     why = _words(plan, act.reason)
     return NextRelease(state.newest.number, state.tables, state.recorded, why), []

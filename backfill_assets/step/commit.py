@@ -210,7 +210,7 @@ def commit_days(
         now = _after_others(table, judgements, accepted, request, workspace)
         return records(now, workspace.lake.ledger.next_time(table.name))
 
-    return commit_and_record(workspace.lake.root, table.name, decide, commit)
+    return commit_and_record(workspace.lake.root, table.name, decide, commit, request.run)
 
 
 def _after_others(

@@ -20,6 +20,7 @@ from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.pointers import preview
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import Runs
+from backfill_assets.publish.waiting import Patience
 from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import wipe_shadows
@@ -150,14 +151,18 @@ def publish_plan(
     who: str,
     reason: str,
     allow_breaking: bool,
+    patience: Patience,
 ) -> PublishReport:
     """Put the days of a plan's shadow into live and into one release.
 
-    `runs` names the runs of live that are not finished. Dagster's record follows if it answers.
+    `runs` names the runs of live that are not finished. Those that have written to live are waited
+    for with `patience`. Dagster's record follows if it answers.
     """
     publication = Publication(plan, workspace, who, reason)
     approve = require_verified(plan, workspace)
-    published = publication.publish(utc_now, approve, runs=runs, allow_breaking=allow_breaking)
+    published = publication.publish(
+        utc_now, approve, runs=runs, allow_breaking=allow_breaking, patience=patience
+    )
     not_following = pointer_lines(workspace.lake.root)
     readers = readers_left(plan, workspace)
     not_reported = report_to_dagster(plan, published.builds, readers, workspace, dagster)

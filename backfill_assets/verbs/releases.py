@@ -188,15 +188,15 @@ def release_now(workspace: Workspace, *, who: str, reason: str) -> ReleaseReport
     )
 
 
-def unfinished_in(workspace: Workspace) -> list[str]:
-    """Return the runs of live that are not finished.
+def unfinished_in(workspace: Workspace) -> dict[str, str]:
+    """Return the runs of live that are not finished, as `Runs` does.
 
-    Without a webserver only the lake knows running steps, and this list is empty.
+    Without a webserver only the lake knows running steps, and there are none.
     """
     try:
         return dagster_of(workspace.settings).unfinished(workspace.names)
     except ServiceUnavailable:
-        return []
+        return {}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from backfill_assets.publish.rollback import (
     roll_back,
     rollback_decisions,
 )
+from backfill_assets.publish.waiting import Patience
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.verbs.publish import report_to_dagster
 from backfill_assets.verbs.report import Line, Report, TableContents
@@ -93,13 +94,24 @@ def rollback_plan(
     who: str,
     reason: str,
     force: bool,
+    patience: Patience,
     is_previewed: bool = False,
 ) -> RollbackReport:
     """Restore the days that a plan changed.
 
-    `runs` names the runs of live that are not finished. Dagster's record follows if it answers.
+    `runs` names the runs of live that are not finished. Those that have written to live are waited
+    for with `patience`. Dagster's record follows if it answers.
     """
-    result = roll_back(plan, workspace, who=who, now=utc_now, reason=reason, force=force, runs=runs)
+    result = roll_back(
+        plan,
+        workspace,
+        who=who,
+        now=utc_now,
+        reason=reason,
+        force=force,
+        runs=runs,
+        patience=patience,
+    )
     readers = readers_left(plan, workspace) if result.builds else Readers({})
     # Dagster cannot forget a single day.
     reported = [build for build in result.builds if build.outcome != "removed"]

@@ -316,10 +316,12 @@ def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_n
     answer = {"runsOrError": {"__typename": "Runs", "results": runs}}
     answer |= {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": feed}}
     unfinished = answering({"data": answer}).unfinished(["raw/a", "staging/b"])
-    assert unfinished == [
+    assert list(unfinished) == [
         "run 11111111",
         "run 33333333",
         "run 55555555",
         "backfill b1",
         "backfill b4",
     ]
+    assert all(run[:8] == name.removeprefix("run ") for name, run in unfinished.items() if run)
+    assert unfinished["backfill b1"] == ""

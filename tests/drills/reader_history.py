@@ -141,12 +141,13 @@ def night(lake: SmallLake, dice: random.Random) -> None:
     values = {day: dice.randint(1, 9) for day in dice.sample(DAYS, 2)}
     # As steps of one run do: markers say that it is at work, until it has ended or was killed. Two
     # nights at once would write one table each between the two of the other.
+    run = f"night-{dice.random()}"
     with lake.plans.exclusive("night"), ExitStack() as markers:
         for table in (A.name, B.name):
-            step = RunningStep(table, list(values), f"night-{os.getpid()}")
+            step = RunningStep(table, list(values), run)
             markers.enter_context(mark_running(str(lake.root), step))
         for table in (A.name, B.name):
-            lake.write(values, table=table)
+            lake.write(values, table=table, of_run=run)
     release_live(lake.workspace, who="sensor")
 
 

@@ -253,7 +253,7 @@ def released_days(root: Path) -> BuiltLake:
 
 def decide(lake: BuiltLake, *runs: str) -> Any:
     """What the sensor decides, beside these runs of live."""
-    return release_live(lake.workspace, who="the sensor", runs=lambda: runs)
+    return release_live(lake.workspace, who="the sensor", runs=lambda: dict.fromkeys(runs, ""))
 
 
 MORNING = datetime(2019, 10, 14, 6, tzinfo=UTC)

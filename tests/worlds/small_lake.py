@@ -8,6 +8,7 @@ written.
 import hashlib
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -150,12 +151,14 @@ class SmallLake:
         more: str = "",
         into: Plan | None = None,
         number: tuple[str, str] = NUMBER,
+        of_run: str = "",
+        sleep: Callable[[float], None] = time.sleep,
     ) -> list[Build]:
         """Write days in one commit, by a plan or by a night; one whose value is the same is
         recorded as unchanged.
 
         With `into`, they are written to the shadow of that plan. Days of B are recorded with the
-        fingerprints of A's.
+        fingerprints of A's. `of_run` is the run that writes; it waits with `sleep`.
         """
         self.runs["run"] += 1
         lake = workspace_of_plan(into, self.workspace).lake if into else self.workspace.lake
@@ -174,7 +177,7 @@ class SmallLake:
             at = ledger.next_time(table)
             now = {} if into else self.values(table)
             known = lake.latest({table: None, A.name: None}).accepted
-            run = f"run{self.runs['run']}"
+            run = of_run or f"run{self.runs['run']}"
             builds = []
             for of, value in values.items():
                 # An unchanged build names the commit of its rows.
@@ -207,7 +210,7 @@ class SmallLake:
             files,
             columns(self.column, *([more] if more else []), number=number),
         )
-        builds = commit_and_record(lake.root, table, decide, commit)
+        builds = commit_and_record(lake.root, table, decide, commit, of_run, sleep)
         accepted = {build.day for build in builds if build.outcome == "accepted"}
         for file in files:
             if file.day not in accepted:  # as a step does with files that it does not commit
@@ -251,10 +254,10 @@ class SmallLake:
     def decisions(self, plan: Plan, *, force: bool = False) -> Decisions:
         return self.rolled_back(plan, force=force).decisions
 
-    def rolled_back(self, plan: Plan, *, force: bool = False) -> RolledBack:
+    def rolled_back(self, plan: Plan, **options: Any) -> RolledBack:
         """Roll a plan back."""
         return roll_back(
-            plan, self.workspace, who="ada", now=lambda: NOW, reason="a wrong rule", force=force
+            plan, self.workspace, who="ada", now=lambda: NOW, reason="a wrong rule", **options
         )
 
 

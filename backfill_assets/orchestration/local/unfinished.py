@@ -18,17 +18,19 @@ _UNFINISHED_BACKFILLS = [
 
 def unfinished_runs(
     instance: DagsterInstance, tables: Collection[str], *, but: str = ""
-) -> Iterator[str]:
-    """Name each unfinished run or backfill that writes to these tables, except the run `but`.
+) -> dict[str, str]:
+    """The unfinished runs and backfills that write to these tables, except the run `but`.
 
-    A name reads `run 1b9d6bcd` or `backfill kqjzstvo`.
+    The id of each run by its name, such as `run 1b9d6bcd`; "" for a backfill.
     """
+    found = {}
     for run in instance.get_runs(RunsFilter(statuses=NOT_FINISHED_STATUSES)):
         if run.run_id != but and writes_to(tables, _names(run.asset_selection), run.job_name):
-            yield f"run {run.run_id[:8]}"
+            found[f"run {run.run_id[:8]}"] = run.run_id
     for backfill in instance.get_backfills(BulkActionsFilter(statuses=_UNFINISHED_BACKFILLS)):
         if writes_to(tables, _names(backfill.asset_selection)):
-            yield f"backfill {backfill.backfill_id}"
+            found[f"backfill {backfill.backfill_id}"] = ""
+    return found
 
 
 def _names(assets: Iterable[AssetKey] | None) -> list[str] | None:

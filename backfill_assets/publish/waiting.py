@@ -1,0 +1,71 @@
+"""Wait for the runs that have written to live, before an act changes it.
+
+An act announces itself. Runs that have written nothing yet then wait before their first commit
+(`lake/commit.py`). So an act waits only for the runs that are half done, and more of them do not
+come. In an object store nothing is announced, and every unfinished run is waited for.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from backfill_assets.lake.running import announce
+from backfill_assets.lake.storage import Paths, writing
+from backfill_assets.publish.release_live import Obstacle, Runs, running
+from backfill_assets.workspace import Workspace
+
+_LOOKS_EVERY_S = 1.0
+
+
+def _tell_nobody(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How many seconds an act waits, and who is told for what."""
+
+    seconds: float = 600.0
+    tell: Callable[[str], None] = _tell_nobody
+    sleep: Callable[[float], None] = time.sleep
+
+
+PATIENT = Patience()
+
+
+@contextmanager
+def alone_on_live(
+    workspace: Workspace, act: str, runs: Runs, patience: Patience
+) -> Iterator[list[Obstacle]]:
+    """Announce an act during the block, and give the runs that still write to live.
+
+    There are none, unless they were waited for in vain.
+    """
+    root = workspace.lake.root
+    with announce(root, act):
+        for table in workspace.names if Paths(root).is_local else ():
+            # A commit that began before the announcement ends.
+            with writing(root, table):
+                pass
+        give_up = time.monotonic() + patience.seconds
+        told = ""
+        while writers := _writers(workspace, runs):
+            if time.monotonic() >= give_up:
+                break
+            words = "; ".join(map(str, writers))
+            if words != told:
+                patience.tell(f"Waiting: {words}.")
+                told = words
+            patience.sleep(_LOOKS_EVERY_S)
+        yield writers
+
+
+def _writers(workspace: Workspace, runs: Runs) -> list[Obstacle]:
+    """The unfinished runs that may have written a part of what they write to live."""
+    root = workspace.lake.root
+    unfinished = running(root, runs)
+    if not Paths(root).is_local:
+        return unfinished
+    ledger = workspace.lake.ledger
+    return [each for each in unfinished if each.run and ledger.has_committed(each.run)]
