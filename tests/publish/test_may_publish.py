@@ -15,6 +15,7 @@ from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.shadows import discard
+from backfill_assets.publish.waiting import Patience
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict
 from backfill_assets.verify.verify import (
     Verdicts,
@@ -167,17 +168,19 @@ def test_a_column_that_only_the_shadow_has_breaks_nobody(lake):
     assert lake.values()[D1] == 7
 
 
-def test_while_a_step_of_live_is_running_nothing_is_published(lake):
+def test_while_a_step_of_a_run_that_has_committed_is_running_nothing_is_published(lake):
     plan = rebuilt(lake)
     verdict_on(lake, plan, CheckOutcome.PASSED)
-    running = mark_running(str(lake.root), RunningStep(A.name, [D3], "a night"))
+    for table in (A.name, B.name):
+        lake.write({D3: 6}, table=table, of_run="a night")
+    running = mark_running(str(lake.root), RunningStep(B.name, [D3], "a night"))
     with (
         running,
         pytest.raises(
             RefusedByGuard, match=r"run a night is computing them\. Nothing was published"
         ),
     ):
-        publish(lake, plan)
+        publish(lake, plan, patience=Patience(seconds=0))
     publish(lake, plan)
 
 
