@@ -17,7 +17,16 @@ from graphql.language.ast import OperationDefinitionNode
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.lake.releases import Releases, TableVersion
+from backfill_assets.lake.releases import (
+    LIVE,
+    PLAN_PUBLISHED,
+    PLAN_ROLLED_BACK,
+    POINTED,
+    RETIRED,
+    SWITCHED,
+    Releases,
+    TableVersion,
+)
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.plan_jobs import plan_named, request_of
 from backfill_assets.orchestration.run import RebuildOptions
@@ -107,6 +116,11 @@ def test_the_tables_of_jobs_schedules_and_sensors_are_complete():
         == {"nightly", "weekly_maintenance"}
         <= set(guide("operations").inline_code())
     )
+
+
+def test_the_kinds_of_releases_are_all_explained():
+    kinds = {LIVE, PLAN_PUBLISHED, PLAN_ROLLED_BACK, POINTED, RETIRED, SWITCHED}
+    assert first_column("publish", "## Releases") == kinds
 
 
 def test_every_bundled_table_is_described():
