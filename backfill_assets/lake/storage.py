@@ -241,7 +241,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 # Longer than a commit takes. A lock ends with its process, so after that a writer is stuck.
-_TIMEOUT_S = 1800
+LOCK_PATIENCE_S = 1800
 
 
 class LockHeld(Exception):
@@ -275,11 +275,11 @@ def writing(root: str, name: str) -> Iterator[None]:
         return
     path = paths.locks / f"{name.replace('/', '.')}.lock"
     try:
-        with file_lock(path, patience=_TIMEOUT_S):
+        with file_lock(path, patience=LOCK_PATIENCE_S):
             yield
     except LockHeld:
         raise Conflict(
-            f"Another process has been writing {name} for {_TIMEOUT_S // 60} minutes"
+            f"Another process has been writing {name} for {LOCK_PATIENCE_S // 60} minutes"
             f" (lock {path}).",
             unchanged="Nothing was written.",
             next_step="Wait for it or end it, then run again.",

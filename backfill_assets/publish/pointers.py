@@ -209,7 +209,7 @@ def _reads_unreleased(
     plan: Plan, release: Release, partitions: dict[Partition, str]
 ) -> RefusedByGuard:
     return RefusedByGuard(
-        f"{len(partitions)} partition(s) of plan {plan.id} do not fit to release"
+        f"{len(partitions)} partition(s) of plan {plan.id} do not match release"
         f" {release.number}:\n{examples(partitions)}",
         unchanged=NO_PREVIEW,
         next_step=(

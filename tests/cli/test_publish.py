@@ -161,7 +161,7 @@ def test_a_published_plan_can_be_taken_back(lake, plan, tmp_path):
     backfill("publish", plan.id, home=tmp_path, landing=tmp_path)
     done = backfill("rollback", plan.id, "--yes", home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE
-    assert "Readers of stable get release 3 now." in done.stdout.replace("\n", " ")
+    assert "Release 3 has these rows." in done.stdout.replace("\n", " ")
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
 
 

@@ -356,7 +356,7 @@ def test_places_on_a_fine_grid_get_their_own_answers(weather, area, policy):
 
 
 def test_days_wait_while_another_process_holds_the_lock(weather, area, policy, monkeypatch):
-    monkeypatch.setattr(storage, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(storage, "LOCK_PATIENCE_S", 0.1)
     with storage.writing(area.lake, "_answers/weather"):
         why = fetch_days(service(PLENTY), area, DAYS[:2], policy)
     assert ({*why}, {type(error) for error in why.values()}, weather.log) == (
