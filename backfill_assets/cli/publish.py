@@ -85,6 +85,9 @@ def publish(
             "--allow-breaking", help="Publish even if columns were dropped or changed type."
         ),
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and decide, and change nothing.")
+    ] = False,
     json_: Json = False,
     channel: Annotated[str | None, typer.Option(hidden=True)] = None,
     with_: Annotated[list[str] | None, typer.Option("--with", hidden=True)] = None,
@@ -95,18 +98,31 @@ def publish(
     """
     from backfill_assets.publish.waiting import Patience
     from backfill_assets.servers.home import dagster_of
-    from backfill_assets.verbs.publish import plan_in_shadow, publish_plan
+    from backfill_assets.verbs.publish import decide_publication, plan_in_shadow, publish_plan
     from backfill_assets.verbs.releases import unfinished_in
     from backfill_assets.workspace import open_workspace
 
     _refuse_gone_options(plan_id, channel, with_)
     output = Output(json_)
     workspace = open_workspace()
+    plan = plan_in_shadow(plan_id, workspace)
+    runs = partial(unfinished_in, workspace)
+    if dry_run:
+        output.end(
+            decide_publication(
+                plan,
+                workspace,
+                runs,
+                who=user_name(),
+                reason=reason,
+                allow_breaking=allow_breaking,
+            )
+        )
     report = publish_plan(
-        plan_in_shadow(plan_id, workspace),
+        plan,
         workspace,
         partial(dagster_of, workspace.settings),
-        partial(unfinished_in, workspace),
+        runs,
         who=user_name(),
         reason=reason,
         allow_breaking=allow_breaking,

@@ -37,11 +37,12 @@ from backfill_assets.publish.guards import (
     NOT_PUBLISHED,
     conflict_facts,
     refuse_breaking,
+    refuse_not_in_shadow,
     refuse_not_publishable,
     refuse_unfinished,
     refuse_unreleased,
 )
-from backfill_assets.publish.live import live_state
+from backfill_assets.publish.live import LiveState, live_state
 from backfill_assets.publish.release_live import Obstacle, Runs, no_runs, release_live
 from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
 from backfill_assets.tables.declaration import Table
@@ -224,17 +225,12 @@ class Publication:
                 builds = self._finished_by_others(plans, now)
                 delete_shadow(root, self.plan.id)
                 return Published(tuple(builds), self.workspace.lake.releases.of_plan(self.plan.id))
-            self.plan.refuse_other_code(self.workspace.code)
-            refuse_protected(self.plan, self.workspace, NOT_PUBLISHED)
+            self._refuse_at_once()
             with alone_on_live(self.workspace, self.run, runs, patience) as writers:
                 self.workspace.lake.recover(list(self.plan.reasons))
-                state = state_of(self.plan, self.workspace)
-                refuse_unfinished(self.plan, state)
-                if not allow_breaking:
-                    refuse_breaking(self.plan, self.workspace, state.after)
-                approve(state)
+                state = self._checked(approve, allow_breaking=allow_breaking)
                 with deciding(root, list(self.plan.reasons)) as turn:
-                    builds = turn.carry_out(self._act(state, writers, runs))
+                    builds = turn.carry_out(self._act(state, self._released(writers, runs)))
             release = self._note(plans, now)
             delete_shadow(root, self.plan.id)
         return Published(tuple(builds), release)
@@ -255,13 +251,47 @@ class Publication:
         plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=number)
         return release
 
-    def _act(self, state: ShadowState, writers: Sequence[Obstacle], runs: Runs) -> Act:
-        """Decide about the publication. Other changes of live are released first."""
+    def decide(
+        self, approve: Callable[[ShadowState], None], *, allow_breaking: bool = False
+    ) -> Act:
+        """Return the act that `publish` would carry out now. Nothing is changed.
+
+        Runs that write to live are not waited for, and other changes of live are not released.
+        Raises as `publish` does.
+        """
+        refuse_not_in_shadow(self.plan, Plans(self.workspace.lake.root), NOT_PUBLISHED)
+        self._refuse_at_once()
+        state = self._checked(approve, allow_breaking=allow_breaking)
+        before = live_state(self.workspace)
+        refuse_unreleased(self.plan, self.workspace, before)
+        return self._act(state, before)
+
+    def _refuse_at_once(self) -> None:
+        self.plan.refuse_other_code(self.workspace.code)
+        refuse_protected(self.plan, self.workspace, NOT_PUBLISHED)
+
+    def _checked(
+        self, approve: Callable[[ShadowState], None], *, allow_breaking: bool
+    ) -> ShadowState:
+        """The shadow now. Raises if it may not be published."""
+        state = state_of(self.plan, self.workspace)
+        refuse_unfinished(self.plan, state)
+        if not allow_breaking:
+            refuse_breaking(self.plan, self.workspace, state.after)
+        approve(state)
+        return state
+
+    def _released(self, writers: Sequence[Obstacle], runs: Runs) -> LiveState:
+        """Live, after other changes of it were released."""
         before = live_state(self.workspace)
         refuse_unreleased(self.plan, self.workspace, before, writers)
         if before.changed:
             release_live(self.workspace, who=self.who, runs=runs)
             before = live_state(self.workspace)
+        return before
+
+    def _act(self, state: ShadowState, before: LiveState) -> Act:
+        """The act that publishes the shadow into live, as it was `before`."""
         newest = before.newest
         tables = [table for table in self.workspace.tables if table.name in self.plan.reasons]
         changes = [

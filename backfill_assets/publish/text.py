@@ -1,9 +1,11 @@
 """The words of a publication or a rollback, for the terminal and the job."""
 
+from collections.abc import Iterable
 from datetime import date
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import BackfillError
+from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.releases import Release
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.publish import Published
@@ -168,10 +170,10 @@ def switched_line(switch: Switch, release: Release | None) -> str:
     return f"{now} Both tables are built as before.{back if switch.to != switch.name else ''}"
 
 
-def published_rows(published: Published) -> list[tuple[str, str, str]]:
+def published_rows(builds: Iterable[Build]) -> list[tuple[str, str, str]]:
     """Return a row per table: the days with new rows, and the days that live had already."""
     days: dict[str, dict[str, list[date]]] = {}
-    for build in published.builds:
+    for build in builds:
         days.setdefault(build.table, {}).setdefault(build.outcome, []).append(build.day)
     return [
         (table, ranges(of.get("accepted", [])), ranges(of.get("unchanged", [])))

@@ -50,7 +50,7 @@ def alone_on_live(
                 pass
         give_up = time.monotonic() + patience.seconds
         told = ""
-        while writers := _writers(workspace, runs):
+        while writers := writers_to_live(workspace, runs):
             if time.monotonic() >= give_up:
                 break
             words = "; ".join(map(str, writers))
@@ -61,7 +61,7 @@ def alone_on_live(
         yield writers
 
 
-def _writers(workspace: Workspace, runs: Runs) -> list[Obstacle]:
+def writers_to_live(workspace: Workspace, runs: Runs) -> list[Obstacle]:
     """The unfinished runs that may have written a part of what they write to live."""
     root = workspace.lake.root
     unfinished = running(root, runs)

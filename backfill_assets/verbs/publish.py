@@ -8,6 +8,7 @@ from typing import Any
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.lake.acts import Act
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.pointers import pointer_lines, read_preview
 from backfill_assets.lake.releases import Release
@@ -19,12 +20,12 @@ from backfill_assets.publish import shadows, text
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.pointers import preview
 from backfill_assets.publish.publish import Publication, Published
-from backfill_assets.publish.release_live import Runs
-from backfill_assets.publish.waiting import Patience
+from backfill_assets.publish.release_live import Obstacle, Runs
+from backfill_assets.publish.waiting import Patience, writers_to_live
 from backfill_assets.rebuild.carry_out import after_publication
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import wipe_shadows
-from backfill_assets.verbs.report import Line, Report, TableContents, by_partition
+from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.verify.checklist import PlanVerdict, verdict_json
 from backfill_assets.verify.text import ending_lines, terminal_table
 from backfill_assets.verify.verify import Verdicts, require_verified, verify
@@ -121,7 +122,7 @@ class PublishReport(Report):
 
     @property
     def table(self) -> TableContents:
-        return text.PUBLISHED, text.published_rows(self.published)
+        return text.PUBLISHED, text.published_rows(self.published.builds)
 
     def lines(self) -> Iterator[Line]:
         yield from text.published_lines(self.plan_id, self.published)
@@ -140,6 +141,44 @@ class PublishReport(Report):
             "outdated_now": self.readers.outdated,
             "not_reported": self.not_reported,
         }
+
+
+@dataclass(frozen=True)
+class DecisionReport(Report):
+    """What a publication would do now, and the runs that it would wait for."""
+
+    plan_id: str
+    act: Act
+    writers: Sequence[Obstacle]
+
+    @property
+    def builds(self) -> list[Build]:
+        return [build for change in self.act.changes for build in change.builds]
+
+    def lines(self) -> Iterator[Line]:
+        yield f"Plan {self.plan_id} can be published. Nothing was changed."
+        yield table_of(text.PUBLISHED, text.published_rows(self.builds))
+        if self.writers:
+            yield f"It would wait first: {'; '.join(map(str, self.writers))}."
+        yield f"Publish it: `backfill publish {self.plan_id}`."
+
+    def as_json(self) -> Mapping[str, Any]:
+        outcomes = [build.outcome for build in self.builds]
+        return {
+            "plan": self.plan_id,
+            "accepted": outcomes.count("accepted"),
+            "unchanged": outcomes.count("unchanged"),
+            "waits_for": list(map(str, self.writers)),
+        }
+
+
+def decide_publication(
+    plan: Plan, workspace: Workspace, runs: Runs, *, who: str, reason: str, allow_breaking: bool
+) -> DecisionReport:
+    """Check and decide about a publication, without changing anything."""
+    publication = Publication(plan, workspace, who, reason)
+    act = publication.decide(require_verified(plan, workspace), allow_breaking=allow_breaking)
+    return DecisionReport(plan.id, act, writers_to_live(workspace, runs))
 
 
 def publish_plan(

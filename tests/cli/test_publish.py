@@ -26,7 +26,7 @@ from tests.worlds.command_line import (
     two_days,
     values_of,
 )
-from tests.worlds.small_lake import NOW, SmallLake
+from tests.worlds.small_lake import NOW, SmallLake, contents
 
 
 @pytest.fixture
@@ -65,6 +65,18 @@ def test_a_verified_plan_is_published_and_what_readers_get_is_said(lake, plan, t
     assert "Dagster still shows" in done.stdout  # no webserver answers
     assert "backfill reconcile --repair" in done.stdout
     assert lake.values(REJECTED) == {FIRST: 1, SECOND: 7}
+
+
+def test_a_dry_run_shows_what_would_be_published_and_changes_nothing(lake, plan, tmp_path):
+    before = contents(lake.root)
+    values = values_of("publish", "--dry-run", home=tmp_path, landing=tmp_path)
+    assert (values["accepted"], values["unchanged"], values["waits_for"]) == (1, 0, [])
+    shown = backfill("publish", "--dry-run", home=tmp_path, landing=tmp_path)
+    assert str(SECOND) in shown.stdout
+    assert contents(lake.root) == before
+    assert values_of("publish", home=tmp_path, landing=tmp_path)["accepted"] == 1
+    code, _ = refused("publish", plan.id, "--dry-run", home=tmp_path, landing=tmp_path)
+    assert code == exit_codes.WRONG_USAGE
 
 
 def test_the_list_says_where_a_plan_is(lake, plan, tmp_path):
