@@ -1,10 +1,10 @@
-"""The running steps and their days, which `backfill status` shows as running, and announced acts.
+"""The running steps with their days, and the acts that are announced.
 
 A step keeps a marker, a file in `<lake>/_locks/running` with run, plan, table and days, and holds a
-lock of the operating system on it. A killed process loses its locks, so its marker no longer
-counts. Readers take the lock in shared mode and change nothing. The next step removes markers of
-dead processes. An act, such as a publication, announces itself by a marker too: runs that have
-written nothing yet wait for it.
+lock of the operating system on it. `backfill status` shows these days as running. A killed process
+loses its locks, so its marker no longer counts. Readers take the lock in shared mode and change
+nothing. The next step removes markers of dead processes. An act, such as a publication, announces
+itself by a marker too: runs that have written nothing yet wait for it.
 
 Object stores have no such locks. There, nothing is written, no day is ever running, and no act is
 announced.
