@@ -126,7 +126,7 @@ def publish(
         who=user_name(),
         reason=reason,
         allow_breaking=allow_breaking,
-        patience=Patience(tell=output.note),
+        patience=Patience(report=output.note),
     )
     output.end(report)
 
@@ -250,7 +250,7 @@ def rollback(
         who=who,
         reason=reason,
         force=force,
-        patience=Patience(tell=output.note),
+        patience=Patience(report=output.note),
         is_previewed=True,
     )
     output.end(report)

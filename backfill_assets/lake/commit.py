@@ -48,7 +48,7 @@ class Commit(Protocol):
 
 
 # How long a run waits for announced acts before its first commit. An act gives up earlier.
-WAITS_FOR_ACTS_S = 900
+_WAITS_FOR_ACTS_S = 900
 _LOOKS_EVERY_S = 0.2
 
 
@@ -71,12 +71,12 @@ def commit_and_record(
     """Decide on builds, commit the accepted ones and record them all, under the table's lock.
 
     An act that was begun is finished first. Before the first commit of a `run`, acts that are
-    announced are waited for: they wait for runs that have written something. Commits that the
-    ledger lacks are recorded first, because the decision depends on them. `decide` is called under
-    the lock, and again whenever another writer committed first. Raises NotRecorded if the rows are
-    committed but the ledger could not be written.
+    announced are waited for: they wait for runs that have written something. `sleep` passes the
+    time between two looks. Commits that the ledger lacks are recorded first, because the decision
+    depends on them. `decide` is called under the lock, and again whenever another writer committed
+    first. Raises NotRecorded if the rows are committed but the ledger could not be written.
     """
-    give_up = time.monotonic() + WAITS_FOR_ACTS_S
+    give_up = time.monotonic() + _WAITS_FOR_ACTS_S
     while True:
         finish(root)
         try:

@@ -97,7 +97,7 @@ def _publish(run: VerbRun, config: PublishConfig) -> None:
         run.dagster,
         _runs(run),
         who=run.who,
-        patience=Patience(tell=run.context.log.info),
+        patience=Patience(report=run.context.log.info),
         **_options(config),
     )
     release = report.published.release.number
@@ -122,7 +122,7 @@ def _rollback(run: VerbRun, config: RollbackConfig) -> None:
         run.dagster,
         _runs(run),
         who=run.who,
-        patience=Patience(tell=run.context.log.info),
+        patience=Patience(report=run.context.log.info),
         **_options(config),
     )
     metadata = {"plan": plan.id, "days": as_table(report.table)}

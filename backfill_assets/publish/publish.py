@@ -282,7 +282,10 @@ class Publication:
         return state
 
     def _released(self, writers: Sequence[Obstacle], runs: Runs) -> LiveState:
-        """Live, after other changes of it were released."""
+        """Live, after other changes of it were released.
+
+        If a run that waits for this act prevents that, they are released with the plan.
+        """
         before = live_state(self.workspace)
         refuse_unreleased(self.plan, self.workspace, before, writers)
         if before.changed:

@@ -18,16 +18,16 @@ from backfill_assets.workspace import Workspace
 _LOOKS_EVERY_S = 1.0
 
 
-def _tell_nobody(_: str) -> None:
+def _report_nothing(_: str) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How many seconds an act waits, and who is told for what."""
+    """How many seconds an act waits. `report` gets a line that names the runs."""
 
     seconds: float = 600.0
-    tell: Callable[[str], None] = _tell_nobody
+    report: Callable[[str], None] = _report_nothing
     sleep: Callable[[float], None] = time.sleep
 
 
@@ -49,14 +49,14 @@ def alone_on_live(
             with writing(root, table):
                 pass
         give_up = time.monotonic() + patience.seconds
-        told = ""
+        reported = ""
         while writers := writers_to_live(workspace, runs):
             if time.monotonic() >= give_up:
                 break
             words = "; ".join(map(str, writers))
-            if words != told:
-                patience.tell(f"Waiting: {words}.")
-                told = words
+            if words != reported:
+                patience.report(f"Waiting: {words}.")
+                reported = words
             patience.sleep(_LOOKS_EVERY_S)
         yield writers
 

@@ -160,7 +160,7 @@ def publish(lake: SmallLake, dice: random.Random) -> None:
 
 
 def roll_back(lake: SmallLake, dice: random.Random) -> None:
-    """Roll back one of the newest plans, whoever published it."""
+    """Roll back one of the newest plans, also of other writers."""
     published = [id_ for release in Releases(str(lake.root)).all() for id_ in release.plans]
     if published:
         lake.roll_back(lake.plans.read(dice.choice(published[-3:])))
@@ -193,7 +193,7 @@ def history_of(root: Path, observations: int, seed: int) -> History:
         deaths: dict[int, float] = {}
         while any(reader.poll() is None for reader in readers):
             for n, writer in enumerate(writers):
-                assert writer.poll() is None, f"a writer ended by itself, with {writer.returncode}"
+                assert writer.poll() is None, f"a writer ended with code {writer.returncode}"
                 if (root / f"writer-{numbers[n]}").exists():  # it has imported what it needs
                     deaths.setdefault(numbers[n], time.monotonic() + dice.uniform(0, LIFE_S))
                 if time.monotonic() > deaths.get(numbers[n], math.inf):

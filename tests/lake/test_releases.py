@@ -214,7 +214,7 @@ def test_readers_keep_their_release_if_a_new_one_cannot_be_written(releases, mon
 
 
 class AsInMemory(RuleBasedStateMachine):
-    """Releases and pointers do what a list and a dictionary do, whoever comes late."""
+    """Releases and pointers do what a list and a dictionary do, also for late writers."""
 
     def __init__(self) -> None:
         super().__init__()

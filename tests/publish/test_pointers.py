@@ -190,7 +190,7 @@ def test_what_may_not_be_published_is_not_previewed(lake):
     with pytest.raises(RefusedByGuard, match="not verified"):
         make_preview(plan, lake.workspace, "candidate", disapprove, who="ada")
     assert Releases(str(lake.root)).newest().pointers == {}  # type: ignore[union-attr]
-    # Without a channel, nobody gets it who does not ask for it.
+    # Without a channel, only readers who ask for it get it.
     made = make_preview(plan, lake.workspace, "", disapprove, who="ada")
     assert open_preview(str(lake.root), plan.id) == made
     assert Releases(str(lake.root)).newest().pointers == {}  # type: ignore[union-attr]
@@ -226,6 +226,7 @@ def test_opening_a_preview_takes_one_small_read_more_than_a_release(lake, monkey
     reads: list[str] = []
     read = storage.Documents.read
 
+    # The real calls are made. They are only counted.
     def counted(documents: storage.Documents, path: str) -> bytes:
         reads.append(path)
         return read(documents, path)

@@ -129,16 +129,16 @@ def test_it_is_released_once_nothing_of_it_is_half_done_or_a_person_decides(lake
 
 
 @pytest.mark.parametrize(
-    "beside",
+    "problem",
     ["a day that is outdated", "an open plan that has not written yet", "rows that differ"],
 )
-def test_what_would_keep_live_from_being_released_is_asked_before_the_first_commit(lake, beside):
+def test_what_would_keep_live_from_being_released_is_asked_before_the_first_commit(lake, problem):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     files = lake.files()
-    if beside == "a day that is outdated":
+    if problem == "a day that is outdated":
         lake.write({D3: 9})
         files = lake.files()
-    elif beside == "rows that differ":
+    elif problem == "rows that differ":
         ledger = lake.workspace.lake.ledger
         built = ledger.builds({A.name: [D3]})[-1]
         found = replace(
@@ -159,7 +159,7 @@ def test_what_would_keep_live_from_being_released_is_asked_before_the_first_comm
         publish(lake, plan)
     assert lake.files() == files
     assert lake.plans.state(plan.id) == "done"
-    if beside != "an open plan that has not written yet":
+    if problem != "an open plan that has not written yet":
         # A person decides on it, as the message says.
         assert isinstance(release_as_it_stands(lake.workspace, who="bo", reason="known"), Released)
         publish(lake, plan)

@@ -41,7 +41,7 @@ def test_a_run_that_has_written_to_live_is_waited_for_and_named(lake, act):
     if act == "rollback":
         publish(lake, plan)
     lake.write({D2: 9}, of_run=RUN)
-    told = list[str]()
+    lines = list[str]()
 
     def end_run(_: float) -> None:
         """It has committed, so that it does not wait for the act."""
@@ -50,15 +50,15 @@ def test_a_run_that_has_written_to_live_is_waited_for_and_named(lake, act):
     def unfinished() -> dict[str, str]:
         return NAMED if lake.values(B.name)[D2] != 9 else {}
 
-    patience = Patience(tell=told.append, sleep=end_run)
+    patience = Patience(report=lines.append, sleep=end_run)
     if act == "publish":
         publish(lake, plan, runs=unfinished, patience=patience)
     else:
         lake.rolled_back(plan, runs=unfinished, patience=patience)
     expected = RELEASED | {D2: 9} | ({D1: 7} if act == "publish" else {})
     assert released(lake) == released(lake, B.name) == expected
-    assert len(told) == 1
-    assert RUN[:8] in told[0]
+    assert len(lines) == 1
+    assert RUN[:8] in lines[0]
 
 
 def test_an_act_that_waited_in_vain_changes_nothing(lake):

@@ -125,7 +125,7 @@ def test_a_channel_that_nobody_knows_is_refused(lake):
 
 
 @pytest.mark.parametrize("finished_by", ["a release", "the same command"])
-def test_a_killed_rollback_is_finished_by_whoever_comes_next(lake, finished_by):
+def test_a_killed_rollback_is_finished_by_the_next_writer(lake, finished_by):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     verdict_of(plan, lake.workspace)
     publish_verified(lake, plan)

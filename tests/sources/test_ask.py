@@ -356,6 +356,7 @@ def test_places_on_a_fine_grid_get_their_own_answers(weather, area, policy):
 
 
 def test_days_wait_while_another_process_holds_the_lock(weather, area, policy, monkeypatch):
+    # A writer waits half an hour for the lock of another.
     monkeypatch.setattr(storage, "LOCK_PATIENCE_S", 0.1)
     with storage.writing(area.lake, "_answers/weather"):
         why = fetch_days(service(PLENTY), area, DAYS[:2], policy)
