@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import StrEnum
 from statistics import median
+from textwrap import shorten
 
 from backfill_assets.calendar import ranges
 from backfill_assets.lake.damage import Damage
@@ -19,12 +20,13 @@ from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.drift import chance_of_share
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
 from backfill_assets.quality.thresholds import DriftThresholds, thresholds_of
-from backfill_assets.verify.checklist import CheckLine, CheckOutcome, figures_text
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome, Remedy, figures_text
 
 # The rows of a rebuilt day need no decision between these multiples of the same day in live.
 _BOUNDS_OF_LIVE = (0.8, 1.25)
 # The same for a day that live does not have: multiples of the median of the days before it.
 _BOUNDS_OF_MEDIAN = (0.2, 5.0)
+_REASON_SHOWN = 120
 NOTHING_TO_COMPARE = "nothing to compare: live has none of these days, or the same rows"
 BuildsByDay = Mapping[date, Build]
 
@@ -40,7 +42,9 @@ def days_built(
     figures = f"{len(days) - len(unbuilt) - in_live} of {len(days)} days built"
     figures += f", {in_live} up to date in live" if in_live else ""
     reasons = [f"{day} {unbuilt[day].strip().partition(chr(10))[0]}" for day in sorted(unbuilt)]
-    return _line("days built", table, figures_text(figures, reasons), unbuilt)
+    first = [f"for example {shorten(reason, _REASON_SHOWN)}" for reason in reasons[:1]]
+    line = _line("days built", table, "; ".join([figures, *first]), unbuilt)
+    return replace(line, findings=(figures, *reasons), remedy=Remedy.BUILD)
 
 
 def planned_code(table: str, code: str, accepted: BuildsByDay) -> CheckLine:

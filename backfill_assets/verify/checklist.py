@@ -29,6 +29,14 @@ class CheckOutcome(StrEnum):
     SKIPPED = "skipped"
 
 
+class Remedy(StrEnum):
+    """The command that corrects a check that failed. The default is for rows that are wrong."""
+
+    PLAN_AGAIN = "discard"
+    BUILD = "resume"
+    REBASE = "rebase"
+
+
 class VerdictResult(StrEnum):
     """The overall result of a plan's checks."""
 
@@ -43,7 +51,8 @@ class CheckLine:
 
     `days` are the days of `table` that did not pass. A check of several tables has no table.
     `column` is the column that it is about, if it is one. `excess` is how many times the bound it
-    is: the larger, the worse. `findings` are all sentences of a check that has several.
+    is: the larger, the worse. `findings` are all sentences of a check that has several. `remedy` is
+    for a check that failed.
     """
 
     name: str
@@ -54,6 +63,7 @@ class CheckLine:
     column: str = ""
     excess: float = 0.0
     findings: tuple[str, ...] = ()
+    remedy: Remedy = Remedy.PLAN_AGAIN
 
 
 def figures_text(figures: str, examples: Sequence[str]) -> str:
@@ -132,10 +142,10 @@ class PlanVerdict:
         elif line.outcome == CheckOutcome.FAILED:
             why = f"{name} failed ({line.figures}): fix what fails; it cannot be accepted"
         elif line not in self.undecided():
-            outcome = "accepted" if name in self.accepted else line.outcome.value
-            why = f"{name} needs no decision: it is {outcome}"
+            outcome = "was accepted" if name in self.accepted else line.outcome.value
+            why = f"{name} needs no decision: it {outcome}"
         elif not reason.strip():
-            why = f"Why is {name} accepted? A reason is missing"
+            why = f"{name} is accepted only with a reason: add --reason 'why'"
         else:
             return replace(self, accepted={**self.accepted, name: Acceptance(who, reason, at)})
         undecided = ", ".join(line.name for line in self.undecided()) or "none"

@@ -153,7 +153,7 @@ def _decision(of: RebuiltTable, lines: Sequence[CheckLine]) -> CheckLine:
         f"{line.column}: {line.figures}" if line.column else line.figures for line in worst
     )
     others = len(findings) - 1
-    more = f"; and {others} more" if others else ""
+    more = f"; and {others} more finding(s)" if others else ""
     return replace(
         counted,
         outcome=CheckOutcome.DECISION,

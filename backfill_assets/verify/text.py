@@ -8,7 +8,7 @@ from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.plan.text import markdown_table
-from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict
+from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict, Remedy
 
 # The lines that fit on a screen with the others.
 _SHOWN = 12
@@ -16,6 +16,11 @@ _ACCEPTED = "accepted"
 COLUMNS = ("check", "outcome", "figures")
 _STYLES = {CheckOutcome.FAILED: "red", CheckOutcome.DECISION: "yellow"}
 _COUNTED = {CheckOutcome.DECISION: "to decide"}
+_REMEDIES = {
+    Remedy.BUILD: "Correct what is named, then build the missing days:",
+    Remedy.REBASE: "Let the shadow read live as it is now:",
+    Remedy.PLAN_AGAIN: "Rows are wrong: correct the code or the delivery, and plan again after",
+}
 _BEGINNINGS = {CheckOutcome.FAILED: "Failed", CheckOutcome.DECISION: "Needs a decision"}
 
 
@@ -62,11 +67,13 @@ def ending_lines(verdict: PlanVerdict) -> Iterator[str]:
             yield f"Accepted: {line.name}: {_figures(verdict, line)}"
     if verdict.passed:
         yield f"Publish it: `backfill publish {verdict.plan}`."
-    if any(line.outcome == CheckOutcome.FAILED for line in worst):
-        yield (
-            "A failed check cannot be accepted. Fix the cause and build again: `backfill resume`"
-            " if days are missing, `rebase` if live has changed, `discard` and a new plan if rows"
-            " are wrong."
+    remedies = {line.remedy for line in worst if line.outcome == CheckOutcome.FAILED}
+    if remedies:
+        yield "A failed check cannot be accepted."
+        yield from (
+            f"{words} `backfill {remedy} {verdict.plan}`."
+            for remedy, words in _REMEDIES.items()
+            if remedy in remedies
         )
         return
     undecided = verdict.undecided()

@@ -46,6 +46,7 @@ from backfill_assets.verify.checklist import (
     CheckLine,
     CheckOutcome,
     PlanVerdict,
+    Remedy,
     VerdictResult,
     read_verdict,
     verdict_json,
@@ -188,7 +189,7 @@ def _conflicts(conflicts: Mapping[Partition, str]) -> CheckLine:
     shown = "; ".join(line.strip() for line in examples(conflicts).splitlines())
     figures = f"{len(conflicts)} partition(s) have changed under the plan: {shown}"
     days = tuple(sorted({day for _, day in conflicts}))
-    return CheckLine(name, CheckOutcome.FAILED, figures, days=days)
+    return CheckLine(name, CheckOutcome.FAILED, figures, days=days, remedy=Remedy.REBASE)
 
 
 def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:

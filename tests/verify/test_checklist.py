@@ -13,6 +13,7 @@ from backfill_assets.verify.checklist import (
     CheckLine,
     CheckOutcome,
     PlanVerdict,
+    Remedy,
     VerdictResult,
     read_verdict,
     verdict_json,
@@ -79,6 +80,12 @@ def test_what_was_accepted_is_counted_as_that():
     assert "(1 passed, 1 to decide, 1 accepted)" in next(ending_lines(found))
 
 
+def test_what_failed_names_the_command_that_corrects_it():
+    built = replace(BUILT, outcome=CheckOutcome.FAILED, remedy=Remedy.BUILD)
+    assert "`backfill resume p1`" in list(ending_lines(verdict(built)))[-1]
+    assert "`backfill discard p1`" in list(ending_lines(verdict(built, KEYS)))[-1]
+
+
 @pytest.mark.parametrize(
     ("name", "reason", "why"),
     [
@@ -86,13 +93,11 @@ def test_what_was_accepted_is_counted_as_that():
         pytest.param(
             KEYS.name, "fine", "fix what fails; it cannot be accepted", id="a line that failed"
         ),
+        pytest.param(BUILT.name, "fine", "needs no decision: it passed", id="a line that passed"),
         pytest.param(
-            BUILT.name, "fine", "needs no decision: it is passed", id="a line that passed"
+            ROWS.name, "fine", "needs no decision: it was accepted", id="a line that is accepted"
         ),
-        pytest.param(
-            ROWS.name, "fine", "needs no decision: it is accepted", id="a line that is accepted"
-        ),
-        pytest.param(DRIFT.name, " ", "A reason is missing", id="no reason"),
+        pytest.param(DRIFT.name, " ", "only with a reason", id="no reason"),
     ],
 )
 def test_what_cannot_be_accepted_is_refused(name, reason, why):

@@ -171,12 +171,13 @@ def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
     found = verdict(declared(), unbuilt={day(1): "missing: never built"})
     line = found.lines[0]
     assert line.outcome == CheckOutcome.FAILED
-    assert f"| {line.name} | failed | {line.figures} ({day(1)}) |" in markdown(found)
-    _, failed, decision, advice = ending_lines(found)
+    findings = "; ".join(line.findings)
+    assert f"| {line.name} | failed | {findings} ({day(1)}) |" in markdown(found)
+    _, failed, decision, *advice = ending_lines(found)
     assert decision.startswith("Needs a decision: ")
     assert failed == f"Failed: {line.name}: {line.figures} ({day(1)})"
-    assert "cannot be accepted" in advice
-    assert "`backfill resume` if days are missing" in advice
+    assert "cannot be accepted" in advice[0]
+    assert "`backfill resume " in advice[1]
 
 
 def summary(line: CheckLine) -> tuple[str, list]:
@@ -203,11 +204,12 @@ def test_days_that_failed_or_were_never_built_are_named_with_why():
     line = days_built(TABLE, days(0, 1, 2), days(0, 1), unbuilt)
     assert summary(line) == ("failed", days(1, 2))
     first = f"{day(1)} failed: no_nulls: 3 rows"
-    assert line.figures.split("; ")[1:] == [first, f"{day(2)} {unbuilt[day(2)]}"]
+    assert line.figures.split("; ")[1:] == [f"for example {first}"]
+    assert line.findings[1:] == (first, f"{day(2)} {unbuilt[day(2)]}")
     five = dict.fromkeys(days(*range(5)), "missing")
     many = days_built(TABLE, list(five), [], five)
     assert summary(many) == ("failed", list(five))
-    assert many.figures.split("; ")[3:] == [f"{day(2)} missing", "and 2 more"]
+    assert len(many.findings) == 6
 
 
 def test_a_day_of_other_code_than_planned_fails():

@@ -12,7 +12,13 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.publish import Publication
 from backfill_assets.tables.agreements import Reconciled, reconciliation
-from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict, VerdictResult
+from backfill_assets.verify.checklist import (
+    CheckLine,
+    CheckOutcome,
+    PlanVerdict,
+    Remedy,
+    VerdictResult,
+)
 from backfill_assets.verify.verify import Verdicts, require_verified, verify
 from backfill_assets.workspace import Workspace
 from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, copy_of, ten_rows
@@ -119,8 +125,9 @@ def test_days_that_are_not_built_fail_it(lake):
     assert verdict.result == VerdictResult.FAILED
     assert line(verdict, f"days built {B.name}").days == (D1, D2)
     forced = "not built yet, which the plan forces"
-    built = line(verdict, f"days built {B.name}").figures
-    assert built == f"0 of 2 days built; {D1} {forced}; {D2} {forced}"
+    built = line(verdict, f"days built {B.name}")
+    assert built.findings == ("0 of 2 days built", f"{D1} {forced}", f"{D2} {forced}")
+    assert built.remedy == Remedy.BUILD
 
 
 def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_not(lake):
@@ -135,6 +142,7 @@ def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_no
     assert verdict.result == VerdictResult.FAILED
     conflicts = verdict.lines[-1]
     assert (conflicts.outcome, conflicts.days) == (CheckOutcome.FAILED, (D1,))
+    assert conflicts.remedy == Remedy.REBASE
     assert f"{A.name} {D1}: built in live by run" in conflicts.figures
 
 
