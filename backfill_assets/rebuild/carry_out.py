@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.plan import lifecycle
 from backfill_assets.plan.lifecycle import refuse_ended, refuse_protected
 from backfill_assets.plan.plan import Plan
@@ -25,6 +25,7 @@ from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.reconcile.dagster_record import (
     NOT_REPORTED,
+    not_shown,
     report_builds,
     report_shown_wrong,
     wipe_shadows,
@@ -129,15 +130,26 @@ def after_publication(
 ) -> None:
     """Update Dagster's record of a plan that was published or rolled back.
 
-    `builds` are what that recorded. The plan's other days and the `readers` of its changes are
-    reported if Dagster shows them as failed or stale. Raises as `report_builds`.
+    `builds` are what that recorded. There are none if an earlier command did, which was perhaps
+    killed before its report: then the days that Dagster shows with other rows are reported. The
+    plan's other days and the `readers` of its changes are reported if Dagster shows them as failed
+    or stale. Raises as `report_builds`.
     """
+    if not builds and dagster.url:
+        builds = not_shown(dagster, _accepted_of(plan, workspace))
     report_builds(dagster, builds)
-    if builds:
+    if builds or dagster.url:
         recorded = {(build.table, build.day) for build in builds}
         _report_up_to_date({*plan.partitions(), *readers.up_to_date} - recorded, workspace, dagster)
     if plan.is_shadow:
         wipe_shadows(dagster, workspace.lake.root, workspace.names)
+
+
+def _accepted_of(plan: Plan, workspace: Workspace) -> dict[Partition, Build]:
+    """Return the accepted builds of a plan's partitions in live, inputs first."""
+    days = {name: plan.days_of(name) for name in plan.reasons if name in workspace.names}
+    accepted = workspace.lake.latest(days, BUILD_SCHEMA.names).accepted
+    return {partition: accepted[partition] for partition in workspace.graph.in_order(accepted)}
 
 
 def _report_if_possible(

@@ -145,6 +145,19 @@ def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
     return count
 
 
+def not_shown(dagster: Dagster, builds: Mapping[Partition, Build]) -> list[Build]:
+    """Return the accepted builds whose rows Dagster does not show, in their order."""
+    days = _by_table(builds)
+    records = {name: read_materialized(dagster, name, of_table) for name, of_table in days.items()}
+    return [
+        build
+        for (name, day), build in builds.items()
+        if (record := records[name])
+        and record.may_have(day)
+        and record.versions.get(day) != build.fingerprint
+    ]
+
+
 def external_event(build: Build) -> dict[str, Any]:
     """Return a build as an external event, with the metadata that its own run would report."""
     request = {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}

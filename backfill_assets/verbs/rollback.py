@@ -37,6 +37,10 @@ class RollbackPreview:
     def restores(self) -> bool:
         return any(decision.kind in CHANGED for decision in self.decisions.values())
 
+    @property
+    def question(self) -> str:
+        return text.question(self.decisions)
+
     def lines(self) -> Iterator[Line]:
         yield from text.decision_lines(self.decisions)
         yield from text.lines_of_left(self.decisions)
@@ -112,16 +116,17 @@ def rollback_plan(
         runs=runs,
         patience=patience,
     )
-    readers = readers_left(plan, workspace) if result.builds else Readers({})
+    readers = readers_left(plan, workspace)
     # Dagster cannot forget a single day.
     reported = [build for build in result.builds if build.outcome != "removed"]
+    not_reported = report_to_dagster(plan, reported, readers, workspace, dagster)
     return RollbackReport(
         plan.id,
         Plans(workspace.lake.root).state(plan.id),
         result,
-        readers,
+        readers if result.builds else Readers({}),
         pointer_lines(workspace.lake.root),
-        report_to_dagster(plan, reported, readers, workspace, dagster),
+        not_reported if result.builds else "",
         workspace.settings.ask_above_days,
         is_previewed,
     )

@@ -163,11 +163,15 @@ def test_what_a_publication_left_as_live_had_it_is_reported_after_what_it_record
     assert webserver.wiped == [f"shadow/{A.name}", f"shadow/{B.name}"]
 
 
+def test_a_repeated_command_reports_what_a_killed_one_did_not(workspace):
+    webserver = Webserver()
+    after_publication(SHADOW, [], Readers({}), workspace, webserver.dagster)
+    assert webserver.reported == [(A.name, str(DAY), "fa"), (B.name, str(DAY), "fb")]
+
+
 def test_readers_of_a_rolled_back_plan_are_reported(workspace):
     webserver = Webserver()
     of_a = Plan({A.name: "1"}, {A.name: {DAY: Reason(ReasonKind.MISSING)}}, [], PlanOptions())
-    after_publication(of_a, [], Readers({}, [(B.name, DAY)]), workspace, webserver.dagster)
-    assert webserver.reported == webserver.wiped == []
     (recorded,) = workspace.lake.ledger.builds({A.name: None})
     after_publication(of_a, [recorded], Readers({}, [(B.name, DAY)]), workspace, webserver.dagster)
     assert webserver.reported == [(A.name, str(DAY), "fa"), (B.name, str(DAY), "fb")]
