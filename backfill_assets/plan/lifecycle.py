@@ -95,15 +95,17 @@ def refuse_overlap(
 def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
     """Return the id of the plan that is meant: named, or the only one that is built in a shadow.
 
-    A plan may be named by the beginning of its id. Raises UsageError if there are several, or none.
+    A plan may be named by the beginning of its id. If no plan is in a shadow, it is the only one
+    that a killed command published: the same command then ends it. Raises UsageError if there are
+    several, or none.
     """
     if plan_id:
         return plans.full_id(plan_id)
-    in_shadows = [
-        known for known, files in plans.event_files().items() if is_in_shadow(known, plans, files)
-    ]
-    if len(in_shadows) == 1:
-        return in_shadows[0]
+    recorded = plans.event_files()
+    in_shadows = [known for known, files in recorded.items() if is_in_shadow(known, plans, files)]
+    killed = [] if in_shadows else plans.published_without_event(recorded)
+    if len(in_shadows or killed) == 1:
+        return (in_shadows or killed)[0]
     if in_shadows:
         raise UsageError(
             f"Which plan? In shadows are {', '.join(in_shadows)}.",
@@ -113,7 +115,10 @@ def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
     raise UsageError(
         "Which plan? None is built in a shadow.",
         unchanged="Nothing was done.",
-        next_step="`backfill run --into shadow --partitions ...` builds one.",
+        next_step=(
+            "`backfill list` shows all plans; `backfill run --into shadow --partitions ...` builds"
+            " one in a shadow."
+        ),
     )
 
 

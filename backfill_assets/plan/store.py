@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from backfill_assets.errors import RefusedByGuard, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
 from backfill_assets.lake.acts import Acts
 from backfill_assets.lake.storage import Documents, LockHeld, Paths, file_lock
 from backfill_assets.plan.plan import Plan, read
@@ -176,6 +176,17 @@ class Plans:
             if last_of(files, OF_LIVE)[0] in (PUBLISHING, ROLLING_BACK) and plan_id not in finished
         ]
 
+    def published_without_event(self, recorded: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return the plans with an act that published them, and no event: the command was killed.
+
+        `recorded` are their files, from `event_files`.
+        """
+        return [
+            plan_id
+            for plan_id, act in self._acts().items()
+            if act == "publish" and not last_of(recorded.get(plan_id, ()), OF_LIVE)[0]
+        ]
+
     def last_events(self) -> list[str]:
         """Return names that change with the state of any plan, or with its part in live."""
         kept = self.event_files().items()
@@ -289,8 +300,10 @@ class Plans:
         except LockHeld:
             raise RefusedByGuard(
                 f"Another command is carrying out plan {plan_id}.",
-                unchanged="Nothing was launched.",
-                next_step=f"See `backfill watch {plan_id}`.",
+                unchanged=NOTHING_CHANGED,
+                next_step=(
+                    f"`backfill watch {plan_id}` follows it. Type the same again when it has ended."
+                ),
             ) from None
 
     def ids(self) -> list[str]:
@@ -329,7 +342,7 @@ def event_words(event: Event) -> str:
     if event.kind == ROLLED_BACK:
         removed = f", {facts['removed']} removed" if facts.get("removed") else ""
         stays = f", {facts['left']} stay" if facts.get("left") else ""
-        counts = f"{facts['restored']} partition(s) put back{removed}{stays}"
+        counts = f"{facts['restored']} partition(s) restored{removed}{stays}"
         return f"rolled back{by}{why}" + (f" ({counts})" if "restored" in facts else "")
     return f"{in_words(event.kind)}{by}{why}"
 

@@ -66,6 +66,16 @@ def test_a_killed_publication_counts_as_published_and_maintain_finishes_it(
     assert (newest.plans, newest.channels) == ((plan.id,), {"stable": 2})
 
 
+def test_the_same_command_ends_a_killed_publication_without_the_id_of_the_plan(
+    lake, workspace, plan, tmp_path
+):
+    publication = Publication(plan, workspace, "ada")
+    half(lake, lambda: publication.publish(lambda: NOW, approved))
+    assert values_of("publish", home=tmp_path, landing=tmp_path)["plan"] == plan.id
+    code, _ = refused("publish", home=tmp_path, landing=tmp_path)
+    assert code == exit_codes.WRONG_USAGE
+
+
 @pytest.mark.parametrize(
     "command", [("rollback", "--yes"), ("maintain", "--apply")], ids=lambda words: words[0]
 )

@@ -98,7 +98,7 @@ def test_a_killed_run_is_launched_again_and_the_plan_is_locked_meanwhile(station
     refused = station.backfill(*CHUNKS, "--reason", "another plan", code=4)
     assert f"is in plan {plan} too, which is open" in refused
     again = station.backfill("resume", plan, code=4)
-    assert f"Another command is carrying out plan {plan}. Nothing was launched." in again
+    assert f"Another command is carrying out plan {plan}. Nothing was changed." in again
     assert f"Plan {plan}: done" in ended(command, 0)
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
     assert sorted(chunks_of(station, plan)) == ["1", "1", "2"]

@@ -153,7 +153,7 @@ def test_a_plan_that_somebody_is_at_work_on_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     with office.plans.exclusive(plan_id):
         result = office.launch("run_plan", plan=plan_id)
-    message = f"Another command is carrying out plan {plan_id}. Nothing was launched."
+    message = f"Another command is carrying out plan {plan_id}. Nothing was changed."
     assert message in failure(result)
     assert metadata(result)["error"] == "RefusedByGuard"
     assert office.server.launched == []

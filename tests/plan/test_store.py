@@ -197,7 +197,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (
             "rolled_back",
             {"who": "ada", "reason": "a wrong rule", "restored": 3, "left": 1},
-            "rolled back by ada: a wrong rule (3 partition(s) put back, 1 stay)",
+            "rolled back by ada: a wrong rule (3 partition(s) restored, 1 stay)",
         ),
         ("publishing", {"who": "ada", "reason": ""}, "publication begun by ada"),
         (
