@@ -81,12 +81,13 @@ def run(commands: Callable[..., Any]) -> NoReturn:
 
     Wrong arguments become an error like all others.
     """
+    arguments = sys.argv[1:] or ["--help"]
     try:
-        arguments = sys.argv[1:] or ["--help"]
         sys.exit(commands(arguments, prog_name="backfill", standalone_mode=False) or DONE)
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        command = context.command_path if context else "backfill"
+        # The error about an option without its value does not know the command.
+        command = context.command_path if context else " ".join(["backfill", *arguments[:1]])
         said = error.format_message()
         raise UsageError(
             said if said.endswith((".", "?")) else f"{said}.",

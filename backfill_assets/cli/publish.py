@@ -241,7 +241,7 @@ def rollback(
         preview = preview_rollback(plan, workspace, force=force)
         output.preview(preview.lines())
         if preview.restores and not yes:
-            output.confirm("Restore these days?", unchanged="Nothing was restored.")
+            output.confirm(preview.question, unchanged="Nothing was restored.")
     report = rollback_plan(
         plan,
         workspace,

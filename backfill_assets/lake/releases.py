@@ -413,12 +413,11 @@ class Releases:
                 next_step="See `backfill releases`.",
             )
         if not release.is_readable:
-            channels = [f"{channel} got release {of}" for channel, of in release.channels.items()]
             raise UsageError(
-                f"Release {number} has no tables of its own: it records that"
-                f" {', '.join(channels)} ({release.reason}).",
+                f"Release {number} has no tables of its own. Its kind is {release.kind}"
+                f" ({release.reason}).",
                 unchanged="Nothing was read or changed.",
-                next_step="Name the release that readers got.",
+                next_step="`backfill releases` lists the others.",
             )
         return release
 
@@ -502,15 +501,16 @@ class Releases:
     ) -> Release:
         """Move the pointer of a channel. This adds a release that leaves the tables as they are.
 
-        A switch does not change who pinned the readers. `after` is as for `add`. Raises Conflict as
-        `add` does.
+        A switch does not change who pinned the readers. Without a `reason`, the release says where
+        the pointer goes. `after` is as for `add`. Raises Conflict as `add` does.
         """
         now = after.pointer(channel)
         if (pointer.release, pointer.plan) != (now.release, now.plan):
             pointer = replace(pointer, who=who, reason=reason, at=_time(after))
         current = after.number + 1 if kind == SWITCHED else self.current(after).number
         pointed = _pointed(after, {**after.pointers, channel: pointer}, current)
-        return self._without_tables(pointed, kind, who, reason)
+        words = reason or (f"preview of plan {pointer.plan}" if pointer.plan else "")
+        return self._without_tables(pointed, kind, who, words)
 
     def retire(
         self, after: Release, numbers: Iterable[int], on: date, *, who: str, reason: str

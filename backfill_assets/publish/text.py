@@ -15,7 +15,7 @@ from backfill_assets.publish.switch import Switch
 
 COLUMNS = (
     "table",
-    "put back",
+    Kind.RESTORE.value,
     "removed, as the plan built them first",
     Kind.RESTORED.value,
     Kind.CONFLICT.value,
@@ -47,6 +47,15 @@ def decision_lines(decisions: Decisions) -> list[str]:
     return lines
 
 
+def question(decisions: Decisions) -> str:
+    """Ask whether to restore these partitions, and to remove those that the plan built first."""
+    kinds = [decision.kind for decision in decisions.values()]
+    verbs = {Kind.RESTORE: "restore", Kind.REMOVE: "remove"}
+    counts = {kind: kinds.count(kind) for kind in verbs}
+    parts = [f"{verb} {counts[kind]} partition(s)" for kind, verb in verbs.items() if counts[kind]]
+    return f"{' and '.join(parts).capitalize()}?"
+
+
 def lines_of_left(decisions: Decisions) -> list[str]:
     """Return the days that stay in the tables, the reason, and the next step."""
     kinds = {d.kind for d in decisions.values()}
@@ -55,8 +64,8 @@ def lines_of_left(decisions: Decisions) -> list[str]:
     lines = [*why[:EXAMPLES_SHOWN], *more]
     if Kind.CONFLICT in kinds:
         lines.append(
-            "Days that others built since stay as they are. With --force they are put back too, and"
-            " those rows are lost."
+            "Days that others built since stay as they are. With --force they are restored too, and"
+            " their newer rows are lost."
         )
     if Kind.LOST in kinds:
         lines.append(
@@ -73,10 +82,10 @@ def ending_lines(plan_id: str, result: RolledBack) -> list[str]:
     if not result.is_new:
         return [f"Plan {plan_id} was rolled back already. Nothing was changed."]
     if not result.decisions:
-        return [f"Plan {plan_id} changed no rows. Nothing was put back."]
+        return [f"Plan {plan_id} changed no rows. Nothing was restored."]
     if result.is_refused:
         return [
-            f"Nothing was put back. Plan {plan_id} stays as it is: all of its"
+            f"Nothing was restored. Plan {plan_id} stays as it is: all of its"
             f" {len(result.decisions)} partition(s) stay."
         ]
     first_built = f", and {removed} that it built first are removed" if removed else ""

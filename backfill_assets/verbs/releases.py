@@ -107,19 +107,24 @@ class ReleaseDetails(Report):
 @dataclass(frozen=True)
 class ReleasesReport(Report):
     releases: Sequence[ReleaseDetails]
+    # The channels whose readers do not follow.
+    not_following: Sequence[str]
 
     def lines(self) -> Iterator[Line]:
         rows = [release.row() for release in reversed(self.releases)]
         yield table_of(COLUMNS, rows) if rows else NO_RELEASE
+        yield from self.not_following
 
     def as_json(self) -> Mapping[str, Any]:
-        return {"releases": [release.as_json() for release in self.releases]}
+        releases = [release.as_json() for release in self.releases]
+        return {"releases": releases, "not_following": self.not_following}
 
 
 def list_releases(lake: Lake) -> ReleasesReport:
     releases = lake.releases.all()
     pairs = zip([None, *releases], releases, strict=False)
-    return ReleasesReport([ReleaseDetails(now, before, releases[-1]) for before, now in pairs])
+    details = [ReleaseDetails(now, before, releases[-1]) for before, now in pairs]
+    return ReleasesReport(details, pointer_lines(lake.root))
 
 
 def show_release(lake: Lake, number: int) -> ReleaseDetails:
@@ -210,15 +215,19 @@ class PointReport(Report):
 
     def lines(self) -> Iterator[Line]:
         to = "" if self.channel == STABLE else f" --channel {self.channel}"
+        following = "each new release" if self.channel == STABLE else "what stable gets"
         if self.number:
             now = f"Readers of {self.channel} get release {self.number}"
             stay = f"They stay there until `backfill release --follow{to}`. No row was changed."
         else:
             number = self.newest.channels.get(self.channel, self.newest.channels.get(STABLE))
             now = f"Readers of {self.channel} get release {number}"
-            following = "each new release" if self.channel == STABLE else "what stable gets"
             stay = f"They get {following} from now on."
-        yield f"{now} now. {stay}" if self.is_moved else f"{now} already. Nothing was changed."
+        if self.is_moved:
+            yield f"{now} now. {stay}"
+        else:
+            follow = "" if self.number else f" They follow, and get {following}."
+            yield f"{now} already.{follow} Nothing was changed."
 
     def as_json(self) -> Mapping[str, Any]:
         return {"release": self.newest.number, "channels": self.newest.channels}

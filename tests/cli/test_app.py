@@ -133,6 +133,7 @@ def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace
         pytest.param(
             ["plan", "--days-per-run", "abc"], "Invalid value for '--days-per-run'", id="a number"
         ),
+        pytest.param(["status", "--why"], "Option '--why' requires 2 arguments", id="no value"),
     ],
 )
 def test_wrong_arguments_are_an_error_like_all_others(tmp_path, typed, said):
@@ -144,6 +145,7 @@ def test_wrong_arguments_are_an_error_like_all_others(tmp_path, typed, said):
     assert done.stderr == f"backfill: {error['error']}\n"
     assert backfill_main(*typed, home=tmp_path).stderr == done.stderr
     (advised,) = re.findall("`backfill (.+)`", error["next_step"])
+    assert advised.split()[0] in (typed[0], "-h")
     assert "Usage: " in backfill_main(*advised.split(), home=tmp_path).stdout
 
 

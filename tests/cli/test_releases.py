@@ -56,7 +56,7 @@ def values(*arguments: str) -> Any:
 def test_a_lake_without_releases_says_how_one_is_made(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
     assert "`backfill release --reason 'why'`" in backfill("releases").stdout
-    assert values("releases") == {"releases": []}
+    assert values("releases") == {"releases": [], "not_following": []}
     assert values("release", "--reason", "x") == {"released": False, "release": None, "despite": []}
     assert isinstance(backfill("releases", "1").exception, UsageError)
 
@@ -65,11 +65,9 @@ def test_releases_are_listed_newest_first_with_the_channels_that_point_at_them_n
     assert values("release", "--reason", "all of it")["release"]["channels"] == {"stable": 2}
     newest = lake.releases.newest()
     lake.releases.move(newest, CANDIDATE, Pointer(1), who="ben", reason="to compare")
-    lines = [
-        line.split("│")[1:-1]
-        for line in backfill("releases").stdout.splitlines()
-        if line.startswith("│")
-    ]
+    printed = backfill("releases").stdout
+    assert "candidate is pinned to release 1 by ben" in printed
+    lines = [line.split("│")[1:-1] for line in printed.splitlines() if line.startswith("│")]
     cells = [[cell.strip() for cell in line] for line in lines]
     assert [(c[0], c[2], c[4], c[5], c[6]) for c in cells] == [
         ("3", "channel", "", "0 of 2", "to compare"),

@@ -4,11 +4,13 @@ back.
 
 import getpass
 import json
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 
 from backfill_assets.cli import exit_codes
+from backfill_assets.publish.rollback import Decision, Kind
+from backfill_assets.publish.text import question
 from tests.worlds.command_line import (
     REJECTED,
     backfill,
@@ -42,7 +44,7 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tm
     done = backfill("rollback", plan[:5], "--reason", "a wrong rule", "--yes", home=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
     assert done.stdout.startswith(
-        f"to be put back:\n  {REJECTED}  {SECOND}\n"
+        f"to be restored:\n  {REJECTED}  {SECOND}\n"
         f"Plan {plan} is rolled back: 1 partition(s) have the rows from before it. No other was"
         " changed."
     )
@@ -122,7 +124,7 @@ def test_a_plan_that_changed_no_rows_has_nothing_to_put_back(lake, tmp_path):
     done = backfill("rollback", plan, home=tmp_path)
     assert (done.exit_code, done.stdout) == (
         exit_codes.DONE,
-        f"Plan {plan} changed no rows. Nothing was put back.\n",
+        f"Plan {plan} changed no rows. Nothing was restored.\n",
     )
     assert lake.plans.state(plan) == "done"
 
@@ -134,7 +136,7 @@ def test_what_puts_nothing_back_says_so_and_the_plan_stays_what_it_is(lake, tmp_
     assert done.exit_code == exit_codes.PARTIAL
     last = done.stdout.splitlines()[-1]
     assert last == (
-        f"Nothing was put back. Plan {plan} stays as it is: all of its 1 partition(s) stay."
+        f"Nothing was restored. Plan {plan} stays as it is: all of its 1 partition(s) stay."
     )
     assert (lake.plans.state(plan), lake.values(REJECTED)[SECOND]) == ("done", 5)
 
@@ -165,6 +167,12 @@ def test_a_plan_must_be_named(lake, tmp_path):
     assert lake.values(REJECTED)[SECOND] == 7
 
 
+def test_the_question_says_what_is_restored_and_what_is_removed():
+    kinds = (Kind.RESTORE, Kind.REMOVE, Kind.REMOVE, Kind.LOST)
+    decisions = {(REJECTED, date(2019, 9, n)): Decision(kind) for n, kind in enumerate(kinds, 1)}
+    assert question(decisions) == "Restore 1 partition(s) and remove 2 partition(s)?"
+
+
 def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(lake, tmp_path):
     plan = built(lake, SECOND)
     code, printed = on_a_terminal("", "rollback", plan, home=tmp_path)
@@ -173,7 +181,7 @@ def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(lake, tmp
         7,
         "done",
     )
-    question = printed.index("Restore these days?")
+    question = printed.index("Restore 1 partition(s)?")
     assert printed.index(str(SECOND)) < question < printed.index("Nothing was restored.")
     code, _ = on_a_terminal("y", "rollback", plan, home=tmp_path)
     assert (code, lake.values(REJECTED)[SECOND]) == (exit_codes.DONE, 2)
