@@ -131,16 +131,15 @@ def after_publication(
     """Update Dagster's record of a plan that was published or rolled back.
 
     `builds` are what that recorded. There are none if an earlier command did, which was perhaps
-    killed before its report: then the days that Dagster shows with other rows are reported. The
-    plan's other days and the `readers` of its changes are reported if Dagster shows them as failed
+    killed before its report: then the days that Dagster shows with other rows are reported. After
+    that, days of the plan and `readers` of its changes are reported if Dagster shows them as failed
     or stale. Raises as `report_builds`.
     """
     if not builds and dagster.url:
         builds = not_shown(dagster, _accepted_of(plan, workspace))
     report_builds(dagster, builds)
     if builds or dagster.url:
-        recorded = {(build.table, build.day) for build in builds}
-        _report_up_to_date({*plan.partitions(), *readers.up_to_date} - recorded, workspace, dagster)
+        _report_up_to_date({*plan.partitions(), *readers.up_to_date}, workspace, dagster)
     if plan.is_shadow:
         wipe_shadows(dagster, workspace.lake.root, workspace.names)
 

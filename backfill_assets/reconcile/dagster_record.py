@@ -211,7 +211,8 @@ def report_shown_wrong(
 ) -> int:
     """Report up-to-date partitions that Dagster shows as failed or stale; return their number.
 
-    Their accepted builds are reported. Raises as `report_builds`.
+    Their accepted builds are reported, inputs first. A report can make the readers of the day
+    stale. So each table is asked about after its inputs were reported. Raises as `report_builds`.
     """
     needed = {other for partition in up_to_date for other in graph.needs(partition)}
     days = graph.by_table({*up_to_date, *needed})
@@ -220,38 +221,56 @@ def report_shown_wrong(
         for name, table_days in days.items()
         if table_days
     }
-    records = with_stale(dagster, records, graph, up_to_date)
-    # Inputs first: a day that is reported later than its inputs is not stale.
-    wrong = [
-        (name, day)
-        for name, day in graph.in_order(up_to_date)
-        if (record := records[name]) and (day in record.failed or day in record.stale)
-    ]
-    builds = lake.latest(_by_table(wrong), BUILD_SCHEMA.names) if wrong else Latest()
+    at = _materialized_at(records)
+    later = max(at.values(), default=0) + 1
+    count = 0
+    for name, table_days in graph.by_table(up_to_date).items():
+        if not table_days or (record := records[name]) is None:
+            continue
+        left = {(name, day) for day in table_days}
+        wrong = {(name, day) for day in table_days if day in record.failed}
+        asked = perhaps_stale(graph, at, sorted(left))
+        while wrong or asked:
+            stale = read_stale(dagster, name, [day for _, day in asked])
+            wrong |= {(name, day) for day in stale}
+            count += _report_accepted(sorted(wrong), lake, dagster)
+            at.update(dict.fromkeys(wrong, later))
+            left -= wrong
+            # Of a table that reads its own earlier days.
+            asked = [partition for partition in sorted(left) if wrong & {*graph.needs(partition)}]
+            wrong = set()
+    return count
+
+
+def _report_accepted(partitions: Sequence[Partition], lake: Lake, dagster: Dagster) -> int:
+    """Report the accepted builds of these partitions, without those that an audit refused."""
+    builds = lake.latest(_by_table(partitions), BUILD_SCHEMA.names) if partitions else Latest()
     right = builds.accepted.keys() - builds.refused()
-    return report_builds(
-        dagster, [builds.accepted[partition] for partition in wrong if partition in right]
-    )
+    return report_builds(dagster, [builds.accepted[p] for p in partitions if p in right])
 
 
 def with_stale(
     dagster: Dagster,
     records: Mapping[str, DagsterRecord | None],
     graph: Graph,
-    partitions: Iterable[Partition] | None = None,
 ) -> dict[str, DagsterRecord | None]:
-    """Return the same records with the stale days of some partitions, or of all."""
-    at = {
-        (name, day): time
-        for name, record in records.items()
-        if record
-        for day, time in record.at.items()
-    }
-    days = _by_table(perhaps_stale(graph, at, at if partitions is None else partitions))
+    """Return the same records with the stale days."""
+    at = _materialized_at(records)
+    days = _by_table(perhaps_stale(graph, at, at))
     stale = {name: read_stale(dagster, name, table_days) for name, table_days in days.items()}
     return {
         name: replace(record, stale=stale.get(name, ())) if record else None
         for name, record in records.items()
+    }
+
+
+def _materialized_at(records: Mapping[str, DagsterRecord | None]) -> dict[Partition, int]:
+    """The time of the last materialization of each partition."""
+    return {
+        (name, day): time
+        for name, record in records.items()
+        if record
+        for day, time in record.at.items()
     }
 
 

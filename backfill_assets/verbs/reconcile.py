@@ -21,6 +21,7 @@ from backfill_assets.reconcile.dagster_record import (
     DagsterRecord,
     read_materialized,
     report_builds,
+    report_shown_wrong,
     running_runs,
     with_stale,
 )
@@ -135,6 +136,11 @@ def reconcile(
     repaired = {"recorded": 0, "reported": 0}
     if repair and comparison.repairable():
         repaired = repair_records(comparison, workspace.lake.ledger, dagster)
+        if repaired["reported"]:
+            # A report can make the readers of the day stale.
+            repaired["reported"] += report_shown_wrong(
+                records.up_to_date, workspace.graph, workspace.lake, dagster
+            )
         records = read(workspace, dagster)
         comparison = compare(records)
     return ReconcileReport(comparison, records, dagster.url, repaired, restored)

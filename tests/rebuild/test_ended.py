@@ -48,8 +48,8 @@ SHADOW = replace(PLAN, options=PlanOptions(into="shadow"))
 
 
 class Webserver:
-    """Shows the day as materialized and failed, in both tables; keeps what is reported to it, and
-    what is wiped.
+    """Shows the day as materialized and failed, in both tables, until it is reported; keeps what is
+    reported to it, and what is wiped.
     """
 
     def __init__(self) -> None:
@@ -73,14 +73,15 @@ class Webserver:
             return httpx.Response(
                 200, json={"data": {"wipeAssets": {"__typename": "AssetWipeSuccess"}}}
             )
+        table = "/".join(body["variables"]["key"]["path"])
+        is_failed = table not in {name for name, _, _ in self.reported}
+        failed = {"status": "FAILED", "startKey": str(DAY), "endKey": str(DAY)}
         node = {
             "partitionKeys": [str(each) for each in CALENDAR.days()],
             "latestMaterializationByPartition": [
                 {"partition": str(DAY), "timestamp": "5", "tags": []}
             ],
-            "assetPartitionStatuses": {
-                "ranges": [{"status": "FAILED", "startKey": str(DAY), "endKey": str(DAY)}]
-            },
+            "assetPartitionStatuses": {"ranges": [failed] if is_failed else []},
         }
         return httpx.Response(200, json={"data": {"assetNodes": [node]}})
 

@@ -4,6 +4,7 @@ a function.
 
 import json
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import httpx
@@ -114,6 +115,39 @@ def test_what_dagster_shows_otherwise_is_reported_by_its_accepted_build(
     assert report_shown_wrong(partitions, GRAPH, lake, dagster) == len(reported)
     assert webserver.reported == [(name, str(day(n)), f"f{day(n)}") for name, n in reported]
     assert {name for name, _ in webserver.asked_stale} <= {READER.name}
+
+
+class Following(Webserver):
+    """Shows a day of the reader as stale once a day that it needs was reported, and it was not."""
+
+    def stale(self, table: str, asked: list[str]) -> dict[str, Any]:
+        source = {each for name, each, _ in self.reported if name == SOURCE.name}
+        wrong = [
+            any(
+                str(needed) in source
+                for _, needed in GRAPH.needs((table, date.fromisoformat(each)))
+            )
+            for each in asked
+        ]
+        return {"staleStatusByPartition": ["STALE" if stale else "FRESH" for stale in wrong]}
+
+
+def test_a_day_that_becomes_stale_by_the_report_of_its_input_is_reported_after_it(tmp_path):
+    lake = Lake(str(tmp_path))
+    webserver = Following()
+    lake.ledger.append(
+        [replace(build(), table=name, day=each, fingerprint=f"f{each}") for name, each in EVERY]
+    )
+    dagster = Dagster("http://dagster", httpx.MockTransport(webserver))
+    assert report_shown_wrong(EVERY, GRAPH, lake, dagster) == len(webserver.reported)
+    first, *others = [(name, each) for name, each, _ in webserver.reported]
+    assert first == (SOURCE.name, str(day(0)))
+    assert others == [
+        (READER.name, str(day(n)))
+        for n in range(8)
+        if (SOURCE.name, day(0)) in GRAPH.needs((READER.name, day(n)))
+    ]
+    assert others
 
 
 @pytest.mark.parametrize(
