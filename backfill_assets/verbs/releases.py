@@ -185,8 +185,9 @@ def release_now(workspace: Workspace, *, who: str, reason: str) -> ReleaseReport
             next_step="Type the same again when that has ended.",
         )
     release = decision.release
+    releases = workspace.lake.releases
     return ReleaseReport(
-        show_release(workspace.lake, release.number) if release else None,
+        show_release(workspace.lake, releases.current(release).number) if release else None,
         is_new=isinstance(decision, Released),
         despite=decision.despite if isinstance(decision, Released) else (),
         not_following=pointer_lines(workspace.lake.root),

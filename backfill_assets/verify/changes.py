@@ -143,12 +143,17 @@ def _group_text(group: GroupChange, bound: float) -> str:
 
 def changes_text(diff: TableDiff) -> str:
     """The rows that publishing would change, and the columns."""
+    columns = ", ".join(f"{column.name} in {column.changed:,}" for column in diff.most_changed)
+    return row_counts_text(diff) + (f"; {columns}" if columns else "")
+
+
+def row_counts_text(diff: TableDiff) -> str:
+    """The numbers of rows that publishing would add, remove and change."""
     counts = ", ".join(
         f"{diff.total(figure):,} {figure}"
         for figure in ("added", "removed", "changed", "unchanged")
     )
-    columns = ", ".join(f"{column.name} in {column.changed:,}" for column in diff.most_changed)
-    return f"rows: {counts}" + (f"; {columns}" if columns else "")
+    return f"rows: {counts}"
 
 
 def is_expected(column: str, expected: Collection[str]) -> bool:

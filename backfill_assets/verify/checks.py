@@ -28,7 +28,7 @@ from backfill_assets.verify.builds import (
     planned_code,
     row_counts,
 )
-from backfill_assets.verify.changes import changed_rows, changes_text, is_expected
+from backfill_assets.verify.changes import changed_rows, changes_text, is_expected, row_counts_text
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, figures_text
 from backfill_assets.verify.rows import drift_of_columns, unique_keys
 
@@ -152,12 +152,12 @@ def _decision(of: RebuiltTable, lines: Sequence[CheckLine]) -> CheckLine:
     findings = tuple(
         f"{line.column}: {line.figures}" if line.column else line.figures for line in worst
     )
-    others = len(findings) - 1
-    more = f"; and {others} more finding(s)" if others else ""
+    rows = [row_counts_text(of.diff)] if of.diff else []
+    worst_of = f"worst of {len(findings)} findings: " if len(findings) > 1 else ""
     return replace(
         counted,
         outcome=CheckOutcome.DECISION,
-        figures=f"{findings[0]}{more}",
+        figures="; ".join([*rows, f"{worst_of}{findings[0]}"]),
         days=tuple(sorted({day for line in worst for day in line.days})),
         excess=worst[0].excess,
         findings=(*findings, counted.figures),

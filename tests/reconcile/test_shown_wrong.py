@@ -122,13 +122,8 @@ class Following(Webserver):
 
     def stale(self, table: str, asked: list[str]) -> dict[str, Any]:
         source = {each for name, each, _ in self.reported if name == SOURCE.name}
-        wrong = [
-            any(
-                str(needed) in source
-                for _, needed in GRAPH.needs((table, date.fromisoformat(each)))
-            )
-            for each in asked
-        ]
+        needs = [GRAPH.needs((table, date.fromisoformat(each))) for each in asked]
+        wrong = [any(str(needed) in source for _, needed in of_day) for of_day in needs]
         return {"staleStatusByPartition": ["STALE" if stale else "FRESH" for stale in wrong]}
 
 

@@ -225,5 +225,5 @@ def test_the_worst_change_is_named_first():
         for row in each(lambda row: {"share": row["share"] * 1.0001})
     ]
     (line,) = open_checks(compared(both))
-    assert line.figures.startswith("outages: ")
+    assert line.findings[0].startswith("outages: ")
     assert any(finding.startswith("share: ") for finding in line.findings)
