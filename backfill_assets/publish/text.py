@@ -88,11 +88,10 @@ def ending_lines(plan_id: str, result: RolledBack) -> list[str]:
             f"Nothing was restored. Plan {plan_id} stays as it is: all of its"
             f" {len(result.decisions)} partition(s) stay."
         ]
-    first_built = f", and {removed} that it built first are removed" if removed else ""
-    lines = [
-        f"Plan {plan_id} is rolled back: {restored} partition(s) have the rows from before it"
-        f"{first_built}. No other was changed."
-    ]
+    counts = [f"{restored} partition(s) have the rows from before it"] if restored else []
+    counts += [f"{removed} partition(s) that it built first are removed"] if removed else []
+    done = ", and ".join(counts) or "no partition had to be restored"
+    lines = [f"Plan {plan_id} is rolled back: {done}. No other was changed."]
     if restored:
         lines.append(
             "Where code or inputs have changed since, `backfill status` shows them as outdated, and"
@@ -116,10 +115,7 @@ def _lines_for_readers(result: RolledBack) -> list[str]:
     why = "; ".join(map(str, result.withheld))
     is_passing = any(reason.cause in PASSING for reason in result.withheld)
     by_hand = "" if is_passing else ", or now with `backfill release --reason 'why'`"
-    return [
-        f"Live cannot be released now: {why}. Readers get the earlier rows with its next"
-        f" release{by_hand}."
-    ]
+    return [f"Live cannot be released now: {why}. Readers get this with its next release{by_hand}."]
 
 
 def published_lines(plan_id: str, published: Published) -> list[str]:

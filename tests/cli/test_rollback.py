@@ -9,8 +9,8 @@ from datetime import date, timedelta
 import pytest
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.publish.rollback import Decision, Kind
-from backfill_assets.publish.text import question
+from backfill_assets.publish.rollback import Decision, Kind, RolledBack
+from backfill_assets.publish.text import ending_lines, question
 from tests.worlds.command_line import (
     REJECTED,
     backfill,
@@ -165,6 +165,13 @@ def test_a_plan_must_be_named(lake, tmp_path):
     code, message = refused("rollback", home=tmp_path)
     assert (code, message.startswith("Which plan?")) == (exit_codes.WRONG_USAGE, True)
     assert lake.values(REJECTED)[SECOND] == 7
+
+
+def test_the_result_says_what_was_removed_and_does_not_count_nothing():
+    removed = {(REJECTED, FIRST): Decision(Kind.REMOVE)}
+    (first, *_) = ending_lines("abc", RolledBack(removed))
+    counted = "1 partition(s) that it built first are removed. No other was changed."
+    assert first == f"Plan abc is rolled back: {counted}"
 
 
 def test_the_question_says_what_is_restored_and_what_is_removed():
