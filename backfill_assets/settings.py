@@ -35,7 +35,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import fixed_days
 from backfill_assets.errors import SettingsError, UsageError, nearest
 
 BUNDLED = "backfill_assets.datasets.outages.project"
@@ -438,14 +438,7 @@ class Settings(BaseSettings):
 
         Raises UsageError for words that need a calendar.
         """
-        if "last" in self.protected_days:
-            raise UsageError(
-                f"{self.protected_days!r} has another meaning every day: name the days, as"
-                " 2019-09-01..2019-09-07"
-            )
-        return (
-            Calendar(date.min, date.max).select(self.protected_days) if self.protected_days else []
-        )
+        return fixed_days(self.protected_days)
 
     @property
     def dagster_home(self) -> Path:
