@@ -101,6 +101,19 @@ class Calendar:
         return between(start, end)
 
 
+def fixed_days(text: str) -> list[date]:
+    """The days that `text` names in any calendar, such as `2019-01-01..2019-06-30`.
+
+    Raises UsageError for `last 7`, which has another meaning every day.
+    """
+    if "last" in text:
+        raise UsageError(
+            f"{text!r} has another meaning every day: name the days, as 2019-09-01..2019-09-07",
+            unchanged="Nothing was done.",
+        )
+    return Calendar(date.min, date.max).select(text) if text else []
+
+
 def as_day(text: str) -> date:
     """The day written as `text`. Raises UsageError if it is not one."""
     try:

@@ -11,7 +11,7 @@ BackfillError
 │       ├── IncompleteDelivery  not complete yet, or its server does not answer: wait
 │       └── NotFetchedYet       a service was not asked yet: a run that builds the day asks it
 ├── Conflict                another writer was faster: run again
-│   └── InputsChanged       an input changed after it was read: the step computes again
+│   └── InputsChanged       an input or the code changed meanwhile: the step computes again
 ├── TableUnreadable         a table in the lake: restore it, or rebuild it
 ├── NotRecorded             the lake's disk or store: fix it, then run again
 └── ServiceUnavailable      the server, the engine or the machine: start or fix it, then run again
@@ -122,7 +122,7 @@ class Conflict(BackfillError):
 
 
 class InputsChanged(Conflict):
-    """An input was built again after it was read. Nothing was written."""
+    """An input was built again, or a day by newer code, meanwhile. Nothing was written."""
 
 
 class TableUnreadable(BackfillError):

@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Collection
 from datetime import date
 from io import StringIO
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -34,7 +35,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import fixed_days
 from backfill_assets.errors import SettingsError, UsageError, nearest
 
 BUNDLED = "backfill_assets.datasets.outages.project"
@@ -86,6 +87,7 @@ EXAMPLES = {
     "spark_master": "local[*] or spark://host:7077",
     "spark_remote": "sc://host:15002",
     "spark_conf": '{"spark.executor.memory": "4g"}',
+    "shared_disk": "1",
     "spark_jars": "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar",
     "dagster_url": "http://127.0.0.1:3000",
     "allowed_hosts": "dagster.example.com,localhost:8080",
@@ -246,6 +248,22 @@ def of_known_store(place: str) -> str:
     return place
 
 
+def runs_on_this_machine(address: str) -> bool:
+    """True for a Spark master or a Spark Connect server whose executors are on this machine."""
+    if address.startswith("local"):  # local[*] and local-cluster[...]
+        return True
+    places = address.partition("://")[2].partition("/")[0].split(",")
+    return all(_is_loopback(place) for place in places)
+
+
+def _is_loopback(place: str) -> bool:
+    host = urlsplit(f"//{place}").hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # the name of a host
+        return False
+
+
 def host_of(remote: str) -> str:
     """A Spark Connect address without its parameters, which may hold secrets."""
     return remote.partition(";")[0]
@@ -315,6 +333,8 @@ class Settings(BaseSettings):
     spark_remote: str | None = Field(default=None, pattern=r"^sc://.+")
     spark_conf: Annotated[dict[str, str], NoDecode, BeforeValidator(from_json)] = {}
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
+    # Whether all hosts of a Spark cluster have the folders of this project at the same paths.
+    shared_disk: bool = False
     # By default only the servers of `backfill up` on this home. Others may be of another lake.
     dagster_url: WebAddress | None = None
     # Proxies and tunnels before the webserver of `backfill up`. It refuses other host names.
@@ -394,6 +414,16 @@ class Settings(BaseSettings):
                 f"BACKFILL_SPARK_REMOTE has {', '.join(secret)}, which logs and errors would show:"
                 " take it out. A token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN"
             )
+        cluster = self.spark_remote or self.spark_master or "local[*]"
+        places = {"BACKFILL_LAKE": self.lake, "BACKFILL_LANDING": self.landing}
+        local = [name for name, place in places.items() if "://" not in place]
+        if local and not self.shared_disk and not runs_on_this_machine(cluster):
+            setting = "BACKFILL_SPARK_REMOTE" if self.spark_remote else "BACKFILL_SPARK_MASTER"
+            raise ValueError(
+                f"{setting} names another machine, and {' and '.join(local)} is a folder: executors"
+                " would write rows to their own disks, and these rows would be lost. Use an object"
+                " store, or set BACKFILL_SHARED_DISK=1 if every host has this folder at this path"
+            )
         try:
             self.protected()
         except UsageError as error:
@@ -408,14 +438,7 @@ class Settings(BaseSettings):
 
         Raises UsageError for words that need a calendar.
         """
-        if "last" in self.protected_days:
-            raise UsageError(
-                f"{self.protected_days!r} has another meaning every day: name the days, as"
-                " 2019-09-01..2019-09-07"
-            )
-        return (
-            Calendar(date.min, date.max).select(self.protected_days) if self.protected_days else []
-        )
+        return fixed_days(self.protected_days)
 
     @property
     def dagster_home(self) -> Path:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,16 @@ class Workspace:
         The end of a growing calendar is fixed at the time of the call.
         """
         return Graph(self.tables, Calendar(self.calendar.first, self.calendar.last))
+
+    def protection(self, table: Table, day: date) -> str:
+        """What protects a built day of a table from rebuilds; "" if nothing does."""
+        if day in self._protected_days:
+            return f"BACKFILL_PROTECTED_DAYS={self.settings.protected_days}"
+        return f"protected={table.protected!r} of {table.name}" if table.protects(day) else ""
+
+    @cached_property
+    def _protected_days(self) -> frozenset[date]:
+        return frozenset(self.settings.protected())
 
     def with_cached_listing(self) -> Workspace:
         """The same workspace for one command. It lists each folder of the landing area once."""

@@ -1,4 +1,5 @@
 import os
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,37 @@ def test_a_wrong_value_names_itself_what_is_allowed_and_an_example(given, expect
     with pytest.raises(SettingsError) as refused:
         read_settings(**given)
     assert str(refused.value) == expected
+
+
+ELSEWHERE = [
+    pytest.param({"spark_master": "spark://host:7077"}, id="a master on another host"),
+    pytest.param({"spark_master": "spark://127.0.0.1:7077,host:7077"}, id="a second master"),
+    pytest.param({"spark_master": "yarn"}, id="a cluster without an address"),
+    pytest.param({"spark_remote": "sc://host:15002/;use_ssl=true"}, id="a Connect server"),
+]
+HERE = [
+    pytest.param({"spark_master": "local[2]"}, id="a driver"),
+    pytest.param({"spark_master": "local-cluster[2,1,1024]"}, id="a driver with executors"),
+    pytest.param({"spark_master": "spark://127.0.0.1:7077"}, id="a master here"),
+    pytest.param({"spark_remote": "sc://localhost:15002/;use_ssl=false"}, id="a Connect server"),
+    pytest.param({"spark_remote": "sc://[::1]:15002"}, id="a Connect server over IPv6"),
+]
+STORE: dict[str, Any] = {"lake": "s3a://bucket/lake", "landing": "s3://bucket/landing"}
+
+
+@pytest.mark.parametrize("given", ELSEWHERE)
+def test_executors_on_other_hosts_need_a_disk_that_all_hosts_share(given: dict[str, Any]):
+    for place in ("lake", "landing"):
+        with pytest.raises(SettingsError, match=f"BACKFILL_{place.upper()} is a folder") as refused:
+            read_settings(**(STORE | {place: ""} | given))
+        assert "BACKFILL_SHARED_DISK=1" in refused.value.what
+    assert read_settings(**(STORE | given)).lake == STORE["lake"]
+    assert read_settings(shared_disk="1", **given).shared_disk
+
+
+@pytest.mark.parametrize("given", HERE)
+def test_executors_on_this_machine_may_use_its_disk(given):
+    assert not read_settings(lake="", landing="", **given).shared_disk
 
 
 @pytest.mark.parametrize("where", ["the environment", ".env"])

@@ -1,4 +1,4 @@
-"""The commands that build days: plan, run, resume, watch, cancel, archive, audit.
+"""The commands that plan, build and judge days, or keep them as they are.
 
 After Ctrl-C, chunks that are running go on on the server, and no other is launched.
 """
@@ -225,4 +225,24 @@ def audit(
     # The address of the run goes to stderr: the report alone is on stdout.
     note = Output(as_json=True).note
     report = audit_days(open_workspace(), partitions, target, who=who, note=note)
+    Output(json_).end(report)
+
+
+@app.command("accept-code", rich_help_panel=_PANEL)
+def accept_code(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")],
+    before: Annotated[
+        str, typer.Option(metavar="DAY", help="Keep the built days before this day.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why; kept in the ledger.")] = "",
+    json_: Json = False,
+) -> None:
+    """Keep days that earlier code built: the present code then builds only new days.
+
+    No row changes. After the next change of the code, the days are outdated again.
+    """
+    from backfill_assets.verbs.accept_code import accept_code as keep_days
+    from backfill_assets.workspace import open_workspace
+
+    report = keep_days(open_workspace(), table, before, who=user_name(), reason=reason)
     Output(json_).end(report)

@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import files_in
 
@@ -48,17 +50,34 @@ def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
         store.create_dir(f"{name}/{column}={value}", recursive=True)
         with store.open_output_stream(f"{name}/{column}={value}/part-0.parquet") as out:
             pq.write_table(rows_of_day, out, compression="snappy")
-    return list(_written(folder, name, column))
+    return _complete(folder, list(_written(folder, name, column)), rows.num_rows)
 
 
 def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
     """The same with Spark, as one or more files per day."""
     name = uuid.uuid4().hex
-    writer = rows.write.partitionBy(column).option(
-        "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
-    )
+    # The tasks that write count the rows.
+    counted = Observation()
+    writer = rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.partitionBy(column)
+    writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     writer.parquet(f"{folder}/{name}")
-    return list(_written(folder, name, column))
+    return _complete(folder, list(_written(folder, name, column)), counted.get.get("rows", 0))
+
+
+def _complete(folder: str, files: list[DataFile], rows: int) -> list[DataFile]:
+    """The files of a write. Raises UsageError unless their footers have the `rows` written."""
+    in_files = sum(file.rows or 0 for file in files)
+    if in_files == rows:
+        return files
+    remove_files(folder, files)
+    raise UsageError(
+        f"{rows:,} rows were written to {folder}, and the files there have {in_files:,}.",
+        unchanged=NOTHING_COMMITTED,
+        next_step=(
+            "If Spark runs on several hosts, each must have this folder at this path: use a shared"
+            " disk or an object store. Otherwise check the disk. Then run again."
+        ),
+    )
 
 
 def _written(folder: str, name: str, column: str) -> Iterator[DataFile]:

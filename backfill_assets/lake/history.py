@@ -224,6 +224,7 @@ LATEST_COLUMNS = (
     "outcome",
     "run",
     "code_version",
+    "accepted_code",
     "fingerprint",
     "day_fingerprints",
     "inputs",
@@ -241,6 +242,8 @@ LATEST_COLUMNS = (
     "message",
     "at",
 )
+# What a step needs as well, to be sure that it replaces neither newer code nor merged rows.
+STEP_COLUMNS = (*LATEST_COLUMNS, "code_loaded_at", "write_mode")
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,8 @@ class Build:
     write_mode       may be append_once in records of older versions of this package
     spark_conf       the Spark settings of this request
     accept           the files, columns and rules that it accepted by name
+    accepted_code    the code version for which someone kept rows of other code ("": none)
+    code_loaded_at   when the process of the build loaded its code, as text ("": not known)
     git_commit       that of the table's code, with `-dirty` if files had changed; "" without one
     act, undone_plan the act that recorded the build, and the plan that a rollback took back
     finding          the finding of an audit about the files
@@ -110,6 +112,8 @@ class Build:
     mixed: bool = False
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     accept: str = ""
+    accepted_code: str = ""
+    code_loaded_at: str = ""
     git_commit: str = ""
     plan: str = ""
     who: str = ""
@@ -124,6 +128,10 @@ class Build:
     def succeeded(self) -> bool:
         """True if the table has the rows of this build, or equal ones (unchanged)."""
         return self.outcome not in ("failed", "removed", *AUDITS)
+
+    def is_of_code(self, version: str) -> bool:
+        """True if code of this version made the rows, or someone kept them for this version."""
+        return version in (self.code_version, self.accepted_code)
 
     @property
     def files_of(self) -> str | int:

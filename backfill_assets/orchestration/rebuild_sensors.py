@@ -95,17 +95,15 @@ def late_rows_sensor(
     """Sensor that rebuilds the days within the horizon that late rows have made outdated."""
 
     def find(cursor: str | None, _: datetime) -> _Tick:
-        commits = last_commits(workspace)
+        # Which days are late depends on what is protected, too.
+        protected = [workspace.settings.protected_days, *(t.protected for t in workspace.tables)]
+        commits = _key([last_commits(workspace), *map(str, protected)])
         if commits == cursor:
             return _Tick((), NO_COMMITS, cursor)
         late = late_rows(workspace)
-        batches = late_batches(late, workspace.settings.protected())
-        late_days = [late_day.day for late_day in late.within()]
         # A run that computes late days may end without a commit: the cursor must not skip that.
-        may_change = bool(late_days) or late.is_computed
-        return _Tick(
-            batches, _skip_reason(NO_LATE_ROWS, late_days), cursor if may_change else commits
-        )
+        may_change = bool(late.within()) or late.is_computed
+        return _Tick(late_batches(late), NO_LATE_ROWS, cursor if may_change else commits)
 
     description = (
         "Rebuilds the days within the horizon that late rows have made outdated, with everything"
@@ -139,12 +137,11 @@ def source_changes_sensor(
     return _rebuild_sensor("source_changes", "Changed files", description, workspace, find, now)
 
 
-def late_batches(late: Late, protected: Collection[date] = ()) -> list[Batch]:
-    """One batch for each table with late days within the horizon. Protected days are left out."""
+def late_batches(late: Late) -> list[Batch]:
+    """One batch for each table with late days within the horizon."""
     by_table = defaultdict[str, list[LateDay]](list)
     for late_day in late.within():
-        if late_day.day not in protected:
-            by_table[late_day.table].append(late_day)
+        by_table[late_day.table].append(late_day)
     return [_late_batch(table, days) for table, days in by_table.items()]
 
 

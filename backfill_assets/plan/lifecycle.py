@@ -1,6 +1,6 @@
 """Starting a plan, overlaps between open plans, and the plan that a command means.
 
-Protected days are never rebuilt, by any plan.
+Protected days are never rebuilt, neither by a plan nor by a run without one.
 """
 
 from collections.abc import Sequence
@@ -177,10 +177,13 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
     )
 
 
-def refuse_protected(plan: Plan, workspace: Workspace, nothing: str) -> None:
-    """Raise RefusedByGuard if a day of the plan is protected.
+def refuse_protected(
+    plan: Plan, workspace: Workspace, nothing: str, *, undoes: bool = False
+) -> None:
+    """Raise RefusedByGuard if a partition of the plan is protected.
 
-    `nothing` says what was not done.
+    Days of a setting may not even be built. Days that a table protects may be built once: what the
+    plan itself built does not count, unless it `undoes` that. `nothing` says what was not done.
     """
     settings = workspace.settings
     protected = sorted(set(settings.protected()) & set(plan.days()))
@@ -191,3 +194,20 @@ def refuse_protected(plan: Plan, workspace: Workspace, nothing: str) -> None:
             unchanged=nothing,
             next_step="Leave these days out, or change the setting.",
         )
+    tables = [table for table in workspace.tables if table.name in plan.code and table.protected]
+    of_tables = {table.name: sorted(plan.days_of(table.name)) for table in tables}
+    accepted = workspace.lake.latest(of_tables).accepted if of_tables else {}
+    for table in tables:
+        days = [
+            day
+            for day in of_tables[table.name]
+            if table.protects(day)
+            and (build := accepted.get((table.name, day)))
+            and (undoes or build.plan != plan.id)
+        ]
+        if days:
+            raise RefusedByGuard(
+                f"{table.name} {ranges(days)} is protected (protected={table.protected!r}).",
+                unchanged=nothing,
+                next_step="Leave these days out, or change its declaration.",
+            )

@@ -141,7 +141,7 @@ class RebuildRequest(PlanOptions):
     downstream: bool = option(False, "Also what is downstream of these days.")
     downstream_since: str = option("", "Downstream: no days before this one, YYYY-MM-DD.")
     leave_protected: bool = option(
-        False, "Leave out BACKFILL_PROTECTED_DAYS; without it, a plan with one of them is refused."
+        False, "Leave out protected days; without it, a plan with one of them is refused."
     )
     yes: bool = option(
         False,

@@ -95,6 +95,7 @@ def select(
         for table in graph.tables
         if table.name in selector.tables
         for day in selector.days
+        if (table.name, day) not in selector.left
     ]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
     not_now = {
@@ -105,7 +106,7 @@ def select(
     upstream = (
         _upstream(requested, graph, status, selector.left)
         if selector.upstream
-        else _compared(requested, graph, status)
+        else _compared(requested, graph, status, selector.left)
     )
     selection = _buildable(requested | upstream, graph, status)
     if selector.downstream or "outdated" in selector.only:
@@ -141,7 +142,7 @@ def _upstream_helps(
     blocked: Mapping[Partition, str],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
-    left: Collection[date],
+    left: Collection[Partition],
 ) -> bool:
     """True if some blocked partitions can be built together with their inputs."""
     wanted = {
@@ -162,9 +163,15 @@ def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> 
 
 
 def _compared(
-    requested: Collection[Partition], graph: Graph, status: Mapping[Partition, PartitionStatus]
+    requested: Collection[Partition],
+    graph: Graph,
+    status: Mapping[Partition, PartitionStatus],
+    left: Collection[Partition],
 ) -> dict[Partition, Reason]:
-    """Return the partitions that rules compare with the requested ones, if they need building."""
+    """Return the partitions that rules compare with the requested ones, if they need building.
+
+    Partitions in `left` are left out.
+    """
     tables = {table.name: table for table in graph.tables}
     compared = {
         (other.name, day): Reason(ReasonKind.COMPARED, name)
@@ -172,7 +179,9 @@ def _compared(
         for other in tables[name].compared_with
     }
     return {
-        p: why for p, why in compared.items() if p not in requested and status[p].state in TO_BUILD
+        p: why
+        for p, why in compared.items()
+        if p not in requested and p not in left and status[p].state in TO_BUILD
     }
 
 
@@ -180,12 +189,12 @@ def _upstream(
     requested: Collection[Partition],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
-    left: Collection[date],
+    left: Collection[Partition],
 ) -> dict[Partition, Reason]:
     """Return the inputs of the requested partitions that must be built, and the inputs of these.
 
     An outdated input counts. A missing one counts if the partition needs it, or if its table never
-    waits for it. Days in `left` are left out.
+    waits for it. Partitions in `left` are left out.
     """
     upstream = dict[Partition, Reason]()
     queue = list(requested)
@@ -200,12 +209,7 @@ def _upstream(
                 state in (State.MISSING, State.ON_REQUEST) and other in needed
             )
             to_build = to_build or (state == State.MISSING and other[0] not in waited)
-            if (
-                to_build
-                and other not in requested
-                and other not in upstream
-                and other[1] not in left
-            ):
+            if to_build and other not in requested and other not in upstream and other not in left:
                 upstream[other] = Reason.of_state(state)
                 queue.append(other)
     return upstream
@@ -236,7 +240,7 @@ def _downstream(
                 or reader in downstream
                 or (within is not None and reader not in within)
             )
-            is_left = reader[1] < selector.since or reader[1] in selector.left
+            is_left = reader[1] < selector.since or reader in selector.left
             if not known and not is_left and status[reader].state not in NOT_NOW:
                 downstream[reader] = Reason(
                     ReasonKind.READS, f"{partition[0]} {partition[1].isoformat()}"

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import State
@@ -28,8 +28,8 @@ STATES = {
 class Selector:
     """Days of tables in some states, with their upstream or downstream partitions.
 
-    Downstream days are on or after `since`. Days in `left` are left out. `on_request`: include days
-    that are built only on request.
+    Downstream days are on or after `since`. Partitions in `left` are left out. `on_request`:
+    include days that are built only on request.
     """
 
     tables: Sequence[str]
@@ -39,7 +39,7 @@ class Selector:
     upstream: bool = False
     downstream: bool = False
     since: date = date.min
-    left: Collection[date] = frozenset()
+    left: Collection[Partition] = frozenset()
     on_request: bool = False
 
 
@@ -54,10 +54,9 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
             unchanged="Nothing was planned.",
             next_step="Type --partitions 2019-09-01..2019-09-07 or `last 7`.",
         )
-    left = frozenset(workspace.settings.protected() if request.leave_protected else ())
     return Selector(
         [table.name for table in workspace.named(request.target)],
-        [day for day in calendar.select(request.partitions) if day not in left],
+        calendar.select(request.partitions),
         state_names(request.only),
         # With `only`, force applies to the days in those states, and selects no others.
         request.force and not request.only,
@@ -68,9 +67,23 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
             if request.downstream_since
             else date.min
         ),
-        left,
+        protected_partitions(workspace) if request.leave_protected else frozenset(),
         bool(request.target),
     )
+
+
+def protected_partitions(workspace: Workspace) -> frozenset[Partition]:
+    """The partitions that no plan may rebuild.
+
+    Days of the setting may not be built either. Days that a table protects count once they are
+    built.
+    """
+    days = workspace.settings.protected()
+    tables = [table for table in workspace.tables if table.protected]
+    closed = {(name, day) for name in workspace.names for day in days}
+    built = workspace.lake.latest({table.name: None for table in tables}).accepted
+    by_name = {table.name: table for table in tables}
+    return frozenset(closed | {(name, day) for name, day in built if by_name[name].protects(day)})
 
 
 def state_names(only: str) -> Collection[str]:

@@ -138,8 +138,9 @@ def _of_source(
                 refused |= {} if type(delivery) is NotDelivered else {partition: str(delivery)}
             elif (
                 accepted.delivered == delivery.fingerprint
-                or accepted.code_version != table.version
+                or not accepted.is_of_code(table.version)
                 or partition in running
+                or table.protects(day)
             ):
                 continue
             elif last.succeeded or last.delivered != delivery.fingerprint:

@@ -3,11 +3,11 @@
 A partition is up to date exactly when a step would not compute it: both ask `step/due.py`.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 from backfill_assets.calendar import Calendar, Partition
@@ -33,6 +33,7 @@ from backfill_assets.step.inputs import (
     changed_inputs,
     delivered_for,
     files_changed,
+    refused_since,
 )
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -171,7 +172,8 @@ def status_of(
     partitions = dict[Partition, PartitionStatus]()
     status = cache(PartitionStatus)  # most partitions have equal ones
     for table in tables:
-        history = _TableHistory(table, latest, fixed, calendar)
+        protection = partial(workspace.protection, table)
+        history = _TableHistory(table, latest, fixed, calendar, protection)
         deliveries = delivered_for(table, days, workspace.area, latest.accepted)
         for day in days:
             partition = (table.name, day)
@@ -199,13 +201,15 @@ class _Found(NamedTuple):
 class _TableHistory:
     """The builds of a table against its code, inputs and deliveries now.
 
-    `calendar` ends where `own` ended when the source was asked.
+    `calendar` ends where `own` ended when the source was asked. `protection` says what protects a
+    built day from rebuilds.
     """
 
     table: Table
     latest: Latest
     calendar: Calendar
     own: Calendar
+    protection: Callable[[date], str]
 
     @cached_property
     def _inputs(self) -> InputReader:
@@ -226,17 +230,25 @@ class _TableHistory:
             is_gone = isinstance(delivery, NotDelivered) and not isinstance(delivery, NotFetchedYet)
             return _Found(State.REWRITTEN, f"{damage}{gone if is_gone else ''}")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
-        if accepted and not changed:
-            return _Found(State.UP_TO_DATE, why or self._by_rules(day) or not_read(delivery))
+        if accepted and not changed and not self._refused_since(day, delivery):
+            notes = (why, self._by_rules(day), _by_code(self.table, accepted), not_read(delivery))
+            return _Found(State.UP_TO_DATE, next(filter(None, notes), ""))
+        if accepted and (protected := self.protection(day)):
+            return _Found(State.UP_TO_DATE, f"built and protected ({protected})")
         if last and not last.succeeded:
+            why = f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}"
+            rows = f"; its rows are from the build before (run {accepted.run})" if accepted else ""
             hint = rest_hint(last.message, self.table.name, day)
-            return _Found(
-                State.FAILED,
-                f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}{hint}",
-            )
+            return _Found(State.FAILED, f"{why}{rows}{hint}")
         if accepted and changed:
             return _outdated(self.table, day, changed, why, accepted.code_version, self.calendar)
         return self._never_built(day, delivery)
+
+    def _refused_since(self, day: date, delivery: Delivered) -> bool:
+        last = self.latest.last.get((self.table.name, day))
+        if last is None or last.succeeded:  # most days
+            return False
+        return refused_since(self.table, self.latest, day, self._inputs.fingerprints(day), delivery)
 
     def _by_rules(self, day: date) -> str:
         """Return a note for an accepted day that today's rules have not judged, or have refused."""
@@ -291,6 +303,13 @@ class _TableHistory:
         return _Found(State.MISSING, f"needs {inputs}" if inputs else "not built")
 
 
+def _by_code(table: Table, accepted: Build) -> str:
+    """Return a note for a day that keeps rows of earlier code; "" for other days."""
+    built_by = accepted.code_version
+    kept = f"built by code {built_by}, and kept for {table.version} (`backfill accept-code`)"
+    return kept if built_by != table.version else ""
+
+
 def _outdated(
     table: Table, day: date, changed: Change, why: str, built_by: str, calendar: Calendar
 ) -> _Found:
@@ -323,6 +342,7 @@ def outdated_by_inputs(
 ) -> dict[Partition, OutdatedByInputs]:
     """Find the built ones of these partitions with other inputs than there are now.
 
+    Protected partitions are left out, because they stay as they are.
     `also` has builds that will be recorded, and count already.
     """
     graph = workspace.graph
@@ -337,6 +357,8 @@ def outdated_by_inputs(
         for day in wanted[table.name]:
             partition = (table.name, day)
             accepted = builds.accepted.get(partition)
+            if accepted and workspace.protection(table, day):
+                continue
             now = inputs.fingerprints(day) if accepted else {}
             changed = changed_inputs(accepted.inputs, now) if accepted else []
             if changed:

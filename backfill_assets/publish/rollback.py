@@ -171,7 +171,7 @@ def rollback_decisions(plan: Plan, workspace: Workspace, *, force: bool = False)
 def _decisions(plan: Plan, workspace: Workspace, *, force: bool) -> Decisions:
     # The caller has recovered the ledger. A lock that it holds is not taken again.
     refuse_not_in_live(plan, Plans(workspace.lake.root))
-    refuse_protected(plan, workspace, NOT_RESTORED)
+    refuse_protected(plan, workspace, NOT_RESTORED, undoes=True)
     refuse_undeclared(plan, workspace)
     tables = [table for table in workspace.graph.tables if table.name in plan.reasons]
     decisions = {

@@ -5,7 +5,7 @@ second time. A leak is a property of the code, so one day is enough. If its rows
 committed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -33,25 +33,30 @@ class Audited:
     """The profile and the verdicts of one day.
 
     `failing_rows` has up to five rows by rule, for the first failed days of a step. `accept` are
-    the accepted names, separated by commas.
+    the accepted names, separated by commas. `not_merged` says why rows cannot be merged by key.
     """
 
     profile: DayProfile
     verdicts: Sequence[RuleVerdict]
     failing_rows: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accept: str = ""
+    not_merged: str = ""
 
     @property
     def passed(self) -> bool:
-        return not any(verdict.refuses for verdict in self.verdicts)
+        return not (self.not_merged or any(verdict.refuses for verdict in self.verdicts))
 
     def why(self) -> str:
         """The rules that refused the day, with figures and rows; "" if it passed."""
-        reasons = []
+        reasons = [self.not_merged] if self.not_merged else []
         for verdict in (v for v in self.verdicts if v.refuses):
-            rows = "".join(f"\n      {row}" for row in self.failing_rows.get(verdict.rule, ()))
+            rows = _on_lines(self.failing_rows.get(verdict.rule, ()))
             reasons.append(f"{verdict.rule}: {verdict.message}{rows}")
         return "; ".join(reasons)
+
+
+def _on_lines(rows: Iterable[str]) -> str:
+    return "".join(f"\n      {row}" for row in rows)
 
 
 def audit(
@@ -71,7 +76,7 @@ def audit(
     faults = computed.schema_mismatches
     measured = {} if faults else computed.profiles
     if measured is None:
-        measured = _measure(table, rows)
+        measured = _measure(table, rows, computed.merge_key)
     audited: dict[date, Audited] = {}
     failed = 0
     for day in sorted(days):
@@ -90,19 +95,33 @@ def audit(
         )
         rules = table.rules[:1] if faults else with_accepted(table, baseline.accept)
         verdicts = [rule.verdict(profile) for rule in rules]
-        failed += not all(verdict.passed for verdict in verdicts)
-        shown = _at_fault(table, rows, day, verdicts) if failed <= _DAYS_SHOWN else {}
-        audited[day] = Audited(profile, verdicts, shown, baseline.accept)
+        is_repeated = bool(computed.merge_key and profile.repeated_keys)
+        failed += is_repeated or not all(verdict.passed for verdict in verdicts)
+        is_shown = failed <= _DAYS_SHOWN
+        shown = _at_fault(table, rows, day, verdicts) if is_shown else {}
+        not_merged = ""
+        if is_repeated:
+            repeated = _rows_shown(table, rows, day, None) if is_shown else ()
+            not_merged = _not_merged(computed.merge_key, profile.repeated_keys, repeated)
+        audited[day] = Audited(profile, verdicts, shown, baseline.accept, not_merged)
     return audited
 
 
-def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
+def _not_merged(key: Sequence[str], repeated: int, rows: Iterable[str]) -> str:
+    keys = "1 key is" if repeated == 1 else f"{repeated:,} keys are"
+    return (
+        f"merge: {keys} in several rows, and a merge needs one row per key"
+        f" ({', '.join(key)}){_on_lines(rows)}"
+    )
+
+
+def _measure(table: Table, rows: DataFrame, merge_key: Sequence[str]) -> dict[date, DayProfile]:
     """The profile of each day. Keys are counted in a second thread: both mostly wait for Spark."""
     day = table.partition_by
     with ThreadPoolExecutor(1) as executor:
         counting = (
             executor.submit(repeated_keys, rows, day=day, key=table.key)
-            if table.counts_keys
+            if table.counts_keys or merge_key
             else None
         )
         by_day = profiles(

@@ -13,7 +13,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict, InputsChanged
 from backfill_assets.lake.commit import Commit, commit_and_record
 from backfill_assets.lake.damage import Depth
-from backfill_assets.lake.history import Latest
+from backfill_assets.lake.history import STEP_COLUMNS, Latest
 from backfill_assets.lake.integrity import rows_without_build
 from backfill_assets.lake.ledger import Build, Outcome
 from backfill_assets.quality.profile import SAMPLE_SIZE
@@ -30,6 +30,7 @@ from backfill_assets.step.inputs import (
     changed_inputs,
     days_of_inputs,
     deliveries,
+    newer_code,
     own_days,
 )
 from backfill_assets.step.request import StepRequest
@@ -149,6 +150,7 @@ def record(
         outcome=judgement.outcome,
         run=request.run,
         code_version=table.version,
+        code_loaded_at=table.loaded_at,
         fingerprint=profile.fingerprint,
         rows=profile.rows,
         nulls=dict(profile.nulls),
@@ -200,14 +202,16 @@ def commit_days(
     accepted: AcceptedBuilds,
     request: StepRequest,
     workspace: Workspace,
+    began: datetime,
 ) -> list[Build]:
     """Commit the accepted days together, and record every judgement.
 
-    `accepted` are the builds that were read when the step began.
+    `accepted` are the builds that were read before the days were computed. `began` is the time of
+    the table's newest build when the step began.
     """
 
     def decide() -> list[Build]:
-        now = _after_others(table, judgements, accepted, request, workspace)
+        now = _after_others(table, judgements, accepted, request, workspace, began)
         return records(now, workspace.lake.ledger.next_time(table.name))
 
     return commit_and_record(workspace.lake.root, table.name, decide, commit, request.run)
@@ -219,18 +223,23 @@ def _after_others(
     accepted: AcceptedBuilds,
     request: StepRequest,
     workspace: Workspace,
+    began: datetime,
 ) -> list[Judgement]:
     """The judgements after commits of other writers. A changed day is no longer `unchanged`.
 
-    Raises InputsChanged if another writer changed an input. Raises Conflict if another writer
-    changed a day of which this request keeps rows (merge).
+    Raises InputsChanged if another writer changed an input, or built a day by newer code. Raises
+    Conflict if another writer changed a day of which this request keeps rows (merge), or merged
+    rows into a day that this request replaces.
     """
     name = table.name
     passed = [judgement for judgement in judgements if judgement.outcome != "failed"]
     days = {judgement.day for judgement in passed}
     inputs = days_of_inputs(table, days, workspace.calendar)
-    latest = workspace.lake.latest(inputs | {name: days | inputs.get(name, set())})
+    latest = workspace.lake.latest(inputs | {name: days | inputs.get(name, set())}, STEP_COLUMNS)
     now = latest.accepted
+    _refuse_newer_code(table, days, now)
+    if request.write_mode == "overwrite":
+        _refuse_merged_meanwhile(table, days, now, request, began)
     computed = {judgement.day for judgement in judgements}
     _refuse_changed_inputs(table, passed, computed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}
@@ -256,6 +265,39 @@ def _after_others(
             next_step="Run it again.",
         )
     return list(judgements)
+
+
+def _refuse_newer_code(table: Table, days: Iterable[date], now: AcceptedBuilds) -> None:
+    """Raise InputsChanged if newer code has built one of the days."""
+    for day in sorted(days):
+        if newer := newer_code(table, now.get((table.name, day))):
+            raise InputsChanged(
+                f"{table.name} {day} was built by newer code ({newer}) while this run was"
+                " computing.",
+                unchanged=NOTHING_COMMITTED,
+                next_step="Load the newer code (`backfill reload`), then run again.",
+            )
+
+
+def _refuse_merged_meanwhile(
+    table: Table, days: Iterable[date], now: AcceptedBuilds, request: StepRequest, began: datetime
+) -> None:
+    """Raise Conflict if another run merged rows into one of the days. They would be lost."""
+    merged = [
+        build
+        for day in sorted(days)
+        if (build := now.get((table.name, day)))
+        and (build.write_mode, build.outcome) == ("merge", "accepted")
+        and build.at > began
+        and build.run != request.run
+    ]
+    if merged:
+        raise Conflict(
+            f"{table.name} {ranges([build.day for build in merged])} got rows of run"
+            f" {merged[0].run} (merge) while this run was computing, and would lose them.",
+            unchanged=NOTHING_COMMITTED,
+            next_step="If these rows may be replaced, run it again.",
+        )
 
 
 def _not_as_accepted(

@@ -4,7 +4,8 @@ Each input is read at one fixed version, and only for the days that are needed.
 
 A merge by key keeps the rows of a day whose keys are not computed, and writes the whole day.
 Spark's MERGE would take a later snapshot, and keep rows that another writer committed meanwhile. If
-the kept rows have older code, files or inputs, the day is `mixed` and stays outdated.
+the kept rows have older code, files or inputs, the day is `mixed` and stays outdated. The audit
+refuses a day in which a key repeats.
 
 Files that were changed in place, with the same names and sizes, are found only by reading them.
 `backfill audit` does that, and so does a forced build of a day whose rows do not change.
@@ -66,6 +67,7 @@ class Computed:
                        are any, no day passes
     profiles           the profiles of `after`, if they are known already
     kept               the days that keep rows of their build before (merge)
+    merge_key          the key of a merge, if no rule refuses days in which a key repeats
     """
 
     after: DataFrame
@@ -73,6 +75,7 @@ class Computed:
     schema_mismatches: Sequence[str] = ()
     profiles: Mapping[date, DayProfile] | None = None
     kept: Collection[date] = ()
+    merge_key: Sequence[str] = ()
 
 
 @contextmanager
@@ -102,13 +105,23 @@ def compute_days(
     before = SliceRows.of(
         workspace.lake, Slice(table.name, column, tuple(days), version), table.columns
     )
+    is_merge = request.write_mode == "merge"
+    merge_key = _key_without_rule(table) if is_merge else ()
     with ExitStack() as until_done:
         kept: Collection[date] = ()
-        if request.write_mode == "merge" and version >= 0:
+        if is_merge and version >= 0:
             # A table that does not exist yet keeps no rows.
             new, kept = until_done.enter_context(_merged(table, new, before, folder))
             size += before.size
-        yield replace(until_done.enter_context(_written(table, new, size, folder)), kept=kept)
+        unique = table.key if merge_key or table.counts_keys else ()
+        computed = until_done.enter_context(_written(table, new, size, folder, unique))
+        yield replace(computed, kept=kept, merge_key=merge_key)
+
+
+def _key_without_rule(table: Table) -> Sequence[str]:
+    """The key of a table, unless a rule refuses days in which a key repeats."""
+    is_checked = any(rule.counts_keys and rule.severity == "error" for rule in table.rules)
+    return () if is_checked else table.key
 
 
 def read_inputs(
@@ -232,10 +245,15 @@ def _merged(
 
 
 @contextmanager
-def _written(table: Table, new: DataFrame, size: int, folder: str) -> Iterator[Computed]:
-    """Write the new rows as files in `folder`, and remove uncommitted files at the end."""
+def _written(
+    table: Table, new: DataFrame, size: int, folder: str, unique: Sequence[str]
+) -> Iterator[Computed]:
+    """Write the new rows as files in `folder`, and remove uncommitted files at the end.
+
+    Repeated keys of the columns `unique` are counted.
+    """
     column = table.partition_by
-    small = _small(table, new, folder) if size <= SMALL else None
+    small = _small(table, new, folder, unique) if size <= SMALL else None
     profiles, files = small or (None, write_frame(new, folder, column))
     without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
     commit = FileCommit(folder, column, files, new.schema.json())
@@ -263,7 +281,7 @@ def _without_day(column: str, rows: int) -> str:
 
 
 def _small(
-    table: Table, new: DataFrame, folder: str
+    table: Table, new: DataFrame, folder: str, unique: Sequence[str]
 ) -> tuple[dict[date, DayProfile], list[DataFile]] | None:
     """The profiles and files of a small slice, by one Spark job.
 
@@ -271,7 +289,7 @@ def _small(
     represent (a date after the year 9999). Then Spark has to profile and write them.
     """
     try:
-        return _by_arrow(table, new, folder)
+        return _by_arrow(table, new, folder, unique)
     except (pa.ArrowException, OverflowError, UnicodeDecodeError):
         return None
     except PySparkException as error:
@@ -281,7 +299,7 @@ def _small(
 
 
 def _by_arrow(
-    table: Table, new: DataFrame, folder: str
+    table: Table, new: DataFrame, folder: str, unique: Sequence[str]
 ) -> tuple[dict[date, DayProfile], list[DataFile]]:
     # Only raw text is worth compiling: parsing it takes long enough.
     with without_code_generation(new.sparkSession, unless=table.source() is not None):
@@ -290,7 +308,7 @@ def _by_arrow(
         rows,
         day=table.partition_by,
         about=table.fingerprint_by,
-        key=table.key if table.counts_keys else (),
+        key=unique,
         measures=list(table.measures),
         samples=list(table.samples),
     )

@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from backfill_assets.calendar import Calendar, Partition, days_around, ranges
 from backfill_assets.errors import NotFetchedYet, SourceError
 from backfill_assets.lake.damage import Damage, Depth
-from backfill_assets.lake.history import Latest
+from backfill_assets.lake.history import STEP_COLUMNS, Latest
 from backfill_assets.lake.integrity import rows_without_build
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import WriteMode
@@ -28,7 +28,9 @@ from backfill_assets.step.inputs import (
     days_of_inputs,
     days_up_to_date,
     delivered_for,
+    newer_code,
     own_days,
+    refused_since,
 )
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
@@ -73,13 +75,15 @@ def days_due(
     failed: Collection[Partition] = (),
     accept: str = "",
     write_mode: WriteMode = "overwrite",
+    by_plan: bool = False,
 ) -> Due:
     """Decide for each day, in order, what to do with it.
 
     `builds` are the latest builds. Damaged partitions are computed again, and nothing is computed
     from them before. `force` are days to compute even if nothing has changed. `failed` are
     partitions that block their readers although an earlier build of them is accepted. `accept`
-    names files that may be empty or missing.
+    names files that may be empty or missing. A plan was refused if it has protected days
+    (`by_plan`): without one, they are not due.
     """
     calendar = workspace.calendar
     accepted = builds.accepted
@@ -105,11 +109,19 @@ def days_due(
             or day in force
             or (table.name, day) in rewritten
             or change_since(table, last, tables, source) is not None
+            or refused_since(table, builds, day, tables, source)
         )
         in_case = not outdated and any(own in due.compute for own in own_days(table, day))
         due.inputs[day] = Inputs(tables, NO_DELIVERY if isinstance(source, SourceError) else source)
         if unusable == missing and not (outdated or in_case):
             due.up_to_date.append(day)
+        elif last and not by_plan and (protected := workspace.protection(table, day)):
+            due.not_due[day] = f"is built and protected ({protected})"
+        elif newer := newer_code(table, last):
+            due.blocked[day] = (
+                f"built by code {newer}, which was loaded after code {table.version} of this run."
+                " Load the newer code (`backfill reload`), then run again"
+            )
         elif missing and waits_for_request_only(table, day, accepted, calendar, due.compute):
             due.not_due[day] = f"waits for {missing}, which is built on demand only"
         elif missing:
@@ -148,7 +160,7 @@ def _of_another_delivery(table: Table, day: date, accepted: AcceptedBuilds, deli
         if (
             same_source
             and build
-            and (build.delivered, build.code_version) != (delivered, other.version)
+            and not (build.delivered == delivered and build.is_of_code(other.version))
         ):
             return other.name
     return ""
@@ -314,9 +326,9 @@ def snapshot(
     builds = Latest()
     while versions != before:
         before = versions
-        builds = lake.latest(relevant, plan=request.plan)
+        builds = lake.latest(relevant, STEP_COLUMNS, plan=request.plan)
         if request.plan and _add_inputs_of_failed(relevant, table, builds, workspace):
-            builds = lake.latest(relevant, plan=request.plan)
+            builds = lake.latest(relevant, STEP_COLUMNS, plan=request.plan)
         versions = _versions(table, lake)
     damaged = lake.damaged(builds, versions, Depth.LOG)
     if request.write_mode != "overwrite":

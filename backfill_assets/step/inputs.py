@@ -93,7 +93,7 @@ def change_since(
     """
     if isinstance(delivery, SourceError) and not isinstance(delivery, NotDelivered):
         return Change(ChangeCause.SOURCE)
-    if last.code_version != table.version:
+    if not last.is_of_code(table.version):
         return Change(ChangeCause.CODE)
     mixed = Change(ChangeCause.MIXED) if last.mixed else None
     if isinstance(delivery, NotDelivered):
@@ -103,6 +103,35 @@ def change_since(
     if last.inputs != inputs and (changed := changed_inputs(last.inputs, inputs)):
         return Change(ChangeCause.INPUT, *changed[0])
     return mixed
+
+
+def refused_since(
+    table: Table,
+    builds: Latest,
+    day: date,
+    inputs: Mapping[str, Mapping[str, str]],
+    delivery: Delivered,
+) -> bool:
+    """True if the present rules refused the day after its accepted build.
+
+    They refused rows of the present code and inputs, so a build now would be refused too. A day
+    that could not be computed, such as by a lost engine, was not refused.
+    """
+    last = builds.last.get((table.name, day))
+    is_refused = last is not None and last.outcome == "failed" and last.fingerprint
+    if not last or not is_refused or isinstance(delivery, SourceError):
+        return False
+    return last.rules == table.rules_version and not change_since(table, last, inputs, delivery)
+
+
+def newer_code(table: Table, last: Build | None) -> str:
+    """The version of the newer code that made the build `last`; "" if it was not newer."""
+    is_newer = (
+        last is not None
+        and last.code_version != table.version
+        and last.code_loaded_at > table.loaded_at
+    )
+    return last.code_version if last and is_newer else ""
 
 
 def changed_inputs(
@@ -188,7 +217,10 @@ def own_days(table: Table, day: date) -> list[date]:
 def days_up_to_date(
     table: Table, days: Collection[date], builds: Latest, workspace: Workspace
 ) -> list[date]:
-    """The days whose accepted build has the present code, inputs and delivery."""
+    """The days whose accepted build has the present code, inputs and delivery.
+
+    Without the days that today's rules refused since.
+    """
     delivered = delivered_for(table, sorted(days), workspace.area, builds.accepted)
     reader = InputReader(table, builds.accepted, workspace.calendar)
 
@@ -196,9 +228,11 @@ def days_up_to_date(
         last = builds.accepted.get((table.name, day))
         if last is None or (table.name, day) in builds.damaged:
             return False
-        return (
-            change_since(table, last, reader.fingerprints(day), delivered.get(day, NO_DELIVERY))
-            is None
+        inputs = reader.fingerprints(day)
+        delivery = delivered.get(day, NO_DELIVERY)
+        return not (
+            change_since(table, last, inputs, delivery)
+            or refused_since(table, builds, day, inputs, delivery)
         )
 
     return [day for day in days if is_up_to_date(day)]

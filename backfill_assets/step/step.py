@@ -12,7 +12,7 @@ day of a thousand costs about twenty computations.
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -52,16 +52,21 @@ from backfill_assets.workspace import Workspace
 _TRIES = 3
 # If so many days fail before any was built, single days are not the cause.
 FAILED_FIRST = 3
+_NOT_BEGUN = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step for one table. `spark` opens a session, and is called only if days are computed."""
+    """A step for one table. `spark` opens a session, and is called only if days are computed.
+
+    `began` is the time of the table's newest build when the step began.
+    """
 
     table: Table
     workspace: Workspace
     request: StepRequest
     spark: Callable[[], SparkSession]
+    began: datetime = _NOT_BEGUN
 
     def run(self, days: Sequence[date]) -> StepResult:
         """Build the days that are due, and return what became of each requested day.
@@ -79,7 +84,10 @@ class Step:
             stop=stop_after_attempt(_TRIES),
             reraise=True,
         )
-        result = tries(self._run, within)
+        name = self.table.name
+        # By the ledger, because clocks of several hosts may differ.
+        began = self.workspace.lake.ledger.newest([name])[name].at
+        result = tries(replace(self, began=began)._run, within)
         why = f"it is outside the calendar, which runs from {calendar.first} to {calendar.last}"
         outside = dict.fromkeys(set(table_days).difference(within), why)
         return replace(result, blocked={**result.blocked, **outside})
@@ -125,6 +133,7 @@ class Step:
             failed=failed_partitions(self.table, self.request, start.builds, self.workspace),
             accept=self.request.accept,
             write_mode=self.request.write_mode,
+            by_plan=bool(self.request.plan),
         )
 
     def _whole(self, days: Sequence[date]) -> list[Build]:
@@ -211,7 +220,7 @@ class Step:
             )
             judgements = judge_days(table, due, audited, accepted, rows.kept)
             return commit_days(
-                table, judgements, rows.commit, records, accepted, request, workspace
+                table, judgements, rows.commit, records, accepted, request, workspace, self.began
             )
 
     def _changed_in_place(

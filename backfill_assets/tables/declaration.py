@@ -14,12 +14,13 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, is_dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import cached_property
 from operator import is_
 from typing import Any
 
-from backfill_assets.calendar import Calendar, days_around, refuse_no_day
+from backfill_assets.calendar import Calendar, days_around, fixed_days, refuse_no_day
+from backfill_assets.errors import UsageError
 from backfill_assets.quality.rule import Rule, refuse_unusable_rules
 from backfill_assets.quality.rules import columns_still_filled, types_as_declared
 from backfill_assets.quality.thresholds import DriftThresholds
@@ -77,11 +78,16 @@ class SliceDays:
 Read = Window | SliceDays | Source
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
 @dataclass(frozen=True)
 class Table:
     """A daily table, as `@table` declares it.
 
-    Calling it calls its function, so that a test needs no lake.
+    Calling it calls its function, so that a test needs no lake. `loaded_at` is when this process
+    loaded the code (UTC, as text). Code that is loaded later is newer.
     """
 
     name: str
@@ -107,6 +113,8 @@ class Table:
     shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = field(
         default=None, repr=False
     )
+    protected: bool | str = False
+    loaded_at: str = field(default_factory=_now, compare=False, repr=False)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self.compute(*inputs, **named)
@@ -161,6 +169,14 @@ class Table:
         """True if a rule looks at repeated keys."""
         return any(rule.counts_keys for rule in self.rules)
 
+    def protects(self, day: date) -> bool:
+        """True if a build of this day must not be replaced, by `protected`."""
+        return day in self._protected if isinstance(self.protected, str) else self.protected
+
+    @cached_property
+    def _protected(self) -> frozenset[date]:
+        return frozenset(fixed_days(self.protected) if isinstance(self.protected, str) else ())
+
     def needs_itself(self) -> bool:
         return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
 
@@ -194,6 +210,7 @@ def table(
     lineage: Sequence[str] = (),
     cron: str = "",
     shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
+    protected: bool | str = False,
     version: str = "",
 ) -> Callable[[Callable[..., Any]], Table]:
     """Declare a daily table by a function that returns its rows.
@@ -232,14 +249,16 @@ def table(
                     request only
     shows           a function that makes more of a day's rows for Dagster: values by name, a PNG
                     file as bytes
+    protected       days that are built once and never rebuilt: True for all, or days as text, such
+                    as "2019-01-01..2019-06-30"
     version         the code version, if it must not be computed from the code; see
                     tables/code_version/
 
     Raises ValueError for a name that is not `layer/table`, a function whose arguments are not those
     of `reads`, two rules of one name, a partition column that is not a DATE, a `first_day` that is
-    not a date, column names that need quoting, types that no table can hold, a key or a rule that
-    names a missing column, unusable owners, tags and schedules, and a function or a rule whose
-    changes cannot be seen in its code.
+    not a date, a text in `protected` that does not name days, column names that need quoting, types
+    that no table can hold, a key or a rule that names a missing column, unusable owners, tags and
+    schedules, and a function or a rule whose changes cannot be seen in its code.
     """
     has_source = any(isinstance(read, Source) for read in reads.values())
     built_in = (types_as_declared(), *([columns_still_filled()] if has_source else []))
@@ -267,9 +286,11 @@ def table(
         lineage,
         cron,
         shows,
+        protected,
     )
     _refuse_unusable_labels(declared)
     refuse_no_day(f"{name}: first_day", first_day)
+    _refuse_no_days(f"{name}: protected", protected)
     refuse_unusable_rules(name, declared.rules)
     if tables := [argument for argument, read in reads.items() if isinstance(read, Table)]:
         raise ValueError(
@@ -449,6 +470,13 @@ def _reader(source: Source) -> tuple[str, dict[str, str]]:
     return code_version(
         type(source).__module__, type(source).__qualname__, may_read=True
     ), settings_of(source)
+
+
+def _refuse_no_days(name: str, days: bool | str) -> None:
+    try:
+        fixed_days(days if isinstance(days, str) else "")
+    except UsageError as error:
+        raise ValueError(f"{name}={days!r}: {error.what}") from None
 
 
 def _refuse_unusable_labels(table: Table) -> None:

@@ -36,10 +36,11 @@ class ExplainedBuild:
         build = self.build
         commit = f", commit {build.delta_version} of the table" if build.outcome != "failed" else ""
         shadow = ", in the shadow of its plan" if self.is_in_shadow else ""
+        kept = f", kept for code {build.accepted_code}" if build.accepted_code else ""
         git = f", git {build.git_commit}" if build.git_commit else ""
         yield (
             f"  {build.at:%Y-%m-%d %H:%M:%S} UTC {build.outcome}: {build.rows}"
-            f" rows{commit}{shadow}, code {build.code_version}{git}"
+            f" rows{commit}{shadow}, code {build.code_version}{kept}{git}"
         )
         request = {name.replace("_", " "): getattr(build, name) for name in REQUEST}
         yield f"    {_words(request)}"

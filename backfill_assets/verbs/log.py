@@ -107,6 +107,7 @@ SHORT_COLUMNS = (
     "outcome",
     "run",
     "code_version",
+    "accepted_code",
     "git_commit",
     "rows",
     "input_versions",
@@ -270,7 +271,7 @@ def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
 
 
 def _facts(build: Build) -> list[str]:
-    """Return commit, code version and the versions of the inputs, as words."""
+    """Return commit, code versions and the versions of the inputs, as words."""
     # A failed or unchanged day has no commit of its own.
     commit = f"commit {build.delta_version}" if build.outcome in COMMITTED else ""
     mode = build.write_mode if build.write_mode != "overwrite" else ""
@@ -278,7 +279,9 @@ def _facts(build: Build) -> list[str]:
     versions = sorted(build.input_versions.items())
     read = [f"{name} at version {version}" for name, version in versions if version >= 0]
     inputs = f"read {' and '.join(read)}" if read else ""
-    return [fact for fact in (commit, mode, f"code {build.code_version}", git, inputs) if fact]
+    code = f"code {build.code_version}"
+    kept = f"kept for code {build.accepted_code}" if build.accepted_code else ""
+    return [fact for fact in (commit, mode, code, kept, git, inputs) if fact]
 
 
 def _input_lines(build: Build) -> Iterator[Text]:

@@ -49,7 +49,7 @@ def days_built(
 
 def planned_code(table: str, code: str, accepted: BuildsByDay) -> CheckLine:
     """Check that every day was built by the planned code version."""
-    others = [day for day, build in accepted.items() if build.code_version != code]
+    others = [day for day, build in accepted.items() if not build.is_of_code(code)]
     versions = Counter(build.code_version for build in accepted.values())
     counted = ", ".join(f"{version} ({n} day(s))" for version, n in versions.most_common())
     return _line("code version", table, f"planned {code}; built by {counted or 'none'}", others)

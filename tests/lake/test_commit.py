@@ -264,6 +264,15 @@ def test_figures_of_a_file_are_those_spark_would_give(given):
     ) == (1, 7)
 
 
+def test_rows_that_executors_wrote_to_another_disk_are_refused(given, tmp_path, monkeypatch):
+    """Spark takes a relative path from its own working directory, and this process from its own."""
+    monkeypatch.chdir(tmp_path)
+    rows = given.spark.sql(f"SELECT DATE'{FIRST}' AS day, id FROM range(1200)")
+    with pytest.raises(UsageError, match="1,200 rows were written") as refused:
+        write_frame(rows, "lake_of_another_host", "day")
+    assert refused.value.unchanged == NOTHING_COMMITTED
+
+
 @pytest.mark.parametrize(
     "value",
     [

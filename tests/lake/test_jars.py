@@ -61,7 +61,7 @@ def test_the_engine_and_a_driver_of_a_run_have_the_jars_of_the_sources(tmp_path)
     assert f"spark.jars.packages={DELTA_PACKAGE},{READER}\n" in written
     assert session_conf(settings, (READER,))["spark.jars.packages"] == f"{DELTA_PACKAGE},{READER}"
     assert "spark.jars.packages" not in session_conf(
-        read_settings(spark_remote="sc://cluster"), (READER,)
+        read_settings(spark_remote="sc://cluster", shared_disk=True), (READER,)
     )
 
 

@@ -99,7 +99,7 @@ def test_a_plan_cannot_set_what_the_rows_depend_on(name):
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"]
+    "given", [{}, {"spark_remote": "sc://localhost:1"}], ids=["a driver", "a client"]
 )
 @pytest.mark.parametrize(
     "name",
@@ -115,7 +115,7 @@ def test_what_rows_may_depend_on_is_the_same_in_every_session(given, name):
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"]
+    "given", [{}, {"spark_remote": "sc://localhost:1"}], ids=["a driver", "a client"]
 )
 @pytest.mark.parametrize(
     ("name", "value"),

@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import NothingToBuild, UsageError
+from backfill_assets.errors import NothingToBuild, RefusedByGuard, UsageError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.running import RunningStep, mark_running
+from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
@@ -123,3 +124,25 @@ def test_a_running_day_cannot_be_requested_as_failed(tmp_path):
         pytest.raises(NothingToBuild),
     ):
         make_plan(RebuildRequest(partitions=str(day(0)), only="failed"), workspace)
+
+
+def test_built_days_that_a_table_protects_are_planned_by_no_plan(tmp_path):
+    closed = replace(raw, protected=f"{day(0)}..{day(1)}")
+    workspace = workspace_of([closed], TEN_DAYS, str(tmp_path))
+    workspace.lake.ledger.append(list(built(closed, 0, 2).values()))
+    asked = RebuildRequest(partitions=f"{day(0)}..{day(2)}", force=True)
+    with pytest.raises(RefusedByGuard, match=f"{day(0)} is protected") as refused:
+        make_plan(asked, workspace)
+    assert "--leave-protected" in refused.value.unchanged
+    plan = make_plan(replace(asked, leave_protected=True), workspace).plan
+    assert plan.days_of(closed.name) == {day(1), day(2)}  # day 1 is built for the first time
+
+
+def test_a_plan_may_go_on_after_it_built_days_that_their_table_protects(tmp_path):
+    closed = replace(raw, protected=True)
+    workspace = workspace_of([closed], TEN_DAYS, str(tmp_path))
+    plan = make_plan(request(), workspace).plan
+    workspace.lake.ledger.append(list(built(closed, 0, plan=plan.id).values()))
+    refuse_protected(plan, workspace, "Nothing was started.")
+    with pytest.raises(RefusedByGuard):
+        refuse_protected(plan, workspace, "Nothing was restored.", undoes=True)

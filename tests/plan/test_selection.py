@@ -56,10 +56,10 @@ def selectors(draw, graph: Graph) -> Selector:
     only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))
     since = draw(st.sampled_from([date.min, *CALENDAR.days()]))
     force, upstream, downstream = (draw(st.booleans()) for _ in range(3))
-    left = draw(st.sets(st.sampled_from(CALENDAR.days()), max_size=3))
+    left = draw(st.sets(st.sampled_from(sorted(every(graph))), max_size=6))
     return Selector(
         names,
-        [at for at in days if at not in left],
+        days,
         frozenset(only),
         force,
         upstream,
@@ -93,6 +93,7 @@ def naive(
         for c in partitions
         if c[0] in selector.tables
         and c[1] in selector.days
+        and c not in selector.left
         and (
             status[c].state in kinds
             or (selector.force and status[c].state not in (State.RUNNING, *NEVER))
@@ -105,7 +106,7 @@ def naive(
             for o in partitions
             for c in wanted
             if reads(graph, c, o)
-            and o[1] not in selector.left
+            and o not in selector.left
             and (
                 status[o].state in OUTDATED
                 or (status[o].state == State.MISSING and wanted_of(graph, c, o))
@@ -116,7 +117,11 @@ def naive(
             break
     chosen = possible(wanted, graph, status)
     blocked = asked - chosen
-    named = {c for c in partitions if c[0] in selector.tables and c[1] in selector.days}
+    named = {
+        c
+        for c in set(partitions) - selector.left
+        if c[0] in selector.tables and c[1] in selector.days
+    }
     if selector.force:
         blocked |= {c for c in named if status[c].state in NEVER}
     if selector.force or set(selector.only) == set(STATES):
@@ -129,7 +134,7 @@ def naive(
             for c in chosen
             if r in within
             and r[1] >= selector.since
-            and r[1] not in selector.left
+            and r not in selector.left
             and reads(graph, r, c)
             and status[r].state not in (State.RUNNING, *NEVER)
             and r not in chosen

@@ -257,14 +257,50 @@ def test_a_failed_day_of_which_other_files_lie_there_by_now_says_so():
     )
     what = PartitionStatus(
         State.FAILED,
-        "b.jsonl has no lines (run r); other files, or other contents, are there since",
+        "b.jsonl has no lines (run r); other files, or other contents, are there since; its rows"
+        " are from the build before (run r)",
     )
     assert status_at(raw, 3, delivered(3, files="a.jsonl"), failed=[empty]) == what
 
 
-def test_a_day_that_failed_since_but_is_as_it_should_be_is_up_to_date():
-    failed = replace(built(raw, 3)[raw.name, day(3)], outcome="failed", message="the engine died")
-    assert status_at(raw, 3, delivered(3), failed=[failed]).state == State.UP_TO_DATE
+REFUSED = replace(
+    delivered(3)[raw.name, day(3)],
+    outcome="failed",
+    run="forced",
+    rules=raw.rules_version,
+    message="has_rows: 0 rows",
+)
+
+
+def test_a_day_that_the_rules_refused_since_has_failed_and_keeps_its_rows():
+    found = status_at(raw, 3, delivered(3), failed=[REFUSED])
+    assert (found.state, found.is_built) == (State.FAILED, True)
+    assert found.why == (
+        "has_rows: 0 rows (run forced); its rows are from the build before (run r)"
+    )
+
+
+@pytest.mark.parametrize("protected", [True, str(day(3))])
+def test_a_built_day_that_its_table_protects_is_up_to_date(protected):
+    closed = replace(raw, version="2", protected=protected)
+    found = status_at(closed, 3, delivered(3))
+    assert found.state == State.UP_TO_DATE
+    assert found.why == f"built and protected (protected={protected!r} of raw/a)"
+    assert status_at(closed, 3, {}).state == State.MISSING
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        pytest.param({"fingerprint": "", "message": "the engine died"}, id="not computed"),
+        pytest.param({"rules": "of before"}, id="refused by other rules"),
+        pytest.param({"code_version": "of before"}, id="refused by other code"),
+        pytest.param({"delivered": "of before"}, id="refused from other files"),
+    ],
+)
+def test_a_day_that_failed_since_but_is_as_it_should_be_is_up_to_date(failed):
+    found = status_at(raw, 3, delivered(3), failed=[replace(REFUSED, **failed)])
+    assert found.state == State.UP_TO_DATE
 
 
 def test_a_day_that_a_run_is_at_work_on_is_running():

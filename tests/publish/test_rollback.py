@@ -19,6 +19,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.rollback import Decision, Kind, decide, roll_back, rollback_decisions
+from backfill_assets.workspace import Workspace
 from tests.worlds.small_lake import (
     CALENDAR,
     DAYS,
@@ -225,12 +226,24 @@ def test_rollback_refuses_plans_that_are_open_or_were_never_started(lake):
     assert lake.values()[SECOND] == 7
 
 
-def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake):
+PROTECTED = f"{SECOND}..{THIRD}"
+
+
+def protected_by_setting(workspace: Workspace) -> Workspace:
+    settings = workspace.settings.model_copy(update={"protected_days": PROTECTED})
+    return replace(workspace, settings=settings)
+
+
+def protected_by_table(workspace: Workspace) -> Workspace:
+    return replace(workspace, tables=(replace(A, protected=PROTECTED), B))
+
+
+@pytest.mark.parametrize("protect", [protected_by_setting, protected_by_table])
+def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake, protect):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     shadow = lake.shadow_plan({A.name: [THIRD]})
     lake.write({THIRD: 8}, into=shadow)
-    settings = lake.workspace.settings.model_copy(update={"protected_days": f"{SECOND}..{THIRD}"})
-    workspace = replace(lake.workspace, settings=settings)
+    workspace = protect(lake.workspace)
     with pytest.raises(RefusedByGuard, match=f"{SECOND} is protected .*Nothing was restored"):
         rollback_decisions(plan, workspace, force=True)
     with pytest.raises(RefusedByGuard, match=str(THIRD)):

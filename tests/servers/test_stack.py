@@ -105,7 +105,10 @@ def test_the_engines_token_is_given_to_the_engine_and_to_what_starts_runs(tmp_pa
 )
 def test_no_engine_is_started_where_spark_runs_elsewhere(tmp_path, given):
     stack = servers_of(
-        read_settings(home=tmp_path, lake="", landing="", **given), 3111, print, tmp_path
+        read_settings(home=tmp_path, lake="", landing="", shared_disk=True, **given),
+        3111,
+        print,
+        tmp_path,
     )
     assert (stack.engine, sorted(stack.children)) == (
         None,

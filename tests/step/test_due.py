@@ -44,6 +44,47 @@ def test_a_day_without_its_inputs_is_blocked_and_says_what_it_needs():
     assert due.blocked == {day(4): "needs staging/u 2019-08-21, which has no accepted build"}
 
 
+def test_a_day_that_the_rules_refused_since_its_build_is_computed_again():
+    accepted = built(updates, 3) | up_to_date(outages, [3], built(updates, 3, 4, 5))
+    partition = (outages.name, day(3))
+    refused = replace(accepted[partition], outcome="failed", rules=outages.rules_version)
+    workspace = workspace_of([updates, outages], TEN_DAYS)
+
+    def due_after(last):
+        builds = Latest(accepted | {partition: last}, accepted)
+        return days_due(outages, days(3), workspace, builds=builds).compute
+
+    assert due_after(accepted[partition]) == []
+    assert due_after(refused) == days(3)
+    assert due_after(replace(refused, fingerprint="")) == []
+
+
+def test_a_built_day_that_is_protected_is_not_built_again_without_a_plan():
+    closed = replace(raw, protected=str(day(3)))
+    accepted = built(raw, 3, 4)
+    due = sorted_out(closed, [3, 4], accepted, force=days(3, 4))
+    assert (due.compute, list(due.not_due)) == (days(4), days(3))
+    assert sorted_out(closed, [3], {}).compute == days(3)
+    assert sorted_out(closed, [3], accepted, force=days(3), by_plan=True).compute == days(3)
+
+
+@pytest.mark.parametrize(
+    ("built_by", "is_blocked"),
+    [
+        pytest.param({"code_loaded_at": "9999"}, True, id="newer code"),
+        pytest.param({"code_loaded_at": outages.loaded_at}, False, id="code loaded as early"),
+        pytest.param({}, False, id="code of unknown age"),
+        pytest.param({"code_version": "1", "code_loaded_at": "9999"}, False, id="the same code"),
+    ],
+)
+def test_a_day_that_newer_code_built_is_blocked(built_by, is_blocked):
+    accepted = built(updates, 3, 4, 5) | built(outages, 3)
+    partition = (outages.name, day(3))
+    accepted |= {partition: replace(accepted[partition], **{"code_version": "2"} | built_by)}
+    due = sorted_out(outages, [3], accepted, force=days(3))
+    assert (list(due.blocked), due.compute) == ((days(3), []) if is_blocked else ([], days(3)))
+
+
 def test_days_after_the_watermark_are_not_waited_for():
     assert sorted_out(outages, [3], built(updates, 3, 4, 5)).compute == days(3)
 

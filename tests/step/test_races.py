@@ -48,6 +48,61 @@ def test_the_last_writer_of_a_day_is_the_one_whose_rows_and_record_stand(built):
     assert built.accepted(OUTAGES)[day(1)].run == "mine"
 
 
+# The code of a process that began after every other one.
+LATER = "9999-01-01T00:00:00.000000+00:00"
+
+
+def test_older_code_does_not_replace_rows_that_newer_code_built_meanwhile(built):
+    newer = replace(only_some(built, "100", "101", version="2"), loaded_at=LATER)
+
+    def build_day() -> None:
+        built.run(days(1), newer, run="the other")
+
+    calls: list[int] = []
+    mine = during_the_first(built.table(OUTAGES), build_day, calls)
+    result = built.run(days(1, 2), mine, run="mine", force=True)[OUTAGES]
+    assert len(calls) == 2
+    assert result.blocked[day(1)].startswith("built by code 2, which was loaded after code")
+    assert [(build.day, build.outcome) for build in result.built] == [(day(2), "unchanged")]
+    (*_, build) = built.lake.ledger.builds({OUTAGES: days(1)})
+    assert (build.run, build.code_version, build.code_loaded_at) == ("the other", "2", LATER)
+    assert len(built.rows(OUTAGES, days(1))) == 2
+
+
+def test_code_that_was_put_back_and_loaded_again_replaces_rows_of_other_code(built):
+    other = only_some(built, "100", version="2")
+    built.run(days(1), other, run="the other")
+    again = replace(built.table(OUTAGES), loaded_at=LATER)
+    (build,) = built.run(days(1), again, run="mine")[OUTAGES].built
+    assert (build.outcome, build.rows) == ("accepted", 3)
+
+
+@pytest.mark.parametrize("numbers", [[1], [1, 2]], ids=["one day", "with another day"])
+def test_rows_that_were_merged_meanwhile_are_not_dropped(built, numbers):
+    other = only_some(built, "100", version=built.table(OUTAGES).version)
+
+    def merge() -> None:
+        built.run(days(1), other, run="the other", force=True, write_mode="merge")
+
+    mine = during_the_first(built.table(OUTAGES), merge, [])
+    merged = "2019-08-16 got rows of run the other"
+    if len(numbers) == 1:
+        with pytest.raises(Conflict, match=merged) as refused:
+            built.run(days(1), mine, run="mine", force=True)
+        assert refused.value.unchanged == NOTHING_COMMITTED
+    else:  # day by day, the other day is built
+        result = built.run(days(*numbers), mine, run="mine", force=True)[OUTAGES]
+        assert [(build.day, build.outcome) for build in result.built] == [
+            (day(1), "failed"),
+            (day(2), "unchanged"),
+        ]
+        assert merged in result.built[0].message
+    customers = {row["outage_number"]: row["customers"] for row in built.rows(OUTAGES, days(1))}
+    assert (len(customers), customers["100"]) == (3, 7)
+    (build,) = built.run(days(1), built.table(OUTAGES), run="mine again", force=True)[OUTAGES].built
+    assert build.outcome == "accepted"
+
+
 def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
     mine = meanwhile(built, only_some(built, "100", "101", version="2"))
     changed = f"{OUTAGES} {day(1)} changed while this run was computing: another writer"

@@ -1,5 +1,6 @@
 """Runs over days that are built: nothing is computed twice, and a crash leaves no repairs."""
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,8 @@ from deltalake import DeltaTable
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.quality.rules import rows_between
+from backfill_assets.step import compute
+from backfill_assets.verbs.accept_code import accept_code
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import (
     DAILY,
@@ -85,6 +88,15 @@ def test_a_new_code_version_makes_every_day_due_but_not_what_comes_out_the_same(
     newer = replace(built.table(UPDATES), version="2")
     assert [b.outcome for b in built.run(FOUR, newer)[UPDATES].built] == ["unchanged"] * 4
     assert replace(built, spark=no_spark).run(FOUR, [OUTAGES])[OUTAGES].built == []
+
+
+def test_a_run_computes_no_day_that_is_kept_for_its_code(built):
+    newer = replace(built.table(UPDATES), version="2")
+    workspace = replace(built.workspace, tables=(newer,))
+    accept_code(workspace, UPDATES, str(day(2)), who="ada", reason="new days only")
+    result = replace(built, spark=no_spark).run(days(0, 1), newer)[UPDATES]
+    assert ([build.day for build in result.up_to_date], result.built) == (days(0, 1), [])
+    assert [build.day for build in built.run(FOUR, newer)[UPDATES].built] == days(2, 3)
 
 
 def test_after_a_crash_before_the_ledger_the_record_is_repaired_without_computing(built):
@@ -186,6 +198,46 @@ def test_merge_is_judged_by_what_the_day_would_hold(built):
     assert (failed.rows, broken_rules(failed)) == (4, ["rows_between"])
     assert failed.message == "rows_between: 4 rows; at least 0, at most 3 promised"
     assert len(built.rows(OUTAGES, days(1))) == 3
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_merge_refuses_a_day_in_which_a_key_repeats_and_names_it(size, world, monkeypatch):
+    """Delta's MERGE refuses it too. No rule of this table looks at keys."""
+    if size == "large":  # profiled and written by Spark
+        monkeypatch.setattr(compute, "SMALL", -1)
+    for n in (0, 1):
+        world.write(day(n), arriving(n, 1, began=n))
+    world.run(days(0, 1), [REJECTED, RAW])
+    plain = world.table(UPDATES)
+    table = replace(plain, key=("outage_number",), rules=plain.rules[:1])
+    world.run(days(0, 1), table)
+    before = world.rows(UPDATES)
+
+    def twice(events):
+        rows = plain.compute(events)
+        return rows.unionByName(rows.where(f"arrival_day = '{day(1)}'"))
+
+    other = replace(table, version="2", compute=twice)
+    built = world.run(days(0, 1), other, write_mode="merge")[UPDATES].built
+    assert [(build.day, build.outcome) for build in built] == [
+        (day(0), "unchanged"),
+        (day(1), "failed"),
+    ]
+    first, *rows = built[1].message.splitlines()
+    assert first == (
+        "merge: 1 key is in several rows, and a merge needs one row per key (outage_number)"
+    )
+    assert [json.loads(row)["outage_number"] for row in rows] == ["101", "101"]
+    assert world.rows(UPDATES) == before
+
+
+def test_a_forced_build_that_a_stricter_rule_refuses_is_built_again_later(built):
+    plain = built.table(OUTAGES)
+    strict = replace(plain, rules=[*plain.rules, rows_between(at_most=2)])
+    for force in (True, False):
+        (build,) = built.run(days(1), strict, force=force)[OUTAGES].built
+        assert (build.outcome, build.rows) == ("failed", 3)
+    assert built.run(days(1), plain)[OUTAGES].built == []
 
 
 def test_merge_takes_null_keys_for_equal_in_the_table_and_in_the_record(world):

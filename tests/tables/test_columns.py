@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import pytest
@@ -29,6 +30,15 @@ GOOD: dict[str, Any] = {
 
 def declared(**changed: Any) -> Table:
     return table("raw/a", **GOOD | changed)(lambda days: days)
+
+
+def test_protected_days_are_named_when_a_table_is_declared():
+    assert declared(protected="2019-08-15..2019-08-16").protects(date(2019, 8, 16))
+    assert not declared(protected="2019-08-15").protects(date(2019, 8, 16))
+    assert declared(protected=True).protects(date.max)
+    for wrong in ("last 7", "august"):
+        with pytest.raises(ValueError, match=f"raw/a: protected='{wrong}'"):
+            declared(protected=wrong)
 
 
 def test_columns_are_read_with_their_types():

@@ -1,0 +1,104 @@
+"""Keep the days that earlier code built: the present code then builds only new days.
+
+Each kept day gets a record in the ledger, and no row changes. The record holds for the present
+code version. After the next change of the code, the day is outdated again.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from backfill_assets.calendar import as_day, ranges
+from backfill_assets.errors import NOTHING_CHANGED, UsageError
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.file_commit import FileCommit
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, refuse_unstorable_text
+from backfill_assets.verbs.report import Line, Report
+from backfill_assets.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class AcceptedCode(Report):
+    """The days of a table that keep the rows of earlier code, and the present code version."""
+
+    table: str
+    code: str
+    days: Sequence[date]
+    run: str
+
+    def lines(self) -> Iterator[Line]:
+        days = "1 day" if len(self.days) == 1 else f"{len(self.days)} days"
+        yield f"{self.table}: {days} built by earlier code stay as they are: {ranges(self.days)}."
+        yield f"They count as built by code {self.code}. No row was changed."
+
+    def as_json(self) -> Mapping[str, Any]:
+        return vars(self) | {"days": list(map(str, self.days))}
+
+
+def accept_code(
+    workspace: Workspace, name: str, before: str, *, who: str, reason: str
+) -> AcceptedCode:
+    """Keep the built days of a table before the day `before`, although its code has changed.
+
+    Raises UsageError without a reason, for more than one table, and if no day has other code.
+    """
+    tables = workspace.named(name)
+    if len(tables) != 1:
+        raise UsageError(
+            f"{name} names {len(tables)} tables.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Name one table.",
+        )
+    if not reason.strip():
+        raise UsageError(
+            f"{name} cannot keep rows of earlier code without a reason.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Add --reason 'why'. It is recorded.",
+        )
+    refuse_unstorable_text("reason", reason)
+    (table,) = tables
+    first_new = as_day(before)
+    run = f"accept-code-{secrets.token_hex(4)}"
+    lake = workspace.lake
+
+    def kept() -> list[Build]:
+        at = lake.ledger.next_time(table.name)
+        return [
+            replace(
+                build,
+                outcome="unchanged",
+                accepted_code=table.version,
+                run=run,
+                plan="",
+                who=who,
+                reason=reason,
+                act="",
+                undone_plan="",
+                message="",
+                seconds=0.0,
+                at=at,
+            )
+            for build in _of_other_code(workspace, table.name, first_new)
+        ]
+
+    nothing = FileCommit(lake.path(table.name), table.partition_by, [], "")
+    builds = commit_and_record(lake.root, table.name, kept, nothing)
+    if not builds:
+        raise UsageError(
+            f"No day of {table.name} before {first_new} was built by other code than"
+            f" {table.version}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"`backfill status --target {table.name}` shows its days.",
+        )
+    return AcceptedCode(table.name, table.version, [build.day for build in builds], run)
+
+
+def _of_other_code(workspace: Workspace, name: str, before: date) -> list[Build]:
+    """The accepted builds of days before `before` that do not count as built by today's code."""
+    latest = workspace.lake.latest({name: None}, BUILD_SCHEMA.names)
+    code = workspace.code[name]
+    builds = [build for build in latest.accepted.values() if build.day < before]
+    of_other_code = [build for build in builds if not build.is_of_code(code)]
+    return sorted(of_other_code, key=lambda build: build.day)

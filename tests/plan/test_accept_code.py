@@ -1,0 +1,88 @@
+"""Days of earlier code that are kept: the present code builds new days only. No Spark."""
+
+from dataclasses import replace
+
+import pytest
+
+from backfill_assets.errors import NOTHING_CHANGED, UsageError
+from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.verbs.accept_code import accept_code
+from backfill_assets.verbs.explain import explain_day
+from backfill_assets.verbs.log import BuildFilter, read_log
+from backfill_assets.workspace import Workspace
+from tests.worlds.deliveries import day
+from tests.worlds.small_lake import DAYS, A, SmallLake, four_days
+
+FIRST, SECOND, THIRD, FOURTH = DAYS
+KEPT = {FIRST: State.UP_TO_DATE, SECOND: State.UP_TO_DATE}
+
+
+@pytest.fixture
+def lake(tmp_path) -> SmallLake:
+    return four_days(tmp_path)
+
+
+def accepted(workspace: Workspace, name: str = A.name, before: str = str(THIRD), reason="prices"):
+    return accept_code(workspace, name, before, who="ada", reason=reason)
+
+
+def states(workspace: Workspace) -> dict:
+    status = status_of(workspace, workspace.tables[:1], DAYS, latest=latest_builds(workspace))
+    return {at: status.partitions[A.name, at].state for at in DAYS}
+
+
+def test_days_before_a_day_keep_the_rows_of_earlier_code(lake):
+    before = lake.values(), lake.files(), lake.workspace.lake.version(A.name)
+    assert set(states(lake.workspace).values()) == {State.CODE_CHANGED}
+    report = accepted(lake.workspace)
+    assert (report.table, report.code, report.days) == (A.name, "1", [FIRST, SECOND])
+    outdated = dict.fromkeys([THIRD, FOURTH], State.CODE_CHANGED)
+    assert states(lake.workspace) == KEPT | outdated
+    assert (lake.values(), lake.files(), lake.workspace.lake.version(A.name)) == before
+
+
+def test_the_record_names_both_codes_and_who_kept_the_days_and_why(lake):
+    accepted(lake.workspace)
+    (build,) = lake.workspace.lake.ledger.builds({A.name: [FIRST]})[1:]
+    assert (build.outcome, build.code_version, build.accepted_code) == ("unchanged", "0", "1")
+    assert (build.who, build.reason, build.rows) == ("ada", "prices", 1)
+    log = read_log(lake.workspace, A.name, "", BuildFilter(), every_column=False)
+    assert "2 days unchanged" in (text := "\n".join(map(str, log.lines())))
+    assert "code 0, kept for code 1" in text
+    assert "reason: prices" in text
+    explained = "\n".join(map(str, explain_day(lake.workspace, A.name, str(FIRST)).lines()))
+    assert "code 0, kept for code 1" in explained
+    assert "who ada, reason prices" in explained
+
+
+def test_the_next_change_of_the_code_makes_kept_days_outdated(lake):
+    accepted(lake.workspace)
+    newer = replace(lake.workspace, tables=(replace(A, version="2"),))
+    assert set(states(newer).values()) == {State.CODE_CHANGED}
+    accepted(newer, before=str(FOURTH))
+    assert list(states(newer).values()) == [State.UP_TO_DATE] * 3 + [State.CODE_CHANGED]
+    assert set(states(lake.workspace).values()) == {State.CODE_CHANGED}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"reason": " "}, id="no reason"),
+        pytest.param({"name": "raw/*"}, id="two tables"),
+        pytest.param({"name": "raw/c"}, id="an unknown table"),
+        pytest.param({"before": "last 7"}, id="no day"),
+        pytest.param({"before": str(day(-9))}, id="no day of other code"),
+    ],
+)
+def test_a_wrong_request_keeps_nothing(lake, wrong):
+    with pytest.raises(UsageError) as refused:
+        accepted(lake.workspace, **wrong)
+    assert refused.value.unchanged.startswith("Nothing was ") or refused.value.next_step
+    assert set(states(lake.workspace).values()) == {State.CODE_CHANGED}
+
+
+def test_days_are_not_kept_twice(lake):
+    accepted(lake.workspace)
+    with pytest.raises(UsageError) as refused:
+        accepted(lake.workspace)
+    assert refused.value.unchanged == NOTHING_CHANGED
