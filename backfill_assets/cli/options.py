@@ -83,7 +83,10 @@ def _parameter(option: Any) -> inspect.Parameter:
     elif kind is bool:
         annotation = Annotated[bool, typer.Option(flag(option.name), help=metadata["help"])]
     else:
-        annotation = Annotated[kind, typer.Option(help=metadata["help"], min=metadata["least"])]
+        annotation = Annotated[
+            kind,
+            typer.Option(metavar=metadata["metavar"], help=metadata["help"], min=metadata["least"]),
+        ]
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
