@@ -154,6 +154,16 @@ def diff(
         str,
         typer.Option(help="Of a plan or releases only these days: A, A..B, A,B..C or `last 7`."),
     ] = "",
+    tolerance: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=SIZE",
+            help=(
+                "Doubles of this column that differ by no more are the same: price=0.01, or"
+                " price=1% of the larger one. Repeat it for several; * for any characters."
+            ),
+        ),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write the diff to this .html file, as one page.")
     ] = None,
@@ -174,7 +184,8 @@ def diff(
 
     if html:
         refuse_page(html, "Nothing was compared.")
-    report = diff_tables(DiffRequest(first, second, table, days), open_workspace(), html)
+    request = DiffRequest(first, second, table, days, tolerance or ())
+    report = diff_tables(request, open_workspace(), html)
     has_failed = check and report.diff.differs
     Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
 

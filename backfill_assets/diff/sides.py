@@ -14,6 +14,7 @@ from typing import NamedTuple
 from backfill_assets.calendar import ranges
 from backfill_assets.diff.diff import Diff, Diffs
 from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tables, stored_column
+from backfill_assets.diff.tolerance import parse_tolerances
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.lake import Lake
@@ -46,17 +47,21 @@ class DiffRequest:
 
     `first` and `second` are: the id of a plan or its beginning ("": the only plan with a shadow);
     a table and days; two tables; the numbers of two releases. `target` limits a plan or releases to
-    some tables. `partitions` limits these, or two tables, to some days.
+    some tables. `partitions` limits these, or two tables, to some days. `tolerances`: `COLUMN=0.01`
+    or `COLUMN=1%`.
     """
 
     first: str = ""
     second: str = ""
     target: str = ""
     partitions: str = ""
+    tolerances: Sequence[str] = ()
 
     def run(self, workspace: Workspace) -> Diff:
         """Compare, or read the stored result. Raises UsageError for a side that does not exist."""
-        return diff_tables(*self._compared_tables(workspace), Diffs(workspace.lake.root))
+        tolerances = parse_tolerances(self.tolerances)
+        compared = self._compared_tables(workspace)
+        return diff_tables(*compared, Diffs(workspace.lake.root), tolerances)
 
     def _compared_tables(self, workspace: Workspace) -> ComparedTables:
         names = [table.name for table in workspace.named(self.target)] if self.target else []

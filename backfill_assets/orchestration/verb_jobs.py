@@ -164,11 +164,15 @@ class DiffConfig(Config):
     days: str = Field(
         default="", description="Of a plan or releases only these days: A, A..B or A,B..C."
     )
+    tolerance: list[str] = Field(
+        default=[],
+        description="By how much doubles may differ and be the same: price=0.01, price=1%.",
+    )
 
 
 def _diff(run: VerbRun, config: DiffConfig) -> None:
     first, _, second = config.compare.strip().partition(" ")
-    request = DiffRequest(first, second.strip(), config.table, config.days)
+    request = DiffRequest(first, second.strip(), config.table, config.days, config.tolerance)
     diff = diff_tables(request, run.workspace).diff
     page = Diffs(run.workspace.lake.root).keep_page(diff.id, html_page(diff))
     report = DiffReport(diff, page)

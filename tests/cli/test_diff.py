@@ -214,6 +214,18 @@ def test_days_that_were_built_once_are_named_for_there_is_no_build_before(lake, 
     assert heading == f"the build before ({day(5)}..{day(6)}: none) → the last build"
 
 
+def test_values_within_a_tolerance_are_the_same_and_are_counted(lake):
+    lake.build({0: {"o1": 1.0, "o2": 1.0}})
+    lake.build({0: {"o1": 1.001, "o2": 2.0}})
+    named = (OUTAGES, str(day(0)), "--tolerance", "value=1%")
+    (table,) = values(*named)["tables"]
+    assert [of["changed"] for of in table["days"]] == [1]
+    assert table["tolerated"] == [
+        {"name": "value", "tolerance": {"size": 0.01, "is_relative": True}, "rows": 1}
+    ]
+    assert "value has a tolerance of 1 %: 1 value(s) differ by no more" in backfill(*named).stdout
+
+
 def test_a_record_of_where_a_channel_was_pointed_is_not_compared_as_a_release(lake):
     lake.release(outages=lake.build({0: {"o1": 1}}))
     lake.release(outages=lake.build({0: {"o1": 7}}))
