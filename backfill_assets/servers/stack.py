@@ -183,7 +183,11 @@ class Servers:
         return Dagster(f"http://127.0.0.1:{self.port}")
 
     def start(self) -> None:
-        """Start all servers and wait until they answer."""
+        """Start all servers and wait until they answer.
+
+        Raises ProjectError if Dagster cannot load the project, and ServiceUnavailable if a server
+        does not start.
+        """
         self._record(started=False)
         prepare(self.settings)
         for child in self.children.values():
@@ -195,6 +199,7 @@ class Servers:
             self.children[name].start()
         self._record(started=False)
         self._await("Dagster's webserver", lambda: self.dagster.answers())
+        self.dagster.refuse_unloaded("Correct it, then start again with `backfill up`.")
         _set_pool_limits(self.dagster)
         if self.engine:
             port = self.engine.port
