@@ -39,7 +39,7 @@ from backfill_assets.settings import (
 )
 from backfill_assets.user import user_name
 from backfill_assets.verbs.report import table_of
-from backfill_assets.workspace import Workspace, open_workspace
+from backfill_assets.workspace import Workspace, open_workspace, refuse_missing_landing
 
 CHECK_EVERY_S = 0.5
 # Each server has some time to end before it is killed.
@@ -65,6 +65,7 @@ def run_up(port: int) -> int:
     console = terminal()
     workspace = open_workspace()
     settings = workspace.settings
+    refuse_missing_landing(settings)
     with (
         interrupted_by_signals(),
         servers_on(settings, port, console.print, workspace.packages) as servers,

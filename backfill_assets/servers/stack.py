@@ -32,6 +32,7 @@ from backfill_assets.lake.spark.engine import (
     engine_command,
     spark_home,
 )
+from backfill_assets.lake.spark.session import require_java
 from backfill_assets.servers.child import (
     Child,
     ProcessId,
@@ -304,9 +305,13 @@ def servers_on(
 ) -> Iterator[Servers]:
     """Start the servers of this lake, and stop them when the block is left.
 
+    A missing Java is found before anything is started.
+
     Raises UsageError if the port is taken or servers run on this home. Raises ServiceUnavailable if
     a server does not start.
     """
+    if not settings.spark_remote:
+        require_java()
     # A socket's path has at most about a hundred characters, and a home may be longer. Only the
     # owner may enter the folder.
     with only_servers(settings, log), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
