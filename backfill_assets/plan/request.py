@@ -133,7 +133,7 @@ class PlanOptions:
 class RebuildRequest(PlanOptions):
     """The partitions to rebuild, as the user named them, and how."""
 
-    partitions: str = option("", "Days: A, A..B, A,B..C or `last 7`.")
+    partitions: str = option("", "Days: A, A..B, A,B..C, `last 7`, or a file of days.")
     target: str = option("", TABLES)
     only: str = option(
         "", "Days in these states only, separated by commas: missing, failed, outdated."
