@@ -116,14 +116,22 @@ def fixed_days(text: str) -> list[date]:
 
 def as_day(text: str) -> date:
     """The day written as `text`. Raises UsageError if it is not one."""
+    typed = text.strip()
     try:
-        return datetime.strptime(text.strip(), "%Y-%m-%d").date()
+        day = datetime.strptime(typed, "%Y-%m-%d").date()
     except ValueError:
         raise UsageError(
-            f"{text.strip()!r} is not a day. Write days as YYYY-MM-DD, for example"
+            f"{typed!r} is not a day. Write days as YYYY-MM-DD, for example"
             " 2019-09-03, and ranges as 2019-09-01..2019-09-07.",
             unchanged="Nothing was done.",
         ) from None
+    if str(day) != typed:
+        raise UsageError(
+            f"{typed!r} is not written as YYYY-MM-DD.",
+            unchanged="Nothing was done.",
+            next_step=f"Write it as {day}.",
+        )
+    return day
 
 
 def refuse_no_day(argument: str, value: object) -> None:

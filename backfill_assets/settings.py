@@ -35,7 +35,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from backfill_assets.calendar import fixed_days
+from backfill_assets.calendar import Calendar, as_day, fixed_days
 from backfill_assets.errors import SettingsError, UsageError, nearest
 
 BUNDLED = "backfill_assets.datasets.outages.project"
@@ -217,6 +217,14 @@ def _never_comes(day: str, month: str) -> bool:
     return all(first and int(first[0]) > LENGTHS.get(int(m), 31) for first in days for m in months)
 
 
+def as_typed_day(value: Any) -> Any:
+    """Return the value, as a day if it is text. Raise ValueError for text that is not a day."""
+    try:
+        return as_day(value) if isinstance(value, str) else value
+    except UsageError:
+        raise ValueError("write it as YYYY-MM-DD") from None
+
+
 def from_json(value: Any) -> Any:
     """Return the value, parsed if it is text. Raise ValueError for text that is not JSON.
 
@@ -325,8 +333,8 @@ class Settings(BaseSettings):
     home: Path = Path()
     lake: Annotated[str, AfterValidator(without_password), AfterValidator(of_known_store)] = ""
     landing: Annotated[str, AfterValidator(without_password), AfterValidator(of_known_store)] = ""
-    first_day: date | None = None
-    last_day: date | None = None
+    first_day: Annotated[date | None, BeforeValidator(as_typed_day)] = None
+    last_day: Annotated[date | None, BeforeValidator(as_typed_day)] = None
     # One run of many days is several times faster than many runs (guide to operations, "Speed").
     days_per_run: int = Field(default=1000, ge=1)
     spark_master: str | None = None

@@ -90,7 +90,11 @@ class Workspace:
         return frozenset(self.settings.protected())
 
     def with_cached_listing(self) -> Workspace:
-        """The same workspace for one command. It lists each folder of the landing area once."""
+        """The same workspace for one command. It lists each folder of the landing area once.
+
+        Raises SettingsError if BACKFILL_LANDING names a folder that does not exist.
+        """
+        refuse_missing_landing(self.settings)
         return replace(self, area=self.area.with_cached_listing())
 
     @property
@@ -120,6 +124,20 @@ class Workspace:
         """Make the home, private to its owner, if it does not exist."""
         with suppress(OSError):  # the first write into it reports the error
             self.settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
+
+
+def refuse_missing_landing(settings: Settings) -> None:
+    """Raise SettingsError if BACKFILL_LANDING names a folder that does not exist.
+
+    Without the setting, the folder is in the home, and is made when servers start.
+    """
+    is_named = settings.landing != str(settings.home / "landing")
+    if is_named and "://" not in settings.landing and not Path(settings.landing).is_dir():
+        raise SettingsError(
+            f"BACKFILL_LANDING={settings.landing} is not a folder.",
+            unchanged="Nothing was started.",
+            next_step="Make it or mount it, or correct BACKFILL_LANDING.",
+        )
 
 
 def area_of(settings: Settings) -> LandingArea:

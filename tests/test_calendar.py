@@ -67,6 +67,11 @@ def test_text_names_days(text, named):
             id="a reversed range",
         ),
         pytest.param(
+            "2019-8-16",
+            "'2019-8-16' is not written as YYYY-MM-DD. Nothing was done. Write it as 2019-08-16.",
+            id="a day without its zeros",
+        ),
+        pytest.param(
             "yesterday",
             "'yesterday' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges"
             " as 2019-09-01..2019-09-07. Nothing was done.",

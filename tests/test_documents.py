@@ -80,7 +80,7 @@ def test_commands_are_found_within_a_line():
 def test_options_in_the_prose_exist(document: Document):
     known = {option for command in COMMANDS for option in options_of(command)}
     of_other_programs = {"--times", "--help"}
-    named = {code.split()[0] for code in document.inline_code() if code.startswith("--")}
+    named = {re.split("[ =]", code)[0] for code in document.inline_code() if code.startswith("--")}
     assert named - of_other_programs <= known
 
 

@@ -18,6 +18,12 @@ from backfill_assets.user import user_name
             id="a number that is none",
         ),
         pytest.param(
+            {"first_day": "2019-9-1"},
+            "BACKFILL_FIRST_DAY='2019-9-1' is not allowed: write it as YYYY-MM-DD, for example"
+            " 2019-08-15. Nothing was done.",
+            id="a day without its zeros",
+        ),
+        pytest.param(
             {"first_day": "2019-10-01", "last_day": "2019-09-01"},
             "BACKFILL_LAST_DAY 2019-09-01 is before BACKFILL_FIRST_DAY 2019-10-01. Nothing was"
             " done.",

@@ -1,18 +1,23 @@
 """Two workspaces in one process, each with its own tables, calendar, lake and landing area."""
 
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from backfill_assets.calendar import ranges
+from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import latest_builds, status_of
 from backfill_assets.plan.store import Plans
+from backfill_assets.verbs.status import read_status
 from backfill_assets.workspace import Workspace
 from tests.worlds.projects import deliver, opened, written
+
+DAY = RebuildRequest(partitions="2019-06-01")
 
 
 @pytest.fixture
@@ -96,3 +101,19 @@ def test_one_is_the_same_however_often_others_are_opened(school, sports, tmp_pat
         (t.name, t.version) for t in school.tables
     ]
     assert again.code.keys().isdisjoint(sports.code)
+
+
+@pytest.mark.parametrize("act", [lambda w: read_status(w, "", ""), lambda w: make_plan(DAY, w)])
+def test_a_landing_area_that_is_named_and_does_not_exist_is_an_error(tmp_path, act):
+    folder = written(tmp_path, "lessons")
+    landing = tmp_path / "mount"
+    with pytest.raises(SettingsError, match="BACKFILL_LANDING"):
+        act(opened(folder, landing=str(landing)))
+    landing.mkdir()
+    with suppress(UsageError):  # nothing is delivered there
+        act(opened(folder, landing=str(landing)))
+
+
+def test_without_the_setting_the_landing_area_need_not_exist(school):
+    assert read_status(school, "", "").status.days
+    assert not Path(school.settings.landing).exists()

@@ -39,7 +39,7 @@ from backfill_assets.settings import (
 )
 from backfill_assets.user import user_name
 from backfill_assets.verbs.report import table_of
-from backfill_assets.workspace import Workspace, open_workspace
+from backfill_assets.workspace import Workspace, open_workspace, refuse_missing_landing
 
 CHECK_EVERY_S = 0.5
 # Each server has some time to end before it is killed.
@@ -65,6 +65,7 @@ def run_up(port: int) -> int:
     console = terminal()
     workspace = open_workspace()
     settings = workspace.settings
+    refuse_missing_landing(settings)
     with (
         interrupted_by_signals(),
         servers_on(settings, port, console.print, workspace.packages) as servers,
@@ -245,7 +246,7 @@ def _refuse_outside(first: date, last: date) -> None:
         raise UsageError(
             f"The sample holds {FIRST_DAY} to {LAST_DAY}, not all of {first} to {last}.",
             unchanged="Nothing was started.",
-            next_step="Name days within it, for example --days 2019-08-15..2019-08-21.",
+            next_step="Name days within it, for example --partitions 2019-08-15..2019-08-21.",
         )
 
 

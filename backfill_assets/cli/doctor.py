@@ -17,7 +17,7 @@ import psutil
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.errors import BackfillError, ProjectError
+from backfill_assets.errors import BackfillError, ProjectError, SettingsError
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.spark.engine import packages_lacking
 from backfill_assets.lake.spark.jars import DELTA_PACKAGE, JARS_REMEDY, jar_of
@@ -28,7 +28,12 @@ from backfill_assets.servers.home import dagster_home, servers_record
 from backfill_assets.servers.listening import Listener, is_private, listeners
 from backfill_assets.settings import REMEMBERED, Settings, host_of, read_settings
 from backfill_assets.verbs.status import project_set_by
-from backfill_assets.workspace import Workspace, area_of, open_workspace
+from backfill_assets.workspace import (
+    Workspace,
+    area_of,
+    open_workspace,
+    refuse_missing_landing,
+)
 
 Level = Literal["ok", "warn", "FAIL"]
 
@@ -242,6 +247,10 @@ def lake(settings: Settings) -> Diagnosis:
 
 
 def _landing(settings: Settings) -> Diagnosis:
+    try:
+        refuse_missing_landing(settings)
+    except SettingsError as error:
+        return Diagnosis("FAIL", "landing", error.what, error.next_step)
     tree = area_of(settings).tree("", lambda: [("", False)])
     if tree.fault:
         message = f"{settings.landing} {tree.fault}"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.options import DaysOrCalendar, Json, PlanId, Target, with_request
+from backfill_assets.cli.options import Json, Partitions, PlanId, Target, with_request
 from backfill_assets.cli.output import Output
+from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ app = typer.Typer()
 _PANEL = "Rebuild"
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=_PANEL, cls=Command)
 @with_request
 def plan(request: Any, json_: Json = False) -> None:
     """Plan a rebuild: the days of each table, the reasons and the expected time. Starts nothing."""
@@ -32,7 +33,7 @@ def plan(request: Any, json_: Json = False) -> None:
     Output(json_).end(plan_rebuild(request, open_workspace(only_reading=True)))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=_PANEL, cls=Command)
 @with_request
 def run(
     request: Any,
@@ -213,7 +214,7 @@ def archive(
 
 @app.command(rich_help_panel=_PANEL)
 def audit(
-    partitions: DaysOrCalendar = "",
+    partitions: Partitions = "",
     target: Target = "",
     json_: Json = False,
 ) -> None:

@@ -15,7 +15,7 @@ import httpx
 from backfill_assets.calendar import as_day, consecutive, one_range
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.tags import TITLE
-from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
+from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
 
 # The metadata entry of an asset that says where its table is.
 URI = "dagster/uri"
@@ -145,6 +145,8 @@ def writes_to(
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
 TIMEOUT_S = 60.0
+# The code server is being restarted: it says nothing about the code.
+_UNREACHABLE = ("DagsterUserCodeUnreachableError", "DagsterUserCodeUnreachableTimeoutError")
 _FAILURE = "dagster._core.definitions.events.Failure: "
 
 
@@ -245,22 +247,35 @@ class Dagster:
     def nodes(self) -> dict[str, dict[str, Any]]:
         """The asset node of each daily table, by its name.
 
-        Raises ServiceUnavailable while the webserver has no tables loaded.
+        Raises ProjectError if Dagster cannot load the project, and ServiceUnavailable while the
+        webserver has no tables loaded.
         """
         tables = [
             node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]
         ]
         if not tables:
-            # While it starts, while its code server is restarted, or after the code failed to load.
+            self.refuse_unloaded("Correct it, then type `backfill reload`.")
+            # While it starts, and while its code server is restarted.
             raise ServiceUnavailable(
                 f"The webserver at {self.url} has no tables loaded.",
                 unchanged="Nothing was launched.",
-                next_step=(
-                    "Wait for it to start. If the code did not load, correct it, then press Reload "
-                    f"at {self.url}/locations, or type `backfill reload`."
-                ),
+                next_step="Wait for it to start.",
             )
         return {_table_of(node["assetKey"]): node for node in tables}
+
+    def refuse_unloaded(self, next_step: str) -> None:
+        """Raise ProjectError with Dagster's reason if it cannot load the code of a location."""
+        entries = payload(self.ask(documents.LOCATIONS)["workspaceOrError"])["locationEntries"]
+        for entry in entries:
+            error = entry["locationOrLoadError"] or {}
+            if error.get("__typename") == "PythonError" and error["className"] not in _UNREACHABLE:
+                messages = [error["message"], *(cause["message"] for cause in error["causes"])]
+                reason = "\n".join(message.strip() for message in messages)
+                raise ProjectError(
+                    f"Dagster cannot load the project {entry['name']}:\n{reason}",
+                    unchanged="Nothing was launched.",
+                    next_step=next_step,
+                )
 
     def tables(self) -> dict[str, LoadedTable]:
         """Every daily table, as the webserver has it loaded."""

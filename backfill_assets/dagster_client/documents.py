@@ -25,6 +25,19 @@ TABLES = """{
   }
 }"""
 
+# Whether each code location is loaded, and why not.
+LOCATIONS = """{
+  workspaceOrError {
+    __typename
+    ... on Workspace { locationEntries { name locationOrLoadError {
+      __typename
+      ... on RepositoryLocation { name }
+      ... on PythonError { className message causes { message } }
+    } } }
+    ... on PythonError { message }
+  }
+}"""
+
 # The types of errors that launching can answer with.
 _NOT_LAUNCHED = """
     ... on InvalidStepError { invalidStepKey }

@@ -27,7 +27,8 @@ from backfill_assets.diff.diff import (
     ValueChange,
 )
 from backfill_assets.diff.groups import GroupTotals, is_number
-from backfill_assets.diff.rows import Codes, Column, DayRows, changed_positions, take
+from backfill_assets.diff.rows import Codes, Column, DayRows, take
+from backfill_assets.diff.tolerance import NO_TOLERANCES, Tolerances
 
 # Differences of one day that are kept to compute the median of several days.
 _POINTS_OF_DAY = 1001
@@ -84,6 +85,8 @@ class TableTotals:
     added_rows: list[ExampleRow] = field(default_factory=list)
     removed_rows: list[ExampleRow] = field(default_factory=list)
     groups: GroupTotals = field(default_factory=GroupTotals)
+    # By column: rows that differ by no more than its tolerance.
+    within: Counter[str] = field(default_factory=Counter)
 
 
 def compare_day(
@@ -93,11 +96,13 @@ def compare_day(
     key: Sequence[str] | None,
     totals: TableTotals,
     lineage: Collection[str] = (),
+    tolerances: Tolerances = NO_TOLERANCES,
 ) -> DayDiff:
     """Compare the rows of a day, and add the result to `totals`.
 
     Neither the sides nor the key have the day column. An empty key means that the day has one row;
     None, that the table has no key. Then rows that differ only in columns of `lineage` are changed.
+    Numbers within the tolerance of their column are the same.
     """
     sides = DayRows(before, after, key, lineage)
     matches = sides.match()
@@ -107,14 +112,19 @@ def compare_day(
     for name, column in sides.columns.items():
         if name in (key or ()) or not len(changed):
             continue
-        old = take(column.before, matches.before)
-        new = take(column.after, matches.after)
-        rows = changed_positions(old, new) if column.comparable else np.arange(len(old))
+        rows = column.changed_positions(matches.before, matches.after)
+        old = take(column.before, matches.before[rows])
+        new = take(column.after, matches.after[rows])
+        if (tolerance := tolerances.get(name)) and is_number(old.type) and is_number(new.type):
+            is_within = tolerance.allows(old, new)
+            totals.within[name] += int(is_within.sum())
+            beyond = np.flatnonzero(~is_within)
+            rows = rows[beyond]
+            old = take(old, beyond)
+            new = take(new, beyond)
         if not len(rows):
             continue
         changed[rows] = True
-        old = take(old, rows)
-        new = take(new, rows)
         changes = _column_changes(name, old, new)
         columns.append(changes.column())
         total = totals.columns.setdefault(name, ChangedColumn(name))

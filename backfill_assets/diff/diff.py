@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from backfill_assets.diff.tolerance import Tolerance
 from backfill_assets.lake.storage import Documents, Paths
 
 
@@ -108,6 +109,15 @@ class GroupChange:
 
 
 @dataclass(frozen=True)
+class ToleratedColumn:
+    """A column of doubles with a tolerance. `rows` differ by no more, and count as unchanged."""
+
+    name: str
+    tolerance: Tolerance
+    rows: int
+
+
+@dataclass(frozen=True)
 class DayDiff:
     """The differences of one day that was read.
 
@@ -140,7 +150,8 @@ class TableDiff:
     without the day column. Rows of a table without a key (`keyed` is false) are only added and
     removed. `columns` are over all days: the median and the frequent changes of many days are close
     but not exact. `added_rows` and `removed_rows` are examples. `groups` has the largest change per
-    key column and column, over the days that were read.
+    key column and column, over the days that were read. `tolerated` has each column with a
+    tolerance.
     """
 
     name: str
@@ -158,6 +169,7 @@ class TableDiff:
     added_rows: tuple[ExampleRow, ...] = ()
     removed_rows: tuple[ExampleRow, ...] = ()
     groups: tuple[GroupChange, ...] = ()
+    tolerated: tuple[ToleratedColumn, ...] = ()
 
     def total(self, figure: str) -> int:
         """The sum of a figure such as `added` over all days. Days not read are unchanged."""

@@ -2,13 +2,15 @@
 
 It uses Arrow and numpy, in memory. The cost grows with the rows of one day. Repeated keys do not
 multiply it. Columns are brought to a common type, and equal values get equal codes (whole numbers).
-Null equals null, NaN equals NaN, 0.0 equals -0.0, and maps with the same entries are equal. Codes
-are comparable only within one call.
+An integer equals a double only if it is exactly that number. Null equals null, NaN equals NaN, 0.0
+equals -0.0, and maps with the same entries are equal. Codes are comparable only within one call.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +20,29 @@ import pyarrow.compute as pc
 Codes = npt.NDArray[np.int64]
 # Codes of two columns are joined by multiplication for as long as that fits in 64 bits.
 _MOST_CODES = 2**62
+# Integers up to this have exact doubles.
+_EXACT_DOUBLES = 2.0**53
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of both sides in one type; in two if they have none in common: not comparable."""
+    """A column of both sides in one type; in two if they have none in common: not comparable.
+
+    `exact`: both sides as texts, if the one type would round numbers of one side.
+    """
 
     name: str
     before: pa.Array
     after: pa.Array
     comparable: bool = True
+    exact: tuple[pa.Array, pa.Array] | None = None
+
+    def changed_positions(self, before: Codes, after: Codes) -> Codes:
+        """The positions at which the rows `before` and `after` differ."""
+        if not self.comparable:
+            return np.arange(len(before))
+        old, new = self.exact or (self.before, self.after)
+        return changed_positions(take(old, before), take(new, after))
 
 
 @dataclass(frozen=True)
@@ -137,7 +152,7 @@ class DayRows:
 def _both_sides(column: Column) -> pa.Array:
     """The values before, then those after; as text if the two types have nothing in common."""
     if column.comparable:
-        return pa.concat_arrays([column.before, column.after])
+        return pa.concat_arrays(column.exact or [column.before, column.after])
     values = [*column.before.to_pylist(), *column.after.to_pylist()]
     return pa.array([None if v is None else repr(v) for v in values], pa.large_string())
 
@@ -260,13 +275,15 @@ def _column(name: str, before: pa.Table, after: pa.Table) -> Column:
     old = _array(before, name)
     new = _array(after, name)
     kind = _common_type(old.type, new.type)
+    if kind is None:
+        return Column(name, old, new, comparable=False)
     try:
-        if kind is not None:
-            return Column(name, _cast(old, kind), _cast(new, kind))
+        return Column(name, _cast(old, kind), _cast(new, kind))
     except pa.ArrowException:
-        # The common type lacks a value, or Arrow has no such cast.
-        pass
-    return Column(name, old, new, comparable=False)
+        # The common type rounds a number or lacks a value, or Arrow has no such cast.
+        if _has_double(old.type) == _has_double(new.type):
+            return Column(name, old, new, comparable=False)
+        return Column(name, old, new, exact=(_exact_texts(old), _exact_texts(new)))
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:
@@ -284,8 +301,41 @@ def _wide(kind: pa.DataType) -> pa.DataType:
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    # A safe cast refuses integers that have no exact double.
-    return values.cast(kind, safe=not pa.types.is_floating(kind))
+    """Cast values. Raises ArrowException for numbers that may have no exact double."""
+    cast = values.cast(kind)
+    if pa.types.is_decimal(values.type) and pa.types.is_floating(kind):
+        largest = pc.max(pc.abs(cast)).as_py()
+        if largest is not None and largest >= _EXACT_DOUBLES:
+            raise pa.ArrowInvalid("a double may round this number")
+    return cast
+
+
+def _has_double(kind: pa.DataType) -> bool:
+    """True for floating point numbers, and for a nested type that holds some."""
+    inner = [kind.field(n).type for n in range(kind.num_fields)]
+    return pa.types.is_floating(kind) or any(map(_has_double, inner))
+
+
+def _exact_texts(values: pa.Array) -> pa.Array:
+    """A text for each value: the same for numbers that are equal in different types."""
+    texts = [None if value is None else repr(_exact(value)) for value in values.to_pylist()]
+    return pa.array(texts, pa.large_string())
+
+
+def _exact(value: Any) -> Any:
+    """A whole number as an integer, another number as a double, the entries of a map in order."""
+    match value:
+        case Decimal():
+            return int(value) if value == int(value) else _exact(float(value))
+        case float():
+            return int(value) if value.is_integer() else value
+        case dict():  # a struct; a field that only one side has is null in the other
+            return sorted((name, _exact(item)) for name, item in value.items() if item is not None)
+        case [(_, _), *_]:  # a map
+            return sorted(((_exact(key), _exact(item)) for key, item in value), key=repr)
+        case list():
+            return list(map(_exact, value))
+    return value
 
 
 def _common_type(before: pa.DataType, after: pa.DataType) -> pa.DataType | None:

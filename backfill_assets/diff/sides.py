@@ -14,6 +14,7 @@ from typing import NamedTuple
 from backfill_assets.calendar import ranges
 from backfill_assets.diff.diff import Diff, Diffs
 from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tables, stored_column
+from backfill_assets.diff.tolerance import parse_tolerances
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.lake import Lake
@@ -46,17 +47,21 @@ class DiffRequest:
 
     `first` and `second` are: the id of a plan or its beginning ("": the only plan with a shadow);
     a table and days; two tables; the numbers of two releases. `target` limits a plan or releases to
-    some tables. `partitions` limits these, or two tables, to some days.
+    some tables. `partitions` limits these, or two tables, to some days. `tolerances`: `COLUMN=0.01`
+    or `COLUMN=1%`.
     """
 
     first: str = ""
     second: str = ""
     target: str = ""
     partitions: str = ""
+    tolerances: Sequence[str] = ()
 
     def run(self, workspace: Workspace) -> Diff:
         """Compare, or read the stored result. Raises UsageError for a side that does not exist."""
-        return diff_tables(*self._compared_tables(workspace), Diffs(workspace.lake.root))
+        tolerances = parse_tolerances(self.tolerances)
+        compared = self._compared_tables(workspace)
+        return diff_tables(*compared, Diffs(workspace.lake.root), tolerances)
 
     def _compared_tables(self, workspace: Workspace) -> ComparedTables:
         names = [table.name for table in workspace.named(self.target)] if self.target else []
@@ -69,7 +74,7 @@ class DiffRequest:
             raise UsageError(
                 "The table and its days are already named.",
                 unchanged=NOTHING_CHANGED,
-                next_step="Leave out --table and --days.",
+                next_step="Leave out --target and --partitions.",
             )
         table = _only_table(self.first, workspace)
         if "/" in self.second:
@@ -225,7 +230,7 @@ def _pairs_of_builds(
         raise UsageError(
             f"The project no longer has a table {missing[0]}.",
             unchanged=NOTHING_CHANGED,
-            next_step=f"Name others: --table {next(iter(declared))}.",
+            next_step=f"Name others: --target {next(iter(declared))}.",
         )
     pairs = dict[str, TablePair]()
     for name, table in declared.items():
@@ -340,7 +345,10 @@ def _tables_of_live(
             raise UsageError(
                 f"{version.path} was never built.",
                 unchanged=NOTHING_CHANGED,
-                next_step=f"Build it: `backfill plan --target {version.path}`.",
+                next_step=(
+                    f"Build it: `backfill plan --target {version.path} --partitions"
+                    f" {workspace.calendar.first}..{workspace.calendar.last}`."
+                ),
             )
     pair = _pair_of_versions(after.name, versions, lake, after, days)
     return ComparedTables({after.name: pair}, before.name, after.name)

@@ -18,7 +18,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from backfill_assets.diff.days import TableTotals, compare_day
-from backfill_assets.diff.diff import DayDiff, Diff, Diffs, TableDiff, diff_id
+from backfill_assets.diff.diff import DayDiff, Diff, Diffs, TableDiff, ToleratedColumn, diff_id
+from backfill_assets.diff.tolerance import (
+    NO_TOLERANCES,
+    Tolerances,
+    refuse_unknown_columns,
+    tolerances_of,
+)
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable
 from backfill_assets.lake.columns import type_words
 from backfill_assets.lake.delta import open_table, other_partitioning
@@ -26,18 +32,28 @@ from backfill_assets.lake.integrity import damaged_files, data_files, day_files
 
 
 def diff_tables(
-    pairs: Mapping[str, "TablePair"], before: str, after: str, diffs: Diffs | None = None
+    pairs: Mapping[str, "TablePair"],
+    before: str,
+    after: str,
+    diffs: Diffs | None = None,
+    tolerances: Tolerances = NO_TOLERANCES,
 ) -> Diff:
     """Compare tables by name. `before` and `after` are texts for the two sides.
 
     With `diffs`, an earlier comparison of the same sides is read from there, and a new one is
     stored. Raises TableUnreadable, and stores nothing, for a version or a file that is gone.
+    UsageError for a tolerance that no column can have.
     """
+    if tolerances:
+        doubles = {column for pair in pairs.values() for column in pair.doubles}
+        refuse_unknown_columns(tolerances, doubles)
     contents = {name: pair.contents() for name, pair in pairs.items()}
-    new_id = diff_id({"form": 2, "before": before, "after": after, "tables": contents})
+    compared = {"form": 3, "before": before, "after": after, "tables": contents}
+    typed = {name: str(tolerance) for name, tolerance in tolerances.items()}
+    new_id = diff_id(compared | {"tolerances": typed})
     if diffs and (stored := diffs.read(new_id)):
         return stored
-    tables = tuple(_diff_table(name, pair) for name, pair in pairs.items())
+    tables = tuple(_diff_table(name, pair, tolerances) for name, pair in pairs.items())
     diff = Diff(new_id, before, after, datetime.now(UTC).isoformat(timespec="seconds"), tables)
     if diffs:
         diffs.keep(diff)
@@ -196,16 +212,59 @@ class TablePair:
     @cached_property
     def schemas(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """The columns before and after, once for each two versions that both exist."""
-        pairs = dict.fromkeys(self.days.values())
         return [
-            (before.types, after.types) for before, after in pairs if before.exists and after.exists
+            (self._named(before.types), self._named(after.types))
+            for before, after in self._versions
+            if before.exists and after.exists
         ]
+
+    @cached_property
+    def doubles(self) -> set[str]:
+        """The columns that may have a tolerance: doubles outside the key, of rows with a key."""
+        if self.key is None:
+            return set()
+        columns = [column for both in self.schemas for types in both for column in types.items()]
+        doubles = {name for name, kind in columns if kind in ("double", "float")}
+        return doubles - set(self.key_in_day)
 
     @property
     def key_in_day(self) -> tuple[str, ...]:
         """The key without the day column."""
-        day_columns = {side.column for sides in self.days.values() for side in sides}
-        return tuple(name for name in self.key or () if name not in day_columns)
+        day_columns = {self.name_of(side.column) for sides in self._versions for side in sides}
+        key = map(self.name_of, self.key or ())
+        return tuple(name for name in key if name not in day_columns)
+
+    def name_of(self, column: str) -> str:
+        """The one name of a column. Names that differ only in case are of the same column."""
+        return self._names.get(column.casefold(), column)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """By the name in lower case: as the key and the lineage have it, or else as stored last."""
+        stored = [name for sides in self._versions for side in sides for name in side.types]
+        return {name.casefold(): name for name in [*stored, *(self.key or ()), *self.lineage]}
+
+    def _named(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        return {self.name_of(name): kind for name, kind in types.items()}
+
+    @property
+    def _versions(self) -> Collection[tuple[Side, Side]]:
+        """The sides before and after, each two once."""
+        return dict.fromkeys(self.days.values())
+
+    def rows(self, day: date) -> tuple[pa.Table, pa.Table]:
+        """The rows of a day on both sides. A column has one name on both."""
+        old, new = self.days[day]
+        before = old.day(day)
+        after = new.day(day)
+        # A table that does not exist gets the columns of the other side, so that none is new.
+        before = before if old.exists else after.slice(0, 0)
+        after = after if new.exists else before.slice(0, 0)
+        before, after = (
+            rows.rename_columns(list(map(self.name_of, rows.column_names)))
+            for rows in (before, after)
+        )
+        return before, after
 
     def contents(self) -> dict[str, Any]:
         """The compared versions, names of data files, columns and key, as JSON values."""
@@ -223,9 +282,10 @@ class TablePair:
         }
 
 
-def _diff_table(name: str, pair: TablePair) -> TableDiff:
+def _diff_table(name: str, pair: TablePair, typed: Tolerances) -> TableDiff:
     totals = TableTotals()
-    days = tuple(_compare_days(pair, totals))
+    tolerances = tolerances_of(sorted(pair.doubles), typed)
+    days = tuple(_compare_days(pair, totals, tolerances))
     added = dict[str, None]()
     removed = dict[str, None]()
     retyped = dict[str, str]()
@@ -253,22 +313,23 @@ def _diff_table(name: str, pair: TablePair) -> TableDiff:
         added_rows=tuple(totals.added_rows),
         removed_rows=tuple(totals.removed_rows),
         groups=totals.groups.changes(),
+        tolerated=tuple(
+            ToleratedColumn(column, tolerance, totals.within[column])
+            for column, tolerance in tolerances.items()
+        ),
     )
 
 
-def _compare_days(pair: TablePair, totals: TableTotals) -> Iterator[DayDiff]:
+def _compare_days(
+    pair: TablePair, totals: TableTotals, tolerances: Tolerances
+) -> Iterator[DayDiff]:
     for day in sorted(pair.days.keys() - pair.same.keys()):
-        old, new = pair.days[day]
-        before = old.day(day)
-        after = new.day(day)
-        # A table that does not exist gets the columns of the other side, so that none is new.
-        before = before if old.exists else after.slice(0, 0)
-        after = after if new.exists else before.slice(0, 0)
+        before, after = pair.rows(day)
         # A key column that neither side has does not distinguish rows.
         columns = {*before.column_names, *after.column_names}
         key = [name for name in pair.key_in_day if name in columns]
         key_in_day = None if pair.key is None else key
-        yield compare_day(str(day), before, after, key_in_day, totals, pair.lineage)
+        yield compare_day(str(day), before, after, key_in_day, totals, pair.lineage, tolerances)
 
 
 def _retyped_text(before: Any, after: Any) -> str:

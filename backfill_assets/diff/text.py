@@ -60,6 +60,7 @@ def detail_lines(diff: Diff) -> Iterator[str]:
     for table in diff.tables:
         if table.differs:
             yield from _lines_of(table)
+    yield from _tolerance_lines(diff)
     same = [table for table in diff.tables if not table.differs]
     if same:
         total = sum(table.total("unchanged") for table in same)
@@ -99,6 +100,16 @@ def _schema_lines(table: TableDiff) -> Iterator[str]:
         yield f"{name} has another type: {types}"
 
 
+def _tolerance_lines(diff: Diff) -> Iterator[str]:
+    """A line for each column with a tolerance, also of tables that are the same by it."""
+    for table in diff.tables:
+        for column in table.tolerated:
+            yield (
+                f"{table.name}: {column.name} has a tolerance of {column.tolerance}:"
+                f" {column.rows:,} value(s) differ by no more, and count as unchanged."
+            )
+
+
 def _examples(table: TableDiff) -> Iterator[str]:
     """One changed value per column, most changed first; then a row added and a row removed.
 
@@ -133,7 +144,8 @@ def _value(value: Any) -> str:
 
 def _distribution(numbers: NumberChanges) -> str:
     """The distribution of changes in one line."""
-    others = f"{numbers.other:,} from or to null, NaN or infinity" if numbers.other else ""
+    others = f"{numbers.other:,} by null, NaN, infinity or less than a double shows"
+    others = others if numbers.other else ""
     if not numbers.up + numbers.down:
         return others
     spread = ", ".join(
@@ -175,6 +187,7 @@ def html_page(diff: Diff) -> str:
         f"<h1>{title}</h1>",
         f'<p class="note">Diff {escape(diff.id)}, made at {escape(diff.at)}.</p>',
         _table(SUMMARY_COLUMNS, summary) if summary else "<p>Nothing differs.</p>",
+        *(f"<p>{escape(line)}</p>" for line in _tolerance_lines(diff)),
         *(part for table in diff.tables if table.differs for part in _table_parts(table)),
         f"<h2>The same</h2>{_table(('table', 'rows'), same)}" if same else "",
     ]

@@ -228,7 +228,7 @@ def _request(days: Iterable[date], tables: Iterable[str], reason: str) -> dict[s
         "partitions": days_as_typed(days),
         "target": ",".join(tables),
         "only": "outdated",
-        "downstream": True,
+        "downstream": "built",
         "leave_protected": True,
         "into": "live",
         "reason": reason,

@@ -16,6 +16,7 @@ from backfill_assets.step.accept import refuse_without_reason
 
 DayOrder = Literal["asc", "desc"]
 Into = Literal["auto", "live", "shadow"]
+Downstream = Literal["none", "built", "all"]
 # What a list of tables may hold.
 TABLES = (
     "Tables, separated by commas: NAME, raw/*, +NAME, NAME+ (with what is up- or downstream),"
@@ -132,13 +133,18 @@ class PlanOptions:
 class RebuildRequest(PlanOptions):
     """The partitions to rebuild, as the user named them, and how."""
 
-    partitions: str = option("", "Days: A, A..B, A,B..C or `last 7`.")
+    partitions: str = option("", "Days: A, A..B, A,B..C, `last 7`, or a file of days.")
     target: str = option("", TABLES)
     only: str = option(
         "", "Days in these states only, separated by commas: missing, failed, outdated."
     )
     upstream: bool = option(False, "Also what these days need, where it is missing or outdated.")
-    downstream: bool = option(False, "Also what is downstream of these days.")
+    downstream: Downstream = option(
+        "none",
+        "Also days downstream of these: built, in tables that were built before; all, in every"
+        " table.",
+        metavar="[=all]",
+    )
     downstream_since: str = option("", "Downstream: no days before this one, YYYY-MM-DD.")
     leave_protected: bool = option(
         False, "Leave out protected days; without it, a plan with one of them is refused."

@@ -5,10 +5,11 @@ windows of the tables. Partitions that cannot be built are blocked and are not p
 nothing was delivered, or an input neither has an accepted build nor is planned.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from typing import NamedTuple
 
 from backfill_assets.calendar import Partition
 from backfill_assets.plan.selector import STATES, Selector
@@ -71,7 +72,8 @@ class Selection:
     `upstream_helps`: some blocked partitions can be built if their inputs are selected too.
     `left_out` has the state of requested partitions that need building, but are in no state that
     --only names. `never_now` has the reason of requested partitions that wait for late data, or are
-    before the table's first day.
+    before the table's first day. `never_built` has the tables downstream that are left out because
+    none of their days was built.
     """
 
     partitions: dict[Partition, Reason] = field(default_factory=dict)
@@ -79,6 +81,14 @@ class Selection:
     upstream_helps: bool = field(default=False, compare=False)
     left_out: Mapping[Partition, str] = field(default_factory=dict, compare=False)
     never_now: Mapping[Partition, str] = field(default_factory=dict, compare=False)
+    never_built: Sequence[str] = field(default=(), compare=False)
+
+
+class _Readers(NamedTuple):
+    """Partitions downstream, and the tables whose partitions are left out: none was ever built."""
+
+    partitions: dict[Partition, Reason]
+    never_built: list[str]
 
 
 def select(
@@ -109,12 +119,15 @@ def select(
         else _compared(requested, graph, status, selector.left)
     )
     selection = _buildable(requested | upstream, graph, status)
-    if selector.downstream or "outdated" in selector.only:
+    has_downstream = selector.downstream != "none"
+    readers = _Readers({}, [])
+    if has_downstream or "outdated" in selector.only:
         # A named day that is up to date belongs to the plan if a rebuild of its inputs makes it
         # outdated.
-        within = None if selector.downstream else set(named)
-        downstream = _downstream(selection.partitions, graph, status, within, selector)
-        selection = _buildable(selection.partitions | downstream, graph, status, selection.blocked)
+        within = None if has_downstream else set(named)
+        readers = _downstream(selection.partitions, graph, status, within, selector)
+        wanted = selection.partitions | readers.partitions
+        selection = _buildable(wanted, graph, status, selection.blocked)
     blocked = {
         p: why
         for p, why in selection.blocked.items()
@@ -125,7 +138,14 @@ def select(
     never_now = {
         p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in NEVER_PLANNED
     }
-    return Selection(selection.partitions, blocked | not_now, helps, left_out, never_now)
+    return Selection(
+        selection.partitions,
+        blocked | not_now,
+        helps,
+        left_out,
+        never_now,
+        readers.never_built if has_downstream else (),
+    )
 
 
 def _left_out(selector: Selector) -> Collection[State]:
@@ -221,13 +241,15 @@ def _downstream(
     status: Mapping[Partition, PartitionStatus],
     within: Collection[Partition] | None,
     selector: Selector,
-) -> dict[Partition, Reason]:
+) -> "_Readers":
     """Return the readers of the selected partitions, and the readers of these.
 
-    A reader may come out different once its input has been rebuilt. With `within`, only these
-    partitions are returned.
+    A reader may come out different once its input has been rebuilt. So a table that was never built
+    has none, unless all are asked for. With `within`, only these partitions are returned.
     """
     downstream: dict[Partition, Reason] = {}
+    built = {name for (name, _), its in status.items() if its.is_built}
+    never_built = dict[str, None]()
     queue = graph.in_order(selected)
     previous = dict[str, date]()
     for partition in queue:
@@ -241,12 +263,16 @@ def _downstream(
                 or (within is not None and reader not in within)
             )
             is_left = reader[1] < selector.since or reader in selector.left
-            if not known and not is_left and status[reader].state not in NOT_NOW:
-                downstream[reader] = Reason(
-                    ReasonKind.READS, f"{partition[0]} {partition[1].isoformat()}"
-                )
-                queue.append(reader)
-    return downstream
+            if known or is_left or status[reader].state in NOT_NOW:
+                continue
+            if reader[0] not in built and selector.downstream != "all":
+                never_built[reader[0]] = None
+                continue
+            downstream[reader] = Reason(
+                ReasonKind.READS, f"{partition[0]} {partition[1].isoformat()}"
+            )
+            queue.append(reader)
+    return _Readers(downstream, list(never_built))
 
 
 def _buildable(

@@ -6,7 +6,7 @@ from datetime import date
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import UsageError
-from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.request import Downstream, RebuildRequest
 from backfill_assets.plan.status import State
 from backfill_assets.workspace import Workspace
 
@@ -28,8 +28,8 @@ STATES = {
 class Selector:
     """Days of tables in some states, with their upstream or downstream partitions.
 
-    Downstream days are on or after `since`. Partitions in `left` are left out. `on_request`:
-    include days that are built only on request.
+    `downstream`: in tables that were built before, or in all; on or after `since`. Partitions in
+    `left` are left out. `on_request`: include days that are built only on request.
     """
 
     tables: Sequence[str]
@@ -37,7 +37,7 @@ class Selector:
     only: Collection[str] = frozenset(STATES)
     force: bool = False
     upstream: bool = False
-    downstream: bool = False
+    downstream: Downstream = "none"
     since: date = date.min
     left: Collection[Partition] = frozenset()
     on_request: bool = False

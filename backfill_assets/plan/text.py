@@ -61,6 +61,15 @@ def blocked_lines(selection: Selection) -> Iterator[str]:
             yield "  With --upstream, a plan holds what they need too, where there is a delivery."
 
 
+def never_built_lines(selection: Selection) -> Iterator[str]:
+    """A sentence on the tables downstream whose first days are not in the plan."""
+    if names := selection.never_built:
+        yield (
+            f"Downstream, but never built, and not in the plan: {', '.join(names)}."
+            " --downstream=all adds their days."
+        )
+
+
 def unusable_lines(unusable: Mapping[Partition, SourceError]) -> Iterator[str]:
     """The days of a plan that will fail unless what was delivered for them is corrected."""
     for (table, day), error in list(unusable.items())[:UNUSABLE_SHOWN]:

@@ -32,6 +32,7 @@ from backfill_assets.lake.spark.engine import (
     engine_command,
     spark_home,
 )
+from backfill_assets.lake.spark.session import require_java
 from backfill_assets.servers.child import (
     Child,
     ProcessId,
@@ -183,7 +184,11 @@ class Servers:
         return Dagster(f"http://127.0.0.1:{self.port}")
 
     def start(self) -> None:
-        """Start all servers and wait until they answer."""
+        """Start all servers and wait until they answer.
+
+        Raises ProjectError if Dagster cannot load the project, and ServiceUnavailable if a server
+        does not start.
+        """
         self._record(started=False)
         prepare(self.settings)
         for child in self.children.values():
@@ -195,6 +200,7 @@ class Servers:
             self.children[name].start()
         self._record(started=False)
         self._await("Dagster's webserver", lambda: self.dagster.answers())
+        self.dagster.refuse_unloaded("Correct it, then start again with `backfill up`.")
         _set_pool_limits(self.dagster)
         if self.engine:
             port = self.engine.port
@@ -299,9 +305,13 @@ def servers_on(
 ) -> Iterator[Servers]:
     """Start the servers of this lake, and stop them when the block is left.
 
+    A missing Java is found before anything is started.
+
     Raises UsageError if the port is taken or servers run on this home. Raises ServiceUnavailable if
     a server does not start.
     """
+    if not settings.spark_remote:
+        require_java()
     # A socket's path has at most about a hundred characters, and a home may be longer. Only the
     # owner may enter the folder.
     with only_servers(settings, log), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:

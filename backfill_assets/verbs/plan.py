@@ -36,6 +36,7 @@ from backfill_assets.plan.text import (
     blocked_lines,
     chunk_lines,
     expected_line,
+    never_built_lines,
     table_rows,
     unusable_lines,
 )
@@ -177,6 +178,7 @@ class PlanReport(Report):
         yield from _plan_lines(self.made.plan)
         yield from self.made.columns
         yield from blocked_lines(self.made.selection)
+        yield from never_built_lines(self.made.selection)
         yield expected_line(self.made.expected, self.price_per_hour)
         yield from unusable_lines(self.made.unusable)
 
@@ -192,6 +194,7 @@ class PlanReport(Report):
             "id": made.plan.id,
             "plan": made.plan.as_json(),
             "blocked": by_partition(made.selection.blocked),
+            "never_built": made.selection.never_built,
             "will_fail": by_partition({p: str(error) for p, error in made.unusable.items()}),
             "columns": made.columns,
             "minutes": round(expected.minutes, 2),

@@ -127,7 +127,7 @@ def status_on(every: Sequence[Table], calendar: Calendar, known: Latest) -> Stat
 def planned(every: Sequence[Table], calendar: Calendar, status: Status) -> Plan:
     graph = Graph(every, calendar)
     selection = select(
-        Selector([t.name for t in every], calendar.days(), downstream=True),
+        Selector([t.name for t in every], calendar.days(), downstream="all"),
         graph,
         status.partitions,
     )

@@ -193,10 +193,10 @@ def test_the_terminal_shows_a_table_and_examples_and_check_ends_with_1(rebuilt):
 
 
 def test_days_and_tables_limit_a_comparison(rebuilt):
-    (table,) = values(rebuilt, "--days", str(day(1)))["tables"]
+    (table,) = values(rebuilt, "--partitions", str(day(1)))["tables"]
     assert [of["day"] for of in table["days"]] == [str(day(1))]
-    assert values(rebuilt, "--table", REGIONS)["tables"] == []
-    assert backfill(rebuilt, "--table", REGIONS, "--check").exit_code == exit_codes.DONE
+    assert values(rebuilt, "--target", REGIONS)["tables"] == []
+    assert backfill(rebuilt, "--target", REGIONS, "--check").exit_code == exit_codes.DONE
 
 
 def test_a_day_of_a_table_is_compared_with_the_build_before(lake, rebuilt):
@@ -212,6 +212,18 @@ def test_days_that_were_built_once_are_named_for_there_is_no_build_before(lake, 
     lake.build({5: {"o9": 1}, 6: {"o9": 1}})
     heading = backfill(OUTAGES, f"{day(0)},{day(5)}..{day(6)}").stdout.splitlines()[0]
     assert heading == f"the build before ({day(5)}..{day(6)}: none) → the last build"
+
+
+def test_values_within_a_tolerance_are_the_same_and_are_counted(lake):
+    lake.build({0: {"o1": 1.0, "o2": 1.0}})
+    lake.build({0: {"o1": 1.001, "o2": 2.0}})
+    named = (OUTAGES, str(day(0)), "--tolerance", "value=1%")
+    (table,) = values(*named)["tables"]
+    assert [of["changed"] for of in table["days"]] == [1]
+    assert table["tolerated"] == [
+        {"name": "value", "tolerance": {"size": 0.01, "is_relative": True}, "rows": 1}
+    ]
+    assert "value has a tolerance of 1 %: 1 value(s) differ by no more" in backfill(*named).stdout
 
 
 def test_a_record_of_where_a_channel_was_pointed_is_not_compared_as_a_release(lake):
@@ -270,7 +282,7 @@ def test_the_answer_is_kept_and_read_back_when_the_files_are_gone(lake, rebuilt)
     for file in (lake.root / OUTAGES).rglob("*.parquet"):
         file.unlink()
     assert values(rebuilt) == before
-    gone = backfill(rebuilt, "--days", str(day(0))).exception
+    gone = backfill(rebuilt, "--partitions", str(day(0))).exception
     assert isinstance(gone, TableUnreadable)
     assert ("is missing" in gone.what, gone.unchanged) == (True, NOTHING_CHANGED)
 
@@ -284,7 +296,7 @@ def test_what_cannot_be_compared_is_refused(lake, rebuilt):
         ("1", "2"): "There is no release in",
         ("no/table", one_day): "There is no table no/table",
         (OUTAGES,): f"Which day of {OUTAGES}?",
-        (OUTAGES, one_day, "--days", one_day): "Leave out --table and --days",
+        (OUTAGES, one_day, "--partitions", one_day): "Leave out --target and --partitions",
         (REGIONS, one_day): "No build of",
         ("raw/*s", one_day): "names 2 tables",
         (rebuilt, "--html", "page.txt"): "page.txt is not a file that ends in .html.",

@@ -12,6 +12,8 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
 from backfill_assets.errors import BackfillError, RefusedByGuard, UsageError
 from backfill_assets.plan.store import Plans
+from tests.worlds.command_line import backfill_main
+from tests.worlds.suite import SAMPLE
 
 CALENDAR = {
     "BACKFILL_FIRST_DAY": "2019-08-15",
@@ -68,6 +70,22 @@ def test_a_plan_names_days_that_will_fail_because_of_their_source(tmp_path):
         asked(*asks, "--json", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing")).stdout
     )
     assert list(values["will_fail"]) == ["raw/rejected_lines 2019-09-04"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "tables"),
+    [
+        pytest.param(["--downstream"], 2, id="built"),
+        pytest.param(["--downstream=all"], 4, id="all"),
+        pytest.param(["--downstream", "all"], 4, id="all after a space"),
+    ],
+)
+def test_downstream_begins_no_table_unless_all_are_named(tmp_path, typed, tables):
+    words = ("--partitions", "2019-09-03", "--target", "raw/outage_events", *typed, "--json")
+    landing = str(SAMPLE)
+    done = backfill_main("plan", *words, home=tmp_path, BACKFILL_LANDING=landing, **CALENDAR)
+    made = json.loads(done.stdout)
+    assert (len(made["plan"]["reasons"]), bool(made["never_built"])) == (tables, tables == 2)
 
 
 def test_upstream_brings_what_is_needed_and_lacking(tmp_path):

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from backfill_assets.dagster_client.client import Dagster, Launched, own_job, writes_to
-from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
+from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
 
 
 def node(name):
@@ -143,11 +143,35 @@ def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
     assert asked == []
 
 
+NOT_IMPORTED: dict[str, object] = {
+    "__typename": "PythonError",
+    "className": "DagsterImportError",
+    "message": "cannot import shop",
+    "causes": [{"message": "no module x"}],
+}
+UNREACHABLE = NOT_IMPORTED | {"className": "DagsterUserCodeUnreachableError"}
+
+
+def locations(error: dict[str, object]) -> dict[str, object]:
+    entries = [
+        {"name": "being loaded", "locationOrLoadError": None},
+        {"name": "shop", "locationOrLoadError": error},
+    ]
+    return {"__typename": "Workspace", "locationEntries": entries}
+
+
 @pytest.mark.parametrize("act", [launch_a_day, Dagster.tables], ids=["a launch", "the tables"])
 def test_a_webserver_without_loaded_tables_is_unavailable(act):
     with pytest.raises(ServiceUnavailable, match="has no tables loaded") as refused:
-        act(answering({"data": {"assetNodes": []}}))
+        act(answering({"data": {"assetNodes": [], "workspaceOrError": locations(UNREACHABLE)}}))
     assert refused.value.unchanged == NOTHING_LAUNCHED
+
+
+@pytest.mark.parametrize("act", [launch_a_day, Dagster.tables], ids=["a launch", "the tables"])
+def test_a_project_that_dagster_cannot_load_is_refused_with_its_reasons(act):
+    with pytest.raises(ProjectError) as refused:
+        act(answering({"data": {"assetNodes": [], "workspaceOrError": locations(NOT_IMPORTED)}}))
+    assert all(reason in refused.value.what for reason in ("cannot import", "no module x"))
 
 
 @pytest.mark.parametrize("day", [date(2019, 8, 31), date(2019, 10, 1)])

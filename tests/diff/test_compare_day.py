@@ -8,6 +8,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from backfill_assets.diff.days import TableTotals, compare_day
 from backfill_assets.diff.diff import Example, NumberChanges, ValueChange
+from backfill_assets.diff.tolerance import Tolerance
 
 DAY = "2019-09-01"
 KINDS = {
@@ -174,6 +176,9 @@ def test_the_most_frequent_changes_of_what_is_no_number_come_first():
     assert {each.rows for each in column.frequent[1:]} == {1}
 
 
+MAP_OF_INTEGERS = pa.map_(pa.string(), pa.int64())
+
+
 @pytest.mark.parametrize(
     ("before", "after", "changed"),
     [
@@ -184,6 +189,36 @@ def test_the_most_frequent_changes_of_what_is_no_number_come_first():
             id="integers of two sizes",
         ),
         pytest.param(pa.array([1, 2]), pa.array([1.0, 2.5]), 1, id="an integer and a double"),
+        pytest.param(
+            pa.array([2**53 + 1, 2**53]),
+            pa.array([2.0**53, 2.0**53]),
+            1,
+            id="an integer and the double that it was rounded to",
+        ),
+        pytest.param(
+            pa.array([[2**53 + 1], [2**53, None]]),
+            pa.array([[2.0**53], [2.0**53, None]]),
+            1,
+            id="a list of integers and of the doubles that they were rounded to",
+        ),
+        pytest.param(
+            pa.array([{"m": 2**53 + 1, "n": None}, {"m": 2**53, "n": 1}]),
+            pa.array([{"m": 2.0**53}, {"m": 2.0**53}]),
+            2,
+            id="integers in a struct and the doubles that they were rounded to",
+        ),
+        pytest.param(
+            pa.array([[("b", 2**53 + 1), ("a", 1)], [("b", 2**53), ("a", 1)]], MAP_OF_INTEGERS),
+            pa.array([[("a", 1.0), ("b", 2.0**53)]] * 2, pa.map_(pa.string(), pa.float64())),
+            1,
+            id="a map of integers and of the doubles that they were rounded to",
+        ),
+        pytest.param(
+            pa.array([Decimal(2**53 + 1), Decimal("0.1")], pa.decimal128(20, 1)),
+            pa.array([2.0**53, 0.1]),
+            1,
+            id="a decimal and the double that it was rounded to",
+        ),
         pytest.param(pa.array([1, 2]), pa.array(["1", "3"]), 1, id="a number and its text"),
         pytest.param(
             pa.array([Decimal("1.00"), Decimal("2.00")]),
@@ -240,6 +275,53 @@ def test_a_column_of_another_type_is_compared_by_value_in_a_common_type(before, 
     old, new = (pa.table({"k": ["a", "b"], "v": values}) for values in (before, after))
     diff = compare_day(DAY, old, new, ["k"], TableTotals())
     assert (diff.changed, diff.unchanged, diff.added, diff.removed) == (changed, 2 - changed, 0, 0)
+
+
+NEAR = [sign * (2**n + more) for sign in (1, -1) for n in (0, 52, 53, 62) for more in (-1, 0, 1)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(NEAR), st.sampled_from(NEAR)), min_size=1))
+def test_integers_equal_only_doubles_of_exactly_that_value(pairs):
+    """DuckDB compares them as numbers of 128 bits, which hold both."""
+    integers = pa.table({"k": range(len(pairs)), "v": pa.array([n for n, _ in pairs], pa.int64())})
+    doubles = pa.table({"k": range(len(pairs)), "v": [float(n) for _, n in pairs]})
+    joined: Any = duckdb.sql("""
+        SELECT count(*) FROM integers JOIN doubles USING (k)
+        WHERE integers.v::HUGEINT <> doubles.v::HUGEINT""")
+    ((differing,),) = joined.fetchall()
+    for before, after in ((integers, doubles), (doubles, integers)):
+        assert compare_day(DAY, before, after, ["k"], TableTotals()).changed == differing
+
+
+DOUBLES = [None, math.nan, math.inf, -math.inf, 0.0, 1e-9, 1.0, 1.01, 1.02, -1.0, 100.0, 101.0]
+NUMBERS = st.tuples(st.sampled_from(DOUBLES), st.sampled_from(DOUBLES))
+
+
+@given(st.lists(NUMBERS, min_size=1), st.sampled_from([0.0, 0.01, 0.02, 1.0]), st.booleans())
+def test_within_its_tolerance_a_double_is_the_same_as_for_duckdb(pairs, size, relative):
+    before = pa.table({"k": range(len(pairs)), "v": pa.array([a for a, _ in pairs], pa.float64())})
+    after = pa.table({"k": range(len(pairs)), "v": pa.array([b for _, b in pairs], pa.float64())})
+    scale = "greatest(abs(before.v), abs(after.v))" if relative else "1.0"
+    # For DuckDB too, NaN equals NaN.
+    joined: Any = duckdb.sql(f"""
+        SELECT count(*) FILTER (before.v IS NOT DISTINCT FROM after.v),
+               count(*) FILTER (isfinite(before.v) AND isfinite(after.v)
+                                AND before.v <> after.v
+                                AND abs(after.v - before.v) <= {size} * {scale})
+        FROM before JOIN after USING (k)""")
+    ((same, within),) = joined.fetchall()
+    totals = TableTotals()
+    tolerances = {"v": Tolerance(size, relative)}
+    diff = compare_day(DAY, before, after, ["k"], totals, tolerances=tolerances)
+    assert (diff.unchanged, totals.within["v"]) == (same + within, within)
+
+
+def test_a_column_that_is_no_number_on_one_side_has_no_tolerance():
+    before = pa.table({"k": [1], "v": [1.0]})
+    after = pa.table({"k": [1], "v": ["1.5"]})
+    tolerances = {"v": Tolerance(9.0)}
+    diff = compare_day(DAY, before, after, ["k"], TableTotals(), tolerances=tolerances)
+    assert diff.changed == 1
 
 
 def test_examples_are_the_same_whatever_the_order_of_the_rows():

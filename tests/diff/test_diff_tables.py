@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.diff.diff import Diffs, ExampleRow, read_diff
+from backfill_assets.diff.diff import Diffs, ExampleRow, ToleratedColumn, read_diff
 from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tables
-from backfill_assets.errors import TableUnreadable
+from backfill_assets.diff.tolerance import Tolerance
+from backfill_assets.errors import TableUnreadable, UsageError
 from tests.worlds.deliveries import day
 
 NAME = "staging/o"
@@ -182,6 +183,40 @@ def test_a_column_that_came_is_named_even_where_no_day_differs(lake):
     days = {at: sides for at, sides in limited.days.items() if at != day(3)}
     (table,) = diff_tables({NAME: TablePair(days, limited.key)}, "1", "2").tables
     assert (table.differs, table.columns_added, table.days) == (True, ("extra",), ())
+
+
+def test_columns_that_differ_only_in_case_are_the_same(lake):
+    old = pa.table({"day": pa.array([day(0)] * 2, pa.date32()), "ID": ["a", "b"], "N": [1, 2]})
+    new = pa.table({"day": pa.array([day(0)] * 2, pa.date32()), "id": ["b", "a"], "n": [3, 1]})
+    for path, rows in ((lake / "a/o", old), (lake / "b/o", new)):
+        write_deltalake(path, rows, partition_by=["day"])
+    sides = Side(f"{lake}/a/o", "day", 0), Side(f"{lake}/b/o", "day", 0)
+    (table,) = diff_tables({NAME: TablePair({day(0): sides}, ["Day", "Id"])}, "1", "2").tables
+    assert (table.columns_added, table.columns_removed, table.key) == ((), (), ("Id",))
+    assert (table.total("changed"), table.total("unchanged")) == (1, 1)
+    assert [column.name for column in table.columns] == ["n"]
+
+
+def test_a_tolerance_is_part_of_the_result_and_of_its_id(lake):
+    before = write(lake, FIRST, x=[1.0, 2.0])
+    after = write(lake, FIRST, x=[1.001, 2.5])
+    diffs = Diffs(str(lake))
+    pairs = {NAME: pair(lake, before, after)}
+    exact = diff_tables(pairs, "1", "2", diffs)
+    tolerant = diff_tables(pairs, "1", "2", diffs, {"X*": Tolerance(0.01)})
+    (table,) = tolerant.tables
+    assert table.tolerated == (ToleratedColumn("x", Tolerance(0.01), 3),)
+    assert (exact.tables[0].total("changed"), table.total("changed")) == (6, 3)
+    assert exact.id != tolerant.id
+    assert diffs.read(tolerant.id) == tolerant
+
+
+@pytest.mark.parametrize("column", ["n", "id", "y"])
+def test_only_columns_of_doubles_outside_the_key_have_a_tolerance(lake, column):
+    before = write(lake, FIRST)
+    after = write(lake, SECOND)
+    with pytest.raises(UsageError):
+        diff_tables({NAME: pair(lake, before, after)}, "1", "2", None, {column: Tolerance(1.0)})
 
 
 def test_the_median_of_many_changes_on_many_days_is_close(lake):

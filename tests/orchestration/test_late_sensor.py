@@ -53,7 +53,7 @@ def requested(number: int = 14, rows: int = 2) -> dict[str, object]:
         "partitions": str(day(number)),
         "target": OUTAGES,
         "only": "outdated",
-        "downstream": True,
+        "downstream": "built",
         "leave_protected": True,
         "into": "live",
         "reason": f"late rows: +{rows} about 1 day(s)",

@@ -146,7 +146,7 @@ def request(*numbers: int, why: str, **more: str) -> dict:
         "partitions": ",".join(str(day(n)) for n in numbers),
         "target": f"{REJECTED},{RAW}",
         "only": "outdated",
-        "downstream": True,
+        "downstream": "built",
         "downstream_since": str(day(SINCE)),
         "leave_protected": True,
         "into": "live",

@@ -16,7 +16,7 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import OUTDATED, Reason, ReasonKind, Selection, select
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
-from backfill_assets.plan.text import blocked_lines
+from backfill_assets.plan.text import blocked_lines, never_built_lines
 from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day
@@ -55,7 +55,8 @@ def selectors(draw, graph: Graph) -> Selector:
     days = sorted(draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
     only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))
     since = draw(st.sampled_from([date.min, *CALENDAR.days()]))
-    force, upstream, downstream = (draw(st.booleans()) for _ in range(3))
+    force, upstream = (draw(st.booleans()) for _ in range(2))
+    downstream = draw(st.sampled_from(["none", "built", "all"]))
     left = draw(st.sets(st.sampled_from(sorted(every(graph))), max_size=6))
     return Selector(
         names,
@@ -126,7 +127,11 @@ def naive(
         blocked |= {c for c in named if status[c].state in NEVER}
     if selector.force or set(selector.only) == set(STATES):
         blocked |= {c for c in named if status[c].state == State.RUNNING}
-    within = partitions if selector.downstream else named if "outdated" in selector.only else set()
+    within = named if "outdated" in selector.only else set()
+    if selector.downstream != "none":
+        within = set(partitions)
+    if selector.downstream != "all":
+        within = {r for r in within if any(status[c].is_built for c in partitions if c[0] == r[0])}
     while within:
         more = {
             r
@@ -235,6 +240,33 @@ def test_named_days_that_read_rebuilt_days_belong_to_the_plan():
 
 
 @pytest.mark.parametrize(
+    ("downstream", "chosen", "left"),
+    [("built", {A.name}, (B.name,)), ("all", {A.name, B.name}, ()), ("none", {A.name}, ())],
+)
+def test_a_table_never_built_is_downstream_only_of_all(downstream, chosen, left):
+    """A correction of one day is not the place where a table's history begins."""
+    graph = Graph((A, B), CALENDAR)
+    status = {(A.name, at): PartitionStatus(State.UP_TO_DATE, "", True) for at in CALENDAR.days()}
+    status |= {(B.name, at): PartitionStatus(State.MISSING) for at in CALENDAR.days()}
+    status[A.name, day(2)] = PartitionStatus(State.SOURCE_CHANGED, "", True)
+    outdated = Selector([A.name], [day(2)], frozenset({"outdated"}), downstream=downstream)
+    selection = select(outdated, graph, status)
+    assert {name for name, _ in selection.partitions} == chosen
+    assert tuple(selection.never_built) == left
+    assert ("--downstream=all" in "".join(never_built_lines(selection))) == bool(left)
+
+
+def test_a_missing_day_of_a_table_that_was_built_is_downstream():
+    graph = Graph((A, B), CALENDAR)
+    status = {(A.name, at): PartitionStatus(State.UP_TO_DATE, "", True) for at in CALENDAR.days()}
+    status |= {(B.name, at): PartitionStatus(State.MISSING) for at in CALENDAR.days()}
+    status[A.name, day(2)] = PartitionStatus(State.SOURCE_CHANGED, "", True)
+    status[B.name, day(5)] = PartitionStatus(State.UP_TO_DATE, "", True)
+    outdated = Selector([A.name], [day(2)], frozenset({"outdated"}), downstream="built")
+    assert B.name in {name for name, _ in select(outdated, graph, status).partitions}
+
+
+@pytest.mark.parametrize(
     ("undelivered", "helps"), [(True, False), (False, True)], ids=["not delivered", "not built"]
 )
 def test_upstream_is_advised_only_where_it_would_build_something(undelivered, helps):
@@ -273,7 +305,7 @@ def test_days_on_demand_are_planned_if_named_or_needed():
 
     def planned(**given) -> list[Partition]:
         selection = select(
-            Selector([A.name, B.name], days, downstream=True, **given), graph, status
+            Selector([A.name, B.name], days, downstream="built", **given), graph, status
         )
         assert selection.blocked == {}
         return [p for p in selection.partitions if p[0] == B.name]

@@ -243,7 +243,7 @@ def test_a_forced_day_is_computed_once_and_its_readers_only_if_rows_changed(tmp_
     server = chain(tmp_path)
     ended(server.rebuild(server.planned(OPTIONS)))
     options = replace(OPTIONS, force=True, days_per_run=100)
-    plan = server.planned(options, [A.name], days(2), force=True, downstream=True)
+    plan = server.planned(options, [A.name], days(2), force=True, downstream="all")
     end = ended(server.rebuild(plan))
     assert set(plan.partitions()) == {(A.name, day(2)), (B.name, day(2)), ("raw/c", day(2))}
     assert set(end.remaining.saved) == {(B.name, day(2)), ("raw/c", day(2))}
@@ -275,7 +275,7 @@ def test_a_plan_stops_early_at_an_unchanged_table_and_counts_the_days_left(tmp_p
     _, itself = SHAPES["self-dependent"]
     ended(server.rebuild(server.planned(PlanOptions(canary=0))))
     options = PlanOptions(canary=0, days_per_run=2, force=True)
-    plan = server.planned(options, [itself.name], days(2), force=True, downstream=True)
+    plan = server.planned(options, [itself.name], days(2), force=True, downstream="all")
     assert plan.days_of(itself.name) == set(days(2, 3, 4, 5, 6, 7))
     end = carry_out(server.rebuild(plan), lambda updates: [*updates][-1])
     (early_stop,) = end.remaining.early_stops
@@ -358,7 +358,7 @@ def test_of_a_chunk_that_a_failed_canary_kept_from_being_launched_nothing_is_don
     ended(server.rebuild(server.planned(PlanOptions(canary=0))))
     server.failing = {(A.name, day(2))}
     options = PlanOptions(canary=1, days_per_run=100, force=True)
-    plan = server.planned(options, [A.name], days(2, 5), force=True, downstream=True)
+    plan = server.planned(options, [A.name], days(2, 5), force=True, downstream="all")
     assert [chunk.partitions() for chunk in plan.chunks] == [
         {(A.name, day(2)), (B.name, day(0))},
         {(A.name, day(5)), *((B.name, day(n)) for n in range(1, 6))},

@@ -3,6 +3,8 @@
 import importlib
 import itertools
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from datetime import date
 from enum import IntEnum
@@ -403,3 +405,37 @@ def test_a_version_given_by_hand_holds():
         reads={"days": SliceDays()},
     )
     assert made(lambda days: days).version == "7"
+
+
+SCRIPT = """
+from backfill_assets import SliceDays, table
+
+LIMIT = 7
+
+@table("features/a", partition_by="day", columns="day DATE", reads={"days": SliceDays()})
+def a(days):
+    return days.limit(LIMIT)
+
+print(a.version)
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_module_that_is_run_as_a_script_has_versions(tmp_path):
+    (tmp_path / "shop.py").write_text(SCRIPT)
+    first = run(tmp_path, "shop.py")
+    assert first.returncode == 0, first.stderr
+    (tmp_path / "shop.py").write_text(SCRIPT.replace("7", "8"))
+    assert len({first.stdout, run(tmp_path, "shop.py").stdout}) == 2
+
+
+def test_a_table_in_a_notebook_needs_a_version_by_hand_and_the_reason_is_given(tmp_path):
+    """A notebook's main module has no file, as code given by -c."""
+    refused = run(tmp_path, "-c", SCRIPT)
+    assert "declared in a notebook or at a prompt" in refused.stderr
+    by_hand = run(tmp_path, "-c", SCRIPT.replace("reads=", 'version="1", reads='))
+    assert by_hand.stdout == "1\n", by_hand.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.spark.jars import PACKAGES, jar_of
-from backfill_assets.lake.spark.session import driver_conf, require_java
+from backfill_assets.lake.spark.session import driver_conf
 from backfill_assets.settings import Settings
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -55,7 +55,6 @@ def engine_command(
 
     Only the owner may read that file.
     """
-    require_java()
     submit = spark_home() / "bin" / "spark-submit"
     folder.mkdir(parents=True, exist_ok=True)
     properties = folder / PROPERTIES

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import symtable
+import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 TopLevelName = tuple[str, str]  # a module, and a name at the top of it
 
 _PACKAGE = __name__.partition(".")[0]
+_MAIN = "__main__"
 STANDARD_LIBRARY = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
@@ -113,6 +115,11 @@ class ModuleSource:
 def source_of(module: str) -> ModuleSource:
     """Read a module's file. Raises ValueError if it has none."""
     path = file_of(module)
+    if not path and module == _MAIN:
+        raise ValueError(
+            "a table that is declared in a notebook or at a prompt has no file to read its code"
+            " from; write it in a module, or give it a version by hand: version=..."
+        )
     if not path:
         raise ValueError(
             f"the source of {module} cannot be read; give its tables a version by hand: version=..."
@@ -229,6 +236,9 @@ class _Location(NamedTuple):
 
 
 def _location(package: str) -> _Location:
+    if package == _MAIN:  # `python shop.py` runs a file that no one imports
+        script = getattr(sys.modules[_MAIN], "__file__", None) or ""
+        return _Location(script.removesuffix(".py") if script.endswith(".py") else "")
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):

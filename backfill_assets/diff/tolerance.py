@@ -1,0 +1,105 @@
+"""How far two doubles may be apart and still count as the same.
+
+A tolerance is for a column, and is a size (0.01) or a share of the larger number (1 %).
+"""
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from backfill_assets.errors import NOTHING_CHANGED, UsageError, did_you_mean
+
+_FORM = re.compile(r"(?P<column>.+?)\s*=(?P<size>[^=%]+)(?P<percent>%?)")
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The most by which two doubles differ that count as the same.
+
+    It is relative to the larger of the two magnitudes, or absolute.
+    """
+
+    size: float
+    is_relative: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.size * 100:g} %" if self.is_relative else f"{self.size:g}"
+
+    def allows(self, before: pa.Array, after: pa.Array) -> npt.NDArray[np.bool_]:
+        """Whether each pair is within the tolerance. Null, NaN and infinity never are."""
+        old, new = (_doubles(side) for side in (before, after))
+        is_finite = np.isfinite(old) & np.isfinite(new)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scale = np.maximum(np.abs(old), np.abs(new)) if self.is_relative else 1.0
+            within: npt.NDArray[np.bool_] = np.abs(new - old) <= self.size * scale
+        return is_finite & within
+
+
+def _doubles(values: pa.Array) -> npt.NDArray[np.float64]:
+    doubles: npt.NDArray[np.float64] = values.cast(pa.float64(), safe=False).to_numpy(
+        zero_copy_only=False
+    )
+    return doubles
+
+
+# By column. As typed, a column may be a pattern with *.
+Tolerances = Mapping[str, Tolerance]
+NO_TOLERANCES: Tolerances = {}
+
+
+def parse_tolerances(typed: Iterable[str]) -> Tolerances:
+    """Read `COLUMN=0.01` and `COLUMN=1%`. Raises UsageError for anything else."""
+    return dict(map(_parse, typed))
+
+
+def _parse(text: str) -> tuple[str, Tolerance]:
+    match = _FORM.fullmatch(text.strip())
+    try:
+        size = float(match["size"]) if match else math.nan
+    except ValueError:
+        size = math.nan
+    if not match or not 0 <= size < math.inf:
+        raise UsageError(
+            f"--tolerance {text} is not a tolerance.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Type it as price=0.01, or as price=1% of the larger number.",
+        )
+    is_relative = bool(match["percent"])
+    return match["column"].strip(), Tolerance(size / 100 if is_relative else size, is_relative)
+
+
+def tolerances_of(columns: Iterable[str], typed: Tolerances) -> Tolerances:
+    """The tolerance of each column that has one: that of the first name or pattern that fits."""
+    fitting = {
+        column: [tolerance for name, tolerance in typed.items() if _fits(column, name)]
+        for column in columns
+    }
+    return {column: tolerances[0] for column, tolerances in fitting.items() if tolerances}
+
+
+def _fits(column: str, name: str) -> bool:
+    return fnmatchcase(column.casefold(), name.casefold())
+
+
+def refuse_unknown_columns(tolerances: Tolerances, doubles: Collection[str]) -> None:
+    """Raise UsageError for a tolerance that fits none of the columns."""
+    for name in tolerances:
+        if not any(_fits(column, name) for column in doubles):
+            raise UsageError(
+                f"--tolerance names {name}, which is not a column of doubles outside the key."
+                f"{did_you_mean(name, doubles)}",
+                unchanged=NOTHING_CHANGED,
+                next_step=_columns_text(sorted(doubles)),
+            )
+
+
+def _columns_text(doubles: Sequence[str]) -> str:
+    if not doubles:
+        return "No compared table has such a column: leave --tolerance out."
+    return f"These columns may have one: {', '.join(doubles)}."
