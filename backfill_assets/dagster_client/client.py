@@ -14,6 +14,7 @@ import httpx
 
 from backfill_assets.calendar import as_day, consecutive, one_range
 from backfill_assets.dagster_client import documents, tags
+from backfill_assets.dagster_client.names import OPTIONS, writes_to
 from backfill_assets.dagster_client.tags import TITLE
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
@@ -33,26 +34,10 @@ class LoadedTable(NamedTuple):
         return cls(str(node["opVersion"]), *(uris or [""]))
 
 
-# The assets of shadows are named after those of the tables.
-SHADOW = "shadow"
-
-
-def shadow_asset(table: str) -> str:
-    """The asset that builds a table in the shadow of a run's plan."""
-    return f"{SHADOW}/{table}"
-
-
-def step_of(table: str) -> str:
-    """The key of the step that builds a table."""
-    return table.replace("/", "__")
-
-
 RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _BACKFILL_FINISHED = frozenset(
     {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
 )
-# Jobs that write to live; their runs select no assets by name.
-WRITING = ("nightly", "rebuild", "rollback", "publish")
 # Dagster's tags on a run: its one day, or its first and its last.
 _DAY_TAG = "dagster/partition"
 FIRST_DAY_TAG = "dagster/asset_partition_range_start"
@@ -123,24 +108,6 @@ def _day_count(run_tags: Mapping[str, str]) -> int:
     if first and last:
         return (as_day(last) - as_day(first)).days + 1
     return int(_DAY_TAG in run_tags)
-
-
-def own_job(table: str) -> str:
-    """The job of a table's own schedule. Its runs select no assets by name either."""
-    return f"build_{step_of(table)}"
-
-
-def writes_to(
-    tables: Collection[str], selected: Iterable[str] | None, job: str | None = None
-) -> bool:
-    """True if a run of `job`, or a backfill (`job` is None), writes to these tables in live.
-
-    `selected` has its assets. It is None for a run that writes all that its job writes, and for a
-    backfill of a job, which may write to any table.
-    """
-    if selected is not None:
-        return not set(tables).isdisjoint(selected)
-    return job is None or job in WRITING or job in map(own_job, tables)
 
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
@@ -281,7 +248,7 @@ class Dagster:
         """
         nodes = self.nodes()
         _refuse_unknown_days(nodes, days)
-        config = {"resources": {"options": {"config": dict(options)}}}
+        config = {"resources": {OPTIONS: {"config": dict(options)}}}
         most_days = min(
             (nodes[table]["backfillPolicy"] or {}).get("maxPartitionsPerRun") or 1 for table in days
         )

@@ -14,6 +14,7 @@ from backfill_assets.dagster_client.client import (
     Launched,
     payload,
 )
+from backfill_assets.dagster_client.names import own
 from backfill_assets.errors import NOTHING_CHANGED, BackfillError, UsageError
 
 
@@ -48,9 +49,9 @@ REPRODUCTION = "reproduction"
 def launch_job(
     dagster: Dagster, job: str, op: str, config: Mapping[str, Any], tags: Mapping[str, str]
 ) -> Launched:
-    """Launch a run of a job of one op. Raises as `Dagster.launch`."""
+    """Launch a run of one of our jobs of one op. Raises as `Dagster.launch`."""
     node = next(iter(dagster.nodes().values()))
-    return dagster.launch_run(job, {"ops": {op: {"config": dict(config)}}}, tags, node)
+    return dagster.launch_run(own(job), {"ops": {own(op): {"config": dict(config)}}}, tags, node)
 
 
 def observed(

@@ -40,12 +40,14 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import URI, shadow_asset, step_of
+from backfill_assets.dagster_client.client import URI
+from backfill_assets.dagster_client.names import shadow_asset, step_of
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import AUDITS
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Paths, full_disk_message, is_disk_full
+from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.orchestration.report import events_of
 from backfill_assets.orchestration.run import (
     RebuildOptions,
@@ -124,23 +126,26 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
             max_partitions_per_run=workspace.settings.days_per_run
         ),
         pool=table.pool,
+        op_tags=OWN_OP,
     )
     def build(
-        context: AssetExecutionContext, spark: ResourceParam[SparkResource], options: RebuildOptions
+        context: AssetExecutionContext,
+        backfill_spark: ResourceParam[SparkResource],
+        backfill_options: RebuildOptions,
     ) -> Iterator[Any]:
         names_days = context.has_partition_key or context.has_partition_key_range
         if not names_days and context.selected_asset_keys:
             raise Failure(_NO_DAYS, allow_retries=False)
 
         def session() -> SparkSession:
-            return spark.session(options.spark_conf)
+            return backfill_spark.session(backfill_options.spark_conf)
 
         try:
             plan = plan_of(context, workspace)
             days = [as_day(key) for key in context.partition_keys] if names_days else []
             target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
-            request = request_of(context, options, plan, table)
-            if names_days and not options.audit_only:
+            request = request_of(context, backfill_options, plan, table)
+            if names_days and not backfill_options.audit_only:
                 result = Step(table, target, request, session).run(days)
             else:
                 days = days or built_days(table, target)
@@ -150,7 +155,7 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
                 _request_retry(context, error)
             raise Failure(str(error), allow_retries=False) from error
         except Exception as error:
-            spark.forget()
+            backfill_spark.forget()
             if is_disk_full(error):
                 message = full_disk_message(workspace.lake.root, table.name)
                 raise Failure(message, allow_retries=False) from error

@@ -5,12 +5,14 @@ import warnings
 
 from dagster import BetaWarning, Definitions, PreviewWarning, define_asset_job
 
+from backfill_assets.dagster_client.names import OPTIONS, SPARK, own
 from backfill_assets.orchestration.assets import (
     asset_of,
     executor,
     live_assets,
 )
 from backfill_assets.orchestration.jobs import jobs_of
+from backfill_assets.orchestration.local.implicit_job import run_own_assets_in
 from backfill_assets.orchestration.other_assets import (
     archive_assets,
     late_reports,
@@ -48,8 +50,8 @@ warnings.filterwarnings("ignore", category=BetaWarning)
 
 REBUILD = (
     "Builds all tables for the selected days, upstream first, in one run. Days that are up to date"
-    " are not computed again unless `force` is set (resources: options: config). The job make_plan"
-    " previews what would be built, and why."
+    " are not computed again unless `force` is set (resources: backfill_options: config). The"
+    " job backfill_make_plan previews what would be built, and why."
 )
 
 
@@ -58,6 +60,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
 
     `spark` replaces the session that the settings describe.
     """
+    run_own_assets_in(executor)
     spark = spark or spark_resource(workspace.settings, workspace.packages)
     return Definitions(
         assets=[
@@ -72,7 +75,12 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
         ],
         asset_checks=[release_check(workspace)],
         jobs=[
-            define_asset_job("rebuild", live_assets(workspace.tables), description=REBUILD),
+            define_asset_job(
+                own("rebuild"),
+                live_assets(workspace.tables),
+                description=REBUILD,
+                executor_def=executor,
+            ),
             *jobs_of((*PLAN_JOBS, *VERB_JOBS), workspace),
         ],
         schedules=[
@@ -85,6 +93,5 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             late_rows_sensor(workspace),
             source_changes_sensor(workspace),
         ],
-        resources={"spark": for_each_run(spark), "options": RebuildOptions()},
-        executor=executor,
+        resources={SPARK: for_each_run(spark), OPTIONS: RebuildOptions()},
     )

@@ -25,6 +25,7 @@ from dagster import (
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.names import SPARK, own
 from backfill_assets.errors import BackfillError
 from backfill_assets.plan import text
 from backfill_assets.plan.plan import Plan
@@ -70,7 +71,10 @@ class VerbRun:
 
 @dataclass(frozen=True)
 class VerbJob:
-    """A job as data. `verb` gets the run and its configuration, an instance of `config`."""
+    """A job as data. `verb` gets the run and its configuration, an instance of `config`.
+
+    In Dagster, the names of the job and of its step have our prefix (`own`).
+    """
 
     name: str
     step: str
@@ -92,11 +96,11 @@ def jobs_of(
 
     def job_of(declaration: VerbJob) -> JobDefinition:
         @op(
-            name=declaration.step,
+            name=own(declaration.step),
             config_schema=declaration.config.to_config_schema().config_type,
             description=declaration.description,
             pool="spark" if declaration.needs_engine else None,
-            required_resource_keys={"spark"} if declaration.needs_engine else None,
+            required_resource_keys={SPARK} if declaration.needs_engine else None,
         )
         def run_verb(context: OpExecutionContext) -> None:
             run = VerbRun(context, workspace, lambda: dagster(workspace.settings), now, sleep)
@@ -104,7 +108,7 @@ def jobs_of(
                 declaration.verb(run, declaration.config(**context.op_config))
 
         @job(
-            name=declaration.name,
+            name=own(declaration.name),
             executor_def=in_process_executor,
             tags=declaration.tags,
             description=declaration.description,

@@ -10,6 +10,7 @@ from typing import Any
 from dagster import AssetKey, AssetObservation, Config, MetadataValue
 from pydantic import Field
 
+from backfill_assets.dagster_client.names import SPARK
 from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.diff.diff import Diffs
 from backfill_assets.diff.sides import DiffRequest
@@ -198,7 +199,7 @@ class ReproduceConfig(Config):
 
 def _reproduce(run: VerbRun, config: ReproduceConfig) -> None:
     def compute(recorded: RecordedBuild) -> Reproduction:
-        spark = run.context.resources.spark
+        spark = getattr(run.context.resources, SPARK)
         return reproduce(recorded, run.workspace, spark.session(recorded.build.spark_conf))
 
     release = config.release or None

@@ -20,9 +20,8 @@ from backfill_assets.dagster_client.client import (
     Launched,
     LoadedTable,
     StepFailure,
-    shadow_asset,
-    step_of,
 )
+from backfill_assets.dagster_client.names import shadow_asset, step_of
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.plan import Plan

@@ -21,7 +21,8 @@ import httpx
 
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents
-from backfill_assets.dagster_client.client import SHADOW, Dagster, payload
+from backfill_assets.dagster_client.client import Dagster, payload
+from backfill_assets.dagster_client.names import SHADOW
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake

@@ -6,7 +6,8 @@ from datetime import date
 import httpx
 import pytest
 
-from backfill_assets.dagster_client.client import Dagster, Launched, own_job, writes_to
+from backfill_assets.dagster_client.client import Dagster, Launched
+from backfill_assets.dagster_client.names import OPTIONS, own, own_job, writes_to
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 
@@ -92,7 +93,7 @@ def test_what_one_run_cannot_hold_is_a_backfill_of_exactly_these_days(days, rang
                 {"assetKey": {"path": ["raw", "a"]}, "partitions": {"ranges": ranges[0]}},
                 {"assetKey": {"path": ["staging", "b"]}, "partitions": {"ranges": ranges[1]}},
             ],
-            "runConfigData": {"resources": {"options": {"config": {"force": True}}}},
+            "runConfigData": {"resources": {OPTIONS: {"config": {"force": True}}}},
             "tags": [{"key": "k", "value": "v"}],
             "title": "t",
         }
@@ -125,7 +126,7 @@ def test_the_same_days_of_all_tables_are_one_run(days, of_days):
     )
     tags = {tag["key"]: tag["value"] for tag in run["executionMetadata"]["tags"]}
     assert tags == {"k": "v", "backfill/title": "t"} | of_days
-    assert run["runConfigData"] == {"resources": {"options": {"config": {"force": True}}}}
+    assert run["runConfigData"] == {"resources": {OPTIONS: {"config": {"force": True}}}}
 
 
 def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
@@ -261,11 +262,12 @@ def test_a_password_in_the_address_is_sent_and_in_no_message():
     [
         ({"raw/a", "other/t"}, "__ASSET_JOB", True),
         ({"other/t", "shadow/raw/a"}, "__ASSET_JOB", False),
-        (set(), "nightly", False),  # a run of checks
-        *((None, job, True) for job in ("nightly", "rebuild", "publish", "rollback")),
+        (set(), own("nightly"), False),  # a run of checks
+        *((None, own(job), True) for job in ("nightly", "rebuild", "publish", "rollback")),
+        (None, "nightly", False),  # of another project
         (None, own_job("raw/a"), True),
         (None, own_job("other/t"), False),
-        (None, "run_plan", False),
+        (None, own("run_plan"), False),
         (None, None, True),
         ({"other/t"}, None, False),
     ],
@@ -285,10 +287,10 @@ def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_n
             "assetSelection": [path("raw/a"), path("staging/b")],
         },
         {"runId": "22222222-a", "jobName": "__ASSET_JOB", "assetSelection": [path("shadow/raw/a")]},
-        {"runId": "33333333-a", "jobName": "nightly", "assetSelection": None},
-        {"runId": "44444444-a", "jobName": "make_plan", "assetSelection": None},
-        {"runId": "55555555-a", "jobName": "build_staging__b", "assetSelection": None},
-        {"runId": "66666666-a", "jobName": "build_staging__c", "assetSelection": None},
+        {"runId": "33333333-a", "jobName": own("nightly"), "assetSelection": None},
+        {"runId": "44444444-a", "jobName": own("make_plan"), "assetSelection": None},
+        {"runId": "55555555-a", "jobName": own("build_staging__b"), "assetSelection": None},
+        {"runId": "66666666-a", "jobName": own("build_staging__c"), "assetSelection": None},
     ]
     of_backfill = {
         "tags": [],

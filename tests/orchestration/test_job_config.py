@@ -10,6 +10,7 @@ from dagster import DagsterInvalidConfigError, Definitions
 from typer.main import get_command
 
 from backfill_assets.cli.rebuild import app
+from backfill_assets.dagster_client.names import own
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.plan_jobs import (
@@ -76,7 +77,7 @@ def test_the_launchpad_shows_each_field_with_its_description(office, job):
     """The schema snapshot is what the webserver gets, and what the launchpad explains and completes
     fields from.
     """
-    definition = Definitions(jobs=jobs_of(PLAN_JOBS, office.workspace)).resolve_job_def(job)
+    definition = Definitions(jobs=jobs_of(PLAN_JOBS, office.workspace)).resolve_job_def(own(job))
     snapshots = definition.get_config_schema_snapshot().all_config_snaps_by_key.values()
     (descriptions,) = [
         {field.name: field.description for field in each.fields}

@@ -32,6 +32,12 @@ PATCHES = [
     ),
     ("event_log", "dagster._core.storage.sqlite_storage:DagsterSqliteStorage.from_local", "1.13"),
     ("event_log", "dagster._core.instance:InstanceRef.config_defaults", "1.13"),
+    (
+        "implicit_job",
+        "dagster._core.definitions.repository_definition.repository_data_builder"
+        ":get_base_asset_job_lambda",
+        "1.13",
+    ),
     ("run_launcher", "dagster:DefaultRunLauncher.launch_run", "1.13"),
     ("run_launcher", "dagster:DefaultRunLauncher.terminate", "1.13"),
     ("run_launcher", "dagster:DefaultRunLauncher.check_run_worker_health", "1.13"),

@@ -259,7 +259,7 @@ def location(tmp_path, spark) -> Iterator[CodeLocation]:
 
 
 def test_a_run_without_days_computes_nothing_and_says_to_choose_some(location):
-    job = location.defs.resolve_job_def("rebuild")
+    job = location.defs.resolve_job_def("backfill_rebuild")
     run = location.instance.create_run_for_job(job)
     result = execute_run(InMemoryJob(job), run, location.instance, raise_on_error=False)
     (error,) = [
@@ -295,18 +295,18 @@ def test_a_spark_setting_that_comes_too_late_fails_the_step_once(location):
     "resources",
     [
         pytest.param(
-            {"options": {"config": {"write_mode": "append_once"}}},
+            {"backfill_options": {"config": {"write_mode": "append_once"}}},
             id="a write mode that does not exist",
         ),
         pytest.param(
-            {"spark": {"config": {"spark_config": {"spark.sql.ansi.enabled": "false"}}}},
+            {"backfill_spark": {"config": {"spark_config": {"spark.sql.ansi.enabled": "false"}}}},
             id="settings of Spark",
         ),
     ],
 )
 def test_a_configuration_that_there_is_not_is_refused_before_anything_starts(location, resources):
     with pytest.raises(DagsterInvalidConfigError):
-        location.defs.resolve_job_def("rebuild").execute_in_process(
+        location.defs.resolve_job_def("backfill_rebuild").execute_in_process(
             run_config={"resources": resources},
             instance=location.instance,
             tags={START: str(FOUR[0]), END: str(FOUR[-1])},
@@ -315,7 +315,7 @@ def test_a_configuration_that_there_is_not_is_refused_before_anything_starts(loc
 
 
 def test_the_nightly_schedule_asks_for_the_days_that_late_rows_may_have_changed(location):
-    schedule = location.defs.resolve_schedule_def("nightly")
+    schedule = location.defs.resolve_schedule_def("backfill_nightly")
     context = build_schedule_context(
         location.instance, scheduled_execution_time=datetime(2019, 8, 19, 1, 30, tzinfo=UTC)
     )

@@ -270,7 +270,7 @@ def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
     assert waiting == "more may arrive until 12:10 UTC"
     first = asked(LATER + QUIET)
     assert isinstance(first, RunRequest)
-    assert first.run_config["ops"]["run"]["config"]["target"] == "raw/other"
+    assert first.run_config["ops"]["backfill_run"]["config"]["target"] == "raw/other"
 
 
 def test_a_failed_day_is_tried_again_only_with_other_files(landed):
@@ -285,7 +285,10 @@ def test_a_failed_day_is_tried_again_only_with_other_files(landed):
 
 def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requests(landed):
     definitions = definitions_of(landed.workspace)
-    sensor = definitions.get_sensor_def("source_changes")
-    assert (sensor.default_status, sensor.job_name) == (DefaultSensorStatus.STOPPED, "run_plan")
-    config = {"ops": {"run": {"config": request(16, why="")}}}
-    assert validate_run_config(definitions.resolve_job_def("run_plan"), config)
+    sensor = definitions.get_sensor_def("backfill_source_changes")
+    assert (sensor.default_status, sensor.job_name) == (
+        DefaultSensorStatus.STOPPED,
+        "backfill_run_plan",
+    )
+    config = {"ops": {"backfill_run": {"config": request(16, why="")}}}
+    assert validate_run_config(definitions.resolve_job_def("backfill_run_plan"), config)

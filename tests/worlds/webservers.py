@@ -19,11 +19,9 @@ from backfill_assets.dagster_client.client import (
     ASSET_JOB,
     FIRST_DAY_TAG,
     LAST_DAY_TAG,
-    SHADOW,
     Dagster,
-    shadow_asset,
-    step_of,
 )
+from backfill_assets.dagster_client.names import OPTIONS, SHADOW, shadow_asset, step_of
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.storage import Paths
@@ -334,7 +332,7 @@ class Server:
             if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]
         ]
         assert not twins, "a running chunk was launched again"
-        options = params["runConfigData"]["resources"]["options"]["config"]
+        options = params["runConfigData"]["resources"][OPTIONS]["config"]
         of_tables = [(asset.removeprefix(f"{SHADOW}/"), day) for asset, day in partitions]
         launch = Launch(
             f"{'r' if is_run else 'b'}{len(self.launched) + 1}",
