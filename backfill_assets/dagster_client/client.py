@@ -15,7 +15,6 @@ import httpx
 from backfill_assets.calendar import as_day, consecutive, one_range
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.names import OPTIONS, writes_to
-from backfill_assets.dagster_client.tags import TITLE
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 # The metadata entry of an asset that says where its table is.
@@ -70,7 +69,7 @@ class Launched:
             is_run,
             str(entry["runStatus" if is_run else "status"]),
             entry["creationTime"],
-            (run_tags.get(tags.TITLE) if is_run else entry["title"]) or "",
+            (tags.title_of(run_tags) if is_run else entry["title"]) or "",
             (_day_count(run_tags) * len(assets) if is_run else entry["numPartitions"]) or 0,
             run_tags,
             assets,
@@ -243,6 +242,8 @@ class Dagster:
     ) -> Launched:
         """Launch exactly these days of these tables, as one run if possible, else as a backfill.
 
+        The title is that of a backfill: a run has none.
+
         Raises UsageError, before anything is launched, for a table or a day that the code location
         does not have. Raises AnswerLost if it may have been launched.
         """
@@ -253,7 +254,7 @@ class Dagster:
             (nodes[table]["backfillPolicy"] or {}).get("maxPartitionsPerRun") or 1 for table in days
         )
         if ends := one_range(days.values(), most_days):
-            run_tags = {**tags, TITLE: title, **_range_tags(*ends)}
+            run_tags = {**tags, **_range_tags(*ends)}
             return self.launch_run(ASSET_JOB, config, run_tags, nodes[next(iter(days))], days)
         by_asset = [
             {

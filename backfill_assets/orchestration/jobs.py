@@ -33,6 +33,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
+from backfill_assets.verbs.publish import plan_in_shadow
 from backfill_assets.verbs.report import TableContents
 from backfill_assets.workspace import Workspace
 
@@ -61,6 +62,10 @@ class VerbRun:
         self.context.instance.add_run_tags(self.context.run_id, {tags.PLAN: plan.id})
         return plan
 
+    def plan_in_shadow(self, plan_id: str) -> Plan:
+        """Return the plan with this id, or without an id the only one in a shadow, as `plan`."""
+        return self.plan(plan_in_shadow(plan_id, self.workspace).id)
+
     def show(self, message: str, metadata: Mapping[str, Any], *, is_complete: bool = True) -> None:
         """Log the message and show the metadata. Raise Failure if the report is not complete."""
         if not is_complete:
@@ -83,6 +88,18 @@ class VerbJob:
     description: str
     tags: Mapping[str, str] = field(default_factory=dict)
     needs_engine: bool = False
+
+    def shown_first(self) -> dict[str, Any]:
+        """What the launchpad opens with: the required fields, and the plan.
+
+        Dagster sorts all fields by name. A field that is not shown has the default of the command.
+        """
+        names = [
+            name
+            for name, option in self.config.model_fields.items()
+            if option.is_required() or name == "plan"
+        ]
+        return dict.fromkeys(names, "")
 
 
 def jobs_of(
@@ -110,6 +127,7 @@ def jobs_of(
         @job(
             name=own(declaration.name),
             executor_def=in_process_executor,
+            config={"ops": {own(declaration.step): {"config": declaration.shown_first()}}},
             tags=declaration.tags,
             description=declaration.description,
         )

@@ -39,8 +39,13 @@ def _options(config: Config) -> dict[str, Any]:
     return config.model_dump(exclude={"plan"})
 
 
+_PLAN = Field(
+    default="", description="The id of the plan, in quotes. Without one: the only plan in a shadow."
+)
+
+
 class VerifyConfig(Config):
-    plan: str = Field(description="The id of the plan to verify, in quotes.")
+    plan: str = _PLAN
     accept: list[str] = Field(
         default=[],
         description="Checks that need a decision, by name. The checks are not run again then.",
@@ -49,7 +54,7 @@ class VerifyConfig(Config):
 
 
 def _verify(run: VerbRun, config: VerifyConfig) -> None:
-    plan = run.plan(config.plan)
+    plan = run.plan_in_shadow(config.plan)
     report = verify_plan(plan, run.workspace, who=run.who, **_options(config))
     metadata = {
         "plan": plan.id,
@@ -60,7 +65,7 @@ def _verify(run: VerbRun, config: VerifyConfig) -> None:
 
 
 class PreviewConfig(Config):
-    plan: str = Field(description="The id of the plan to preview, in quotes.")
+    plan: str = _PLAN
     channel: str = Field(
         default="", description="Whose readers get it: candidate. Without one: only by `preview=`."
     )
@@ -68,7 +73,7 @@ class PreviewConfig(Config):
 
 
 def _preview(run: VerbRun, config: PreviewConfig) -> None:
-    plan = run.plan(config.plan)
+    plan = run.plan_in_shadow(config.plan)
     report = preview_plan(plan, run.workspace, _runs(run), who=run.who, **_options(config))
     metadata = {"plan": plan.id, "release": report.preview.number, "channel": config.channel}
     run.show(sentences(report.lines()), metadata)
@@ -81,7 +86,7 @@ def _runs(run: VerbRun) -> Runs:
 
 
 class PublishConfig(Config):
-    plan: str = Field(description="The id of the plan to publish, in quotes.")
+    plan: str = _PLAN
     reason: str = Field(
         default="", description="Why; kept in the commits, the ledger and the release."
     )
@@ -91,7 +96,7 @@ class PublishConfig(Config):
 
 
 def _publish(run: VerbRun, config: PublishConfig) -> None:
-    plan = run.plan(config.plan)
+    plan = run.plan_in_shadow(config.plan)
     report = publish_plan(
         plan,
         run.workspace,
@@ -154,10 +159,11 @@ def _switch(run: VerbRun, config: SwitchConfig) -> None:
 
 class DiffConfig(Config):
     compare: str = Field(
+        default="",
         description=(
             "A plan's id; a table and its day; two tables; or the numbers of two releases. In"
-            " quotes."
-        )
+            " quotes. Without it: the only plan in a shadow."
+        ),
     )
     table: str = Field(
         default="", description="Of a plan or releases only these tables, by names or patterns."

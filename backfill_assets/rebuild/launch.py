@@ -162,11 +162,11 @@ class Launcher:
 
         Waits for chunks that a killed command has requested.
         """
-        launches = {launched.tags.get(tags.LAUNCH) for launched in self.launched()}
         for event in self.plans.events(self.plan.id, REQUESTED):
-            if event.facts["launch"] not in launches:
-                # The clock of that command may have been ahead.
-                self._launched_as(event.facts["launch"], min(event.at, self.now()))
+            # The clock of that command may have been ahead.
+            requested = min(event.at, self.now())
+            if self.now() - requested <= SETTLED_AFTER:
+                self._launched_as(event.facts["launch"], requested)
         return running_chunks(self.dagster, self.plan)
 
     def cancellations(self) -> int:

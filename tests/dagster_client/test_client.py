@@ -125,7 +125,7 @@ def test_the_same_days_of_all_tables_are_one_run(days, of_days):
         "here",
     )
     tags = {tag["key"]: tag["value"] for tag in run["executionMetadata"]["tags"]}
-    assert tags == {"k": "v", "backfill/title": "t"} | of_days
+    assert tags == {"k": "v"} | of_days
     assert run["runConfigData"] == {"resources": {OPTIONS: {"config": {"force": True}}}}
 
 

@@ -18,6 +18,7 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.dagster_client import tags
 from backfill_assets.datasets.case_reports.tables import TABLES as WHOLE_DAYS
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.running import RunningStep, mark_running
@@ -215,7 +216,7 @@ def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
         assert "The next attempt is at" in reason
         first = lake.ticks.asked
         assert lake.tick(now + wait + timedelta(minutes=1)) == REBUILT
-        assert lake.ticks.asked.run_key == f"{first.tags['backfill/batch']}-{attempt}", (
+        assert lake.ticks.asked.run_key == f"{first.tags[tags.BATCH]}-{attempt}", (
             "a key that Dagster has not seen"
         )
 

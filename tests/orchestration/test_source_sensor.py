@@ -18,6 +18,7 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.dagster_client import tags
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.orchestration.definitions import definitions_of
@@ -255,7 +256,7 @@ def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
     batches, cursor = source_batches([changes, other], None, LATER)
     run = create_run_for_test(
         landed.ticks.instance,
-        tags={"backfill/batch": batches[0].key},
+        tags={tags.BATCH: batches[0].key},
         status=DagsterRunStatus.FAILURE,
     )
     record = landed.ticks.instance.get_run_records(RunsFilter([run.run_id]))
