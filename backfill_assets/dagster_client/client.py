@@ -214,7 +214,9 @@ class Dagster:
         Raises ServiceUnavailable while the webserver has no tables loaded.
         """
         tables = [
-            node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]
+            node
+            for node in self.ask(documents.TABLES)["assetNodes"]
+            if node["isPartitioned"] and node["isMaterializable"]
         ]
         if not tables:
             # While it starts, while its code server is restarted, or after the code failed to load.

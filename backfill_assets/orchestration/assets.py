@@ -56,6 +56,7 @@ from backfill_assets.orchestration.run import (
     request_of,
     workspace_of_run,
 )
+from backfill_assets.orchestration.shown_status import check_spec, source_keys
 from backfill_assets.step.audit_built import audit_built, built_days
 from backfill_assets.step.request import StepResult
 from backfill_assets.step.step import Step
@@ -106,6 +107,7 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
     """
     partitions = partitions_of(workspace.calendar)
     key = asset_key(table, shadow=shadow)
+    source = None if shadow else source_keys(workspace.tables).get(table.name)
 
     @multi_asset(
         name=step_of("/".join(key.path)),
@@ -120,7 +122,8 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
                 partitions_def=partitions,
             )
             for rule in table.rules
-        ],
+        ]
+        + ([] if shadow else [check_spec(key, partitions)]),
         can_subset=True,
         backfill_policy=BackfillPolicy.multi_run(
             max_partitions_per_run=workspace.settings.days_per_run
@@ -163,7 +166,15 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
                 _request_retry(context, error)
             raise
         shown = shown_of(result, target) if names_days else {}
-        yield from events_of(context, result, key, shown, materialize=names_days)
+        yield from events_of(
+            context,
+            result,
+            key,
+            shown,
+            materialize=names_days,
+            source=source,
+            in_shadow=shadow,
+        )
         if failure := failure_of(result, plan.id if plan else ""):
             raise failure
 
@@ -186,11 +197,15 @@ def spec_of(
 ) -> AssetSpec:
     """The asset spec of `table`, with its dependencies."""
     key = asset_key(table, shadow=shadow)
+    source = None if shadow else source_keys(workspace.tables).get(table.name)
     return AssetSpec(
         key,
         deps=[
-            AssetDep(asset_key(other, shadow=shadow), partition_mapping=_mapping(window))
-            for other, window in table.windows()
+            *([AssetDep(source)] if source else []),
+            *(
+                AssetDep(asset_key(other, shadow=shadow), partition_mapping=_mapping(window))
+                for other, window in table.windows()
+            ),
         ],
         description=f"{_IN_SHADOW}\n\n{table.documentation}" if shadow else table.documentation,
         group_name=key.path[0],

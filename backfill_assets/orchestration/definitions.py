@@ -10,6 +10,7 @@ from backfill_assets.orchestration.assets import (
     asset_of,
     executor,
     live_assets,
+    partitions_of,
 )
 from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.local.implicit_job import run_own_assets_in
@@ -38,6 +39,7 @@ from backfill_assets.orchestration.schedules import (
     own_schedules,
     weekly_maintenance,
 )
+from backfill_assets.orchestration.shown_status import STATUS_JOB, source_specs, status_sensor
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.workspace import Workspace
 
@@ -70,6 +72,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
                 for table in workspace.tables
             ),
             *archive_assets(workspace),
+            *source_specs(workspace.tables, partitions_of(workspace.calendar)),
             releases_spec(),
             *late_reports(workspace),
         ],
@@ -81,7 +84,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
                 description=REBUILD,
                 executor_def=executor,
             ),
-            *jobs_of((*PLAN_JOBS, *VERB_JOBS), workspace),
+            *jobs_of((*PLAN_JOBS, *VERB_JOBS, STATUS_JOB), workspace),
         ],
         schedules=[
             nightly_schedule(workspace),
@@ -90,6 +93,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
         ],
         sensors=[
             release_sensor(workspace),
+            status_sensor(workspace),
             late_rows_sensor(workspace),
             source_changes_sensor(workspace),
         ],

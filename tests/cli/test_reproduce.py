@@ -109,6 +109,7 @@ class Webserver:
             node = {
                 "assetKey": {"path": NAME.split("/")},
                 "isPartitioned": True,
+                "isMaterializable": True,
                 "repository": repository,
             }
             answer: Any = {"assetNodes": [node]}

@@ -16,6 +16,7 @@ def node(name):
     return {
         "assetKey": {"path": name.split("/")},
         "isPartitioned": True,
+        "isMaterializable": True,
         "opVersion": "1",
         "partitionKeys": keys,
     } | {

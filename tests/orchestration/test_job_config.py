@@ -106,7 +106,7 @@ def test_every_verb_job_is_executed_by_a_test_of_its_own():
 @pytest.mark.parametrize("declared", [*PLAN_JOBS, *VERB_JOBS], ids=lambda declared: declared.name)
 def test_a_launchpad_opens_valid_and_with_the_required_fields_and_the_plan(office, declared):
     (job,) = jobs_of([declared], office.workspace)
-    opened = job.run_config["ops"][own(declared.step)]["config"]
+    opened = (job.run_config or {})["ops"][own(declared.step)]["config"]
     required = [n for n, each in declared.config.model_fields.items() if each.is_required()]
     assert {*required} <= opened.keys() <= {*required, "plan"}
     resources = {} if not declared.needs_engine else {SPARK: SparkResource(spark_config={})}

@@ -42,6 +42,16 @@ PATCHES = [
     ("run_launcher", "dagster:DefaultRunLauncher.terminate", "1.13"),
     ("run_launcher", "dagster:DefaultRunLauncher.check_run_worker_health", "1.13"),
     ("run_starter", "dagster._utils:get_run_crash_explanation", "1.13"),
+    (
+        "recorded",
+        "dagster._core.storage.event_log:SqliteEventLogStorage.get_asset_check_partition_info",
+        "1.13",
+    ),
+    (
+        "recorded",
+        "dagster._core.storage.event_log:SqliteEventLogStorage.get_latest_tags_by_partition",
+        "1.13",
+    ),
     ("step_events", "dagster._core.events:DagsterEvent.step_output_event", "1.13"),
     ("unfinished", "dagster._core.execution.backfill:BulkActionsFilter", "1.13"),
     (

@@ -308,6 +308,7 @@ class Server:
         node = {
             "assetKey": {"path": name.split("/")},
             "isPartitioned": True,
+            "isMaterializable": True,
             "opVersion": version,
             "partitionKeys": keys,
         }
