@@ -234,6 +234,10 @@ class Dagster:
         """Every daily table, as the webserver has it loaded."""
         return {name: LoadedTable.of(node) for name, node in self.nodes().items()}
 
+    def location_of(self, table: str) -> str:
+        """The name of the code location of a table. Raises as `nodes`."""
+        return str(self.nodes()[table]["repository"]["location"]["name"])
+
     def launch(
         self,
         days: Mapping[str, Sequence[date]],

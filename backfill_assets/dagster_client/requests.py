@@ -14,7 +14,7 @@ from backfill_assets.dagster_client.client import (
     Launched,
     payload,
 )
-from backfill_assets.dagster_client.names import own
+from backfill_assets.dagster_client.names import SHADOW, own
 from backfill_assets.errors import NOTHING_CHANGED, BackfillError, UsageError
 
 
@@ -39,6 +39,15 @@ def reload(dagster: Dagster, location: str) -> None:
             " again."
         ),
     )
+
+
+def shadow_locations(dagster: Dagster) -> dict[str, str]:
+    """The code location of each asset of a shadow that the webserver has loaded."""
+    return {
+        "/".join(node["assetKey"]["path"]): str(node["repository"]["location"]["name"])
+        for node in dagster.ask(documents.TABLES)["assetNodes"]
+        if node["assetKey"]["path"][0] == SHADOW
+    }
 
 
 REPRODUCE = "reproduce"

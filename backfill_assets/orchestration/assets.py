@@ -7,7 +7,8 @@ of raw fails the run, but does not keep the other days from staging and features
 
 import inspect
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import Any
 
@@ -42,9 +43,10 @@ from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import URI
 from backfill_assets.dagster_client.names import shadow_asset, step_of
-from backfill_assets.errors import BackfillError, ServiceUnavailable
+from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import AUDITS
+from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Paths, full_disk_message, is_disk_full
 from backfill_assets.orchestration.local.implicit_job import OWN_OP
@@ -57,6 +59,7 @@ from backfill_assets.orchestration.run import (
     workspace_of_run,
 )
 from backfill_assets.orchestration.shown_status import check_spec, source_keys
+from backfill_assets.plan.store import Plans
 from backfill_assets.step.audit_built import audit_built, built_days
 from backfill_assets.step.request import StepResult
 from backfill_assets.step.step import Step
@@ -100,18 +103,38 @@ _DAYS_FAILED = (
 _LAUNCH_AGAIN = "re-execute this run from failure, or launch these days again."
 
 
-def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> AssetsDefinition:
+def shadow_assets(workspace: Workspace) -> list[AssetsDefinition]:
+    """The assets of the tables of plans that have a shadow now.
+
+    Without a shadow there are none: they would be part of "Materialize all", and show missing days.
+    """
+    plans = Plans(workspace.lake.root)
+    names = set[str]()
+    # A lake or a plan that cannot be read is reported by runs; here it must not hide all tables.
+    with suppress(BackfillError, OSError):
+        for plan_id in ledgers_of_shadows(workspace.lake.root):
+            with suppress(UsageError):
+                names.update(plans.read(plan_id).reasons)
+    shadowed = [table for table in workspace.tables if table.name in names]
+    return [asset_of(table, workspace, in_shadow=names) for table in shadowed]
+
+
+def asset_of(
+    table: Table, workspace: Workspace, *, in_shadow: Collection[str] = ()
+) -> AssetsDefinition:
     """The asset that builds any range of days of `table`, with a check for each rule.
 
-    The asset of the `shadow` builds the days in the shadow of the run's plan.
+    `in_shadow` has the tables with assets of shadows. Such an asset builds the days in the shadow
+    of the run's plan.
     """
+    shadow = bool(in_shadow)
     partitions = partitions_of(workspace.calendar)
     key = asset_key(table, shadow=shadow)
     source = None if shadow else source_keys(workspace.tables).get(table.name)
 
     @multi_asset(
         name=step_of("/".join(key.path)),
-        specs=[spec_of(table, workspace, partitions, shadow=shadow)],
+        specs=[spec_of(table, workspace, partitions, in_shadow=in_shadow)],
         check_specs=[
             AssetCheckSpec(
                 rule.name,
@@ -193,9 +216,10 @@ def spec_of(
     workspace: Workspace,
     partitions: DailyPartitionsDefinition,
     *,
-    shadow: bool = False,
+    in_shadow: Collection[str] = (),
 ) -> AssetSpec:
-    """The asset spec of `table`, with its dependencies."""
+    """The asset spec of `table`, with its dependencies. In a shadow, these are in the shadow."""
+    shadow = bool(in_shadow)
     key = asset_key(table, shadow=shadow)
     source = None if shadow else source_keys(workspace.tables).get(table.name)
     return AssetSpec(
@@ -205,6 +229,7 @@ def spec_of(
             *(
                 AssetDep(asset_key(other, shadow=shadow), partition_mapping=_mapping(window))
                 for other, window in table.windows()
+                if not shadow or other.name in in_shadow
             ),
         ],
         description=f"{_IN_SHADOW}\n\n{table.documentation}" if shadow else table.documentation,

@@ -11,6 +11,7 @@ from backfill_assets.orchestration.assets import (
     executor,
     live_assets,
     partitions_of,
+    shadow_assets,
 )
 from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.local.implicit_job import run_own_assets_in
@@ -66,11 +67,8 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
     spark = spark or spark_resource(workspace.settings, workspace.packages)
     return Definitions(
         assets=[
-            *(
-                asset_of(table, workspace, shadow=shadow)
-                for shadow in (False, True)
-                for table in workspace.tables
-            ),
+            *(asset_of(table, workspace) for table in workspace.tables),
+            *shadow_assets(workspace),
             *archive_assets(workspace),
             *source_specs(workspace.tables, partitions_of(workspace.calendar)),
             releases_spec(),

@@ -22,6 +22,7 @@ from backfill_assets.dagster_client.client import (
     StepFailure,
 )
 from backfill_assets.dagster_client.names import shadow_asset, step_of
+from backfill_assets.dagster_client.requests import reload
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.plan import Plan
@@ -121,6 +122,10 @@ class Launcher:
         """
         loaded = self.dagster.tables()
         refuse_other_servers(loaded, self.plan.code, self.plans.root, self.dagster.url)
+        if not loaded.keys() >= {self._asset(table) for table in self.plan.reasons}:
+            # A shadow has assets in Dagster only while it is open.
+            reload(self.dagster, self.dagster.location_of(next(iter(self.plan.reasons))))
+            loaded = self.dagster.tables()
         self.plan.refuse_other_code(
             {name: table.code for name, table in loaded.items()}, loaded_by=self.dagster.url
         )

@@ -92,7 +92,7 @@ def test_all_our_names_have_our_prefix(tmp_path):
     }
     assert [name for name in names | ops if not name.startswith("backfill_")] == []
     keys = {key.path[0] for key in ours.resolve_asset_graph().get_all_asset_keys()}
-    assert keys == {"raw", "shadow", "backfill"}
+    assert keys == {"raw", "backfill"}
     assert ours.executor is None
 
 

@@ -52,6 +52,7 @@ def test_a_plan_into_a_shadow_launches_shadow_assets_and_learns_what_failed(tmp_
     end = carry_out(rebuild, lambda updates: [*updates][-1])
     assert opened == ["open"]
     assert all(launch.in_shadow for launch in server.launched)
+    assert server.reloads == 1  # the location had no assets of shadows before
     assert {end.remaining.why[A.name, day(n)] for n in range(3)} == {STEP_MESSAGE}
     assert end.remaining.states[A.name, day(3)] == WorkState.DONE
 

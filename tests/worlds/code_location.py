@@ -88,8 +88,13 @@ class CodeLocation:
     """A code location on a test's world, and the Dagster instance that remembers its runs."""
 
     world: World
-    defs: Definitions
+    spark: SparkResource
     instance: DagsterInstance
+
+    @property
+    def defs(self) -> Definitions:
+        """The definitions as a process loads them now."""
+        return definitions_of(self.world.workspace, self.spark)
 
     def run(self, tags: Mapping[str, str] | None = None, **options: Any) -> Any:
         job = self.defs.resolve_job_def(own("rebuild"))
@@ -171,13 +176,13 @@ def _world(root: Path, session: SparkSession) -> World:
 @contextmanager
 def opened_location(world: World, *errors: BaseException) -> Iterator[CodeLocation]:
     """A code location on this world, with Dagster's records beside the lake."""
-    defs = definitions_of(world.workspace, sharing(world.spark(), list(errors)))
+    spark = sharing(world.spark(), list(errors))
     folder = str(world.root.parent)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
         log = {"event_log_storage": EVENT_LOG | {"config": {"dagster_home": folder}}}
         with DagsterInstance.local_temp(folder, log) as instance:
-            yield CodeLocation(world, defs, instance)
+            yield CodeLocation(world, spark, instance)
 
 
 RAW = ["raw/rejected_lines", "raw/outage_events"]
