@@ -9,6 +9,7 @@ from tenacity import Retrying, retry_if_result, wait_fixed
 
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import (
+    ASSET_JOB,
     RUN_FINISHED,
     Dagster,
     Launched,
@@ -63,6 +64,19 @@ def launch_job(
     return dagster.launch_run(own(job), {"ops": {own(op): {"config": dict(config)}}}, tags, node)
 
 
+def materialize(
+    dagster: Dagster,
+    asset: str,
+    tags: Mapping[str, str],
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Materialize an asset without days, and wait. True if that succeeded. Raises as `launch`."""
+    node = next(iter(dagster.nodes().values()))
+    run = dagster.launch_run(ASSET_JOB, {}, tags, node, [asset])
+    _await_end(dagster, run, sleep)
+    return all(started["status"] == "SUCCESS" for started in dagster.runs(run))
+
+
 def observed(
     dagster: Dagster, run: Launched, label: str, sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, Any]:
@@ -71,10 +85,7 @@ def observed(
     Raises BackfillError, with the run's own message, if the run made no such observation.
     """
 
-    def is_running() -> bool:
-        return any(started["status"] not in RUN_FINISHED for started in dagster.runs(run))
-
-    Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)
+    _await_end(dagster, run, sleep)
     events = payload(dagster.ask(documents.OBSERVED, {"run": run.id})["logsForRun"])["events"]
     entries = [
         entry
@@ -91,3 +102,10 @@ def observed(
         unchanged=NOTHING_CHANGED,
         next_step=f"See {dagster.url}{run.page}.",
     )
+
+
+def _await_end(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> None:
+    def is_running() -> bool:
+        return any(started["status"] not in RUN_FINISHED for started in dagster.runs(run))
+
+    Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)

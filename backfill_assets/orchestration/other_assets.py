@@ -21,6 +21,7 @@ from dagster import (
 )
 from pydantic import Field
 
+from backfill_assets.dagster_client.names import LATE_ARRIVALS
 from backfill_assets.orchestration.jobs import failing_without_retry
 from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.plan.arrivals_picture import data_uri
@@ -103,7 +104,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
     return archives
 
 
-REPORT = AssetKey(["reports", "late_arrivals"])
+REPORT = AssetKey(LATE_ARRIVALS.split("/"))
 # Days that were never built must not keep the chart from being drawn.
 AFTER_ITS_TABLES = AutomationCondition.eager().without(~AutomationCondition.any_deps_missing())
 

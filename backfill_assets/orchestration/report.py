@@ -124,6 +124,7 @@ def materialization(
         "seconds": build.seconds if new else 0.0,
         "built by run": MetadataValue.dagster_run(build.run),
         **{name.replace("_", " "): count for name, count in build.measures.items() if count},
+        **_figures(build),
         **more,
         **{f"nulls in {column}": count for column, count in build.nulls.items() if count},
         **{
@@ -145,6 +146,16 @@ def materialization(
         **_input_tags(key, table, build, pointer, source),
     }
     return AssetMaterialization(key, partition=build.day.isoformat(), metadata=metadata, tags=tags)
+
+
+def _figures(build: Build) -> dict[str, float]:
+    """The numbers of each rule. Dagster plots those of a check by time, and these by day."""
+    return {
+        f"{check['rule']}: {name}": value
+        for check in build.checks
+        for name, value in check["figures"].items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def _input_tags(

@@ -2,12 +2,15 @@
 
 import json
 from datetime import date
+from typing import Any
 
 import httpx
 import pytest
 
+from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import Dagster, Launched
-from backfill_assets.dagster_client.names import OPTIONS, own, own_job, writes_to
+from backfill_assets.dagster_client.names import LATE_ARRIVALS, OPTIONS, own, own_job, writes_to
+from backfill_assets.dagster_client.requests import materialize
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 
@@ -328,3 +331,30 @@ def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_n
     ]
     assert all(run[:8] == name.removeprefix("run ") for name, run in unfinished.items() if run)
     assert unfinished["backfill b1"] == ""
+
+
+@pytest.mark.parametrize("ending", ["SUCCESS", "FAILURE"])
+def test_an_asset_without_days_is_materialized_by_a_run_that_is_waited_for(ending):
+    statuses = iter(["STARTED", ending, ending])
+    asked = []
+
+    def transport(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        asked.append(body)
+        data: dict[str, Any]
+        if body["query"] == documents.TABLES:
+            data = {"assetNodes": [node("raw/a")]}
+        elif body["query"] == documents.LAUNCH_RUN:
+            data = {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": "r"}}}
+        else:
+            runs = [{"runId": "r", "status": next(statuses)}]
+            data = {"runsOrError": {"__typename": "Runs", "results": runs}}
+        return httpx.Response(200, json={"data": data})
+
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(transport))
+    succeeded = materialize(dagster, LATE_ARRIVALS, {"k": "v"}, sleep=lambda _: None)
+    assert succeeded == (ending == "SUCCESS")
+    (selector,) = [
+        body["variables"]["params"]["selector"] for body in asked if "params" in body["variables"]
+    ]
+    assert selector["assetSelection"] == [{"path": ["reports", "late_arrivals"]}]

@@ -131,7 +131,8 @@ def checks(result: Any, name: str) -> dict[tuple[str, str], bool]:
 def test_a_range_run_evaluates_every_rule_for_every_day(good):
     location, result = good
     for table in location.world.tables:
-        expected = {(at, rule.name): True for at in EVERY for rule in table.rules}
+        names = [*(rule.name for rule in table.rules), "up_to_date"]
+        expected = {(at, name): True for at in EVERY for name in names}
         assert checks(result, table.name) == expected
 
 
@@ -333,7 +334,8 @@ def test_every_table_is_an_asset_with_a_check_for_each_rule(location):
             for key in graph.asset_check_keys
             if key.asset_key == asset_key(table)
         }
-        assert checks == {rule.name: rule.severity == "error" for rule in table.rules}
+        rules = {rule.name: rule.severity == "error" for rule in table.rules}
+        assert checks == rules | {"up_to_date": False}
 
 
 def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark):
