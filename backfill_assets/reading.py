@@ -1,4 +1,4 @@
-"""Read a release: `backfill_assets.read` and `backfill_assets.open_release`.
+"""Read a release, or live: `backfill_assets.read` and `backfill_assets.open_release`.
 
 Neither needs a server or a Spark session.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, overload
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.pointers import open_channel, open_preview
-from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.released import ReleasedTable, live_table
 from backfill_assets.lake.releases import STABLE, Release, Releases
 from backfill_assets.settings import read_settings
 
@@ -37,6 +37,7 @@ def read(
     release: int | Release | None = ...,
     channel: str = ...,
     preview: str = ...,
+    live: bool = ...,
     spark: None = ...,
 ) -> ds.Dataset: ...
 @overload
@@ -47,6 +48,7 @@ def read(
     release: int | Release | None = ...,
     channel: str = ...,
     preview: str = ...,
+    live: bool = ...,
     spark: SparkSession,
 ) -> DataFrame: ...
 def read(
@@ -56,6 +58,7 @@ def read(
     release: int | Release | None = None,
     channel: str = STABLE,
     preview: str = "",
+    live: bool = False,
     spark: SparkSession | None = None,
 ) -> ds.Dataset | DataFrame:
     """Read the rows of a table in a release. Later builds and rollbacks do not change them.
@@ -74,6 +77,8 @@ def read(
     channel  the channel to read if no release is named: `stable` or `candidate`
     preview  instead, the id of a plan: the rows of `backfill preview PLAN`. They end when the plan
              is published or discarded
+    live     instead, the table as it is now, with rows that no release has yet. A downstream
+             `@asset` reads what its run has just built
     spark    a Spark session that can read Delta tables
 
     Returns a `pyarrow.dataset.Dataset` of the rows of these days, with the table's columns. With
@@ -85,15 +90,29 @@ def read(
     or if only Spark can read it. Raises ServiceUnavailable if the store of the lake does not
     answer, and SettingsError for a wrong setting.
     """
-    released = released_table(table, release, channel, preview)
+    name = table if isinstance(table, str) else table.name
+    if live:
+        _refuse_with_live(release, channel, preview)
+        released = live_table(read_settings().lake, name)
+    else:
+        released = released_table(name, release, channel, preview)
     selected = None if days is None else days_of(days)
     if selected and (outside := released.outside(selected)):
         warnings.warn(f"{outside} No rows are read.", stacklevel=2)
     return released.dataset(selected) if spark is None else released.frame(spark, selected)
 
 
+def _refuse_with_live(release: int | Release | None, channel: str, preview: str) -> None:
+    if release is not None or channel != STABLE or preview:
+        raise UsageError(
+            "Live, and a release, a channel or a preview, exclude each other.",
+            unchanged="Nothing was read.",
+            next_step="Name one of them.",
+        )
+
+
 def released_table(
-    table: str | Table, release: int | Release | None, channel: str, preview: str = ""
+    name: str, release: int | Release | None, channel: str, preview: str = ""
 ) -> ReleasedTable:
     """The table in a release or a preview, in the lake that the settings name."""
     root = read_settings().lake
@@ -101,7 +120,7 @@ def released_table(
         opened = release
     else:
         opened = _release_in(root, release, channel, preview)
-    return ReleasedTable(root, opened, table if isinstance(table, str) else table.name)
+    return ReleasedTable(root, opened, name)
 
 
 def open_release(

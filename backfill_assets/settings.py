@@ -35,7 +35,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from backfill_assets.calendar import Calendar, as_day, fixed_days
+from backfill_assets.calendar import as_day, fixed_days
 from backfill_assets.errors import SettingsError, UsageError, nearest
 
 BUNDLED = "backfill_assets.datasets.outages.project"

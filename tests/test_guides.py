@@ -57,18 +57,22 @@ def test_the_graphql_request_fits_the_installed_dagster():
     assert {
         "/".join(a["assetKey"]["path"]) for a in body["variables"]["params"]["partitionsByAssets"]
     } <= tables
-    RebuildOptions(**body["variables"]["params"]["runConfigData"]["resources"]["options"]["config"])
+    RebuildOptions(
+        **body["variables"]["params"]["runConfigData"]["resources"]["backfill_options"]["config"]
+    )
 
 
 def test_the_configuration_of_a_job_is_one_that_dagster_takes():
     text = guide("rebuild").block_with("yaml", "ops:")
-    job = definitions_of(open_workspace()).resolve_job_def("run_plan")
+    job = definitions_of(open_workspace()).resolve_job_def("backfill_run_plan")
     config: Any = load_run_config_yaml(text)
     assert validate_run_config(job, config)
-    assert plan_named(config["ops"]["run"]["config"]) == ""
-    assert request_of(config["ops"]["run"]["config"]).partitions
+    assert plan_named(config["ops"]["backfill_run"]["config"]) == ""
+    assert request_of(config["ops"]["backfill_run"]["config"]).partitions
     (named,) = re.findall(r"`config: (\{plan: .*?\})`", guide("rebuild").text)
-    assert validate_run_config(job, {"ops": {"run": {"config": load_run_config_yaml(named)}}})
+    assert validate_run_config(
+        job, {"ops": {"backfill_run": {"config": load_run_config_yaml(named)}}}
+    )
 
 
 def test_a_release_is_read_as_the_guide_reads_it(tmp_path, monkeypatch):
@@ -95,7 +99,8 @@ def test_declarations_in_guides_are_accepted(topic: str):
 def test_the_options_of_a_run_are_accepted_by_dagster():
     text = guide("rebuild").block_with("yaml", "resources:")
     assert validate_run_config(
-        definitions_of(open_workspace()).resolve_job_def("rebuild"), load_run_config_yaml(text)
+        definitions_of(open_workspace()).resolve_job_def("backfill_rebuild"),
+        load_run_config_yaml(text),
     )
 
 
@@ -113,7 +118,7 @@ def test_the_tables_of_jobs_schedules_and_sensors_are_complete():
     schedule_names = {schedule.name for schedule in definitions.schedules or ()}
     assert (
         schedule_names
-        == {"nightly", "weekly_maintenance"}
+        == {"backfill_nightly", "backfill_weekly_maintenance"}
         <= set(guide("operations").inline_code())
     )
 

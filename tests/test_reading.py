@@ -68,6 +68,23 @@ def test_a_release_is_read_by_its_number_and_by_its_channel(releases):
     assert (open_release(1), open_release()) == (releases.get(1), releases.get(1))
 
 
+def test_live_has_rows_that_no_release_has_yet(releases, tmp_path):
+    write_rows(tmp_path, {day(4): ["just built"]})
+    expected = [*SECOND, (day(4), "just built")]
+    assert rows(read(RELEASED_TABLE, live=True)) == expected
+    assert rows(read(table(RELEASED_TABLE), live=True, days=day(4))) == expected[-1:]
+    assert rows(read(RELEASED_TABLE, channel=CANDIDATE)) == SECOND
+
+
+@pytest.mark.parametrize(
+    "named", [{"release": 1}, {"channel": CANDIDATE}, {"preview": "ab"}, {}], ids=str
+)
+def test_live_excludes_a_release_and_needs_a_table(releases, named):
+    name = RELEASED_TABLE if named else "staging/unknown"
+    with pytest.raises(UsageError):
+        read(name, live=True, **named)
+
+
 @pytest.mark.parametrize(
     ("days", "numbers"),
     [

@@ -14,7 +14,7 @@ import httpx
 
 from backfill_assets.calendar import as_day, consecutive, one_range
 from backfill_assets.dagster_client import documents, tags
-from backfill_assets.dagster_client.tags import TITLE
+from backfill_assets.dagster_client.names import OPTIONS, writes_to
 from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
 
 # The metadata entry of an asset that says where its table is.
@@ -33,26 +33,10 @@ class LoadedTable(NamedTuple):
         return cls(str(node["opVersion"]), *(uris or [""]))
 
 
-# The assets of shadows are named after those of the tables.
-SHADOW = "shadow"
-
-
-def shadow_asset(table: str) -> str:
-    """The asset that builds a table in the shadow of a run's plan."""
-    return f"{SHADOW}/{table}"
-
-
-def step_of(table: str) -> str:
-    """The key of the step that builds a table."""
-    return table.replace("/", "__")
-
-
 RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _BACKFILL_FINISHED = frozenset(
     {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
 )
-# Jobs that write to live; their runs select no assets by name.
-WRITING = ("nightly", "rebuild", "rollback", "publish")
 # Dagster's tags on a run: its one day, or its first and its last.
 _DAY_TAG = "dagster/partition"
 FIRST_DAY_TAG = "dagster/asset_partition_range_start"
@@ -85,7 +69,7 @@ class Launched:
             is_run,
             str(entry["runStatus" if is_run else "status"]),
             entry["creationTime"],
-            (run_tags.get(tags.TITLE) if is_run else entry["title"]) or "",
+            (tags.title_of(run_tags) if is_run else entry["title"]) or "",
             (_day_count(run_tags) * len(assets) if is_run else entry["numPartitions"]) or 0,
             run_tags,
             assets,
@@ -123,24 +107,6 @@ def _day_count(run_tags: Mapping[str, str]) -> int:
     if first and last:
         return (as_day(last) - as_day(first)).days + 1
     return int(_DAY_TAG in run_tags)
-
-
-def own_job(table: str) -> str:
-    """The job of a table's own schedule. Its runs select no assets by name either."""
-    return f"build_{step_of(table)}"
-
-
-def writes_to(
-    tables: Collection[str], selected: Iterable[str] | None, job: str | None = None
-) -> bool:
-    """True if a run of `job`, or a backfill (`job` is None), writes to these tables in live.
-
-    `selected` has its assets. It is None for a run that writes all that its job writes, and for a
-    backfill of a job, which may write to any table.
-    """
-    if selected is not None:
-        return not set(tables).isdisjoint(selected)
-    return job is None or job in WRITING or job in map(own_job, tables)
 
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
@@ -251,7 +217,9 @@ class Dagster:
         webserver has no tables loaded.
         """
         tables = [
-            node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]
+            node
+            for node in self.ask(documents.TABLES)["assetNodes"]
+            if node["isPartitioned"] and node["isMaterializable"]
         ]
         if not tables:
             self.refuse_unloaded("Correct it, then type `backfill reload`.")
@@ -281,6 +249,10 @@ class Dagster:
         """Every daily table, as the webserver has it loaded."""
         return {name: LoadedTable.of(node) for name, node in self.nodes().items()}
 
+    def location_of(self, table: str) -> str:
+        """The name of the code location of a table. Raises as `nodes`."""
+        return str(self.nodes()[table]["repository"]["location"]["name"])
+
     def launch(
         self,
         days: Mapping[str, Sequence[date]],
@@ -291,17 +263,19 @@ class Dagster:
     ) -> Launched:
         """Launch exactly these days of these tables, as one run if possible, else as a backfill.
 
+        The title is that of a backfill: a run has none.
+
         Raises UsageError, before anything is launched, for a table or a day that the code location
         does not have. Raises AnswerLost if it may have been launched.
         """
         nodes = self.nodes()
         _refuse_unknown_days(nodes, days)
-        config = {"resources": {"options": {"config": dict(options)}}}
+        config = {"resources": {OPTIONS: {"config": dict(options)}}}
         most_days = min(
             (nodes[table]["backfillPolicy"] or {}).get("maxPartitionsPerRun") or 1 for table in days
         )
         if ends := one_range(days.values(), most_days):
-            run_tags = {**tags, TITLE: title, **_range_tags(*ends)}
+            run_tags = {**tags, **_range_tags(*ends)}
             return self.launch_run(ASSET_JOB, config, run_tags, nodes[next(iter(days))], days)
         by_asset = [
             {

@@ -19,7 +19,8 @@ SET_POOL = (
 # is yesterday, even where the calendar has a fixed last day.
 TABLES = """{
   assetNodes(loadMaterializations: false) {
-    assetKey { path } isPartitioned opVersion partitionKeys backfillPolicy { maxPartitionsPerRun }
+    assetKey { path } isPartitioned isMaterializable opVersion partitionKeys
+    backfillPolicy { maxPartitionsPerRun }
     repository { name location { name } }
     metadataEntries { label ... on TextMetadataEntry { text } }
   }

@@ -9,11 +9,13 @@ from tenacity import Retrying, retry_if_result, wait_fixed
 
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import (
+    ASSET_JOB,
     RUN_FINISHED,
     Dagster,
     Launched,
     payload,
 )
+from backfill_assets.dagster_client.names import SHADOW, own
 from backfill_assets.errors import NOTHING_CHANGED, BackfillError, UsageError
 
 
@@ -40,6 +42,15 @@ def reload(dagster: Dagster, location: str) -> None:
     )
 
 
+def shadow_locations(dagster: Dagster) -> dict[str, str]:
+    """The code location of each asset of a shadow that the webserver has loaded."""
+    return {
+        "/".join(node["assetKey"]["path"]): str(node["repository"]["location"]["name"])
+        for node in dagster.ask(documents.TABLES)["assetNodes"]
+        if node["assetKey"]["path"][0] == SHADOW
+    }
+
+
 REPRODUCE = "reproduce"
 # The label of the metadata with the whole reproduction.
 REPRODUCTION = "reproduction"
@@ -48,9 +59,22 @@ REPRODUCTION = "reproduction"
 def launch_job(
     dagster: Dagster, job: str, op: str, config: Mapping[str, Any], tags: Mapping[str, str]
 ) -> Launched:
-    """Launch a run of a job of one op. Raises as `Dagster.launch`."""
+    """Launch a run of one of our jobs of one op. Raises as `Dagster.launch`."""
     node = next(iter(dagster.nodes().values()))
-    return dagster.launch_run(job, {"ops": {op: {"config": dict(config)}}}, tags, node)
+    return dagster.launch_run(own(job), {"ops": {own(op): {"config": dict(config)}}}, tags, node)
+
+
+def materialize(
+    dagster: Dagster,
+    asset: str,
+    tags: Mapping[str, str],
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Materialize an asset without days, and wait. True if that succeeded. Raises as `launch`."""
+    node = next(iter(dagster.nodes().values()))
+    run = dagster.launch_run(ASSET_JOB, {}, tags, node, [asset])
+    _await_end(dagster, run, sleep)
+    return all(started["status"] == "SUCCESS" for started in dagster.runs(run))
 
 
 def observed(
@@ -61,10 +85,7 @@ def observed(
     Raises BackfillError, with the run's own message, if the run made no such observation.
     """
 
-    def is_running() -> bool:
-        return any(started["status"] not in RUN_FINISHED for started in dagster.runs(run))
-
-    Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)
+    _await_end(dagster, run, sleep)
     events = payload(dagster.ask(documents.OBSERVED, {"run": run.id})["logsForRun"])["events"]
     entries = [
         entry
@@ -81,3 +102,10 @@ def observed(
         unchanged=NOTHING_CHANGED,
         next_step=f"See {dagster.url}{run.page}.",
     )
+
+
+def _await_end(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> None:
+    def is_running() -> bool:
+        return any(started["status"] not in RUN_FINISHED for started in dagster.runs(run))
+
+    Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)

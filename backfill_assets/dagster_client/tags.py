@@ -1,4 +1,8 @@
-"""The tags of backfills and runs: their plan and chunk, who launched them, and why."""
+"""The tags of backfills and runs: their plan and chunk, who launched them, and why.
+
+Dagster's UI and its answers over GraphQL leave out tags that begin with `.dagster/`. Ours that only
+programs need begin so; runs can be looked up by them.
+"""
 
 from collections.abc import Mapping
 
@@ -9,17 +13,15 @@ PLAN = "backfill/plan"
 # The chunk's number in its plan, from 1. dagster.yaml counts the runs that have it.
 CHUNK = "backfill/chunk"
 # One launch request. A backfill is looked up by it if the answer was lost.
-LAUNCH = "backfill/launch"
+LAUNCH = ".dagster/backfill_launch"
 # On a run that carries a plan out and builds nothing. dagster.yaml counts these too.
-LAUNCHER = "backfill/launcher"
-# On a run, which has no title in Dagster.
-TITLE = "backfill/title"
+LAUNCHER = ".dagster/backfill_launcher"
 WHO = "backfill/who"
 # On the runs of run_plan that a sensor requests. The sensor looks up its batches by it.
-BATCH = "backfill/batch"
+BATCH = ".dagster/backfill_batch"
 REASON = "backfill/reason"
 # The process of a run that the run starter started.
-PROCESS = "backfill/process"
+PROCESS = ".dagster/backfill_process"
 # The label of a failed step's metadata: the reason of each day that it could not build.
 FAILED_DAYS = "failed days"
 
@@ -32,6 +34,13 @@ def launched_by(run_tags: Mapping[str, str]) -> str:
     names = ("dagster/schedule_name", "dagster/sensor_name", "user")
     found = (run_tags.get(key) for key in (WHO, *names))
     return next(filter(None, found), "") or user_name()
+
+
+def title_of(run_tags: Mapping[str, str]) -> str:
+    """The title of a run, which has none in Dagster: its plan and chunk, or its reason."""
+    plan = run_tags.get(PLAN)
+    chunk = run_tags.get(CHUNK)
+    return f"plan {plan}, chunk {chunk}" if plan and chunk else run_tags.get(REASON, "")
 
 
 def runs_of(plan_id: str) -> str:

@@ -1,10 +1,10 @@
-"""The rows of a table in a release, as a pyarrow dataset or as a Spark DataFrame."""
+"""The rows of a table in a release or in live, as a pyarrow dataset or as a Spark DataFrame."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -110,10 +110,9 @@ class ReleasedTable:
         version = self._version
         number = self.release.number
         own = self.release.previewed_days(self.name)
-        which = (
-            f"Version {version.version} of {version.path}, which release {number} has as"
-            f" {self.name},"
-        )
+        which = f"Version {version.version} of {version.path}"
+        if number:
+            which = f"{which}, which release {number} has as {self.name},"
         if own is None:
             return _Part(self.root, version, which), None
         of_plan = f"The preview of plan {self.release.preview} of {self.name}"
@@ -259,6 +258,23 @@ class _Part:
             wanted = pa.array(sorted(days), pa.date32())
             files = files.filter(pc.is_in(files[f"partition.{self.column}"], value_set=wanted))
         return set(filter(is_in_folder, files["path"].to_pylist()))
+
+
+def live_table(root: str, name: str) -> ReleasedTable:
+    """The table `name` as live has it now: the rows that runs have committed, released or not.
+
+    Raises UsageError if there is no such table, and TableUnreadable if its log cannot be read.
+    """
+    table = open_table(Paths(root).table(name))
+    if table is None:
+        raise UsageError(
+            f"There is no table {name} in {root} yet.",
+            unchanged="Nothing was read.",
+            next_step="Build days of it first, or correct its name.",
+        )
+    version = TableVersion(name, table.version(), str(table.metadata().id))
+    live = Release(0, datetime.now(UTC), "", "", "live", {name: version})
+    return ReleasedTable(root, live, name)
 
 
 def open_version(root: str, version: TableVersion) -> DeltaTable | None:

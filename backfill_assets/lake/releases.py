@@ -364,8 +364,8 @@ def no_release(root: str) -> UsageError:
         f"There is no release in {root} yet.",
         unchanged="Nothing was read.",
         next_step=(
-            "Live is released by the sensor release_live (`backfill up` runs it), or by `backfill"
-            " release --reason 'why'`."
+            "Live is released by the sensor backfill_release_live (`backfill up` runs it), or by"
+            " `backfill release --reason 'why'`."
         ),
     )
 

@@ -203,7 +203,7 @@ def load_model(
     Raises UsageError for a day that the release does not have, or without a model, and
     TableUnreadable for a model whose bytes have another hash; and the errors of `read`.
     """
-    models = released_table(name, release, channel)
+    models = released_table(name if isinstance(name, str) else name.name, release, channel)
     named = [] if day is None else [*days_of(day)]
     table = models.name
     opened = models.release

@@ -7,7 +7,8 @@ of raw fails the run, but does not keep the other days from staging and features
 
 import inspect
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import Any
 
@@ -40,12 +41,15 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import URI, shadow_asset, step_of
-from backfill_assets.errors import BackfillError, ServiceUnavailable
+from backfill_assets.dagster_client.client import URI
+from backfill_assets.dagster_client.names import shadow_asset, step_of
+from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import AUDITS
+from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Paths, full_disk_message, is_disk_full
+from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.orchestration.report import events_of
 from backfill_assets.orchestration.run import (
     RebuildOptions,
@@ -54,6 +58,8 @@ from backfill_assets.orchestration.run import (
     request_of,
     workspace_of_run,
 )
+from backfill_assets.orchestration.shown_status import check_spec, source_keys
+from backfill_assets.plan.store import Plans
 from backfill_assets.step.audit_built import audit_built, built_days
 from backfill_assets.step.request import StepResult
 from backfill_assets.step.step import Step
@@ -97,17 +103,38 @@ _DAYS_FAILED = (
 _LAUNCH_AGAIN = "re-execute this run from failure, or launch these days again."
 
 
-def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> AssetsDefinition:
+def shadow_assets(workspace: Workspace) -> list[AssetsDefinition]:
+    """The assets of the tables of plans that have a shadow now.
+
+    Without a shadow there are none: they would be part of "Materialize all", and show missing days.
+    """
+    plans = Plans(workspace.lake.root)
+    names = set[str]()
+    # A lake or a plan that cannot be read is reported by runs; here it must not hide all tables.
+    with suppress(BackfillError, OSError):
+        for plan_id in ledgers_of_shadows(workspace.lake.root):
+            with suppress(UsageError):
+                names.update(plans.read(plan_id).reasons)
+    shadowed = [table for table in workspace.tables if table.name in names]
+    return [asset_of(table, workspace, in_shadow=names) for table in shadowed]
+
+
+def asset_of(
+    table: Table, workspace: Workspace, *, in_shadow: Collection[str] = ()
+) -> AssetsDefinition:
     """The asset that builds any range of days of `table`, with a check for each rule.
 
-    The asset of the `shadow` builds the days in the shadow of the run's plan.
+    `in_shadow` has the tables with assets of shadows. Such an asset builds the days in the shadow
+    of the run's plan.
     """
+    shadow = bool(in_shadow)
     partitions = partitions_of(workspace.calendar)
     key = asset_key(table, shadow=shadow)
+    source = None if shadow else source_keys(workspace.tables).get(table.name)
 
     @multi_asset(
         name=step_of("/".join(key.path)),
-        specs=[spec_of(table, workspace, partitions, shadow=shadow)],
+        specs=[spec_of(table, workspace, partitions, in_shadow=in_shadow)],
         check_specs=[
             AssetCheckSpec(
                 rule.name,
@@ -118,29 +145,33 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
                 partitions_def=partitions,
             )
             for rule in table.rules
-        ],
+        ]
+        + ([] if shadow else [check_spec(key, partitions)]),
         can_subset=True,
         backfill_policy=BackfillPolicy.multi_run(
             max_partitions_per_run=workspace.settings.days_per_run
         ),
         pool=table.pool,
+        op_tags=OWN_OP,
     )
     def build(
-        context: AssetExecutionContext, spark: ResourceParam[SparkResource], options: RebuildOptions
+        context: AssetExecutionContext,
+        backfill_spark: ResourceParam[SparkResource],
+        backfill_options: RebuildOptions,
     ) -> Iterator[Any]:
         names_days = context.has_partition_key or context.has_partition_key_range
         if not names_days and context.selected_asset_keys:
             raise Failure(_NO_DAYS, allow_retries=False)
 
         def session() -> SparkSession:
-            return spark.session(options.spark_conf)
+            return backfill_spark.session(backfill_options.spark_conf)
 
         try:
             plan = plan_of(context, workspace)
             days = [as_day(key) for key in context.partition_keys] if names_days else []
             target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
-            request = request_of(context, options, plan, table)
-            if names_days and not options.audit_only:
+            request = request_of(context, backfill_options, plan, table)
+            if names_days and not backfill_options.audit_only:
                 result = Step(table, target, request, session).run(days)
             else:
                 days = days or built_days(table, target)
@@ -150,7 +181,7 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
                 _request_retry(context, error)
             raise Failure(str(error), allow_retries=False) from error
         except Exception as error:
-            spark.forget()
+            backfill_spark.forget()
             if is_disk_full(error):
                 message = full_disk_message(workspace.lake.root, table.name)
                 raise Failure(message, allow_retries=False) from error
@@ -158,7 +189,15 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
                 _request_retry(context, error)
             raise
         shown = shown_of(result, target) if names_days else {}
-        yield from events_of(context, result, key, shown, materialize=names_days)
+        yield from events_of(
+            context,
+            result,
+            key,
+            shown,
+            materialize=names_days,
+            source=source,
+            in_shadow=shadow,
+        )
         if failure := failure_of(result, plan.id if plan else ""):
             raise failure
 
@@ -177,15 +216,21 @@ def spec_of(
     workspace: Workspace,
     partitions: DailyPartitionsDefinition,
     *,
-    shadow: bool = False,
+    in_shadow: Collection[str] = (),
 ) -> AssetSpec:
-    """The asset spec of `table`, with its dependencies."""
+    """The asset spec of `table`, with its dependencies. In a shadow, these are in the shadow."""
+    shadow = bool(in_shadow)
     key = asset_key(table, shadow=shadow)
+    source = None if shadow else source_keys(workspace.tables).get(table.name)
     return AssetSpec(
         key,
         deps=[
-            AssetDep(asset_key(other, shadow=shadow), partition_mapping=_mapping(window))
-            for other, window in table.windows()
+            *([AssetDep(source)] if source else []),
+            *(
+                AssetDep(asset_key(other, shadow=shadow), partition_mapping=_mapping(window))
+                for other, window in table.windows()
+                if not shadow or other.name in in_shadow
+            ),
         ],
         description=f"{_IN_SHADOW}\n\n{table.documentation}" if shadow else table.documentation,
         group_name=key.path[0],

@@ -5,12 +5,16 @@ import warnings
 
 from dagster import BetaWarning, Definitions, PreviewWarning, define_asset_job
 
+from backfill_assets.dagster_client.names import OPTIONS, SPARK, own
 from backfill_assets.orchestration.assets import (
     asset_of,
     executor,
     live_assets,
+    partitions_of,
+    shadow_assets,
 )
 from backfill_assets.orchestration.jobs import jobs_of
+from backfill_assets.orchestration.local.implicit_job import run_own_assets_in
 from backfill_assets.orchestration.other_assets import (
     archive_assets,
     late_reports,
@@ -36,6 +40,7 @@ from backfill_assets.orchestration.schedules import (
     own_schedules,
     weekly_maintenance,
 )
+from backfill_assets.orchestration.shown_status import STATUS_JOB, source_specs, status_sensor
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.workspace import Workspace
 
@@ -48,8 +53,8 @@ warnings.filterwarnings("ignore", category=BetaWarning)
 
 REBUILD = (
     "Builds all tables for the selected days, upstream first, in one run. Days that are up to date"
-    " are not computed again unless `force` is set (resources: options: config). The job make_plan"
-    " previews what would be built, and why."
+    " are not computed again unless `force` is set (resources: backfill_options: config). The"
+    " job backfill_make_plan previews what would be built, and why."
 )
 
 
@@ -58,22 +63,26 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
 
     `spark` replaces the session that the settings describe.
     """
+    run_own_assets_in(executor)
     spark = spark or spark_resource(workspace.settings, workspace.packages)
     return Definitions(
         assets=[
-            *(
-                asset_of(table, workspace, shadow=shadow)
-                for shadow in (False, True)
-                for table in workspace.tables
-            ),
+            *(asset_of(table, workspace) for table in workspace.tables),
+            *shadow_assets(workspace),
             *archive_assets(workspace),
+            *source_specs(workspace.tables, partitions_of(workspace.calendar)),
             releases_spec(),
             *late_reports(workspace),
         ],
         asset_checks=[release_check(workspace)],
         jobs=[
-            define_asset_job("rebuild", live_assets(workspace.tables), description=REBUILD),
-            *jobs_of((*PLAN_JOBS, *VERB_JOBS), workspace),
+            define_asset_job(
+                own("rebuild"),
+                live_assets(workspace.tables),
+                description=REBUILD,
+                executor_def=executor,
+            ),
+            *jobs_of((*PLAN_JOBS, *VERB_JOBS, STATUS_JOB), workspace),
         ],
         schedules=[
             nightly_schedule(workspace),
@@ -82,9 +91,9 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
         ],
         sensors=[
             release_sensor(workspace),
+            status_sensor(workspace),
             late_rows_sensor(workspace),
             source_changes_sensor(workspace),
         ],
-        resources={"spark": for_each_run(spark), "options": RebuildOptions()},
-        executor=executor,
+        resources={SPARK: for_each_run(spark), OPTIONS: RebuildOptions()},
     )

@@ -25,6 +25,7 @@ from dagster import (
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.names import SPARK, own
 from backfill_assets.errors import BackfillError
 from backfill_assets.plan import text
 from backfill_assets.plan.plan import Plan
@@ -32,6 +33,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
+from backfill_assets.verbs.publish import plan_in_shadow
 from backfill_assets.verbs.report import TableContents
 from backfill_assets.workspace import Workspace
 
@@ -60,6 +62,10 @@ class VerbRun:
         self.context.instance.add_run_tags(self.context.run_id, {tags.PLAN: plan.id})
         return plan
 
+    def plan_in_shadow(self, plan_id: str) -> Plan:
+        """Return the plan with this id, or without an id the only one in a shadow, as `plan`."""
+        return self.plan(plan_in_shadow(plan_id, self.workspace).id)
+
     def show(self, message: str, metadata: Mapping[str, Any], *, is_complete: bool = True) -> None:
         """Log the message and show the metadata. Raise Failure if the report is not complete."""
         if not is_complete:
@@ -70,7 +76,10 @@ class VerbRun:
 
 @dataclass(frozen=True)
 class VerbJob:
-    """A job as data. `verb` gets the run and its configuration, an instance of `config`."""
+    """A job as data. `verb` gets the run and its configuration, an instance of `config`.
+
+    In Dagster, the names of the job and of its step have our prefix (`own`).
+    """
 
     name: str
     step: str
@@ -79,6 +88,18 @@ class VerbJob:
     description: str
     tags: Mapping[str, str] = field(default_factory=dict)
     needs_engine: bool = False
+
+    def shown_first(self) -> dict[str, Any]:
+        """What the launchpad opens with: the required fields, and the plan.
+
+        Dagster sorts all fields by name. A field that is not shown has the default of the command.
+        """
+        names = [
+            name
+            for name, option in self.config.model_fields.items()
+            if option.is_required() or name == "plan"
+        ]
+        return dict.fromkeys(names, "")
 
 
 def jobs_of(
@@ -92,11 +113,11 @@ def jobs_of(
 
     def job_of(declaration: VerbJob) -> JobDefinition:
         @op(
-            name=declaration.step,
+            name=own(declaration.step),
             config_schema=declaration.config.to_config_schema().config_type,
             description=declaration.description,
             pool="spark" if declaration.needs_engine else None,
-            required_resource_keys={"spark"} if declaration.needs_engine else None,
+            required_resource_keys={SPARK} if declaration.needs_engine else None,
         )
         def run_verb(context: OpExecutionContext) -> None:
             run = VerbRun(context, workspace, lambda: dagster(workspace.settings), now, sleep)
@@ -104,8 +125,9 @@ def jobs_of(
                 declaration.verb(run, declaration.config(**context.op_config))
 
         @job(
-            name=declaration.name,
+            name=own(declaration.name),
             executor_def=in_process_executor,
+            config={"ops": {own(declaration.step): {"config": declaration.shown_first()}}},
             tags=declaration.tags,
             description=declaration.description,
         )

@@ -21,7 +21,9 @@ from dagster import (
 )
 from pydantic import Field
 
+from backfill_assets.dagster_client.names import LATE_ARRIVALS
 from backfill_assets.orchestration.jobs import failing_without_retry
+from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.plan.arrivals_picture import data_uri
 from backfill_assets.plan.late import arrivals_of, late_reads, late_rows
 from backfill_assets.plan.status import latest_builds
@@ -70,6 +72,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
         key=[GROUP, name],
         group_name=GROUP,
         pool=POOL,
+        op_tags=OWN_OP,
         kinds={"deltalake"},
         description=DESCRIPTION.format(name),
     )
@@ -101,7 +104,7 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
     return archives
 
 
-REPORT = AssetKey(["reports", "late_arrivals"])
+REPORT = AssetKey(LATE_ARRIVALS.split("/"))
 # Days that were never built must not keep the chart from being drawn.
 AFTER_ITS_TABLES = AutomationCondition.eager().without(~AutomationCondition.any_deps_missing())
 
@@ -120,6 +123,7 @@ def late_reports(workspace: Workspace) -> list[AssetsDefinition]:
         group_name=REPORT.path[0],
         kinds={"matplotlib"},
         automation_condition=AFTER_ITS_TABLES,
+        op_tags=OWN_OP,
         description=(
             f"How many days late the rows of {', '.join(names)} arrived, and how many days they"
             " made outdated. Materialize to refresh the chart. With the automation sensor on, it is"

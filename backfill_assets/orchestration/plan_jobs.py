@@ -1,4 +1,4 @@
-"""The jobs `make_plan` and `run_plan`: plan and carry out a rebuild from the UI or GraphQL.
+"""The jobs `backfill_make_plan` and `backfill_run_plan`: rebuild from the UI or GraphQL.
 
 Their configuration has the fields of `RebuildRequest`, under the same names. Dagster refuses
 unknown fields, wrong types and values outside an enumeration before a run begins. The run's step
@@ -92,7 +92,8 @@ def _make_plan(run: VerbRun, config: Config) -> None:
         run.show(report.why, {})
         return
     plan_id = log_plan(run, report)
-    how = f'launch the job run_plan with `plan: "{plan_id}"`, or type `backfill run {plan_id}`'
+    launch = f'launch the job backfill_run_plan with `plan: "{plan_id}"`'
+    how = f"{launch}, or type `backfill run {plan_id}`"
     metadata = {**metadata_of_plan(report), "to carry it out": how}
     run.show(f"Nothing was started. To carry it out, {how}.", metadata)
 

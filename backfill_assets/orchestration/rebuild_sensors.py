@@ -1,13 +1,15 @@
-"""Sensors that rebuild outdated days: `late_rows` and `source_changes`.
+"""Sensors that rebuild outdated days: `backfill_late_rows` and `backfill_source_changes`.
 
-Each sensor groups the days that it finds into batches, and requests one run of the job `run_plan`
-for a batch. The plan writes to live, as a nightly run does. A batch waits until nothing was added
-to it for a while and no other run is active. If days of it are still outdated after its run, it is
-requested again, each time after twice the wait. Both sensors are stopped until someone starts them.
+Each sensor groups the days that it finds into batches, and requests one run of the job
+`backfill_run_plan` for a batch. The plan writes to live, as a nightly run does. A batch waits until
+nothing was added to it for a while and no other run is active. If days of it are still outdated
+after its run, it is requested again, each time after twice the wait. Both sensors are stopped until
+someone starts them.
 
-- `late_rows` finds days within the horizon that late rows have made outdated.
-- `source_changes` finds built days whose files were added, changed or removed. It leaves a day to
-  a person if its files are refused, if it failed with these files, or if it is beyond the horizon.
+- `backfill_late_rows` finds days within the horizon that late rows have made outdated.
+- `backfill_source_changes` finds built days whose files were added, changed or removed. It leaves a
+  day to a person if its files are refused, if it failed with these files, or if it is beyond the
+  horizon.
   Days that were never built are left to the nightly run.
 """
 
@@ -34,6 +36,7 @@ from dagster import (
 
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.names import own
 from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.orchestration.local.unfinished import unfinished_runs, unfinished_runs_of_job
 from backfill_assets.plan.late import Late, LateDay, late_rows
@@ -47,7 +50,7 @@ from backfill_assets.workspace import Workspace
 QUIET = timedelta(minutes=10)
 LONGEST = timedelta(hours=2)
 
-_JOB = "run_plan"
+_JOB = own("run_plan")
 _INTERVAL_S = 60
 _RETRY_AFTER = LONGEST
 _MAX_DOUBLINGS = 7
@@ -272,7 +275,7 @@ def _rebuild_sensor(
         return SkipReason(tick.skip_reason)
 
     return SensorDefinition(
-        name=name,
+        name=own(name),
         job_name=_JOB,
         evaluation_fn=rebuild,
         minimum_interval_seconds=_INTERVAL_S,
@@ -301,7 +304,7 @@ def decide(
             return work
         # Dagster ignores a run key that it has seen.
         run_key = f"{batch.key}-{len(runs) + 1}" if runs else batch.key
-        run_config = {"ops": {"run": {"config": dict(batch.request)}}}
+        run_config = {"ops": {own("run"): {"config": dict(batch.request)}}}
         return RunRequest(run_key, run_config, {tags.BATCH: batch.key})
     return reasons[0]
 

@@ -1,9 +1,9 @@
-"""The sensor `release_live`, and the asset `releases` that it reports to.
+"""The sensor `backfill_release_live`, and the asset `backfill/releases` that it reports to.
 
 The sensor releases live when tables have changed and nothing is running. It reports each release as
-a materialization of the external asset `releases`. The check `live_is_released` fails while live
-cannot be released because tables disagree or days were written by others. Active runs and open
-plans delay a release, but do not fail the check.
+a materialization of the external asset `backfill/releases`. The check `live_is_released` fails
+while live cannot be released because tables disagree or days were written by others. Active runs
+and open plans delay a release, but do not fail the check.
 """
 
 import json
@@ -29,9 +29,11 @@ from dagster import (
     sensor,
 )
 
+from backfill_assets.dagster_client.names import OWN, own
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.lake.releases import Release, Releases
+from backfill_assets.orchestration.local.implicit_job import OWN_OP
 from backfill_assets.orchestration.local.unfinished import unfinished_runs
 from backfill_assets.publish.live import last_commits
 from backfill_assets.publish.release_live import (
@@ -44,9 +46,9 @@ from backfill_assets.publish.release_live import (
 )
 from backfill_assets.workspace import Workspace
 
-RELEASES = AssetKey("releases")
+RELEASES = AssetKey([OWN, "releases"])
 CHECK = "live_is_released"
-SENSOR = "release_live"
+SENSOR = own("release_live")
 EVERY_S = 30
 # While live cannot be released, the decision is made again after this many ticks, even if nothing
 # was committed.
@@ -55,8 +57,8 @@ TICKS_TO_RETRY = 10
 REPORTED_AT_FIRST = 20
 ASSET = (
     "The versions of all tables that readers get (`backfill_assets.read`, `backfill releases`). The"
-    " sensor release_live adds a release when tables have changed and nothing is running. Releases"
-    " made by commands are shown here too."
+    " sensor backfill_release_live adds a release when tables have changed and nothing is running."
+    " Releases made by commands are shown here too."
 )
 PROMISE = (
     "Everything built in live can be released: no day is outdated because an input changed since"
@@ -184,13 +186,13 @@ def materialization(release: Release, before: Release | None) -> AssetMaterializ
 
 def releases_spec() -> AssetSpec:
     """The asset that has a materialization for each release."""
-    return AssetSpec(RELEASES, group_name="releases", description=ASSET, kinds={"deltalake"})
+    return AssetSpec(RELEASES, group_name=OWN, description=ASSET, kinds={"deltalake"})
 
 
 def release_check(workspace: Workspace) -> AssetChecksDefinition:
     """The check of the releases. The sensor evaluates it, and "Execute" in the UI does too."""
 
-    @asset_check(asset=RELEASES, name=CHECK, description=PROMISE)
+    @asset_check(asset=RELEASES, name=CHECK, description=PROMISE, op_tags=OWN_OP)
     def live_is_released() -> AssetCheckResult:
         return _check_result(why_not_released(workspace), workspace)
 

@@ -12,17 +12,21 @@ from dagster import (
     AssetExecutionContext,
     AssetKey,
     AssetMaterialization,
+    DagsterInstance,
     MetadataValue,
 )
 
 from backfill_assets.dagster_client.tags import runs_of
 from backfill_assets.lake.ledger import Build
+from backfill_assets.orchestration.local.recorded import failing_partitions
 from backfill_assets.orchestration.local.step_events import (
     check_events,
     materialization_events,
+    observation_events,
     output_events,
     target_materializations,
 )
+from backfill_assets.orchestration.shown_status import CHECK, evaluations, observations
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 
@@ -37,15 +41,23 @@ def events_of(
     shown: Mapping[date, Mapping[str, Any]] = _NOTHING,
     *,
     materialize: bool = True,
+    source: AssetKey | None = None,
+    in_shadow: bool = False,
 ) -> Iterator[Any]:
     """Every event of a step of the asset `key`, in Dagster's order.
 
     These are materializations, check evaluations and outputs. `materialize` is false for a run of
-    checks alone. `shown` has further metadata for the materializations, by day.
+    checks alone. `shown` has further metadata for the materializations, by day. `source` is the
+    asset of the table's source, whose deliveries are observed first.
     """
     accepted = result.accepted()
     new_builds = {id(build) for build in result.built}
-    pointer = context.instance.event_log_storage.get_maximum_record_id()
+    instance = context.instance
+    if source and materialize:
+        versions = {build.day: build.delivered for build in accepted}
+        yield from observation_events(context, observations(instance, source, versions))
+    # After the observations: a later one has another delivery than the one that was read.
+    pointer = instance.event_log_storage.get_maximum_record_id()
     materializations = [
         materialization(
             key,
@@ -53,6 +65,7 @@ def events_of(
             build,
             new=id(build) in new_builds,
             pointer=pointer,
+            source=source,
             more=shown.get(build.day, _NOTHING),
         )
         for build in accepted
@@ -61,14 +74,30 @@ def events_of(
         context.log.info(str(stop))
     if materialize:
         yield from materialization_events(context, materializations)
-    targets = target_materializations(context, key, [build.day.isoformat() for build in accepted])
+    run_id = context.run.run_id
+    runs = {build.day.isoformat(): run_id for build in accepted}
+    targets = target_materializations(instance, key, runs)
     builds = sorted([*accepted, *result.failed()], key=lambda build: build.day)
-    yield from check_events(
-        context, [check for build in builds for check in _evaluations(key, build, targets)]
-    )
+    checks = [check for build in builds for check in _evaluations(key, build, targets)]
+    if not in_shadow:
+        checks += _up_to_date(instance, key, result, materialize, run_id)
+    yield from check_events(context, checks)
     for name, values in _samples(result.built).items():
         context.log.warning(f"{result.table.name}: {name}: {'; '.join(values)}")
     yield from output_events(context)
+
+
+def _up_to_date(
+    instance: DagsterInstance, key: AssetKey, result: StepResult, materialize: bool, run_id: str
+) -> list[AssetCheckEvaluation]:
+    """The check `up_to_date` of the days of a step. An audit repeats what was reported before."""
+    if materialize:
+        problems = {build.day: f"failed: {build.message}" for build in result.failed()}
+        return evaluations(instance, key, problems, {b.day: run_id for b in result.accepted()})
+    failing = failing_partitions(instance, key, CHECK)
+    audited = {build.day: build.run for build in result.built}
+    problems = {day: "outdated or failed, as before" for day in audited if str(day) in failing}
+    return evaluations(instance, key, problems, audited)
 
 
 def materialization(
@@ -78,6 +107,7 @@ def materialization(
     *,
     new: bool,
     pointer: int | None,
+    source: AssetKey | None = None,
     more: Mapping[str, Any] = _NOTHING,
 ) -> AssetMaterialization:
     """The materialization of one day: figures as metadata, versions as tags.
@@ -94,6 +124,7 @@ def materialization(
         "seconds": build.seconds if new else 0.0,
         "built by run": MetadataValue.dagster_run(build.run),
         **{name.replace("_", " "): count for name, count in build.measures.items() if count},
+        **_figures(build),
         **more,
         **{f"nulls in {column}": count for column, count in build.nulls.items() if count},
         **{
@@ -112,12 +143,24 @@ def materialization(
     tags = {
         "dagster/code_version": build.code_version,
         "dagster/data_version": build.fingerprint,
-        **_input_tags(key, table, build, pointer),
+        **_input_tags(key, table, build, pointer, source),
     }
     return AssetMaterialization(key, partition=build.day.isoformat(), metadata=metadata, tags=tags)
 
 
-def _input_tags(key: AssetKey, table: Table, build: Build, pointer: int | None) -> dict[str, str]:
+def _figures(build: Build) -> dict[str, float]:
+    """The numbers of each rule. Dagster plots those of a check by time, and these by day."""
+    return {
+        f"{check['rule']}: {name}": value
+        for check in build.checks
+        for name, value in check["figures"].items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _input_tags(
+    key: AssetKey, table: Table, build: Build, pointer: int | None, source: AssetKey | None
+) -> dict[str, str]:
     """The data version and the newest event of each input, as Dagster names them.
 
     The data version is a hash of the fingerprints of the days that were read. A cumulative table
@@ -134,6 +177,10 @@ def _input_tags(key: AssetKey, table: Table, build: Build, pointer: int | None) 
         tags[f"dagster/input_data_version/{asset}"] = version
         has_event = other is not table and pointer is not None
         tags[f"dagster/input_event_pointer/{asset}"] = str(pointer) if has_event else "NULL"
+    if source:
+        delivered = source.to_user_string()
+        tags[f"dagster/input_data_version/{delivered}"] = build.delivered or "none"
+        tags[f"dagster/input_event_pointer/{delivered}"] = str(pointer) if pointer else "NULL"
     return tags
 
 

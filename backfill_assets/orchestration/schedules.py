@@ -22,8 +22,9 @@ from dagster import (
 
 from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG, own_job, step_of
-from backfill_assets.orchestration.assets import asset_key, live_assets
+from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG
+from backfill_assets.dagster_client.names import OPTIONS, own, own_job, step_of
+from backfill_assets.orchestration.assets import asset_key, executor, live_assets
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.step.due import waiting_for_calendar
 from backfill_assets.tables.declaration import Table
@@ -41,8 +42,10 @@ def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
         f"Builds the newest complete day of {table.name}, unless it is up to date. Other days are"
         " built on demand."
     )
-    name = f"schedule_{step_of(table.name)}"
-    job = define_asset_job(own_job(table.name), [asset_key(table)], description=description)
+    name = own(f"schedule_{step_of(table.name)}")
+    job = define_asset_job(
+        own_job(table.name), [asset_key(table)], description=description, executor_def=executor
+    )
 
     @schedule(
         name=name,
@@ -113,10 +116,12 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         f"Builds missing and outdated days of the {newest}, all tables in one run. Catches up on as"
         f" many as {CATCH_UP_DAYS} missed nights. Days that are up to date are not computed again."
     )
-    job = define_asset_job("nightly", live_assets(tables), description=description)
+    job = define_asset_job(
+        own("nightly"), live_assets(tables), description=description, executor_def=executor
+    )
 
     @schedule(
-        name="nightly",
+        name=own("nightly"),
         job=job,
         cron_schedule=workspace.settings.nightly_cron,
         execution_timezone="UTC",
@@ -131,7 +136,7 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         if not days:
             return SkipReason(f"The calendar from {calendar.first} has no day before today.")
         # Days that still wait for later days are left to later nights.
-        config = {"resources": {"options": {"config": {"skip_not_due": True}}}}
+        config = {"resources": {OPTIONS: {"config": {"skip_not_due": True}}}}
         return _run_request(context, "nightly", days[0], days[-1], config)
 
     return nightly
@@ -152,18 +157,19 @@ def _run_request(
 
 
 def weekly_maintenance() -> ScheduleDefinition:
-    """Return the schedule of the job `maintain`, with `apply`.
+    """Return the schedule of the job `backfill_maintain`, with `apply`.
 
     The job removes files, so the schedule is stopped until someone starts it.
     """
     return ScheduleDefinition(
-        name="weekly_maintenance",
-        job_name="maintain",
+        name=own("weekly_maintenance"),
+        job_name=own("maintain"),
         cron_schedule="0 4 * * 0",
         execution_timezone="UTC",
-        run_config={"ops": {"upkeep": {"config": {"apply": True}}}},
+        run_config={"ops": {own("upkeep"): {"config": {"apply": True}}}},
         description=(
-            "Runs the job maintain with `apply` every Sunday at 04:00 UTC. It deletes files for"
-            " good, so it is stopped until someone starts it. Look at `backfill maintain` first."
+            "Runs the job backfill_maintain with `apply` every Sunday at 04:00 UTC. It deletes"
+            " files for good, so it is stopped until someone starts it. Look at `backfill maintain`"
+            " first."
         ),
     )

@@ -10,6 +10,7 @@ from typing import Any
 from dagster import AssetKey, AssetObservation, Config, MetadataValue
 from pydantic import Field
 
+from backfill_assets.dagster_client.names import SPARK
 from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.diff.diff import Diffs
 from backfill_assets.diff.sides import DiffRequest
@@ -38,8 +39,13 @@ def _options(config: Config) -> dict[str, Any]:
     return config.model_dump(exclude={"plan"})
 
 
+_PLAN = Field(
+    default="", description="The id of the plan, in quotes. Without one: the only plan in a shadow."
+)
+
+
 class VerifyConfig(Config):
-    plan: str = Field(description="The id of the plan to verify, in quotes.")
+    plan: str = _PLAN
     accept: list[str] = Field(
         default=[],
         description="Checks that need a decision, by name. The checks are not run again then.",
@@ -48,7 +54,7 @@ class VerifyConfig(Config):
 
 
 def _verify(run: VerbRun, config: VerifyConfig) -> None:
-    plan = run.plan(config.plan)
+    plan = run.plan_in_shadow(config.plan)
     report = verify_plan(plan, run.workspace, who=run.who, **_options(config))
     metadata = {
         "plan": plan.id,
@@ -59,7 +65,7 @@ def _verify(run: VerbRun, config: VerifyConfig) -> None:
 
 
 class PreviewConfig(Config):
-    plan: str = Field(description="The id of the plan to preview, in quotes.")
+    plan: str = _PLAN
     channel: str = Field(
         default="", description="Whose readers get it: candidate. Without one: only by `preview=`."
     )
@@ -67,7 +73,7 @@ class PreviewConfig(Config):
 
 
 def _preview(run: VerbRun, config: PreviewConfig) -> None:
-    plan = run.plan(config.plan)
+    plan = run.plan_in_shadow(config.plan)
     report = preview_plan(plan, run.workspace, _runs(run), who=run.who, **_options(config))
     metadata = {"plan": plan.id, "release": report.preview.number, "channel": config.channel}
     run.show(sentences(report.lines()), metadata)
@@ -80,7 +86,7 @@ def _runs(run: VerbRun) -> Runs:
 
 
 class PublishConfig(Config):
-    plan: str = Field(description="The id of the plan to publish, in quotes.")
+    plan: str = _PLAN
     reason: str = Field(
         default="", description="Why; kept in the commits, the ledger and the release."
     )
@@ -90,7 +96,7 @@ class PublishConfig(Config):
 
 
 def _publish(run: VerbRun, config: PublishConfig) -> None:
-    plan = run.plan(config.plan)
+    plan = run.plan_in_shadow(config.plan)
     report = publish_plan(
         plan,
         run.workspace,
@@ -153,10 +159,11 @@ def _switch(run: VerbRun, config: SwitchConfig) -> None:
 
 class DiffConfig(Config):
     compare: str = Field(
+        default="",
         description=(
             "A plan's id; a table and its day; two tables; or the numbers of two releases. In"
-            " quotes."
-        )
+            " quotes. Without it: the only plan in a shadow."
+        ),
     )
     target: str = Field(
         default="", description="Of a plan or releases only these tables, by names or patterns."
@@ -202,7 +209,7 @@ class ReproduceConfig(Config):
 
 def _reproduce(run: VerbRun, config: ReproduceConfig) -> None:
     def compute(recorded: RecordedBuild) -> Reproduction:
-        spark = run.context.resources.spark
+        spark = getattr(run.context.resources, SPARK)
         return reproduce(recorded, run.workspace, spark.session(recorded.build.spark_conf))
 
     release = config.release or None

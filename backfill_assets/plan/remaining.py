@@ -125,8 +125,8 @@ class Remaining:
         """Count the partitions in each state."""
         return Counter(self.states[partition] for partition in partitions)
 
-    def at_the_end(self, chunks: Iterable[Chunk]) -> "Remaining":
-        """Return the same for a command that was stopped before some chunks.
+    def as_shown(self, chunks: Iterable[Chunk]) -> "Remaining":
+        """Return the same as people see it: what is done once stays done.
 
         If a chunk has partitions left to build, its partitions that the plan has not built count as
         left. They are up to date only until their inputs are built again.

@@ -1,8 +1,8 @@
 """A request for a rebuild.
 
 It is one value, whether it was typed as flags, entered as a job's configuration, or made in code.
-The flags of the command line and the fields of the jobs `make_plan` and `run_plan` are made from
-the fields of `RebuildRequest`. A new option is one more field.
+The flags of the command line and the fields of the jobs `backfill_make_plan` and
+`backfill_run_plan` are made from the fields of `RebuildRequest`. A new option is one more field.
 """
 
 import re

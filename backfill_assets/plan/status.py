@@ -28,6 +28,7 @@ from backfill_assets.step.inputs import (
     Change,
     ChangeCause,
     Delivered,
+    Deliveries,
     InputReader,
     change_since,
     changed_inputs,
@@ -161,10 +162,12 @@ def status_of(
     *,
     latest: Latest,
     running: Mapping[Partition, str] | None = None,
+    delivered: Mapping[str, Deliveries] | None = None,
 ) -> Status:
     """Return the status of each of `days` of each of `tables`.
 
-    `running` has the run that is computing a partition.
+    `running` has the run that is computing a partition. `delivered` has the deliveries of tables
+    whose sources were asked already.
     """
     calendar = workspace.calendar
     running = running or {}
@@ -174,7 +177,9 @@ def status_of(
     for table in tables:
         protection = partial(workspace.protection, table)
         history = _TableHistory(table, latest, fixed, calendar, protection)
-        deliveries = delivered_for(table, days, workspace.area, latest.accepted)
+        deliveries = (delivered or {}).get(table.name)
+        if deliveries is None:
+            deliveries = delivered_for(table, days, workspace.area, latest.accepted)
         for day in days:
             partition = (table.name, day)
             delivery = deliveries.get(day, NO_DELIVERY)

@@ -20,9 +20,9 @@ from backfill_assets.dagster_client.client import (
     Launched,
     LoadedTable,
     StepFailure,
-    shadow_asset,
-    step_of,
 )
+from backfill_assets.dagster_client.names import shadow_asset, step_of
+from backfill_assets.dagster_client.requests import reload
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.lake.storage import Paths
 from backfill_assets.plan.plan import Plan
@@ -122,6 +122,10 @@ class Launcher:
         """
         loaded = self.dagster.tables()
         refuse_other_servers(loaded, self.plan.code, self.plans.root, self.dagster.url)
+        if not loaded.keys() >= {self._asset(table) for table in self.plan.reasons}:
+            # A shadow has assets in Dagster only while it is open.
+            reload(self.dagster, self.dagster.location_of(next(iter(self.plan.reasons))))
+            loaded = self.dagster.tables()
         self.plan.refuse_other_code(
             {name: table.code for name, table in loaded.items()}, loaded_by=self.dagster.url
         )
@@ -163,11 +167,11 @@ class Launcher:
 
         Waits for chunks that a killed command has requested.
         """
-        launches = {launched.tags.get(tags.LAUNCH) for launched in self.launched()}
         for event in self.plans.events(self.plan.id, REQUESTED):
-            if event.facts["launch"] not in launches:
-                # The clock of that command may have been ahead.
-                self._launched_as(event.facts["launch"], min(event.at, self.now()))
+            # The clock of that command may have been ahead.
+            requested = min(event.at, self.now())
+            if self.now() - requested <= SETTLED_AFTER:
+                self._launched_as(event.facts["launch"], requested)
         return running_chunks(self.dagster, self.plan)
 
     def cancellations(self) -> int:

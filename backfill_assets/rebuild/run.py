@@ -79,7 +79,7 @@ class Rebuild:
             )
             running = {n: chunk.launched.id for n, chunk in self.running.items()}
             over = frozenset(self.over)
-            shown = remaining.at_the_end(self.plan.chunks) if done else remaining
+            shown = remaining.as_shown(self.plan.chunks)
             yield Progress(
                 self.plan, shown, running, over, self.stopped, started, self.now(), done, waiting
             )

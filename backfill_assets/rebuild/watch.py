@@ -41,14 +41,12 @@ class Watch:
         starts = [event.at for event in events if event.kind == "started"]
         started = starts[-1] if starts else self.now()
         if is_open:
-            return Progress(
-                plan, remaining, running, over, None, started, self.now(), False, waiting
-            )
+            shown = remaining.as_shown(plan.chunks)
+            return Progress(plan, shown, running, over, None, started, self.now(), False, waiting)
         facts = next((event.facts for event in reversed(events) if event.kind == "ended"), {})
         stop = Stop(facts["stop"], facts["why"]) if facts.get("why") else None
         ending = Ending(facts["ending"]) if facts else None
-        if ending not in (Ending.DONE, Ending.PARTIAL):
-            remaining = remaining.at_the_end(plan.chunks)
+        remaining = remaining.as_shown(plan.chunks)
         # The time of a rollback does not count.
         ends = [event.at for event in events if event.kind in ("ended", "cancelled")]
         ended = ends[-1] if ends else self.now()

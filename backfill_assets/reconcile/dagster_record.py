@@ -21,7 +21,9 @@ import httpx
 
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents
-from backfill_assets.dagster_client.client import SHADOW, Dagster, payload
+from backfill_assets.dagster_client.client import Dagster, payload
+from backfill_assets.dagster_client.names import SHADOW
+from backfill_assets.dagster_client.requests import reload, shadow_locations
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
@@ -190,14 +192,16 @@ def _origin(build: Build) -> str:
 
 
 def wipe_shadows(dagster: Dagster, root: str, tables: Iterable[str]) -> None:
-    """Wipe Dagster's record of shadow assets, if the lake at `root` has no shadow.
+    """Wipe and unload the assets of shadows, if the lake at `root` has no shadow.
 
     Otherwise days of ended plans would stay visible. Dagster wipes whole assets and not single
-    partitions, so nothing is wiped while another plan has a shadow. Raises as `Dagster.ask`.
+    partitions, so nothing is wiped while another plan has a shadow. Raises as `reload`.
     """
     if not ledgers_of_shadows(root):
         assets = [{"assetKey": {"path": [SHADOW, *name.split("/")]}} for name in tables]
         payload(dagster.ask(documents.WIPE, {"assets": assets})["wipeAssets"])
+        for location in sorted(set(shadow_locations(dagster).values())):
+            reload(dagster, location)
 
 
 NOT_REPORTED = (

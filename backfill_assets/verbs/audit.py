@@ -89,6 +89,9 @@ class AuditReport(Report):
         return {"tables": {name: vars(table) for name, table in self.tables.items()}}
 
 
+_AUDIT = "audit of the days as they stand"
+
+
 def audit_days(
     workspace: Workspace, days: str, target: str, *, who: str, note: Note, sleep: Sleep = time.sleep
 ) -> AuditReport:
@@ -127,8 +130,8 @@ def _audited_by(
     audit = dagster.launch(
         days,
         options={"audit_only": True},
-        tags=_tags(who) | launch_tag,
-        title="audit of the days as they stand",
+        tags=_tags(who) | launch_tag | {tags.REASON: _AUDIT},
+        title=_AUDIT,
     )
     note(f"Audited by {audit}: {dagster.url}{audit.page}")
 

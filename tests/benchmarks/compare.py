@@ -68,7 +68,7 @@ def one_run(first: str, last: str) -> int:
     home.mkdir(parents=True, exist_ok=True)
     shutil.copy(DAGSTER_YAML, home / "dagster.yaml")
     instance = DagsterInstance.get()
-    job = defs.resolve_job_def("rebuild")
+    job = defs.resolve_job_def("backfill_rebuild")
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     run = instance.create_run_for_job(job, tags=tags)
     result = execute_run(InMemoryJob(job), run, instance, raise_on_error=False)

@@ -117,6 +117,7 @@ class Webserver:
             node = {
                 "assetKey": {"path": NAME.split("/")},
                 "isPartitioned": True,
+                "isMaterializable": True,
                 "repository": repository,
             }
             answer: Any = {"assetNodes": [node]}
@@ -179,9 +180,9 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
     server = Webserver(answer)
     assert asked(server, tmp_path, release=3).diff == diff
     (launched,) = server.launched
-    assert launched["selector"]["jobName"] == "reproduce"
+    assert launched["selector"]["jobName"] == "backfill_reproduce"
     assert launched["runConfigData"] == {
-        "ops": {"build_again": {"config": {"table": NAME, "day": str(DAY), "release": 3}}}
+        "ops": {"backfill_build_again": {"config": {"table": NAME, "day": str(DAY), "release": 3}}}
     }
     Output(as_json=False).preview(ReproduceReport(answer).lines())
     printed = capsys.readouterr().out

@@ -2,11 +2,15 @@
 
 import json
 from datetime import date
+from typing import Any
 
 import httpx
 import pytest
 
-from backfill_assets.dagster_client.client import Dagster, Launched, own_job, writes_to
+from backfill_assets.dagster_client import documents
+from backfill_assets.dagster_client.client import Dagster, Launched
+from backfill_assets.dagster_client.names import LATE_ARRIVALS, OPTIONS, own, own_job, writes_to
+from backfill_assets.dagster_client.requests import materialize
 from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
 
 
@@ -15,6 +19,7 @@ def node(name):
     return {
         "assetKey": {"path": name.split("/")},
         "isPartitioned": True,
+        "isMaterializable": True,
         "opVersion": "1",
         "partitionKeys": keys,
     } | {
@@ -92,7 +97,7 @@ def test_what_one_run_cannot_hold_is_a_backfill_of_exactly_these_days(days, rang
                 {"assetKey": {"path": ["raw", "a"]}, "partitions": {"ranges": ranges[0]}},
                 {"assetKey": {"path": ["staging", "b"]}, "partitions": {"ranges": ranges[1]}},
             ],
-            "runConfigData": {"resources": {"options": {"config": {"force": True}}}},
+            "runConfigData": {"resources": {OPTIONS: {"config": {"force": True}}}},
             "tags": [{"key": "k", "value": "v"}],
             "title": "t",
         }
@@ -124,8 +129,8 @@ def test_the_same_days_of_all_tables_are_one_run(days, of_days):
         "here",
     )
     tags = {tag["key"]: tag["value"] for tag in run["executionMetadata"]["tags"]}
-    assert tags == {"k": "v", "backfill/title": "t"} | of_days
-    assert run["runConfigData"] == {"resources": {"options": {"config": {"force": True}}}}
+    assert tags == {"k": "v"} | of_days
+    assert run["runConfigData"] == {"resources": {OPTIONS: {"config": {"force": True}}}}
 
 
 def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
@@ -285,11 +290,12 @@ def test_a_password_in_the_address_is_sent_and_in_no_message():
     [
         ({"raw/a", "other/t"}, "__ASSET_JOB", True),
         ({"other/t", "shadow/raw/a"}, "__ASSET_JOB", False),
-        (set(), "nightly", False),  # a run of checks
-        *((None, job, True) for job in ("nightly", "rebuild", "publish", "rollback")),
+        (set(), own("nightly"), False),  # a run of checks
+        *((None, own(job), True) for job in ("nightly", "rebuild", "publish", "rollback")),
+        (None, "nightly", False),  # of another project
         (None, own_job("raw/a"), True),
         (None, own_job("other/t"), False),
-        (None, "run_plan", False),
+        (None, own("run_plan"), False),
         (None, None, True),
         ({"other/t"}, None, False),
     ],
@@ -309,10 +315,10 @@ def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_n
             "assetSelection": [path("raw/a"), path("staging/b")],
         },
         {"runId": "22222222-a", "jobName": "__ASSET_JOB", "assetSelection": [path("shadow/raw/a")]},
-        {"runId": "33333333-a", "jobName": "nightly", "assetSelection": None},
-        {"runId": "44444444-a", "jobName": "make_plan", "assetSelection": None},
-        {"runId": "55555555-a", "jobName": "build_staging__b", "assetSelection": None},
-        {"runId": "66666666-a", "jobName": "build_staging__c", "assetSelection": None},
+        {"runId": "33333333-a", "jobName": own("nightly"), "assetSelection": None},
+        {"runId": "44444444-a", "jobName": own("make_plan"), "assetSelection": None},
+        {"runId": "55555555-a", "jobName": own("build_staging__b"), "assetSelection": None},
+        {"runId": "66666666-a", "jobName": own("build_staging__c"), "assetSelection": None},
     ]
     of_backfill = {
         "tags": [],
@@ -349,3 +355,30 @@ def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_n
     ]
     assert all(run[:8] == name.removeprefix("run ") for name, run in unfinished.items() if run)
     assert unfinished["backfill b1"] == ""
+
+
+@pytest.mark.parametrize("ending", ["SUCCESS", "FAILURE"])
+def test_an_asset_without_days_is_materialized_by_a_run_that_is_waited_for(ending):
+    statuses = iter(["STARTED", ending, ending])
+    asked = []
+
+    def transport(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        asked.append(body)
+        data: dict[str, Any]
+        if body["query"] == documents.TABLES:
+            data = {"assetNodes": [node("raw/a")]}
+        elif body["query"] == documents.LAUNCH_RUN:
+            data = {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": "r"}}}
+        else:
+            runs = [{"runId": "r", "status": next(statuses)}]
+            data = {"runsOrError": {"__typename": "Runs", "results": runs}}
+        return httpx.Response(200, json={"data": data})
+
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(transport))
+    succeeded = materialize(dagster, LATE_ARRIVALS, {"k": "v"}, sleep=lambda _: None)
+    assert succeeded == (ending == "SUCCESS")
+    (selector,) = [
+        body["variables"]["params"]["selector"] for body in asked if "params" in body["variables"]
+    ]
+    assert selector["assetSelection"] == [{"path": ["reports", "late_arrivals"]}]

@@ -215,7 +215,7 @@ def test_importing_status_and_plan_ask_nothing(tmp_path, service):
     assert (
         open_workspace(tmp_path, project=OFF, home=tmp_path, lake="").names == workspace.names[:8]
     )
-    definitions_of(workspace).resolve_job_def("rebuild")
+    definitions_of(workspace).resolve_job_def("backfill_rebuild")
     status = status_of(workspace, workspace.tables, THREE, latest=latest_builds(workspace))
     why = "weather has no answer for 2019-08-15 yet: a run that builds the day asks for it"
     assert (status.partitions[WEATHER, THREE[0]].why, status.of(WEATHER)) == (

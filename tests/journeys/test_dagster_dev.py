@@ -54,7 +54,7 @@ def test_dagster_dev_in_a_new_clone_shows_every_table_and_builds_a_day(clone: Pa
     }
     with dagster_dev(clone, env) as dagster:
         names = {table.name for table in ALL}
-        assert {*dagster.tables()} == names | {f"shadow/{name}" for name in names}
+        assert {*dagster.tables()} == names
         days = {name: [FIRST] for name in TABLES}
         launched = dagster.launch(days, options={}, tags={}, title="first day")
         over = eventually(

@@ -97,7 +97,9 @@ def test_three_days_of_two_tables_are_launched_from_the_dialog(station: Station,
 def test_they_are_forced_by_the_configuration_of_the_dialog(station: Station, browser: Browser):
     before = len(station.builds())
     launch_three_days(
-        station, browser, "resources: {options: {config: {force: true, reason: firmware fixed}}}"
+        station,
+        browser,
+        "resources: {backfill_options: {config: {force: true, reason: firmware fixed}}}",
     )
     assert outcomes(station, before) == [
         (table, day, "unchanged", "firmware fixed") for table in RAW for day in THREE
@@ -143,14 +145,16 @@ def test_the_rows_are_plotted_by_day(browser: Browser):
 
 def test_make_plan_then_run_plan_from_the_jobs_page(station: Station, browser: Browser):
     options = f"partitions: {THREE[0]}..{THREE[-1]}, target: staging/outage_updates"
-    run = launch_from_launchpad(browser, "make_plan", f"ops: {{plan: {{config: {{{options}}}}}}}")
+    run = launch_from_launchpad(
+        browser, "backfill_make_plan", f"ops: {{backfill_plan: {{config: {{{options}}}}}}}"
+    )
     assert station.ended(run)["status"] == "SUCCESS"
     browser.sees("RUN_SUCCESS")
     (plan,) = station.asked_json("list")["plans"]
     assert (plan["state"], len(station.builds())) == ("planned", 12)
 
-    config = f'ops: {{run: {{config: {{plan: "{plan["plan"]}"}}}}}}'
-    run = launch_from_launchpad(browser, "run_plan", config)
+    config = f'ops: {{backfill_run: {{config: {{plan: "{plan["plan"]}"}}}}}}'
+    run = launch_from_launchpad(browser, "backfill_run_plan", config)
     assert station.ended(run)["status"] == "SUCCESS"
     browser.sees("RUN_SUCCESS")
     assert outcomes(station, 12) == [
@@ -167,7 +171,9 @@ def test_a_plan_that_is_terminated_stays_open_and_builds_nothing_more(
         f'partitions: {days}, target: "raw/*", force: true, days_per_run: 1, max_parallel: 1,'
         " canary: 0, into: live"
     )
-    run = launch_from_launchpad(browser, "run_plan", f"ops: {{run: {{config: {{{options}}}}}}}")
+    run = launch_from_launchpad(
+        browser, "backfill_run_plan", f"ops: {{backfill_run: {{config: {{{options}}}}}}}"
+    )
     eventually(lambda: len(station.builds()) > before, what="the first chunk is built")
     browser.press("Terminate")
     browser.press("Terminate 1 run", browser.dialog())

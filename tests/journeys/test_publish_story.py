@@ -230,7 +230,7 @@ def night(station: Station, tried: dict[str, pa.Table]) -> Live:
     }
     params = {
         "selector": selector,
-        "runConfigData": {"resources": {"options": {"config": {"skip_not_due": True}}}},
+        "runConfigData": {"resources": {"backfill_options": {"config": {"skip_not_due": True}}}},
         "executionMetadata": {
             "tags": [{"key": key, "value": value} for key, value in ends.items()]
         },

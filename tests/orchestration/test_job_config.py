@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from dagster import DagsterInvalidConfigError, Definitions
+from dagster import DagsterInvalidConfigError, Definitions, validate_run_config
 from typer.main import get_command
 
 from backfill_assets.cli.rebuild import app
+from backfill_assets.dagster_client.names import SPARK, own
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.plan_jobs import (
@@ -18,9 +19,11 @@ from backfill_assets.orchestration.plan_jobs import (
     RunPlanConfig,
     request_of,
 )
+from backfill_assets.orchestration.run import SparkResource
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.workspace import open_workspace
+from tests.worlds.code_location import executed, failure
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_the_launchpad_shows_each_field_with_its_description(office, job):
     """The schema snapshot is what the webserver gets, and what the launchpad explains and completes
     fields from.
     """
-    definition = Definitions(jobs=jobs_of(PLAN_JOBS, office.workspace)).resolve_job_def(job)
+    definition = Definitions(jobs=jobs_of(PLAN_JOBS, office.workspace)).resolve_job_def(own(job))
     snapshots = definition.get_config_schema_snapshot().all_config_snaps_by_key.values()
     (descriptions,) = [
         {field.name: field.description for field in each.fields}
@@ -98,3 +101,23 @@ def test_a_server_loads_all_jobs_and_assets_together():
 def test_every_verb_job_is_executed_by_a_test_of_its_own():
     modules = {path.name for path in Path(__file__).parent.glob("test_*_job.py")}
     assert {f"test_{job.name}_job.py" for job in VERB_JOBS} <= modules
+
+
+@pytest.mark.parametrize("declared", [*PLAN_JOBS, *VERB_JOBS], ids=lambda declared: declared.name)
+def test_a_launchpad_opens_valid_and_with_the_required_fields_and_the_plan(office, declared):
+    (job,) = jobs_of([declared], office.workspace)
+    opened = (job.run_config or {})["ops"][own(declared.step)]["config"]
+    required = [n for n, each in declared.config.model_fields.items() if each.is_required()]
+    assert {*required} <= opened.keys() <= {*required, "plan"}
+    resources = {} if not declared.needs_engine else {SPARK: SparkResource(spark_config={})}
+    job = Definitions(jobs=[job], resources=resources).resolve_job_def(job.name)
+    assert validate_run_config(job, job.run_config)
+
+
+@pytest.mark.parametrize(
+    "declared", [j for j in VERB_JOBS if j.name != "maintain"], ids=lambda declared: declared.name
+)
+def test_a_launchpad_that_is_launched_as_it_opens_says_what_to_name(office, declared):
+    empty = declared.shown_first()
+    result = executed(declared.name, office.workspace, **empty)
+    assert "Nothing was" in failure(result)

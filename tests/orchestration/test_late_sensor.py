@@ -18,6 +18,7 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.dagster_client import tags
 from backfill_assets.datasets.case_reports.tables import TABLES as WHOLE_DAYS
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.running import RunningStep, mark_running
@@ -141,8 +142,8 @@ def test_a_batch_has_one_key_until_another_row_arrives(lake):
     ("job", "tables"),
     [
         pytest.param("__ASSET_JOB", {UPDATES}, id="a run of one of the tables"),
-        pytest.param("nightly", None, id="a night"),
-        pytest.param("run_plan", None, id="a plan that is being made"),
+        pytest.param("backfill_nightly", None, id="a night"),
+        pytest.param("backfill_run_plan", None, id="a plan that is being made"),
     ],
 )
 def test_it_waits_for_runs_that_are_not_finished(lake, job, tables):
@@ -209,11 +210,13 @@ def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
         now = datetime.now(UTC)
         run = lake.ticks.run(DagsterRunStatus.FAILURE)
         reason = lake.tick(now + wait - timedelta(minutes=1))
-        assert f"run {run} of run_plan has ended, and days of {day(14)} are still" in reason
+        assert (
+            f"run {run} of backfill_run_plan has ended, and days of {day(14)} are still" in reason
+        )
         assert "The next attempt is at" in reason
         first = lake.ticks.asked
         assert lake.tick(now + wait + timedelta(minutes=1)) == REBUILT
-        assert lake.ticks.asked.run_key == f"{first.tags['backfill/batch']}-{attempt}", (
+        assert lake.ticks.asked.run_key == f"{first.tags[tags.BATCH]}-{attempt}", (
             "a key that Dagster has not seen"
         )
 
@@ -222,7 +225,7 @@ def test_a_batch_whose_run_was_canceled_waits_until_more_arrives(lake):
     lake.tick()
     run = lake.ticks.run(DagsterRunStatus.CANCELED)
     reason = lake.tick(datetime.now(UTC) + timedelta(days=9))
-    assert f"run {run} of run_plan ({day(14)}) was canceled" in reason
+    assert f"run {run} of backfill_run_plan ({day(14)}) was canceled" in reason
     lake.arrive(19, {19: 9, 18: 2, 14: 1})
     assert lake.tick() == requested(rows=3)
 
@@ -230,10 +233,14 @@ def test_a_batch_whose_run_was_canceled_waits_until_more_arrives(lake):
 def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requests(lake):
     definitions = definitions_of(lake.workspace)
     Definitions.validate_loadable(definitions)
-    sensor = definitions.get_sensor_def("late_rows")
-    assert (sensor.default_status, sensor.job_name) == (DefaultSensorStatus.STOPPED, "run_plan")
+    sensor = definitions.get_sensor_def("backfill_late_rows")
+    assert (sensor.default_status, sensor.job_name) == (
+        DefaultSensorStatus.STOPPED,
+        "backfill_run_plan",
+    )
     assert validate_run_config(
-        definitions.resolve_job_def("run_plan"), {"ops": {"run": {"config": REBUILT}}}
+        definitions.resolve_job_def("backfill_run_plan"),
+        {"ops": {"backfill_run": {"config": REBUILT}}},
     )
 
 
@@ -265,7 +272,7 @@ def test_the_code_location_has_it_after_the_table_it_shows_and_in_no_job_of_tabl
     node = definitions.resolve_asset_graph().get(REPORT)
     assert node.parent_keys == {AssetKey(["staging", "outage_updates"])}
     assert not node.is_partitioned
-    for job in ("rebuild", "nightly"):
+    for job in ("backfill_rebuild", "backfill_nightly"):
         assert REPORT not in definitions.resolve_job_def(job).asset_layer.selected_asset_keys
 
 

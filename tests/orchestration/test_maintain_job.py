@@ -70,14 +70,14 @@ def test_the_weekly_schedule_applies_and_is_stopped_until_someone_starts_it(lake
         schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=at)).run_requests
         or []
     )
-    assert request.run_config == {"ops": {"upkeep": {"config": {"apply": True}}}}
+    assert request.run_config == {"ops": {"backfill_upkeep": {"config": {"apply": True}}}}
     assert (schedule.default_status, at.isoweekday()) == (DefaultScheduleStatus.STOPPED, 7)
     assert (
         Definitions(
             jobs=jobs_of([job for job in VERB_JOBS if job.name == "maintain"], lake.workspace),
             schedules=[schedule],
         )
-        .resolve_job_def("maintain")
+        .resolve_job_def("backfill_maintain")
         .execute_in_process(request.run_config)
         .success
     )

@@ -32,10 +32,26 @@ PATCHES = [
     ),
     ("event_log", "dagster._core.storage.sqlite_storage:DagsterSqliteStorage.from_local", "1.13"),
     ("event_log", "dagster._core.instance:InstanceRef.config_defaults", "1.13"),
+    (
+        "implicit_job",
+        "dagster._core.definitions.repository_definition.repository_data_builder"
+        ":get_base_asset_job_lambda",
+        "1.13",
+    ),
     ("run_launcher", "dagster:DefaultRunLauncher.launch_run", "1.13"),
     ("run_launcher", "dagster:DefaultRunLauncher.terminate", "1.13"),
     ("run_launcher", "dagster:DefaultRunLauncher.check_run_worker_health", "1.13"),
     ("run_starter", "dagster._utils:get_run_crash_explanation", "1.13"),
+    (
+        "recorded",
+        "dagster._core.storage.event_log:SqliteEventLogStorage.get_asset_check_partition_info",
+        "1.13",
+    ),
+    (
+        "recorded",
+        "dagster._core.storage.event_log:SqliteEventLogStorage.get_latest_tags_by_partition",
+        "1.13",
+    ),
     ("step_events", "dagster._core.events:DagsterEvent.step_output_event", "1.13"),
     ("unfinished", "dagster._core.execution.backfill:BulkActionsFilter", "1.13"),
     (

@@ -101,15 +101,15 @@ def test_what_is_fixed_without_a_commit_is_released_although_nothing_was_written
 def test_a_change_is_released_and_shown_once_with_its_versions(lake):
     result = lake.tick()
     release, check = result.asset_events
-    assert release.asset_key == AssetKey("releases")
+    assert release.asset_key == AssetKey(["backfill", "releases"])
     values = {name: value.value for name, value in release.metadata.items()}
     assert values["release"] == 1
     assert values["tables"] == {A: 0, B: 0}
     assert values["changed tables"] == [A, B]
     assert values["channels"] == {"stable": 1}
-    assert values["who"] == "sensor release_live"
+    assert values["who"] == "sensor backfill_release_live"
     assert (check.asset_key, check.check_name, check.passed) == (
-        AssetKey("releases"),
+        AssetKey(["backfill", "releases"]),
         "live_is_released",
         True,
     )
@@ -131,7 +131,7 @@ def test_a_lake_without_tables_is_skipped(tmp_path):
     ("selected", "job", "waits"),
     [
         pytest.param({A}, "__ASSET_JOB", True, id="a run of one of the tables"),
-        pytest.param(None, "nightly", True, id="a run of all tables"),
+        pytest.param(None, "backfill_nightly", True, id="a run of all tables"),
         pytest.param({"other/table"}, "__ASSET_JOB", False, id="a run of other assets"),
         pytest.param(set(), "__ASSET_JOB", False, id="a run of checks"),
     ],
@@ -273,15 +273,15 @@ def test_a_table_that_cannot_be_read_fails_the_check(lake):
 def test_the_code_location_has_the_release_sensor_and_its_asset(lake):
     definitions = definitions_of(lake.workspace)
     Definitions.validate_loadable(definitions)
-    sensor = definitions.get_sensor_def("release_live")
+    sensor = definitions.get_sensor_def("backfill_release_live")
     assert (sensor.default_status, sensor.minimum_interval_seconds) == (
         DefaultSensorStatus.RUNNING,
         30,
     )
     graph = definitions.resolve_asset_graph()
-    node = graph.get(AssetKey("releases"))
-    assert (node.group_name, node.is_external) == ("releases", True)
-    for job in ("rebuild", "nightly"):
+    node = graph.get(AssetKey(["backfill", "releases"]))
+    assert (node.group_name, node.is_external) == ("backfill", True)
+    for job in ("backfill_rebuild", "backfill_nightly"):
         keys = definitions.resolve_job_def(job).asset_layer.selected_asset_keys
         assert keys == {AssetKey(name.split("/")) for name in (A, B)}
         checks = definitions.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys

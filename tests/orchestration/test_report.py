@@ -20,3 +20,16 @@ def test_a_day_links_to_the_runs_of_its_plan_without_naming_a_host(plan):
     link = metadata.get("runs of the plan")
     assert link == (UrlMetadataValue("/runs?q[]=tag:backfill/plan=ebb0d924512e") if plan else None)
     assert ("plan" in metadata) == bool(plan)
+
+
+def test_the_figures_of_rules_are_figures_of_the_day_which_dagster_plots_by_day():
+    check = {
+        "rule": "rows_within",
+        "passed": True,
+        "figures": {"rows": 12, "ratio": 1.5, "usual": "8 to 12", "new": True},
+    }
+    build = Build(TABLES[0].name, day(0), "accepted", "run", "1", fingerprint="f", checks=[check])
+    key = AssetKey(["raw", "outage_events"])
+    shown = materialization(key, TABLES[0], build, new=True, pointer=7).metadata
+    figures = {name: entry.value for name, entry in shown.items() if name.startswith("rows_within")}
+    assert figures == {"rows_within: rows": 12, "rows_within: ratio": 1.5}

@@ -131,7 +131,8 @@ def checks(result: Any, name: str) -> dict[tuple[str, str], bool]:
 def test_a_range_run_evaluates_every_rule_for_every_day(good):
     location, result = good
     for table in location.world.tables:
-        expected = {(at, rule.name): True for at in EVERY for rule in table.rules}
+        names = [*(rule.name for rule in table.rules), "up_to_date"]
+        expected = {(at, name): True for at in EVERY for name in names}
         assert checks(result, table.name) == expected
 
 
@@ -259,7 +260,7 @@ def location(tmp_path, spark) -> Iterator[CodeLocation]:
 
 
 def test_a_run_without_days_computes_nothing_and_says_to_choose_some(location):
-    job = location.defs.resolve_job_def("rebuild")
+    job = location.defs.resolve_job_def("backfill_rebuild")
     run = location.instance.create_run_for_job(job)
     result = execute_run(InMemoryJob(job), run, location.instance, raise_on_error=False)
     (error,) = [
@@ -295,18 +296,18 @@ def test_a_spark_setting_that_comes_too_late_fails_the_step_once(location):
     "resources",
     [
         pytest.param(
-            {"options": {"config": {"write_mode": "append_once"}}},
+            {"backfill_options": {"config": {"write_mode": "append_once"}}},
             id="a write mode that does not exist",
         ),
         pytest.param(
-            {"spark": {"config": {"spark_config": {"spark.sql.ansi.enabled": "false"}}}},
+            {"backfill_spark": {"config": {"spark_config": {"spark.sql.ansi.enabled": "false"}}}},
             id="settings of Spark",
         ),
     ],
 )
 def test_a_configuration_that_there_is_not_is_refused_before_anything_starts(location, resources):
     with pytest.raises(DagsterInvalidConfigError):
-        location.defs.resolve_job_def("rebuild").execute_in_process(
+        location.defs.resolve_job_def("backfill_rebuild").execute_in_process(
             run_config={"resources": resources},
             instance=location.instance,
             tags={START: str(FOUR[0]), END: str(FOUR[-1])},
@@ -315,7 +316,7 @@ def test_a_configuration_that_there_is_not_is_refused_before_anything_starts(loc
 
 
 def test_the_nightly_schedule_asks_for_the_days_that_late_rows_may_have_changed(location):
-    schedule = location.defs.resolve_schedule_def("nightly")
+    schedule = location.defs.resolve_schedule_def("backfill_nightly")
     context = build_schedule_context(
         location.instance, scheduled_execution_time=datetime(2019, 8, 19, 1, 30, tzinfo=UTC)
     )
@@ -333,7 +334,8 @@ def test_every_table_is_an_asset_with_a_check_for_each_rule(location):
             for key in graph.asset_check_keys
             if key.asset_key == asset_key(table)
         }
-        assert checks == {rule.name: rule.severity == "error" for rule in table.rules}
+        rules = {rule.name: rule.severity == "error" for rule in table.rules}
+        assert checks == rules | {"up_to_date": False}
 
 
 def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark):

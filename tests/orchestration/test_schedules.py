@@ -136,7 +136,9 @@ def test_the_schedule_requests_the_night_and_leaves_out_what_is_not_due(tmp_path
     assert range_of(nightly) == ("2019-10-03", "2019-10-13")
     request = requested(nightly)
     assert isinstance(request, RunRequest)
-    assert request.run_config == {"resources": {"options": {"config": {"skip_not_due": True}}}}
+    assert request.run_config == {
+        "resources": {"backfill_options": {"config": {"skip_not_due": True}}}
+    }
     nothing_yet = workspace_of([a], Calendar(TODAY, today=lambda: TODAY), str(tmp_path))
     assert isinstance(requested(nightly_schedule(nothing_yet)), SkipReason)
 
@@ -145,11 +147,11 @@ def test_a_table_with_its_own_schedule_is_not_built_at_night(tmp_path):
     a = table("raw/a")
     weekly = replace(table("models/m"), reads={"a": Window(a, -28, 2, 2)}, cron="0 4 * * 1")
     workspace = built(tmp_path, [a, weekly], [*all_but(), (weekly.name, date(2019, 9, 20))])
-    assert selected(workspace, "nightly") == {a.name}
+    assert selected(workspace, "backfill_nightly") == {a.name}
     # Days that the schedule has left out were not missed.
     assert range_of(nightly_schedule(workspace))[0] == "2019-10-13"
     (own,) = own_schedules(workspace)
-    assert (own.name, own.cron_schedule) == ("schedule_models__m", weekly.cron)
+    assert (own.name, own.cron_schedule) == ("backfill_schedule_models__m", weekly.cron)
     assert range_of(own) == ("2019-10-11", "2019-10-11")
     assert selected(workspace, own.job_name) == {weekly.name}
     young = workspace_of([a, weekly], Calendar(NEWEST, today=lambda: TODAY))
@@ -163,5 +165,5 @@ def test_days_that_wait_for_a_table_built_on_request_were_not_missed(tmp_path):
     reader = replace(table("features/r"), reads={"m": Window(weekly)})
     old = [(name, date(2019, 9, 20)) for name in (weekly.name, reader.name)]
     workspace = built(tmp_path, [a, weekly, reader], [*all_but(), *old])
-    assert selected(workspace, "nightly") == {a.name, reader.name}
+    assert selected(workspace, "backfill_nightly") == {a.name, reader.name}
     assert range_of(nightly_schedule(workspace))[0] == "2019-10-13"

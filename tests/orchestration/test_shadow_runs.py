@@ -86,6 +86,7 @@ def test_a_run_of_a_plan_builds_and_shows_its_days_in_the_shadow_only(location: 
 def test_a_run_that_has_no_shadow_to_build_in_says_how_to_open_one_and_reads_nothing(
     location: CodeLocation, numbers, into, opened, said
 ):
+    open_shadow(plan_of(location, [0, 1]), location.world.workspace, "ada")
     tagged = {}
     if numbers:
         plan = plan_of(location, numbers, into)

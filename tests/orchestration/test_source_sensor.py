@@ -1,7 +1,6 @@
 """The sensor `source_changes`: which days it rebuilds, when and how often. In process, no Spark."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,9 +16,7 @@ from dagster import (
 )
 from dagster._core.test_utils import create_run_for_test
 
-from backfill_assets.calendar import Calendar
-from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.plan_jobs import request_of
 from backfill_assets.orchestration.rebuild_sensors import (
@@ -32,87 +29,21 @@ from backfill_assets.orchestration.rebuild_sensors import (
 )
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.source_changes import source_changes
-from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.filesystem import Entry, LocalDisk
-from backfill_assets.step.inputs import NO_DELIVERY, InputReader, deliveries
-from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import Ticks
-from tests.worlds.deliveries import day, put
+from tests.worlds.deliveries import day
+from tests.worlds.landed import LINE, Landed, Noting
 from tests.worlds.outages import OUTAGES, RAW, REJECTED, UPDATES
-from tests.worlds.recorded import MORNING, write_days
-from tests.worlds.tables import workspace_of
+from tests.worlds.recorded import MORNING
 
 SINCE = 15  # the first day of the horizon, of 14 days before the last one
 LATER = MORNING + timedelta(hours=6)
-LINE = '{"outageNumber": "1"}\n'
-
-
-@dataclass(frozen=True)
-class Noting(LocalDisk):
-    """The disk, and the names of the files that were read."""
-
-    read: list[str] = field(default_factory=list, compare=False)
-
-    def open_local(self, entry: Entry) -> AbstractContextManager[Path]:
-        self.read.append(entry.name)
-        return super().open_local(entry)
 
 
 @dataclass
-class Landed:
-    """A lake in which days were built from files, and ticks of the sensor."""
+class Ticking(Landed):
+    """Such a lake, and ticks of the sensor."""
 
-    root: Path
-    ticks: Ticks
-    disk: Noting
-    protected: str = ""
-    accepted: dict = field(default_factory=dict)
-
-    @property
-    def workspace(self) -> Workspace:
-        area = LandingArea(self.root / "landing", files=self.disk)
-        workspace = workspace_of(TABLES, Calendar(day(0), day(29)), str(self.root / "lake"))
-        settings = workspace.settings.model_copy(update={"protected_days": self.protected})
-        return replace(workspace, area=area, settings=settings)
-
-    def deliver(self, number: int, name: str = "a", lines: int = 1) -> str:
-        return put(
-            self.root / "landing/outage_events", f"{day(number)}/{name}.jsonl", LINE * lines
-        ).name
-
-    def file(self, number: int, name: str = "a") -> Path:
-        return self.root / f"landing/outage_events/{day(number)}/{name}.jsonl"
-
-    def build(
-        self, name: str, *numbers: int, at: datetime = MORNING, outcome: str = "accepted"
-    ) -> None:
-        """Build days from what is there, whatever it comes to."""
-        table = next(table for table in TABLES if table.name == name)
-        for n in numbers:
-            delivery = deliveries(table, [day(n)], self.workspace.area).get(day(n), NO_DELIVERY)
-            assert not isinstance(delivery, Exception)
-            build = Build(
-                name,
-                day(n),
-                outcome,  # type: ignore[arg-type]
-                "r",
-                table.version,
-                at=at,
-                rows=1,
-                fingerprint=f"{name} {n}",
-                delta_version=0,
-                inputs=InputReader(table, self.accepted, self.workspace.calendar).fingerprints(
-                    day(n)
-                ),
-                delivered=delivery.fingerprint,
-                files=delivery.files,
-                hashes=delivery.hashes,
-                day_fingerprints={str(day(n)): f"1-{n}"} if name == UPDATES else {},
-            )
-            if outcome == "accepted":
-                write_days(self.root / "lake", build, columns=(table.partition_by, "n"))
-                self.accepted[name, day(n)] = build
-            Ledger(str(self.root / "lake")).append([build])
+    ticks: Ticks = field(kw_only=True)
 
     def tick(self, at: datetime) -> str | dict:
         """The fields of the plan that is requested, or why none is."""
@@ -125,10 +56,10 @@ class Landed:
 
 
 @pytest.fixture
-def landed(tmp_path: Path) -> Iterator[Landed]:
+def landed(tmp_path: Path) -> Iterator[Ticking]:
     with DagsterInstance.ephemeral() as instance:
         # Whose manifest is its own.
-        lake = Landed(tmp_path, Ticks(instance), Noting(prefix=tmp_path.name))
+        lake = Ticking(tmp_path, Noting(prefix=tmp_path.name), ticks=Ticks(instance))
         for n in (10, 16, 17):
             lake.deliver(n)
             lake.deliver(n, "b")
@@ -255,7 +186,7 @@ def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
     batches, cursor = source_batches([changes, other], None, LATER)
     run = create_run_for_test(
         landed.ticks.instance,
-        tags={"backfill/batch": batches[0].key},
+        tags={tags.BATCH: batches[0].key},
         status=DagsterRunStatus.FAILURE,
     )
     record = landed.ticks.instance.get_run_records(RunsFilter([run.run_id]))
@@ -270,7 +201,7 @@ def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
     assert waiting == "more may arrive until 12:10 UTC"
     first = asked(LATER + QUIET)
     assert isinstance(first, RunRequest)
-    assert first.run_config["ops"]["run"]["config"]["target"] == "raw/other"
+    assert first.run_config["ops"]["backfill_run"]["config"]["target"] == "raw/other"
 
 
 def test_a_failed_day_is_tried_again_only_with_other_files(landed):
@@ -285,7 +216,10 @@ def test_a_failed_day_is_tried_again_only_with_other_files(landed):
 
 def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requests(landed):
     definitions = definitions_of(landed.workspace)
-    sensor = definitions.get_sensor_def("source_changes")
-    assert (sensor.default_status, sensor.job_name) == (DefaultSensorStatus.STOPPED, "run_plan")
-    config = {"ops": {"run": {"config": request(16, why="")}}}
-    assert validate_run_config(definitions.resolve_job_def("run_plan"), config)
+    sensor = definitions.get_sensor_def("backfill_source_changes")
+    assert (sensor.default_status, sensor.job_name) == (
+        DefaultSensorStatus.STOPPED,
+        "backfill_run_plan",
+    )
+    config = {"ops": {"backfill_run": {"config": request(16, why="")}}}
+    assert validate_run_config(definitions.resolve_job_def("backfill_run_plan"), config)

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.ledger import Build
@@ -30,6 +31,7 @@ from backfill_assets.rebuild.carry_out import (
     after_publication,
     carry_out,
 )
+from backfill_assets.reconcile.dagster_record import wipe_shadows
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
@@ -55,6 +57,8 @@ class Webserver:
     def __init__(self) -> None:
         self.reported: list[tuple[str, str, str]] = []
         self.wiped: list[str] = []
+        self.reloaded: list[str] = []
+        self.shadows: list[dict[str, Any]] = []
 
     @property
     def dagster(self) -> Dagster:
@@ -66,6 +70,12 @@ class Webserver:
             table = request.url.path.removeprefix("/report_asset_materialization/")
             self.reported.append((table, body["partition"], body["data_version"]))
             return httpx.Response(200, json={})
+        if body["query"] == documents.TABLES:
+            return httpx.Response(200, json={"data": {"assetNodes": self.shadows}})
+        if body["query"] == documents.RELOAD:
+            self.reloaded.append(body["variables"]["location"])
+            loaded = {"__typename": "RepositoryLocation", "name": "shop"}
+            return httpx.Response(200, json={"data": {"reloadRepositoryLocation": loaded}})
         if "assets" in body["variables"]:
             self.wiped += [
                 "/".join(each["assetKey"]["path"]) for each in body["variables"]["assets"]
@@ -162,6 +172,20 @@ def test_what_a_publication_left_as_live_had_it_is_reported_after_what_it_record
     after_publication(SHADOW, [recorded], Readers({}), workspace, webserver.dagster)
     assert webserver.reported == [(A.name, str(DAY), "fa"), (B.name, str(DAY), "fb")]
     assert webserver.wiped == [f"shadow/{A.name}", f"shadow/{B.name}"]
+    assert webserver.reloaded == []
+
+
+def test_assets_of_the_last_shadow_are_unloaded(workspace):
+    webserver = Webserver()
+    webserver.shadows = [
+        {
+            "assetKey": {"path": path},
+            "repository": {"name": "r", "location": {"name": location}},
+        }
+        for path, location in ((["shadow", "raw", "a"], "shop"), (["raw", "a"], "other"))
+    ]
+    wipe_shadows(webserver.dagster, workspace.lake.root, workspace.names)
+    assert webserver.reloaded == ["shop"]
 
 
 def test_a_repeated_command_reports_what_a_killed_one_did_not(workspace):

@@ -52,6 +52,7 @@ def test_a_plan_into_a_shadow_launches_shadow_assets_and_learns_what_failed(tmp_
     end = carry_out(rebuild, lambda updates: [*updates][-1])
     assert opened == ["open"]
     assert all(launch.in_shadow for launch in server.launched)
+    assert server.reloads == 1  # the location had no assets of shadows before
     assert {end.remaining.why[A.name, day(n)] for n in range(3)} == {STEP_MESSAGE}
     assert end.remaining.states[A.name, day(3)] == WorkState.DONE
 
@@ -294,7 +295,7 @@ def test_a_plan_stops_early_at_an_unchanged_table_and_counts_the_days_left(tmp_p
     pending = replace(
         end.remaining, states={**end.remaining.states, (itself.name, day(7)): WorkState.PENDING}
     )
-    assert pending.at_the_end([chunk]).early_stops == []
+    assert pending.as_shown([chunk]).early_stops == []
 
 
 NEVER_WAITS = replace(B, reads={**B.reads, "raw/a": window(A, first=0, last=0, wait_for=-1)})
@@ -363,8 +364,10 @@ def test_of_a_chunk_that_a_failed_canary_kept_from_being_launched_nothing_is_don
         {(A.name, day(2)), (B.name, day(0))},
         {(A.name, day(5)), *((B.name, day(n)) for n in range(1, 6))},
     ]
-    end = ended(server.rebuild(plan))
+    *before, end = server.rebuild(plan).run()
     assert (end.ending, end.remaining.saved) == (Ending.STOPPED, {(B.name, day(0))})
+    # What was shown as done stays done.
+    assert all(set(each.remaining.of(WorkState.DONE)) <= {(B.name, day(0))} for each in before)
     assert [end.remaining.states[B.name, day(n)].value for n in range(6)] == [
         "done",
         "pending",

@@ -37,6 +37,7 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.names import OPTIONS, SPARK, own
 from backfill_assets.dagster_client.tags import PROCESS
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import jobs_of
@@ -87,12 +88,17 @@ class CodeLocation:
     """A code location on a test's world, and the Dagster instance that remembers its runs."""
 
     world: World
-    defs: Definitions
+    spark: SparkResource
     instance: DagsterInstance
 
+    @property
+    def defs(self) -> Definitions:
+        """The definitions as a process loads them now."""
+        return definitions_of(self.world.workspace, self.spark)
+
     def run(self, tags: Mapping[str, str] | None = None, **options: Any) -> Any:
-        job = self.defs.resolve_job_def("rebuild")
-        config = {"resources": {"options": {"config": options}}} if options else {}
+        job = self.defs.resolve_job_def(own("rebuild"))
+        config = {"resources": {OPTIONS: {"config": options}}} if options else {}
         days = {START: str(FOUR[0]), END: str(FOUR[-1])}
         run = self.instance.create_run_for_job(job, tags=days | dict(tags or {}), run_config=config)
         return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
@@ -114,7 +120,7 @@ class CodeLocation:
 
     def again(self, failed: Any) -> Any:
         """Re-execute from failure, as the webserver does."""
-        job = self.defs.resolve_job_def("rebuild")
+        job = self.defs.resolve_job_def(own("rebuild"))
         parent = self.instance.get_run_by_id(failed.run_id)
         assert parent
         steps, known = KnownExecutionState.build_resume_retry_reexecution(self.instance, parent)
@@ -170,13 +176,13 @@ def _world(root: Path, session: SparkSession) -> World:
 @contextmanager
 def opened_location(world: World, *errors: BaseException) -> Iterator[CodeLocation]:
     """A code location on this world, with Dagster's records beside the lake."""
-    defs = definitions_of(world.workspace, sharing(world.spark(), list(errors)))
+    spark = sharing(world.spark(), list(errors))
     folder = str(world.root.parent)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
         log = {"event_log_storage": EVENT_LOG | {"config": {"dagster_home": folder}}}
         with DagsterInstance.local_temp(folder, log) as instance:
-            yield CodeLocation(world, defs, instance)
+            yield CodeLocation(world, spark, instance)
 
 
 RAW = ["raw/rejected_lines", "raw/outage_events"]
@@ -221,7 +227,7 @@ class Office:
         """
         definition = Definitions(
             jobs=jobs_of(PLAN_JOBS, self.workspace, self._dagster, sleep=lambda s: self.sleep(s))
-        ).resolve_job_def(job)
+        ).resolve_job_def(own(job))
         (step,) = definition.nodes
         parent = self.instance.get_run_by_id(again.run_id) if again else None
         run = self.instance.create_run_for_job(
@@ -293,8 +299,8 @@ def executed(
 ) -> Any:
     """A run of a verb's job with this configuration, launched by ada, in this process."""
     jobs = jobs_of(VERB_JOBS, workspace, lambda _: dagster or Dagster(""), now)
-    resources = {"spark": spark or SparkResource(spark_config={})}
-    definition = Definitions(jobs=jobs, resources=resources).resolve_job_def(job)
+    resources = {SPARK: spark or SparkResource(spark_config={})}
+    definition = Definitions(jobs=jobs, resources=resources).resolve_job_def(own(job))
     (step,) = definition.nodes
     return definition.execute_in_process(
         {"ops": {step.name: {"config": config}}},
@@ -321,14 +327,14 @@ class Ticks:
             return str(result.skip_message)
         assert isinstance(result, SensorResult)
         (self.asked,) = result.run_requests or ()
-        return self.asked.run_config["ops"]["run"]["config"]
+        return self.asked.run_config["ops"][own("run")]["config"]
 
     def run(self, status: DagsterRunStatus) -> str:
         """A run of what was asked last, which ended so; its id as messages have it."""
         assert self.asked
         run = create_run_for_test(
             self.instance,
-            job_name="run_plan",
+            job_name=own("run_plan"),
             status=DagsterRunStatus.STARTED,
             tags=self.asked.tags,
         )

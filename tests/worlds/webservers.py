@@ -19,11 +19,9 @@ from backfill_assets.dagster_client.client import (
     ASSET_JOB,
     FIRST_DAY_TAG,
     LAST_DAY_TAG,
-    SHADOW,
     Dagster,
-    shadow_asset,
-    step_of,
 )
+from backfill_assets.dagster_client.names import OPTIONS, SHADOW, shadow_asset, step_of
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.storage import Paths
@@ -148,6 +146,7 @@ class Server:
     launched: list[Launch] = field(default_factory=list)
     built: Counter[Partition] = field(default_factory=Counter)
     requests: int = 0
+    reloads: int = 0
     clock: datetime = NOON
 
     def now(self) -> datetime:
@@ -220,12 +219,19 @@ class Server:
     def _answer(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
         if query == documents.TABLES:
             tables = [t for t in self.graph.tables if t.name not in self.lacks]
-            assets = [(name, t) for t in tables for name in (t.name, shadow_asset(t.name))]
+            shadows = [(shadow_asset(t.name), t) for t in tables] if self.reloads else []
+            assets = [*((t.name, t) for t in tables), *shadows]
             return {
                 "assetNodes": [
                     self._node(name, self.code.get(t.name, t.version)) for name, t in assets
                 ]
             }
+        if query == documents.RELOAD:
+            assert given == {"location": REPOSITORY["location"]["name"]}
+            self.reloads += 1
+            loaded = {"__typename": "RepositoryLocation", "name": given["location"]}
+            entry = {"__typename": "WorkspaceLocationEntry", "locationOrLoadError": loaded}
+            return {"reloadRepositoryLocation": entry}
         if query == documents.DAEMONS:
             daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.unhealthy}
             return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
@@ -310,6 +316,7 @@ class Server:
         node = {
             "assetKey": {"path": name.split("/")},
             "isPartitioned": True,
+            "isMaterializable": True,
             "opVersion": version,
             "partitionKeys": keys,
         }
@@ -334,7 +341,7 @@ class Server:
             if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]
         ]
         assert not twins, "a running chunk was launched again"
-        options = params["runConfigData"]["resources"]["options"]["config"]
+        options = params["runConfigData"]["resources"][OPTIONS]["config"]
         of_tables = [(asset.removeprefix(f"{SHADOW}/"), day) for asset, day in partitions]
         launch = Launch(
             f"{'r' if is_run else 'b'}{len(self.launched) + 1}",

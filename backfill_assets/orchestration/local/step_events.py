@@ -5,7 +5,7 @@ record checks without their partition. So these functions make the events of eac
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dagster import (
@@ -13,12 +13,15 @@ from dagster import (
     AssetKey,
     DagsterEvent,
     DagsterEventType,
+    DagsterInstance,
+    OpExecutionContext,
     Output,
 )
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
 from dagster._core.events import (
+    AssetObservationData,
     DagsterEventBatchMetadata,
     StepMaterializationData,
     StepOutputData,
@@ -40,8 +43,16 @@ def materialization_events(
     yield from _batch(context, kind, payloads, pause_s=_MILLISECOND_S)
 
 
+def observation_events(
+    context: OpExecutionContext | AssetExecutionContext, observations: Iterable[Any]
+) -> Iterator[DagsterEvent]:
+    """One batch with an event for each observation."""
+    payloads = map(AssetObservationData, observations)
+    yield from _batch(context, DagsterEventType.ASSET_OBSERVATION, payloads)
+
+
 def check_events(
-    context: AssetExecutionContext, evaluations: Iterable[Any]
+    context: OpExecutionContext | AssetExecutionContext, evaluations: Iterable[Any]
 ) -> Iterator[DagsterEvent]:
     """One batch with an event for each check evaluation."""
     yield from _batch(context, DagsterEventType.ASSET_CHECK_EVALUATION, evaluations)
@@ -62,25 +73,25 @@ def output_events(context: AssetExecutionContext) -> Iterator[Any]:
 
 
 def target_materializations(
-    context: AssetExecutionContext, key: AssetKey, days: Sequence[str]
+    instance: DagsterInstance, key: AssetKey, runs: Mapping[str, str]
 ) -> dict[str, AssetCheckEvaluationTargetMaterializationData]:
-    """The materialization that the checks of each day are about."""
-    if not days:
+    """The materialization that the checks of each day are about. `runs` has the run of each day."""
+    if not runs:
         return {}
-    storage_ids = context.instance.event_log_storage.get_latest_storage_id_by_partition(
-        key, DagsterEventType.ASSET_MATERIALIZATION, set(days)
+    storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
+        key, DagsterEventType.ASSET_MATERIALIZATION, set(runs)
     )
     now = time.time()
     return {
         day: AssetCheckEvaluationTargetMaterializationData(
-            storage_id=storage_id, run_id=context.run.run_id, timestamp=now
+            storage_id=storage_id, run_id=runs[day], timestamp=now
         )
         for day, storage_id in storage_ids.items()
     }
 
 
 def _batch(
-    context: AssetExecutionContext,
+    context: OpExecutionContext | AssetExecutionContext,
     kind: DagsterEventType,
     payloads: Iterable[Any],
     pause_s: float = 0,

@@ -6,7 +6,7 @@ from dagster import AssetKey, DagsterInstance, RunsFilter
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
-from backfill_assets.dagster_client.client import writes_to
+from backfill_assets.dagster_client.names import writes_to
 
 # A backfill may have no active run between two of its runs, so backfills are checked too.
 _UNFINISHED_BACKFILLS = [

@@ -1,0 +1,296 @@
+"""What Dagster shows of deliveries and of the status of each day.
+
+Each source is an external asset. Its observations have the fingerprint of each day's delivery as
+data version, so Dagster calls a day of a raw table stale when its delivery changed. Dagster knows
+nothing of other reasons, such as rows that another program changed, and its launch dialog cannot
+select stale days. So each table has the check `up_to_date`. It fails on the days that
+`backfill status` calls outdated or failed.
+
+Steps report what they have built. The job `backfill_report_status` reports what changed without a
+run, and only that: it compares with what Dagster has recorded. Its sensor starts it once nothing is
+being built.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetKey,
+    AssetObservation,
+    AssetSpec,
+    Config,
+    DagsterInstance,
+    DailyPartitionsDefinition,
+    DefaultSensorStatus,
+    RunRequest,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+)
+
+from backfill_assets.dagster_client.names import OWN, own, step_of
+from backfill_assets.errors import BackfillError, SourceError
+from backfill_assets.lake.history import Latest
+from backfill_assets.orchestration.jobs import VerbJob, VerbRun
+from backfill_assets.orchestration.local.recorded import (
+    DATA_VERSION_TAG,
+    failing_partitions,
+    observed_versions,
+)
+from backfill_assets.orchestration.local.step_events import (
+    check_events,
+    observation_events,
+    target_materializations,
+)
+from backfill_assets.orchestration.local.unfinished import (
+    unfinished_runs,
+    unfinished_runs_of_job,
+)
+from backfill_assets.plan.status import (
+    State,
+    Status,
+    latest_builds,
+    runs_by_partition,
+    status_of,
+)
+from backfill_assets.step.inputs import Deliveries, delivered_for
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+
+_JOB = own("report_status")
+CHECK = "up_to_date"
+GROUP = "sources"
+_FAILING = (
+    State.CODE_CHANGED,
+    State.INPUT_CHANGED,
+    State.SOURCE_CHANGED,
+    State.MIXED,
+    State.REWRITTEN,
+    State.FAILED,
+)
+_PASSED = "up to date"
+_EVERY_S = 30
+# More events are left to the next run: steps that report meanwhile wait for the storage.
+MOST_EVENTS = 2000
+# The sensor works for at most a fiftieth of the time, even if it has to ask many days of a source.
+_REST_PER_S = 50
+
+
+def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
+    """The asset of the source of each table that has one, by the table's name.
+
+    Tables with the same source share its asset. If sources that differ have one name, each table
+    has its own.
+    """
+    by_name: dict[str, list[Table]] = {}
+    for table in tables:
+        if source := table.source():
+            by_name.setdefault(source.name, []).append(table)
+    keys = {}
+    for name, readers in by_name.items():
+        is_shared = all(table.source() == readers[0].source() for table in readers)
+        for table in readers:
+            own_part = [] if is_shared else [step_of(table.name)]
+            keys[table.name] = AssetKey([OWN, GROUP, *name.split("/"), *own_part])
+    return keys
+
+
+def source_specs(tables: Sequence[Table], partitions: DailyPartitionsDefinition) -> list[AssetSpec]:
+    """An external asset for each source."""
+    readers: dict[AssetKey, list[str]] = {}
+    for name, key in source_keys(tables).items():
+        readers.setdefault(key, []).append(name)
+    return [
+        AssetSpec(
+            key,
+            description=(
+                f"Deliveries by day, read by {', '.join(names)}. The data version of a day is the"
+                " fingerprint of its delivery. Nothing is materialized here."
+            ),
+            group_name=GROUP,
+            partitions_def=partitions,
+        )
+        for key, names in readers.items()
+    ]
+
+
+def check_spec(key: AssetKey, partitions: DailyPartitionsDefinition) -> AssetCheckSpec:
+    """The check of the days of a table."""
+    return AssetCheckSpec(
+        CHECK,
+        asset=key,
+        description=(
+            "The day needs no rebuild. It fails with the reason that `backfill status` gives: a"
+            " changed delivery, input or code, or rows that another program changed."
+        ),
+        partitions_def=partitions,
+    )
+
+
+def observations(
+    instance: DagsterInstance, key: AssetKey, versions: Mapping[date, str]
+) -> list[AssetObservation]:
+    """An observation of each day with another data version than Dagster has recorded."""
+    recorded = observed_versions(instance, key) if versions else {}
+    return [
+        AssetObservation(key, partition=str(day), tags={DATA_VERSION_TAG: version})
+        for day, version in sorted(versions.items())
+        if version and recorded.get(str(day)) != version
+    ]
+
+
+def evaluations(
+    instance: DagsterInstance, key: AssetKey, problems: Mapping[date, str], runs: Mapping[date, str]
+) -> list[AssetCheckEvaluation]:
+    """The check of these days. `problems` has why days fail, `runs` the run that built each."""
+    built_by = {str(day): run for day, run in runs.items()}
+    targets = target_materializations(instance, key, built_by)
+    return [
+        AssetCheckEvaluation(
+            asset_key=key,
+            check_name=CHECK,
+            passed=day not in problems,
+            partition=str(day),
+            severity=AssetCheckSeverity.WARN,
+            description=problems.get(day, _PASSED),
+            target_materialization_data=targets.get(str(day)),
+        )
+        for day in sorted({*problems, *runs})
+    ]
+
+
+class ReportConfig(Config):
+    """The job has no options."""
+
+
+def _report(run: VerbRun, _: Config) -> None:
+    """Report what Dagster lacks. The events belong to this run.
+
+    Dagster stores only one evaluation of a check and a day without a run.
+    """
+    events = unreported(run.workspace, run.context.instance)[:MOST_EVENTS]
+    observed = [event for event in events if isinstance(event, AssetObservation)]
+    checks = [event for event in events if isinstance(event, AssetCheckEvaluation)]
+    reported = [
+        *observation_events(run.context, observed),
+        *check_events(run.context, checks),
+    ]
+    run.show(
+        f"{len(reported)} change(s) reported.",
+        {"deliveries": len(observed), "days": len(checks)},
+    )
+
+
+STATUS_JOB = VerbJob(
+    "report_status",
+    "report",
+    ReportConfig,
+    _report,
+    "Report deliveries and days whose status changed without a run. Builds nothing. The sensor"
+    " backfill_report_status starts it.",
+)
+
+
+def status_sensor(workspace: Workspace, now: Callable[[], float] = time.time) -> SensorDefinition:
+    """The sensor that starts the job when there is something to report. It runs unless stopped."""
+
+    def look(context: SensorEvaluationContext) -> SensorResult:
+        started = now()
+        if started < float(context.cursor or 0):
+            return SensorResult(skip_reason="The last look took long.", cursor=context.cursor)
+        instance = context.instance
+        writing = [
+            *unfinished_runs(instance, workspace.names),
+            *unfinished_runs_of_job(instance, _JOB),
+        ]
+        if writing:
+            waits = f"It waits until {writing[0]} is finished."
+            return SensorResult(skip_reason=waits, cursor=context.cursor)
+        try:
+            events = unreported(workspace, instance)
+        except BackfillError as error:
+            return SensorResult(skip_reason=str(error), cursor=context.cursor)
+        cursor = str(started + (now() - started) * _REST_PER_S)
+        if events:
+            return SensorResult([RunRequest()], cursor=cursor)
+        return SensorResult(skip_reason="Dagster shows what status shows.", cursor=cursor)
+
+    return SensorDefinition(
+        name=_JOB,
+        job_name=_JOB,
+        evaluation_fn=look,
+        minimum_interval_seconds=_EVERY_S,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=(
+            "Reports deliveries and days whose status changed without a run, so that the UI shows"
+            " what `backfill status` shows. Builds nothing."
+        ),
+    )
+
+
+def unreported(
+    workspace: Workspace, instance: DagsterInstance
+) -> list[AssetObservation | AssetCheckEvaluation]:
+    """The observations and check evaluations that Dagster lacks."""
+    workspace = workspace.with_cached_listing()
+    # Before the ledger: what ends between the two counts as running.
+    running = runs_by_partition(workspace)
+    builds = latest_builds(workspace)
+    days = workspace.calendar.days()
+    delivered = {
+        table.name: delivered_for(table, days, workspace.area, builds.accepted)
+        for table in workspace.tables
+    }
+    status = status_of(
+        workspace,
+        workspace.tables,
+        days,
+        latest=builds,
+        running=running,
+        delivered=delivered,
+    )
+    return [
+        *_unreported_deliveries(workspace.tables, delivered, instance),
+        *_unreported_days(workspace.tables, status, builds, instance),
+    ]
+
+
+def _unreported_deliveries(
+    tables: Sequence[Table], delivered: Mapping[str, Deliveries], instance: DagsterInstance
+) -> Iterator[AssetObservation]:
+    by_key = {key: delivered[name] for name, key in source_keys(tables).items()}
+    for key, deliveries in by_key.items():
+        versions = {
+            day: delivery.fingerprint
+            for day, delivery in deliveries.items()
+            if not isinstance(delivery, SourceError)
+        }
+        yield from observations(instance, key, versions)
+
+
+def _unreported_days(
+    tables: Sequence[Table], status: Status, builds: Latest, instance: DagsterInstance
+) -> Iterator[AssetCheckEvaluation]:
+    for table in tables:
+        key = AssetKey(table.name.split("/"))
+        failing = failing_partitions(instance, key, CHECK)
+        problems = {}
+        passing = {}
+        for day in status.days:
+            found = status.partitions[table.name, day]
+            is_failing = found.state in _FAILING
+            is_passing = found.state == State.UP_TO_DATE
+            if is_failing and str(day) not in failing:
+                problems[day] = f"{found.state}: {found.why}" if found.why else str(found.state)
+            elif is_passing and str(day) in failing:
+                passing[day] = ""
+        runs = {
+            day: builds.accepted[table.name, day].run
+            for day in {*problems, *passing}
+            if (table.name, day) in builds.accepted
+        }
+        yield from evaluations(instance, key, problems, runs)
