@@ -70,6 +70,11 @@ def not_read(delivery: Delivered) -> str:
         if delivery.undeclared
         else []
     )
+    if delivery.absent:
+        absent = (
+            f"{name} (renamed to {new}?)" if new else name for name, new in delivery.absent.items()
+        )
+        columns.append(f"columns that no file has: {', '.join(absent)}")
     overlap = [delivery.overlap] if delivery.overlap else []
     return "; ".join([*([f"not read: {named(unread, 1)}"] if unread else []), *columns, *overlap])
 
@@ -236,7 +241,8 @@ class _TableHistory:
             return _Found(State.REWRITTEN, f"{damage}{gone if is_gone else ''}")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed and not self._refused_since(day, delivery):
-            notes = (why, self._by_rules(day), _by_code(self.table, accepted), not_read(delivery))
+            note = "; ".join(filter(None, (accepted.message, not_read(delivery))))
+            notes = (why, self._by_rules(day), _by_code(self.table, accepted), note)
             return _Found(State.UP_TO_DATE, next(filter(None, notes), ""))
         if accepted and (protected := self.protection(day)):
             return _Found(State.UP_TO_DATE, f"built and protected ({protected})")

@@ -16,6 +16,10 @@ from backfill_assets.quality.rule import Cut, DayProfile, Judged, Rule
 TRAILING_DAYS = 28
 # Fewer days than a week say little about what is usual: weekdays differ.
 ENOUGH_TRAILING_DAYS = 7
+MALFORMED = "malformed"
+_EXAMPLES = 3
+# In fewer rows, a column that is filled in half of them may well be null.
+_ENOUGH_ROWS = 10
 
 
 def types_as_declared() -> Rule:
@@ -36,12 +40,18 @@ def columns_still_filled() -> Rule:
 
     def judge(day: DayProfile) -> Judged:
         empty = [
-            name for name in day.filled_before if day.rows and day.nulls.get(name, 0) == day.rows
+            name
+            for name in day.filled_before
+            if day.rows
+            and day.nulls.get(name, 0) == day.rows
+            # Otherwise it has values, and `values_parsed` judges these.
+            and not day.measures.get(_unparsed_in(name), 0)
         ]
         advice = f" If that is right, accept it: --accept {','.join(empty)} --reason 'why'"
+        why = dict.fromkeys(absent for name in empty if (absent := _absent(day, name)))
         message = (
             f"{', '.join(empty)} null in all {day.rows:,} rows, and had values in the accepted"
-            f" ones.{advice}"
+            f" ones{''.join(why)}.{advice}"
         )
         return not empty, message if empty else "no column lost its values", {"columns": len(empty)}
 
@@ -50,6 +60,70 @@ def columns_still_filled() -> Rule:
         "No column loses all its values from one delivery of a day to the next.",
         judge,
     )
+
+
+def lines_as_usual(share: float = 0.25) -> Rule:
+    """The delivery has at least this share of the lines of a usual day.
+
+    Usual is the median of the accepted days among the 28 before. A day passes after fewer than 7
+    such days. Every table with a source has this rule as a warning. Declare it to refuse the day.
+    """
+    name = "lines_as_usual"
+    _require_share(name, share)
+
+    def judge(day: DayProfile) -> Judged:
+        if len(day.trailing_lines) < ENOUGH_TRAILING_DAYS:
+            return True, "too few accepted days before to compare with", {"lines": day.lines}
+        usual = median(day.trailing_lines)
+        figures = {"lines": day.lines, "usual": usual}
+        if day.lines >= share * usual:
+            return True, f"{day.lines:,} lines; {usual:,.0f} are usual", figures
+        message = f"{day.lines:,} lines were delivered, and {usual:,.0f} are usual{_accept(name)}"
+        return False, message, figures
+
+    return Rule(name, f"At least {share:.0%} of the lines of a usual day.", judge)
+
+
+def columns_as_usual() -> Rule:
+    """The day has values in the columns that had some on the accepted days before.
+
+    The files also still have the undeclared columns of the day before. Days with few rows pass.
+    Every table with a source has this rule as a warning. Declare it to refuse the day.
+    """
+    name = "columns_as_usual"
+
+    def judge(day: DayProfile) -> Judged:
+        empty = [
+            column
+            for column in day.usually_filled
+            if day.rows >= _ENOUGH_ROWS
+            and day.nulls.get(column, 0) == day.rows
+            and not day.measures.get(_unparsed_in(column), 0)
+            and column not in day.filled_before
+        ]
+        reasons = [
+            f"{column} is null in all {day.rows:,} rows{_absent(day, column)}" for column in empty
+        ]
+        if day.vanished:
+            reasons.append(f"the files no longer have the undeclared {', '.join(day.vanished)}")
+        figures = {"empty": len(empty), "vanished": len(day.vanished)}
+        message = f"{'; '.join(reasons)}. The days before had values{_accept(name)}"
+        return not reasons, message if reasons else "columns as on the days before", figures
+
+    return Rule(name, "The columns that had values on the days before have some.", judge)
+
+
+def _absent(day: DayProfile, column: str) -> str:
+    """Why a column is null, if no file of the day has it."""
+    if column not in day.absent:
+        return ""
+    new = day.absent[column]
+    renamed = f"; it may be called {new} now" if new else ""
+    return f", because no file has it{renamed}"
+
+
+def _accept(name: str) -> str:
+    return f". If that is right, accept it: --force --accept {name} --reason 'why'"
 
 
 def rows_between(*, at_least: int = 0, at_most: int | None = None) -> Rule:
@@ -149,20 +223,101 @@ def unique_key() -> Rule:
 
 
 def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
-    """At most this share of a day's values could not be read into each column's type.
+    """At most this share (0 to 1) of a day's values cannot be parsed, in each of these columns.
 
-    The table lists the names of these columns in its column `unparsed`, and has the measures
-    `unparsed_<column>`.
+    The table has a column `unparsed MAP<STRING, STRING>`: by column, the text that is not a value
+    of its type. Values that are null do not count.
     """
-    return _share_of_each(
-        "unparsed_at_most",
-        share,
-        columns,
-        "unreadable",
-        lambda day, column: day.measures.get(f"unparsed_{column}", 0),
-        offending="size(unparsed) > 0",
-        looks_at=["unparsed"],
-        measures=[f"unparsed_{column}" for column in columns],
+    return _unparsed("unparsed_at_most", dict.fromkeys(columns, share))
+
+
+def values_parsed(shares: Mapping[str, float]) -> Rule:
+    """At most these shares (0 to 1) of the values of columns cannot be parsed.
+
+    Every table that reads typed columns of files has this rule.
+    """
+    return _unparsed("values_parsed", shares)
+
+
+def _unparsed(name: str, shares: Mapping[str, float]) -> Rule:
+    for share in shares.values():
+        _require_share(name, share)
+    if not shares:
+        raise ValueError(f"{name} names no column, and would accept any day")
+
+    def judge(day: DayProfile) -> Judged:
+        counts = {column: day.measures.get(_unparsed_in(column), 0) for column in shares}
+        over = [
+            f"{column}: {n:,} of {values:,} values cannot be parsed"
+            f"{_for_example(day.samples.get(_unparsed_in(column), ()))}"
+            for column, n in counts.items()
+            if n > shares[column] * (values := _values_of(day, column, n))
+        ]
+        return (
+            not over,
+            f"{'; '.join(over)}. Fix the file, or the type of the column. If null is right for"
+            f" them, accept it: --accept {name} --reason 'why'"
+            if over
+            else "the values of all columns can be parsed, or nearly all",
+            counts,
+        )
+
+    by_share: dict[float, list[str]] = {}
+    for column, share in shares.items():
+        by_share.setdefault(share, []).append(column)
+    bounds = "; ".join(f"{share:.2%} in {', '.join(of)}" for share, of in by_share.items())
+    return Rule(
+        name,
+        f"Values that cannot be parsed: at most {bounds}.",
+        judge,
+        "size(unparsed) > 0",
+        columns=["unparsed"],
+        own_measures={_unparsed_in(c): f"unparsed['{c}'] IS NOT NULL" for c in shares},
+        own_samples={_unparsed_in(c): f"array_compact(array(unparsed['{c}']))" for c in shares},
+    )
+
+
+def _unparsed_in(column: str) -> str:
+    """The name of the measure and of the sample about the unparsed values of a column."""
+    return f"unparsed_{column}"
+
+
+def _values_of(day: DayProfile, column: str, unparsed: int) -> int:
+    """The number of values that a column was delivered with."""
+    return min(day.rows, day.rows - day.nulls.get(column, 0) + unparsed)
+
+
+def _for_example(texts: Sequence[str]) -> str:
+    shown = ", ".join(f"'{text}'" for text in texts[:_EXAMPLES])
+    return f", for example {shown}" if shown else ""
+
+
+def rows_well_formed(share: float, form: str) -> Rule:
+    """At most this share (0 to 1) of a day's rows is malformed: has its text in `malformed`.
+
+    `form` says which form a row should have. Every table that reads columns of text files has this
+    rule.
+    """
+    name = "rows_well_formed"
+    _require_share(name, share)
+
+    def judge(day: DayProfile) -> Judged:
+        malformed = day.rows - day.nulls.get(MALFORMED, day.rows)
+        passed = malformed <= share * day.rows
+        message = (
+            f"{malformed:,} of {day.rows:,} rows are not {form}"
+            f"{_for_example(day.samples.get(MALFORMED, ()))}. Fix the file. If these rows can be"
+            f" left out, accept it: --accept {name} --reason 'why'"
+        )
+        return passed, "all rows, or nearly all" if passed else message, {MALFORMED: malformed}
+
+    return Rule(
+        name,
+        f"At most {share:.2%} of the rows are not {form}.",
+        judge,
+        f"{MALFORMED} IS NOT NULL",
+        columns=[MALFORMED],
+        own_samples={MALFORMED: f"array_compact(array({MALFORMED}))"},
     )
 
 
@@ -174,7 +329,6 @@ def _share_of_each(
     count: Callable[[DayProfile, str], int],
     offending: str,
     looks_at: Sequence[str],
-    measures: Sequence[str] = (),
 ) -> Rule:
     """A rule that at most `share` of a day's values are of a kind, in each of `columns`."""
     _require_share(name, share)
@@ -195,7 +349,7 @@ def _share_of_each(
         )
 
     promise = f"At most {share:.2%} {kind} values in {', '.join(columns)}."
-    return Rule(name, promise, judge, offending, columns=looks_at, measures=measures)
+    return Rule(name, promise, judge, offending, columns=looks_at)
 
 
 def rejected_at_most(share: float, table: str) -> Rule:

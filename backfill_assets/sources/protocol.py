@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from backfill_assets.errors import IncompleteDelivery, SourceError
+from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea
 
 # The default horizon. If a day changes more than so many days later, a person decides.
@@ -36,7 +37,9 @@ class Delivery:
                  detect writes even of the same bytes. It is not recorded
     hashes       the hash of each file's contents, by name
     unread       names of the day's files that are not read
+    columns      names of the columns of the files, if they have a header
     undeclared   columns of the files that are not declared
+    absent       declared columns that no file has, with a name that may be the new one, or ""
     fewest       the smallest share (0 to 1) of the lines of the delivery that the day was built
                  from. A delivery with fewer lines is refused until someone accepts it
     doubts       by file, why it should not be used although it can be read. Someone must accept it
@@ -50,6 +53,8 @@ class Delivery:
     hashes: Mapping[str, str] = field(default_factory=dict, compare=False)
     unread: Sequence[str] = field(default=(), compare=False)
     undeclared: Sequence[str] = field(default=(), compare=False)
+    columns: Sequence[str] = field(default=(), compare=False)
+    absent: Mapping[str, str] = field(default_factory=dict, compare=False)
     fewest: float = field(default=0.0, compare=False)
     doubts: Mapping[str, str] = field(default_factory=dict, compare=False)
     set_aside: Sequence[str] = field(default=(), compare=False)
@@ -129,6 +134,14 @@ class Source(ABC):
     def skipped_archives(self, area: LandingArea) -> Sequence[str]:
         """List the archives that were modified too late to be loaded. Their earlier rows stay."""
         return ()
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules of every table that reads it."""
+        return ()
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Return the columns, with their types, that the rules need and a table must keep."""
+        return {}
 
     def eras(self, days: Collection[date]) -> Mapping[tuple[str, ...], Sequence[date]]:
         """Group the days by the declared columns that their files lack."""

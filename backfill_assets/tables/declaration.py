@@ -22,7 +22,12 @@ from typing import Any
 from backfill_assets.calendar import Calendar, days_around, fixed_days, refuse_no_day
 from backfill_assets.errors import UsageError
 from backfill_assets.quality.rule import Rule, refuse_unusable_rules
-from backfill_assets.quality.rules import columns_still_filled, types_as_declared
+from backfill_assets.quality.rules import (
+    columns_as_usual,
+    columns_still_filled,
+    lines_as_usual,
+    types_as_declared,
+)
 from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.settings import schedule
 from backfill_assets.sources.archives.archive import Archive
@@ -177,6 +182,18 @@ class Table:
     def _protected(self) -> frozenset[date]:
         return frozenset(fixed_days(self.protected) if isinstance(self.protected, str) else ())
 
+    @property
+    def all_measures(self) -> dict[str, str]:
+        """The measures of the rules, and the declared ones."""
+        own = {name: sql for rule in self.rules for name, sql in rule.own_measures.items()}
+        return own | dict(self.measures)
+
+    @property
+    def all_samples(self) -> dict[str, str]:
+        """The samples of the rules, and the declared ones."""
+        own = {name: sql for rule in self.rules for name, sql in rule.own_samples.items()}
+        return own | dict(self.samples)
+
     def needs_itself(self) -> bool:
         return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
 
@@ -260,8 +277,15 @@ def table(
     that no table can hold, a key or a rule that names a missing column, unusable owners, tags and
     schedules, and a function or a rule whose changes cannot be seen in its code.
     """
-    has_source = any(isinstance(read, Source) for read in reads.values())
-    built_in = (types_as_declared(), *([columns_still_filled()] if has_source else []))
+    sources = [read for read in reads.values() if isinstance(read, Source)]
+    of_sources = [rule for source in sources for rule in source.rules()]
+    own = {getattr(rule, "name", "") for rule in rules}
+    usual = [rule.as_warning() for rule in (lines_as_usual(), columns_as_usual())]
+    built_in = (
+        types_as_declared(),
+        *([columns_still_filled(), *of_sources] if sources else []),
+        *(rule for rule in usual if sources and rule.name not in own),
+    )
 
     # The decorator replaces the function.
     declared = Table(
@@ -459,10 +483,14 @@ def _plain(value: object) -> str:
     if isinstance(value, Source):
         return repr(_reader(value.versioned()))
     if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
-        return plain([plain(astuple(item)) for item in value])
+        return plain([plain(_compared(item)) for item in value])
     if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
         return f"{type(value).__name__}{plain(astuple(value))}"
     return plain(value)
+
+
+def _compared(item: Field) -> tuple[object, ...]:
+    return tuple(getattr(item, each.name) for each in fields(item) if each.compare)
 
 
 def _reader(source: Source) -> tuple[str, dict[str, str]]:

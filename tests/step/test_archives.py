@@ -17,7 +17,11 @@ from tests.worlds.outages import no_spark
 def reading(name: str, archive: Archive, *fields: Field) -> Table:
     source = TwoFlows(Landing(name, fields=fields), archive)
     return table(
-        f"raw/{name}", partition_by="day", columns="day DATE", reads={"rows": source}, version="1"
+        f"raw/{name}",
+        partition_by="day",
+        columns="day DATE, malformed STRING",
+        reads={"rows": source},
+        version="1",
     )(lambda rows: rows)
 
 
@@ -49,4 +53,7 @@ def test_an_archive_that_two_tables_read_has_the_columns_that_either_requires(hi
     ]
     assert [each.name for each in archives_of(either)["past"].fields] == ["number", "cents"]
     ((_, result),) = load_named_archives(replace(history.workspace, tables=tuple(either)))
-    assert result.problem == "past/2019.jsonl has no column number, which number needs"
+    assert (
+        result.problem
+        == "past/2019.jsonl has no column number, which number needs: it has at, cents, order_no"
+    )

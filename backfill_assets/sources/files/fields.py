@@ -4,18 +4,38 @@ An era of a source begins where a column appeared or disappeared. Files are read
 their own header, whatever their day, because sources publish old days again in the new layout.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import date
+from typing import Annotated
+from zoneinfo import ZoneInfo
 
-from backfill_assets.errors import named
+from annotated_types import Ge, Le
+
+from backfill_assets.errors import named, nearest
+from backfill_assets.quality.rule import Rule
+from backfill_assets.quality.rules import rows_well_formed, values_parsed
 from backfill_assets.sources.protocol import refuse_mistyped
 
 # Columns of the rows, in addition to the declared ones.
 UNPARSED = "unparsed"
 UNKNOWN_FIELDS = "unknown_fields"
 MALFORMED = "malformed"
-_COMMON_COLUMNS = ("arrival_day", "source_file", UNPARSED, UNKNOWN_FIELDS, MALFORMED)
+_COMMON_COLUMNS = {
+    "arrival_day": "DATE",
+    "source_file": "STRING",
+    UNPARSED: "MAP<STRING, STRING>",
+    UNKNOWN_FIELDS: "MAP<STRING, STRING>",
+    MALFORMED: "STRING",
+}
+# The largest share of values, and of rows, that a source may lack without a decision.
+FEW = 0.001
+_NAMES_SHOWN = 20
+_QUOTED = re.compile(r"'[^']*'")
+_ZONE_LETTERS = re.compile("[VzOXxZ]")
+Share = Annotated[float, Ge(0), Le(1)]
 
 
 @dataclass(frozen=True)
@@ -29,6 +49,9 @@ class Field:
     since: date | None = None
     until: date | None = None
     formats: tuple[str, ...] = ()
+    zone: str = ""
+    # It decides on no value: it is no part of the code version.
+    unparsed_at_most: Share | None = dataclass_field(default=None, compare=False)
 
     def in_files_of(self, day: date) -> bool:
         """Tell whether files of the day are declared to have the column."""
@@ -44,6 +67,8 @@ def field(
     since: date | None = None,
     until: date | None = None,
     formats: str | Sequence[str] = (),
+    zone: str = "",
+    unparsed_at_most: float | None = None,
 ) -> Field:
     """Declare a column of a source.
 
@@ -55,9 +80,18 @@ def field(
                   line without the column is `malformed`
     since, until  the first and last day whose files have the column. A plan says which days lack it
     formats       for DATE and TIMESTAMP: Spark's datetime patterns, tried in order
-                  ("M/d/yyyy H:mm"). Default: ISO 8601 only
+                  ("M/d/yyyy H:mm"). A pattern may contain a zone ("yyyy-MM-dd HH:mm:ssXXX").
+                  Default: ISO 8601 only
+    zone          for TIMESTAMP: the time zone of times that are written without one, such as
+                  "Europe/Berlin". Default: UTC. A local time that the clock skips is not parsed.
+                  Of a local time that the clock repeats, the first is read
+    unparsed_at_most  the largest share (0 to 1) of the values of a day that may not fit the type.
+                  They are null. Default: that of the source. With 1, nothing is refused
 
-    Raises ValueError for a column without a type, and if `until` is before `since`.
+    A whole number may be written with a zero fraction: "106.0" is 106, and "106.5" does not fit.
+
+    Raises ValueError for a column without a type, if `until` is before `since`, and for a zone that
+    is not known or not needed.
     """
     name, _, kind = column.strip().partition(" ")
     if not kind.strip():
@@ -65,11 +99,48 @@ def field(
             f"field({column!r}) has no type: write its name and its type, as 'confirmed BIGINT'"
         )
     patterns = (formats,) if isinstance(formats, str) else tuple(formats)
-    declared = Field(name, kind.strip().upper(), names or (name,), required, since, until, patterns)
+    declared = Field(
+        name,
+        kind.strip().upper(),
+        names or (name,),
+        required,
+        since,
+        until,
+        patterns,
+        zone,
+        unparsed_at_most,
+    )
     refuse_mistyped(declared)
+    if why := _unusable_zone(declared):
+        raise ValueError(f"field({column!r}): {why}")
     if since and until and until < since:
         raise ValueError(f"field({column!r}): {until} is before {since}")
     return declared
+
+
+def has_zone(pattern: str) -> bool:
+    """Tell whether times of a datetime pattern are written with their zone."""
+    return bool(_ZONE_LETTERS.search(_QUOTED.sub("", pattern)))
+
+
+def _unusable_zone(declared: Field) -> str:
+    optional = [
+        pattern
+        for pattern in declared.formats
+        if has_zone(pattern) and "[" in _QUOTED.sub("", pattern)
+    ]
+    if optional and declared.zone:
+        return (
+            f"the format {optional[0]!r} has optional parts: with zone=, write one format with the"
+            " zone and one without"
+        )
+    if declared.zone and declared.type not in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return f"zone={declared.zone!r} is for a TIMESTAMP, which is a moment in UTC"
+    try:
+        ZoneInfo(declared.zone or "UTC")
+    except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones
+        return f"zone={declared.zone!r} is not a time zone, such as 'Europe/Berlin'"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -77,13 +148,23 @@ class Header:
     """How the columns of a file match the declared ones.
 
     `places` has the position of each declared column, `missing` the declared columns that the file
-    lacks, `unknown` the positions of the others, `repeated` the names that occur twice.
+    lacks, `unknown` the positions of the others, `repeated` the names that occur twice, and `names`
+    all names.
     """
 
     places: Mapping[str, int]
     missing: tuple[str, ...]
     unknown: Mapping[str, int]
     repeated: tuple[str, ...] = ()
+    names: tuple[str, ...] = dataclass_field(default=(), compare=False)
+
+    def new_name_of(self, column: Field) -> str:
+        """Return the undeclared name that is most like a name of a missing column, or ""."""
+        # A single column is rather a line with another delimiter.
+        unknown = self.unknown if len(self.names) > 1 else ()
+        spelled = {name.lower(): name for name in unknown}
+        alike = (nearest(name.lower(), spelled) for name in column.names)
+        return next((spelled[name] for name in alike if name), "")
 
 
 def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
@@ -98,6 +179,7 @@ def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
         tuple(column for column, name in used.items() if name is None),
         {name: n for name, n in positions.items() if name not in used.values()},
         tuple(sorted({name for name in names if names.count(name) > 1})),
+        tuple(names),
     )
 
 
@@ -107,21 +189,60 @@ def repeated_columns(header: Header) -> str:
 
 
 def missing_columns(header: Header, fields: Sequence[Field], day: date, where: str = "") -> str:
-    """Say which columns a file of the day lacks, or return "".
+    """Say which columns a file of the day lacks, and which it has, or return "".
 
     It lacks columns if a required one is missing, or if it has none of the declared ones. `where`
     completes the sentence: where the columns were looked for.
     """
+    found = f": it has {named(header.names, _NAMES_SHOWN)}" if header.names else ""
     for column in fields:
         if column.required and column.name in header.missing and column.in_files_of(day):
             first, *others = column.names
             also = f", also called {', '.join(others)}" if others else ""
-            return f"has no column {first}{also}{where}, which {column.name} needs"
+            new = header.new_name_of(column)
+            renamed = f". If {new} is its new name, add it to the names of the field" if new else ""
+            return f"has no column {first}{also}{where}, which {column.name} needs{found}{renamed}"
     if fields and not header.places:
-        found = f": it has {named([*header.unknown])}" if header.unknown else ""
         expected = named([column.names[0] for column in fields])
         return f"has none of the columns {expected}{where}{found}"
     return ""
+
+
+def row_columns(fields: Sequence[Field]) -> str:
+    """Return the columns of the rows that are read, with their types, as SQL."""
+    types = {
+        "arrival_day": _COMMON_COLUMNS["arrival_day"],
+        "source_file": _COMMON_COLUMNS["source_file"],
+        **{column.name: column.type for column in fields},
+        **_COMMON_COLUMNS,
+    }
+    return ", ".join(f"{name} {kind}" for name, kind in types.items())
+
+
+def parsing_rules(
+    fields: Sequence[Field], form: str, unparsed_at_most: float, malformed_at_most: float
+) -> list[Rule]:
+    """Return the rules of a table that reads these fields, without those that allow everything.
+
+    `form` says which form a row should have; "" if every row has it.
+    """
+    shares = {
+        column.name: (
+            unparsed_at_most if column.unparsed_at_most is None else column.unparsed_at_most
+        )
+        for column in fields
+        if column.type != "STRING"  # Every text is a value.
+    }
+    judged = {name: share for name, share in shares.items() if share < 1}
+    return [
+        *([values_parsed(judged)] if judged else []),
+        *([rows_well_formed(malformed_at_most, form)] if form and malformed_at_most < 1 else []),
+    ]
+
+
+def columns_of_rules(rules: Sequence[Rule]) -> dict[str, str]:
+    """Return the columns that the rules of a source look at, with their types."""
+    return {name: _COMMON_COLUMNS[name] for rule in rules for name in rule.columns}
 
 
 def eras(fields: Sequence[Field], days: Collection[date]) -> dict[tuple[str, ...], list[date]]:

@@ -16,20 +16,27 @@ from annotated_types import Ge, Le
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError, named
+from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import (
+    FEW,
     Field,
     Header,
+    Share,
+    columns_of_rules,
     eras,
     header_of,
     missing_columns,
+    parsing_rules,
     refuse_unusable_fields,
     repeated_columns,
+    row_columns,
 )
 from backfill_assets.sources.files.formats import (
     JSON_LINES,
     PACKED,
     AnyFormat,
+    Csv,
     FileContents,
     JsonLines,
 )
@@ -83,6 +90,10 @@ class Landing(Source):
              delivery with fewer lines is refused
     horizon  for how many days after a day a change of its files starts a rebuild (sensor
              `source_changes`)
+    unparsed_at_most   the largest share (0 to 1) of a day's values of a column that may not fit its
+             type. They are null. A day with more is refused. `field` has one too
+    malformed_at_most  the largest share of a day's rows that may be malformed. A day with more is
+             refused. With 1, nothing is refused
 
     Rows have `arrival_day DATE, source_file STRING`. Lines add `line STRING, is_utf8 BOOLEAN`:
     U+FFFD replaces bytes that are not UTF-8, and `is_utf8` is false. CSV, Parquet and `fields` add
@@ -103,6 +114,8 @@ class Landing(Source):
     marker: str = field(default="", compare=False)
     fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
     horizon: Annotated[int, Ge(0)] = field(default=HORIZON, compare=False)
+    unparsed_at_most: Share = field(default=FEW, compare=False)
+    malformed_at_most: Share = field(default=FEW, compare=False)
 
     def __post_init__(self) -> None:
         refuse_mistyped(self)
@@ -127,6 +140,28 @@ class Landing(Source):
     def columns(self) -> str:
         """The declared columns with their types as SQL, for the table that reads them."""
         return ", ".join(f"{column.name} {column.type}" for column in self.fields)
+
+    @property
+    def row_columns(self) -> str:
+        """All columns of the rows that are read, with their types as SQL.
+
+        A table may declare them as they are, with `partition_by="arrival_day"`.
+        """
+        if isinstance(self.format, JsonLines) and not self.fields:
+            return "arrival_day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN"
+        return row_columns(self.fields)
+
+    def rules(self) -> list[Rule]:
+        """Return the rules about values and rows that cannot be parsed."""
+        if not self.fields:
+            return []
+        return parsing_rules(
+            self.fields, self.format.row_form, self.unparsed_at_most, self.malformed_at_most
+        )
+
+    def kept_columns(self) -> dict[str, str]:
+        """Return `unparsed` and `malformed`, if a rule looks at them."""
+        return columns_of_rules(self.rules())
 
     @cached_property
     def _patterns(self) -> list[Pattern]:
@@ -263,22 +298,32 @@ class Landing(Source):
             whys = "; ".join(f"{name} {why}" for name, why in (doubts | faults).items())
             return SourceError(f"the source for {day} cannot be used: {whys}")
         lines = [f"{name} {contents.size} {contents.content}" for name, contents in by_name.items()]
-        undeclared = {
-            column
-            for contents in files.values()
-            if self.fields
-            for column in self._header(contents).unknown
-        }
+        headers = [self._header(contents) for contents in files.values()] if self.fields else []
         return Delivery(
-            hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
-            {name: contents.lines for name, contents in by_name.items()},
-            "\n".join(contents.stamp for contents in files.values()),
-            {name: contents.content[:HASH_DIGITS] for name, contents in by_name.items()},
-            unread,
-            sorted(undeclared),
-            self.fewest,
-            doubts,
+            fingerprint=hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
+            files={name: contents.lines for name, contents in by_name.items()},
+            stamp="\n".join(contents.stamp for contents in files.values()),
+            hashes={name: contents.content[:HASH_DIGITS] for name, contents in by_name.items()},
+            unread=unread,
+            undeclared=sorted({column for header in headers for column in header.unknown}),
+            # Objects may lack a column without a change of the layout.
+            columns=(
+                []
+                if self.format.named_in
+                else sorted({name for header in headers for name in header.names})
+            ),
+            absent={} if self.format.named_in else self._absent(headers, day),
+            fewest=self.fewest,
+            doubts=doubts,
         )
+
+    def _absent(self, headers: Sequence[Header], day: date) -> dict[str, str]:
+        """Return the columns that the files of the day should have, and none has."""
+        return {
+            column.name: next(filter(None, (header.new_name_of(column) for header in headers)), "")
+            for column in self.fields
+            if column.in_files_of(day) and all(column.name in header.missing for header in headers)
+        }
 
     def _unread_text(self, names: Sequence[str]) -> str:
         """Say that files of these names are not read, and which endings are."""
@@ -332,9 +377,29 @@ class Landing(Source):
 
     def _doubt(self, contents: FileContents, day: date) -> str:
         """Return why a readable file should not be used, or ""."""
-        if contents.cut or not contents.header or not self.fields:
+        if contents.cut or not contents.header:
             return contents.cut
-        return missing_columns(self._header(contents), self.fields, day, self.format.named_in)
+        if lacking := self._lacking(contents, day):
+            return lacking
+        if contents.open_quotes:
+            return (
+                f"has {contents.open_quotes:,} lines that end within a quoted value: if values have"
+                " line breaks, write Csv(multiline=True)"
+            )
+        return ""
+
+    def _lacking(self, contents: FileContents, day: date) -> str:
+        """Return which required columns a file lacks, and why that may be."""
+        if not self.fields:
+            return ""
+        lacking = missing_columns(self._header(contents), self.fields, day, self.format.named_in)
+        if not lacking or not isinstance(self.format, Csv):
+            return lacking
+        names = [name for column in self.fields for name in column.names]
+        other = self.format.likely_delimiter(contents.header, names)
+        return (
+            f"{lacking}. If its delimiter is {other!r}, write Csv({other!r})" if other else lacking
+        )
 
 
 def _packed_twice(names: Collection[str]) -> dict[str, str]:
