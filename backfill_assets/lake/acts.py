@@ -17,7 +17,7 @@ writers that opened the table before the act start again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -38,11 +38,16 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.delta import CachedTable, one_line, open_table
 from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
-from backfill_assets.lake.history import commit_metadata, recover_locked
+from backfill_assets.lake.history import (
+    commit_metadata,
+    last_committed,
+    record_missing,
+    recover_locked,
+)
 from backfill_assets.lake.integrity import differing_days
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build, Ledger
 from backfill_assets.lake.moves import put_files
-from backfill_assets.lake.record_table import RecordTable
+from backfill_assets.lake.record_table import RecordFiles, RecordTable
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import (
     PLAN_PUBLISHED,
@@ -107,14 +112,13 @@ class Act:
     changes: tuple[TableChange, ...]
     release: NextRelease | None = None
 
-    def recorded_in(self, ledger: Ledger) -> list[Build]:
-        """The builds that the act has recorded."""
-        return [build for change in self.changes for build in self.builds_of(change, ledger)]
+    @property
+    def tables(self) -> list[str]:
+        return [change.table for change in self.changes]
 
-    def builds_of(self, change: TableChange, ledger: Ledger) -> list[Build]:
-        """The builds of one change that the act has recorded."""
-        days = {change.table: [build.day for build in change.builds]}
-        return [build for build in ledger.builds(days) if build.run == self.id]
+    @property
+    def builds(self) -> list[Build]:
+        return [build for change in self.changes for build in change.builds]
 
 
 class Stage(StrEnum):
@@ -185,8 +189,7 @@ class Acts:
         """The newest entry; None if there is none."""
         files = self._records.files()
         number = files.highest_number()
-        rows = files.numbered(number, number, _COLUMNS).to_pylist() if number else []
-        return ActEntry(**rows[0]) if rows else None
+        return next(_entries(files, number, number), None)
 
     def unfinished(self) -> Begun | None:
         """The act that was begun and has not ended; None if there is none."""
@@ -199,27 +202,19 @@ class Acts:
 
     def outcome(self, number: int) -> ActEntry | None:
         """The decision about the act that was recorded as entry `number`; None if there is none."""
-        rows = self._records.files().numbered(number + 1, number + 1, _COLUMNS).to_pylist()
-        return ActEntry(**rows[0]) if rows else None
+        return next(_entries(self._records.files(), number + 1, number + 1), None)
 
     def last_of_plans(self) -> Mapping[str, str]:
         """The kind of the last act of each plan, `publish` or `rollback`, without aborted ones."""
-        table = self._records.open()
-        if table is None:
-            return {}
-        facts = table.facts if isinstance(table, CachedTable) else {}
+        files = self._records.files()
+        facts = files.log.facts if isinstance(files.log, CachedTable) else {}
         if NAME not in facts:
-            rows = self._records.files().numbered(1, None, _COLUMNS).sort_by("number").to_pylist()
-            facts[NAME] = {
-                row["plan"]: row["kind"] for row in rows if row["stage"] == Stage.COMMITTING
-            }
+            facts[NAME] = {entry.plan: entry.kind for entry in _decided(files)}
         return dict(facts[NAME])
 
     def of_plan(self, plan: str) -> list[ActEntry]:
         """The acts of a plan that were decided, oldest first, without aborted ones."""
-        rows = self._records.files().numbered(1, None, _COLUMNS).sort_by("number").to_pylist()
-        entries = [ActEntry(**row) for row in rows if row["plan"] == plan]
-        return [entry for entry in entries if entry.stage == Stage.COMMITTING]
+        return [entry for entry in _decided(self._records.files()) if entry.plan == plan]
 
     def add(self, act: Act, stage: Stage, after: int, reason: str = "") -> bool:
         """Add an entry after the entry `after`. False, and nothing is added, if another is there.
@@ -248,6 +243,15 @@ class Acts:
             ) from error
 
 
+def _decided(files: RecordFiles) -> list[ActEntry]:
+    return [entry for entry in _entries(files, 1) if entry.stage == Stage.COMMITTING]
+
+
+def _entries(files: RecordFiles, first: int, last: int | None = None) -> Iterator[ActEntry]:
+    rows = files.numbered(first, last, _COLUMNS).sort_by("number")
+    return (ActEntry(**row) for row in rows.to_pylist())
+
+
 @contextmanager
 def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
     """Give the right to decide the next act, on these tables. An act that was begun is finished.
@@ -260,8 +264,7 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
         if begun := acts.unfinished():
             begun.finish()
         with _locked(root, tables):
-            for table in tables:
-                recover_locked(Ledger(root), table)
+            recover_locked(Ledger(root), tables)
             newest = acts.newest()
             numbers = [newest.number] if newest else []
             # If the entries were lost, the logs of the tables still have the numbers of their acts.
@@ -296,16 +299,20 @@ class Turn:
 
         Raises Conflict if another act, release or writer came first. Then nothing was committed.
         """
-        why = "another act was recorded first"
-        if self.acts.add(act, Stage.RECORDED, self.after):
-            why = Begun(self.acts, self.after + 1, act).carry_out()
-        if why:
+        try:
+            if not self.acts.add(act, Stage.RECORDED, self.after):
+                raise _Aborted("another act was recorded first")
+            return Begun(self.acts, self.after + 1, act).carry_out()
+        except _Aborted as error:
             raise Conflict(
-                f"Live or the shadow was changed while this was decided: {why}.",
+                f"Live or the shadow was changed while this was decided: {error}.",
                 unchanged=NOTHING_COMMITTED,
                 next_step="Type the same again.",
-            )
-        return act.recorded_in(Ledger(self.acts.root))
+            ) from None
+
+
+class _Aborted(Exception):
+    """An act was aborted. Nothing of it was committed."""
 
 
 @contextmanager
@@ -333,35 +340,43 @@ class Begun:
 
     def finish(self) -> None:
         """Carry the act out. The caller holds the lock of acts, and none of a table."""
-        with _locked(self.root, [change.table for change in self.act.changes]):
+        with _locked(self.root, self.act.tables), suppress(_Aborted):
             self.carry_out()
 
-    def carry_out(self) -> str:
-        """Bring the act to its end. Returns the reason if it was aborted, else "".
+    def carry_out(self) -> list[Build]:
+        """Bring the act to its end, and return its builds as they were recorded.
 
-        The caller holds the locks of acts and of the tables.
+        The caller holds the locks of acts and of the tables. Raises _Aborted, with the reason.
         """
+        ledger = Ledger(self.root)
         with ExitStack() as marked:
             for change in self.act.changes:
                 days = [build.day for build in change.builds]
                 step = RunningStep(change.table, days, self.act.id, self.act.plan)
                 marked.enter_context(mark_running(self.root, step))
-            outcome = self.acts.outcome(self.number)
-            if outcome is None:
-                why_not = self._why_not()
-                stage = Stage.ABORTED if why_not else Stage.COMMITTING
-                self.acts.add(self.act, stage, self.number, why_not)
-                outcome = self.acts.outcome(self.number)
-            # The outcome of the process that decided first.
-            if outcome is not None and outcome.stage == Stage.ABORTED:
-                return outcome.reason
+            self._decide()
+            # A commit says that all commits before it are in the ledger.
+            recover_locked(ledger, self.act.tables)
             versions: dict[str, TableVersion] = {}
-            for change in self.act.changes:
-                self._commit(change, versions)
+            builds = [
+                build for change in self.act.changes for build in self._commit(change, versions)
+            ]
+            record_missing(ledger, builds)
             if self.act.release:
                 self._release(self.act.release, versions)
             self.acts.add(self.act, Stage.ENDED, self.number + 1)
-        return ""
+        return builds
+
+    def _decide(self) -> None:
+        """Decide whether the act is committed, unless another process has. Raises _Aborted."""
+        outcome = self.acts.outcome(self.number)
+        if outcome is None:
+            why_not = self._why_not()
+            stage = Stage.ABORTED if why_not else Stage.COMMITTING
+            self.acts.add(self.act, stage, self.number, why_not)
+            outcome = self.acts.outcome(self.number)
+        if outcome is not None and outcome.stage == Stage.ABORTED:
+            raise _Aborted(outcome.reason)
 
     def _why_not(self) -> str:
         """Say why the act cannot be committed; "" if it can.
@@ -391,30 +406,24 @@ class Begun:
                 return error.what.rstrip(".")
         return ""
 
-    def _commit(self, change: TableChange, versions: dict[str, TableVersion]) -> None:
-        """Commit a change once, and bring its builds into the ledger once.
+    def _commit(self, change: TableChange, versions: dict[str, TableVersion]) -> list[Build]:
+        """Commit a change once, and return its builds as the commit has them.
 
         `versions` are those of the tables that the act committed before. This one is added.
         """
-        ledger = Ledger(self.root)
         builds = list(_with_inputs(change.builds, versions))
         committed = [build for build in builds if build.outcome in COMMITTED]
-        if committed:
-            # The commit says that all commits before it are in the ledger.
-            recover_locked(ledger, change.table)
-            files = self._files(change)
-            days = [build.day for build in committed]
-            metadata = commit_metadata(committed, complete=True)
-            self._once(change, ACTS, lambda table: files(table, days, metadata))
-            recover_locked(ledger, change.table)
-        recorded = self.act.builds_of(change, ledger)
-        recorded_days = {build.day for build in recorded}
-        ledger.append([build for build in builds if build.day not in recorded_days])
-        numbers = [build.delta_version for build in recorded if build.outcome in COMMITTED]
-        table = open_table(self._folder(change)) if numbers else None
-        if table:
-            table_id = str(table.metadata().id)
-            versions[change.table] = TableVersion(change.table, max(numbers), table_id)
+        if not committed:
+            return builds
+        files = self._files(change)
+        days = [build.day for build in committed]
+        metadata = commit_metadata(committed, complete=True)
+        self._once(change, ACTS, lambda table: files(table, days, metadata))
+        there = list(last_committed(self._folder(change), set(days)).values())
+        if there and (table := open_table(self._folder(change))):
+            version = max(build.delta_version for build in there)
+            versions[change.table] = TableVersion(change.table, version, str(table.metadata().id))
+        return there + [build for build in builds if build not in committed]
 
     def _once(
         self, change: TableChange, mark: str, commit: Callable[[DeltaTable | None], object]

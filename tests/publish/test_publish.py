@@ -39,8 +39,8 @@ from tests.worlds.small_lake import (
 )
 
 D0, D1, D2, D3 = DAYS
-WRITES_OF_A_PUBLICATION = 13
-WRITES_OF_A_ROLLBACK = 9
+WRITES_OF_A_PUBLICATION = 12
+WRITES_OF_A_ROLLBACK = 8
 
 
 def test_what_is_built_in_a_shadow_is_seen_by_nobody_before_it_is_published(lake):

@@ -253,7 +253,7 @@ def test_a_rollback_killed_after_its_first_table_is_finished_by_the_same_command
     assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 1)
 
 
-WRITES_OF_A_ROLLBACK = 8
+WRITES_OF_A_ROLLBACK = 7
 
 
 @pytest.mark.parametrize("writes", range(1, WRITES_OF_A_ROLLBACK + 1))
