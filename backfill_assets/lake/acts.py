@@ -28,7 +28,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pydantic import TypeAdapter
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import (
     NOTHING_COMMITTED,
     Conflict,
@@ -44,9 +44,9 @@ from backfill_assets.lake.history import (
     record_missing,
     recover_locked,
 )
-from backfill_assets.lake.integrity import differing_days
+from backfill_assets.lake.integrity import differing_days, hash_by_day
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build, Ledger
-from backfill_assets.lake.moves import put_files
+from backfill_assets.lake.moves import Move, put_files
 from backfill_assets.lake.record_table import RecordFiles, RecordTable
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import (
@@ -76,6 +76,31 @@ class TableChange:
     columns: str
     before: TableVersion | None
     source: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        root: str,
+        table: str,
+        column: str,
+        builds: Iterable[Build],
+        move: Move,
+        before: TableVersion | None,
+        source: str = "",
+    ) -> TableChange:
+        """The change with these builds and files. Raises UsageError if the table rejects them."""
+        folder = Paths(root).table(table)
+        hashes = hash_by_day((file.day, file.path) for file in move.files)
+        builds = tuple(
+            replace(build, data_files=hashes.get(build.day, ""))
+            if build.outcome in COMMITTED
+            else build
+            for build in builds
+        )
+        change = cls(table, column, builds, tuple(move.files), move.columns, before, source)
+        if days := [build.day for build in change.committed]:
+            FileCommit(folder, column, *move).refuse_unfit(open_table(folder), days)
+        return change
 
     @property
     def committed(self) -> list[Build]:
@@ -119,6 +144,11 @@ class Act:
     @property
     def builds(self) -> list[Build]:
         return [build for change in self.changes for build in change.builds]
+
+    @property
+    def partitions(self) -> set[Partition]:
+        """The partitions that get new files."""
+        return {(change.table, build.day) for change in self.changes for build in change.committed}
 
 
 class Stage(StrEnum):
@@ -470,7 +500,6 @@ class Begun:
     def _release(self, decided: NextRelease, committed: Mapping[str, TableVersion]) -> None:
         """Add the release of the act, with the `committed` tables, unless it is there."""
         releases = Releases(self.root)
-        builds = [build for change in self.act.changes for build in change.builds]
         is_publication = self.act.kind == "publish"
         kind = PLAN_PUBLISHED if is_publication else PLAN_ROLLED_BACK
         plans = (self.act.plan,) if is_publication else ()
@@ -490,7 +519,7 @@ class Begun:
                 kind=kind,
                 who=self.act.who,
                 reason=decided.reason,
-                recorded={**recorded, **{build.table: build.at for build in builds}},
+                recorded={**recorded, **{build.table: build.at for build in self.act.builds}},
                 plans=plans,
             )
 
