@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -52,6 +53,7 @@ from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import (
     PLAN_PUBLISHED,
     PLAN_ROLLED_BACK,
+    Release,
     Releases,
     TableVersion,
 )
@@ -149,6 +151,13 @@ class Act:
     def partitions(self) -> set[Partition]:
         """The partitions that get new files."""
         return {(change.table, build.day) for change in self.changes for build in change.committed}
+
+
+class Ended(NamedTuple):
+    """The builds that an act recorded, and its release; None without one."""
+
+    builds: list[Build]
+    release: Release | None
 
 
 class Stage(StrEnum):
@@ -324,8 +333,8 @@ class Turn:
     acts: Acts
     after: int
 
-    def carry_out(self, act: Act) -> list[Build]:
-        """Record and finish an act, and return the builds that it recorded.
+    def carry_out(self, act: Act) -> Ended:
+        """Record and finish an act.
 
         Raises Conflict if another act, release or writer came first. Then nothing was committed.
         """
@@ -373,8 +382,8 @@ class Begun:
         with _locked(self.root, self.act.tables), suppress(_Aborted):
             self.carry_out()
 
-    def carry_out(self) -> list[Build]:
-        """Bring the act to its end, and return its builds as they were recorded.
+    def carry_out(self) -> Ended:
+        """Bring the act to its end.
 
         The caller holds the locks of acts and of the tables. Raises _Aborted, with the reason.
         """
@@ -392,10 +401,9 @@ class Begun:
                 build for change in self.act.changes for build in self._commit(change, versions)
             ]
             record_missing(ledger, builds)
-            if self.act.release:
-                self._release(self.act.release, versions)
+            release = self._release(self.act.release, versions) if self.act.release else None
             self.acts.add(self.act, Stage.ENDED, self.number + 1)
-        return builds
+        return Ended(builds, release)
 
     def _decide(self) -> None:
         """Decide whether the act is committed, unless another process has. Raises _Aborted."""
@@ -497,37 +505,38 @@ class Begun:
                 ),
             ) from error
 
-    def _release(self, decided: NextRelease, committed: Mapping[str, TableVersion]) -> None:
+    def _release(self, decided: NextRelease, committed: Mapping[str, TableVersion]) -> Release:
         """Add the release of the act, with the `committed` tables, unless it is there."""
         releases = Releases(self.root)
+        built = {build.table: build.at for build in self.act.builds}
         is_publication = self.act.kind == "publish"
         kind = PLAN_PUBLISHED if is_publication else PLAN_ROLLED_BACK
         plans = (self.act.plan,) if is_publication else ()
 
-        def attempt() -> None:
+        def attempt() -> Release:
+            files = releases.files()
             # Until the act has ended, no other act adds a release.
-            later = releases.all(decided.after)
-            if any((release.kind, release.plans) == (kind, plans) for release in later):
-                return
-            newest = releases.newest()
-            is_later = newest is not None and newest.number > decided.after
-            tables = newest.tables if newest and is_later else decided.tables
-            recorded = newest.recorded if newest and is_later else decided.recorded
-            releases.add(
+            for later in files.all(decided.after):
+                if (later.kind, later.plans) == (kind, plans):
+                    return later
+            newest = files.newest()
+            base = newest if newest and newest.number > decided.after else decided
+            return releases.add(
                 newest,
-                {**tables, **committed},
+                {**base.tables, **committed},
                 kind=kind,
                 who=self.act.who,
                 reason=decided.reason,
-                recorded={**recorded, **{build.table: build.at for build in self.act.builds}},
+                recorded={**base.recorded, **built},
                 plans=plans,
             )
 
-        Retrying(
+        attempts = Retrying(
             retry=retry_if_exception_type(Conflict),
             stop=stop_after_attempt(_RELEASE_ATTEMPTS),
             reraise=True,
-        )(attempt)
+        )
+        return attempts(attempt)
 
     def _folder(self, change: TableChange) -> str:
         return Paths(self.root).table(change.table)

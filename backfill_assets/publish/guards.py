@@ -23,6 +23,7 @@ from backfill_assets.plan.store import (
     PUBLISHED,
     ROLLED_BACK,
     Plans,
+    in_words,
 )
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.release_live import Obstacle
@@ -46,20 +47,13 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
             next_step="See `backfill releases`.",
         )
     if state in (PLANNED, ROLLED_BACK, DISCARDED):
-        said = {
-            PLANNED: "was never started",
-            ROLLED_BACK: "was rolled back",
-            DISCARDED: "was discarded",
-        }[state]
-        then = (
-            f"Start it: `backfill run {plan.id}`"
-            if state == PLANNED
-            else f"Make a new plan: `{plan.as_typed} --into shadow`"
-        )
+        started = "never started" if state == PLANNED else in_words(state)
+        start = f"Start it: `backfill run {plan.id}`."
+        again = f"Make a new plan: `{plan.as_typed} --into shadow`."
         raise UsageError(
-            f"Plan {plan.id} {said}.",
+            f"Plan {plan.id} was {started}.",
             unchanged=nothing,
-            next_step=f"{then}.",
+            next_step=start if state == PLANNED else again,
         )
     if state == OPEN:
         raise RefusedByGuard(

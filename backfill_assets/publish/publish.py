@@ -9,10 +9,11 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Conflict
-from backfill_assets.lake.acts import Act, NextRelease, TableChange, deciding, finish
+from backfill_assets.lake.acts import Act, Ended, TableChange, deciding, finish
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, ActKind, Build
 from backfill_assets.lake.moves import shadow_files
@@ -77,16 +78,17 @@ class Published:
 
 @dataclass(frozen=True)
 class Publication:
-    """One publication of a plan: who publishes it, and why; `run` names it in every record."""
+    """One publication of a plan: who publishes it, and why."""
 
     plan: Plan
     workspace: Workspace
     who: str
     reason: str = ""
-    run: str = ""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "run", self.run or name_of_act("publish", self.plan))
+    @cached_property
+    def run(self) -> str:
+        """The name of the publication in every record."""
+        return name_of_act("publish", self.plan)
 
     def publish(
         self,
@@ -115,39 +117,41 @@ class Publication:
             finish(root)
             refuse_not_publishable(self.plan, plans)
             if plans.state(self.plan.id) == PUBLISHED:
-                builds = self._finished_by_others(plans, now)
-                delete_shadow(root, self.plan.id)
-                return Published(tuple(builds), self.workspace.lake.releases.of_plan(self.plan.id))
-            self._refuse_at_once()
-            with alone_on_live(self.workspace, self.run, runs, patience) as writers:
-                self.workspace.lake.recover(list(self.plan.reasons))
-                state = self._checked(approve, allow_breaking=allow_breaking)
-                with deciding(root, list(self.plan.reasons)) as turn:
-                    act, live = self._decided(state, writers)
-                    if live.changed:
-                        # If a run that waits for this act prevents that, they come with the plan.
-                        release_live(self.workspace, who=self.who, runs=runs)
-                        live = live_state(self.workspace)
-                    builds = turn.carry_out(replace(act, release=self._release(live)))
-            release = self._note(plans, now)
+                # Another process may have finished the act, and noted nothing.
+                is_noted = bool(plans.events(self.plan.id, f"{PUBLISHED}-"))
+                builds = [] if is_noted else recorded_by("publish", self.plan, self.workspace)
+                done = Ended(builds, None)
+            else:
+                is_noted = False
+                self._refuse_at_once()
+                with alone_on_live(self.workspace, self.run, runs, patience) as writers:
+                    done = self._carry_out(approve, writers, runs, allow_breaking=allow_breaking)
+            release = done.release or self.workspace.lake.releases.of_plan(self.plan.id)
+            if not is_noted:
+                facts = {"who": self.who, "reason": self.reason, "release": release.number}
+                plans.note(self.plan.id, PUBLISHED, now(), **facts)
             delete_shadow(root, self.plan.id)
-        return Published(tuple(builds), release)
+        return Published(tuple(done.builds), release)
 
-    def _finished_by_others(self, plans: Plans, now: Callable[[], datetime]) -> list[Build]:
-        """Note a publication that another process finished, and return the builds that it recorded.
-
-        There are none if the publication was noted before.
-        """
-        if plans.events(self.plan.id, f"{PUBLISHED}-"):
-            return []
-        self._note(plans, now)
-        return recorded_by("publish", self.plan, self.workspace)
-
-    def _note(self, plans: Plans, now: Callable[[], datetime]) -> Release:
-        release = self.workspace.lake.releases.of_plan(self.plan.id)
-        number = release.number
-        plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=number)
-        return release
+    def _carry_out(
+        self,
+        approve: Callable[[ShadowState], None],
+        writers: Sequence[Obstacle],
+        runs: Runs,
+        *,
+        allow_breaking: bool,
+    ) -> Ended:
+        names = list(self.plan.reasons)
+        self.workspace.lake.recover(names)
+        state = self._checked(approve, allow_breaking=allow_breaking)
+        with deciding(self.workspace.lake.root, names) as turn:
+            act, live = self._decided(state, writers)
+            if live.changed:
+                # If a run that waits for this act prevents that, they come with the plan.
+                release_live(self.workspace, who=self.who, runs=runs)
+                live = live_state(self.workspace)
+            why = f"plan {self.plan.id}" + (f": {self.reason}" if self.reason else "")
+            return turn.carry_out(replace(act, release=live.release(why)))
 
     def decide(
         self, approve: Callable[[ShadowState], None], *, allow_breaking: bool = False
@@ -245,6 +249,3 @@ class Publication:
                 delta_version=place.delta_version,
                 data_files=place.data_files,
             )
-
-    def _release(self, live: LiveState) -> NextRelease:
-        return live.release(f"plan {self.plan.id}" + (f": {self.reason}" if self.reason else ""))

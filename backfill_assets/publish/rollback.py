@@ -19,7 +19,7 @@ from backfill_assets.lake.history import Latest, origin_builds
 from backfill_assets.lake.integrity import damaged_at
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.moves import Move, RestoreCommit, RestoreRecord
-from backfill_assets.lake.releases import PLAN_ROLLED_BACK, Release, TableVersion
+from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
@@ -134,10 +134,7 @@ def roll_back(
                 act = _act(plan, result.decisions, workspace, seen, who, reason)
                 release, withheld = _next_release(plan, act, workspace, writers)
                 act = replace(act, release=release)
-                builds = turn.carry_out(act)
-                added = workspace.lake.releases.all(act.release.after) if act.release else ()
-                of_act = next((each for each in added if each.kind == PLAN_ROLLED_BACK), None)
-                result = RolledBack(result.decisions, builds, of_act, withheld)
+                result = RolledBack(result.decisions, *turn.carry_out(act), withheld)
         outcomes = [build.outcome for build in result.builds]
         plans.note(
             plan.id,
