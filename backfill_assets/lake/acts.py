@@ -4,7 +4,8 @@ Several tables have several Delta logs, and therefore several commits. An act ma
 recorded with everything that is needed to finish it. Its files are put into the tables' folders,
 and then it is checked: `committing` or `aborted`. After that it can always be finished, also if
 its shadow is gone. Each table is committed once, because the commit carries the number of the act.
-The release is added once. Then the act has `ended`.
+Then the builds of all tables are recorded in the ledger once, and the release is added once. Then
+the act has `ended`.
 
 A writer to live, a release and maintenance first finish an act that was begun. So no act waits for
 the process that began it. On a local disk, locks keep other writers away between the decision and
