@@ -6,7 +6,7 @@ as they are.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -34,14 +34,13 @@ from backfill_assets.publish.guards import (
     refuse_unreleased,
 )
 from backfill_assets.publish.live import LiveState, live_state
-from backfill_assets.publish.release_live import (
-    Obstacle,
-    Runs,
-    no_runs,
-    release_live,
-    why_withheld,
+from backfill_assets.publish.release_live import Runs, no_runs, release_live, why_withheld
+from backfill_assets.publish.waiting import (
+    PATIENT,
+    Patience,
+    alone_on_live,
+    writers_to_live,
 )
-from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -124,8 +123,8 @@ class Publication:
             else:
                 is_noted = False
                 self._refuse_at_once()
-                with alone_on_live(self.workspace, self.run, runs, patience) as writers:
-                    done = self._carry_out(approve, writers, runs, allow_breaking=allow_breaking)
+                with alone_on_live(self.workspace, self.run, runs, patience):
+                    done = self._carry_out(approve, runs, allow_breaking=allow_breaking)
             release = done.release or self.workspace.lake.releases.of_plan(self.plan.id)
             if not is_noted:
                 facts = {"who": self.who, "reason": self.reason, "release": release.number}
@@ -134,22 +133,21 @@ class Publication:
         return Published(tuple(done.builds), release)
 
     def _carry_out(
-        self,
-        approve: Callable[[ShadowState], None],
-        writers: Sequence[Obstacle],
-        runs: Runs,
-        *,
-        allow_breaking: bool,
+        self, approve: Callable[[ShadowState], None], runs: Runs, *, allow_breaking: bool
     ) -> Ended:
         names = list(self.plan.reasons)
         self.workspace.lake.recover(names)
         state = self._checked(approve, allow_breaking=allow_breaking)
         with deciding(self.workspace.lake.root, names) as turn:
-            act, live = self._decided(state, writers)
+            # Before the days are compared: what is written since makes the act fail.
+            live = live_state(self.workspace)
+            act = self._act(state, live)
+            self._refuse_unreleased(act, live, runs)
             if live.changed:
                 # If a run that waits for this act prevents that, they come with the plan.
                 release_live(self.workspace, who=self.who, runs=runs)
                 live = live_state(self.workspace)
+                self._refuse_unreleased(act, live, runs)
             why = f"plan {self.plan.id}" + (f": {self.reason}" if self.reason else "")
             return turn.carry_out(replace(act, release=live.release(why)))
 
@@ -164,7 +162,9 @@ class Publication:
         refuse_not_in_shadow(self.plan, Plans(self.workspace.lake.root), NOT_PUBLISHED)
         self._refuse_at_once()
         state = self._checked(approve, allow_breaking=allow_breaking)
-        act, _ = self._decided(state)
+        live = live_state(self.workspace)
+        act = self._act(state, live)
+        refuse_unreleased(why_withheld(self.workspace, live, self.plan.reasons, act))
         return act
 
     def _refuse_at_once(self) -> None:
@@ -182,19 +182,16 @@ class Publication:
         approve(state)
         return state
 
-    def _decided(
-        self, state: ShadowState, writers: Sequence[Obstacle] = ()
-    ) -> tuple[Act, LiveState]:
-        """The act that publishes the shadow, without its release, and live as the act saw it.
-
-        Raises RefusedByGuard if live has other changes that cannot be released.
-        """
-        # Before the days are compared: what is written since makes the act fail.
-        live = live_state(self.workspace)
+    def _act(self, state: ShadowState, live: LiveState) -> Act:
+        """The act that publishes the shadow into `live`, without its release."""
         changes = tuple(self._changes(state, live))
-        act = Act(self.run, "publish", self.plan.id, self.who, self.reason, changes)
+        return Act(self.run, "publish", self.plan.id, self.who, self.reason, changes)
+
+    def _refuse_unreleased(self, act: Act, live: LiveState, runs: Runs) -> None:
+        """Raise RefusedByGuard if `live` has half of a run, or what cannot be released."""
+        # After the versions were read: a run that has waited for long enough may have written.
+        writers = writers_to_live(self.workspace, runs)
         refuse_unreleased(writers or why_withheld(self.workspace, live, self.plan.reasons, act))
-        return act, live
 
     def _changes(self, state: ShadowState, live: LiveState) -> Iterator[TableChange]:
         """Yield what changes in each table, inputs first.

@@ -33,7 +33,12 @@ from backfill_assets.publish.guards import (
 from backfill_assets.publish.live import live_state, table_version
 from backfill_assets.publish.publish import name_of_act, recorded_by
 from backfill_assets.publish.release_live import Cause, Obstacle, Runs, no_runs, why_withheld
-from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
+from backfill_assets.publish.waiting import (
+    PATIENT,
+    Patience,
+    alone_on_live,
+    writers_to_live,
+)
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -117,7 +122,7 @@ def roll_back(
         finish(root)
         refuse_not_in_live(plan, plans)
         with (
-            alone_on_live(workspace, name_of_act("rollback", plan), runs, patience) as writers,
+            alone_on_live(workspace, name_of_act("rollback", plan), runs, patience),
             deciding(root, list(plan.reasons)) as turn,
         ):
             # Before the decisions: what is written since makes the act fail.
@@ -132,7 +137,7 @@ def roll_back(
                 return result
             else:
                 act = _act(plan, result.decisions, workspace, seen, who, reason)
-                release, withheld = _next_release(plan, act, workspace, writers)
+                release, withheld = _next_release(plan, act, workspace, runs)
                 act = replace(act, release=release)
                 result = RolledBack(result.decisions, *turn.carry_out(act), withheld)
         outcomes = [build.outcome for build in result.builds]
@@ -352,7 +357,7 @@ def _records(decisions: Iterable[Decision], record: RestoreRecord, at: datetime)
 
 
 def _next_release(
-    plan: Plan, act: Act, workspace: Workspace, writers: Sequence[Obstacle]
+    plan: Plan, act: Act, workspace: Workspace, runs: Runs
 ) -> tuple[NextRelease | None, Sequence[Obstacle]]:
     """The release of the rollback; None with the obstacles if live cannot be released now."""
     if not act.partitions:
@@ -363,6 +368,8 @@ def _next_release(
         return None, [Obstacle(Cause.UNREADABLE, str(error))]
     if live.newest is None:
         return None, ()
+    # After the versions were read: a run that has waited for long enough may have written.
+    writers = writers_to_live(workspace, runs)
     if withheld := writers or why_withheld(workspace, live, plan.reasons, act):
         return None, withheld
     return live.release(_words(plan, act.reason)), ()
