@@ -15,7 +15,7 @@ from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import last_committed
-from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.ledger import COMMITTED, Build
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.lifecycle import refuse_overlap
@@ -167,7 +167,7 @@ def unreleased(
     """The obstacles to a release of live that are not about the plan's own days.
 
     `writers` are the runs that still write to live, from `alone_on_live`. `also` has the builds
-    that an act will record. With them, outdated days of the plan are known, and count too.
+    that a rollback will record. It commits no other days, and outdated ones are known and count.
     """
     if writers:
         return [*writers]
@@ -176,16 +176,21 @@ def unreleased(
         in_part=tuple(each for each in state.in_part if each != plan.id),
         expected=frozenset(plan.reasons),
     )
+    reasons = why_withheld(workspace, others, also or ())
+    if also is None:
+        own = plan.partitions().keys()
+        return [reason for reason in reasons if not _is_about(reason, plan, own)]
+    committed = {(build.table, build.day) for build in also if build.outcome in COMMITTED}
     return [
         reason
-        for reason in why_withheld(workspace, others, also or ())
-        if not _is_about(reason, plan) or (also is not None and reason.cause == Cause.OUTDATED)
+        for reason in reasons
+        if reason.cause == Cause.OUTDATED or not _is_about(reason, plan, committed)
     ]
 
 
-def _is_about(reason: Obstacle, plan: Plan) -> bool:
-    is_of_days = bool(reason.days) and set(reason.days) <= plan.days_of(reason.table)
-    return reason.plan == plan.id or is_of_days
+def _is_about(reason: Obstacle, plan: Plan, own: Collection[Partition]) -> bool:
+    of_days = {(reason.table, day) for day in reason.days}
+    return reason.plan == plan.id or (bool(of_days) and of_days <= set(own))
 
 
 def refuse_not_in_live(plan: Plan, plans: Plans) -> None:

@@ -287,10 +287,11 @@ class Publication:
         If a run that waits for this act prevents that, they are released with the plan.
         """
         before = live_state(self.workspace)
-        refuse_unreleased(self.plan, self.workspace, before, writers)
         if before.changed:
             release_live(self.workspace, who=self.who, runs=runs)
             before = live_state(self.workspace)
+        # After its versions were read: the release of the plan has exactly these.
+        refuse_unreleased(self.plan, self.workspace, before, writers)
         return before
 
     def _act(self, state: ShadowState, before: LiveState) -> Act:
