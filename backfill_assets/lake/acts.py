@@ -381,8 +381,10 @@ class Begun:
         for change in self.act.changes:
             if not change.committed:
                 continue
-            table = open_table(self._folder(change))
             try:
+                table = open_table(self._folder(change))
+                if change.before and table is None:
+                    return f"{change.table} was deleted"
                 if written := differing_days(self._seen(change), table):
                     return f"{change.table} {ranges(written)} was written"
                 days = [build.day for build in change.committed]

@@ -1,12 +1,16 @@
 """Cases in which readers once got rows that no check had allowed, or a name without a table."""
 
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import RefusedByGuard, UsageError
+from backfill_assets.lake.acts import Acts, Stage
 from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.releases import Releases
 from backfill_assets.publish import pointers
@@ -15,12 +19,15 @@ from backfill_assets.publish.pointers import follow, pin
 from backfill_assets.publish.pointers import preview as make_preview
 from backfill_assets.publish.release_live import Cause, Released, release_live
 from backfill_assets.publish.switch import Switch
+from backfill_assets.verify.verify import verify
 from tests.worlds.small_lake import (
     DAYS,
+    NOW,
     RELEASED,
     A,
     B,
     SmallLake,
+    killed_when,
     preview,
     publish,
     rebuilt_in_shadow,
@@ -148,3 +155,32 @@ def test_readers_are_not_pinned_to_a_release_that_is_retired_meanwhile(lake, mon
     with pytest.raises(UsageError, match="Release 1 was retired"):
         pin(str(lake.root), 1, "stable", who="bo", reason="")
     assert released(lake) == NIGHT
+
+
+@pytest.mark.parametrize("damage", ["deleted", "unreadable"])
+def test_an_undecided_act_on_a_damaged_table_ends_and_blocks_no_other_table(lake, damage):
+    plan = rebuilt_in_shadow(lake, {D1: 7}, of=(A.name,))
+    acts = Acts(str(lake.root))
+    with killed_when(lambda: (entry := acts.newest()) and entry.stage == Stage.RECORDED):
+        publish(lake, plan)
+    if damage == "deleted":
+        shutil.rmtree(lake.root / A.name)
+    else:
+        for commit in (lake.root / A.name / "_delta_log").glob("*.json"):
+            commit.write_text("{not json")
+    lake.write({D2: 8}, table=B.name)
+    newest = acts.newest()
+    assert newest
+    assert (newest.stage, A.name in newest.reason) == (Stage.ABORTED, True)
+
+
+def test_a_second_verification_reads_the_rows_again(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7}, of=(A.name,))
+    verify(plan, lake.workspace, who="ada", now=lambda: NOW)
+    folder = lake.root / "_shadow" / plan.id / A.name
+    (file,) = folder.glob("*/*/*.parquet")
+    rows = pq.read_table(file)
+    pq.write_table(pa.table({"n": pa.array([100] * len(rows), pa.int64())}), file)
+    verdict = verify(plan, lake.workspace, who="ada", now=lambda: NOW)
+    (changes,) = [line for line in verdict.lines if line.name == f"changes {A.name}"]
+    assert any("700 now" in finding for finding in changes.findings)
