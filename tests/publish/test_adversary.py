@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.acts import Acts, Stage
+from backfill_assets.lake.acts import Acts, Stage, finish
+from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.releases import Releases
 from backfill_assets.publish import pointers
@@ -20,6 +22,7 @@ from backfill_assets.publish.pointers import preview as make_preview
 from backfill_assets.publish.release_live import Cause, Released, release_live
 from backfill_assets.publish.switch import Switch
 from backfill_assets.verify.verify import verify
+from tests.worlds import small_lake
 from tests.worlds.small_lake import (
     DAYS,
     NOW,
@@ -184,3 +187,20 @@ def test_a_second_verification_reads_the_rows_again(lake):
     verdict = verify(plan, lake.workspace, who="ada", now=lambda: NOW)
     (changes,) = [line for line in verdict.lines if line.name == f"changes {A.name}"]
     assert any("700 now" in finding for finding in changes.findings)
+
+
+def test_a_plan_of_files_whose_names_are_not_text_is_published_and_taken_back(lake, monkeypatch):
+    checks = [{"figure": float("nan")}]
+    of_file = partial(Build, files={"2019\udcff.csv": 7}, checks=checks)
+    with monkeypatch.context() as patch:
+        patch.setattr(small_lake, "Build", of_file)
+        plan = rebuilt_in_shadow(lake, {D1: 7})
+    acts = Acts(str(lake.root))
+    with killed_when(lambda: (entry := acts.newest()) and entry.stage == Stage.COMMITTING):
+        publish(lake, plan)
+    finish(str(lake.root))
+    build = lake.workspace.lake.ledger.builds({A.name: [D1]})[-1]
+    assert build.files == {"2019\udcff.csv": 7}
+    assert (str(build.checks), build.act) == (str(checks), "publish")
+    lake.roll_back(plan)
+    assert released(lake) == RELEASED
