@@ -11,10 +11,17 @@ from datetime import date
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard, UsageError
+from backfill_assets.errors import (
+    NOTHING_CHANGED,
+    Conflict,
+    RefusedByGuard,
+    TableUnreadable,
+    UsageError,
+)
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.pointers import read_preview, write_preview
+from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import (
     STABLE,
     PreviewedDays,
@@ -206,7 +213,7 @@ def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
         # A table that the release does not have is the shadow's as a whole.
         if tables.setdefault(name, own) != own:
             previewed[name] = PreviewedDays.of(own, of_table)
-    return replace(
+    made = replace(
         release,
         tables=tables,
         preview=plan.id,
@@ -217,6 +224,14 @@ def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
         switches={},
         retired={},
     )
+    for name in previewed:
+        try:
+            ReleasedTable(root, made, name).dataset([])
+        except TableUnreadable as error:
+            raise RefusedByGuard(
+                error.what, unchanged=NO_PREVIEW, next_step=error.next_step
+            ) from None
+    return made
 
 
 def _base_of(release: Release, workspace: Workspace) -> Base:

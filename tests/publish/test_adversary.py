@@ -14,6 +14,7 @@ from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.acts import Acts, Stage, finish
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.pointers import open_channel
+from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.publish import pointers
 from backfill_assets.publish.conflicts import ShadowState
@@ -215,3 +216,20 @@ def test_maintenance_removes_files_of_acts_that_were_compacted_long_ago(lake):
     before = acts.last_of_plans()
     assert upkeep_of(maintain_later(lake, 8), "_acts").removed
     assert (acts.last_of_plans(), acts.unfinished()) == (before, None)
+
+
+def test_a_preview_has_another_type_only_if_it_has_all_days(lake):
+    texts = ("n", "string")
+    plan = lake.shadow_plan({A.name: DAYS})
+    lake.write(RELEASED, into=plan, number=texts)
+    preview(lake, plan)
+    release = open_channel(str(lake.root), "candidate")
+    table = ReleasedTable(str(lake.root), release, A.name)
+    for days, rows in ((None, 10), ([D3], 4)):
+        read = table.dataset(days).to_table()
+        assert (read.schema.field("n").type, len(read)) == (pa.string(), rows)
+    some = lake.shadow_plan({A.name: [D1]}, reason="some days")
+    lake.write({D1: 2}, into=some, number=texts)
+    with pytest.raises(RefusedByGuard, match="other types than release 1"):
+        preview(lake, some)
+    assert open_channel(str(lake.root), "candidate") == release
