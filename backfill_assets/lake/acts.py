@@ -17,10 +17,11 @@ writers that opened the table before the act start again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -213,6 +214,19 @@ _COLUMNS = list(ActEntry.__annotations__)
 _ACT = TypeAdapter(Act)
 
 
+def _json(act: Act) -> str:
+    # Pydantic's own JSON has no NaN, and no names of files that are not UTF-8.
+    return json.dumps(_ACT.dump_python(act), default=_iso)
+
+
+def _iso(time: date) -> str:
+    return time.isoformat()
+
+
+def _read(text: str) -> Act:
+    return _ACT.validate_python(json.loads(text))
+
+
 @dataclass(frozen=True)
 class Acts:
     """The acts of the lake at `root`. The next one is recorded after the last one has ended."""
@@ -238,7 +252,7 @@ class Acts:
             return None
         number = newest.number - (newest.stage == Stage.COMMITTING)
         rows = self._records.files().numbered(number, number, ["act"])
-        return Begun(self, number, _ACT.validate_json(rows["act"][0].as_py()))
+        return Begun(self, number, _read(rows["act"][0].as_py()))
 
     def outcome(self, number: int) -> ActEntry | None:
         """The decision about the act that was recorded as entry `number`; None if there is none."""
@@ -271,7 +285,7 @@ class Acts:
             "plan": act.plan,
             "who": act.who,
             "reason": reason or act.reason,
-            "act": _ACT.dump_json(act).decode() if stage == Stage.RECORDED else None,
+            "act": _json(act) if stage == Stage.RECORDED else None,
         }
         try:
             return self._records.add_after(after, [row], may_skip=stage == Stage.RECORDED)
@@ -435,8 +449,10 @@ class Begun:
         for change in self.act.changes:
             if not change.committed:
                 continue
-            table = open_table(self._folder(change))
             try:
+                table = open_table(self._folder(change))
+                if change.before and table is None:
+                    return f"{change.table} was deleted"
                 if written := differing_days(self._seen(change), table):
                     return f"{change.table} {ranges(written)} was written"
                 days = [build.day for build in change.committed]

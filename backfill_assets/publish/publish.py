@@ -34,7 +34,13 @@ from backfill_assets.publish.guards import (
     refuse_unreleased,
 )
 from backfill_assets.publish.live import LiveState, live_state
-from backfill_assets.publish.release_live import Runs, no_runs, release_live, why_withheld
+from backfill_assets.publish.release_live import (
+    Obstacle,
+    Runs,
+    no_runs,
+    release_live,
+    why_withheld,
+)
 from backfill_assets.publish.waiting import (
     PATIENT,
     Patience,
@@ -139,17 +145,16 @@ class Publication:
         self.workspace.lake.recover(names)
         state = self._checked(approve, allow_breaking=allow_breaking)
         with deciding(self.workspace.lake.root, names) as turn:
-            # Before the days are compared: what is written since makes the act fail.
             live = live_state(self.workspace)
-            act = self._act(state, live)
-            self._refuse_unreleased(act, live, runs)
             if live.changed:
                 # If a run that waits for this act prevents that, they come with the plan.
                 release_live(self.workspace, who=self.who, runs=runs)
                 live = live_state(self.workspace)
-                self._refuse_unreleased(act, live, runs)
-            why = f"plan {self.plan.id}" + (f": {self.reason}" if self.reason else "")
-            return turn.carry_out(replace(act, release=live.release(why)))
+            act = self._act(state, live)
+            # After the versions were read: a run that has waited for long enough may have written.
+            writers = writers_to_live(self.workspace, runs)
+            refuse_unreleased(writers or self._why_withheld(act, live))
+            return turn.carry_out(act)
 
     def decide(
         self, approve: Callable[[ShadowState], None], *, allow_breaking: bool = False
@@ -164,7 +169,7 @@ class Publication:
         state = self._checked(approve, allow_breaking=allow_breaking)
         live = live_state(self.workspace)
         act = self._act(state, live)
-        refuse_unreleased(why_withheld(self.workspace, live, self.plan.reasons, act))
+        refuse_unreleased(self._why_withheld(act, live))
         return act
 
     def _refuse_at_once(self) -> None:
@@ -183,15 +188,17 @@ class Publication:
         return state
 
     def _act(self, state: ShadowState, live: LiveState) -> Act:
-        """The act that publishes the shadow into `live`, without its release."""
-        changes = tuple(self._changes(state, live))
-        return Act(self.run, "publish", self.plan.id, self.who, self.reason, changes)
+        """The act that publishes the shadow into `live`.
 
-    def _refuse_unreleased(self, act: Act, live: LiveState, runs: Runs) -> None:
-        """Raise RefusedByGuard if `live` has half of a run, or what cannot be released."""
-        # After the versions were read: a run that has waited for long enough may have written.
-        writers = writers_to_live(self.workspace, runs)
-        refuse_unreleased(writers or why_withheld(self.workspace, live, self.plan.reasons, act))
+        Live was read before its days are compared: what is written since makes the act fail.
+        """
+        why = f"plan {self.plan.id}" + (f": {self.reason}" if self.reason else "")
+        changes = tuple(self._changes(state, live))
+        release = live.release(why)
+        return Act(self.run, "publish", self.plan.id, self.who, self.reason, changes, release)
+
+    def _why_withheld(self, act: Act, live: LiveState) -> list[Obstacle]:
+        return why_withheld(self.workspace, live, self.plan.reasons, act)
 
     def _changes(self, state: ShadowState, live: LiveState) -> Iterator[TableChange]:
         """Yield what changes in each table, inputs first.
