@@ -474,7 +474,9 @@ class Begun:
         days = [build.day for build in committed]
         metadata = commit_metadata(committed, complete=True)
         self._once(change, ACTS, lambda table: files(table, days, metadata))
-        there = list(last_committed(self._folder(change), set(days)).values())
+        last = last_committed(self._folder(change), set(days)).values()
+        # Once another process has ended the act, others may have built these days again.
+        there = [build for build in last if build.run == self.act.id]
         if there and (table := open_table(self._folder(change))):
             version = max(build.delta_version for build in there)
             versions[change.table] = TableVersion(change.table, version, str(table.metadata().id))

@@ -210,11 +210,12 @@ class Publication:
         shadow = state.shadow
         if changed := changed_in_live(self.plan, self.workspace, shadow, state.builds):
             raise Conflict(**conflict_facts(self.plan, changed))
-        days = self.workspace.graph.by_table(state.builds)
-        known = lake.latest({n: of for n, of in days.items() if of}, BUILD_SCHEMA.names)
-        damaged = lake.damaged(known, dict.fromkeys(self.plan.reasons), Depth.FILES)
+        built = self.workspace.graph.by_table(state.builds)
+        days = {name: of_table for name, of_table in built.items() if of_table}
+        known = lake.latest(days, BUILD_SCHEMA.names)
+        damaged = lake.damaged(known, dict.fromkeys(days), Depth.FILES)
         of_live = {p: build for p, build in known.accepted.items() if p not in damaged}
-        for table in self.workspace.graph.tables:
+        for table in (table for table in self.workspace.graph.tables if table.name in days):
             name = table.name
             column = table.partition_by
             new = [state.builds[name, day] for day in days[name]]

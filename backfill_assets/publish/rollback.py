@@ -304,7 +304,7 @@ def _act(
     run = name_of_act("rollback", plan)
     record = RestoreRecord(run, who, _words(plan, ""), reason, "rollback", plan.id)
     changes = []
-    for table in workspace.graph.tables:
+    for table in (table for table in workspace.graph.tables if table.name in plan.reasons):
         of_table = {day: each for (name, day), each in decisions.items() if name == table.name}
         at = workspace.lake.ledger.next_time(table.name)
         if builds := list(_records(of_table.values(), record, at)):
