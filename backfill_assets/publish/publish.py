@@ -44,7 +44,7 @@ from backfill_assets.publish.guards import (
 )
 from backfill_assets.publish.live import LiveState, live_state
 from backfill_assets.publish.release_live import Obstacle, Runs, no_runs, release_live
-from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
+from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live, writers_to_live
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -291,6 +291,9 @@ class Publication:
             release_live(self.workspace, who=self.who, runs=runs)
             before = live_state(self.workspace)
         # After its versions were read: the release of the plan has exactly these.
+        if before.changed:
+            # In an object store, a run may have begun since the others were waited for.
+            writers = [*writers, *writers_to_live(self.workspace, runs)]
         refuse_unreleased(self.plan, self.workspace, before, writers)
         return before
 
