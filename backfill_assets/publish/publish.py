@@ -151,8 +151,8 @@ class Publication:
                 release_live(self.workspace, who=self.who, runs=runs)
                 live = live_state(self.workspace)
             act = self._act(state, live)
-            # After the versions were read: a run that has waited for long enough may have written.
-            writers = writers_to_live(self.workspace, runs)
+            # After the versions were read: a run may have begun, or waited for long enough.
+            writers = writers_to_live(self.workspace, runs) if live.changed else ()
             refuse_unreleased(writers or self._why_withheld(act, live))
             return turn.carry_out(act)
 

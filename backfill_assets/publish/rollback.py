@@ -368,8 +368,8 @@ def _next_release(
         return None, [Obstacle(Cause.UNREADABLE, str(error))]
     if live.newest is None:
         return None, ()
-    # After the versions were read: a run that has waited for long enough may have written.
-    writers = writers_to_live(workspace, runs)
+    # After the versions were read: a run may have begun, or waited for long enough.
+    writers = writers_to_live(workspace, runs) if live.changed else ()
     if withheld := writers or why_withheld(workspace, live, plan.reasons, act):
         return None, withheld
     return live.release(_words(plan, act.reason)), ()

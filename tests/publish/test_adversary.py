@@ -233,3 +233,31 @@ def test_a_preview_has_another_type_only_if_it_has_all_days(lake):
     with pytest.raises(RefusedByGuard, match="other types than release 1"):
         preview(lake, some)
     assert open_channel(str(lake.root), "candidate") == release
+
+
+@pytest.mark.parametrize("act", ["publish", "rollback"])
+def test_half_of_a_run_that_begins_after_the_others_ended_is_not_released(tmp_path, act):
+    lake = SmallLake(tmp_path / "lake")
+    for table in (A.name, B.name):
+        lake.write({D0: 1, D1: 2}, table=table)
+    assert isinstance(release_live(lake.workspace, who="sensor"), Released)
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    if act == "rollback":
+        publish(lake, plan)
+    before = released(lake)
+    began: dict[str, str] = {}
+
+    def runs() -> Mapping[str, str]:
+        if began:
+            return began
+        (build,) = lake.write({D3: 9})  # it does not wait, as in an object store
+        began["run r"] = build.run
+        return {}
+
+    if act == "publish":
+        with pytest.raises(RefusedByGuard, match=r"run r is not finished.*Nothing was published"):
+            publish(lake, plan, runs=runs)
+    else:
+        (reason,) = lake.rolled_back(plan, runs=runs).withheld
+        assert (reason.cause, reason.run) == (Cause.RUNNING, began["run r"])
+    assert released(lake) == released(lake, B.name) == before
