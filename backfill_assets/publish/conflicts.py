@@ -92,9 +92,9 @@ def changed_in_live(
 def _rewritten_in_live(
     name: str, workspace: Workspace, shadow: Shadow, builds: Mapping[Partition, Build]
 ) -> dict[date, str]:
-    """Return the days of `builds` whose rows in live changed since the shadow was opened, and why.
+    """Return the days of `builds` whose rows in live changed since the shadow was opened.
 
-    Days that have the same rows as the builds are left out.
+    Each comes with the cause. Days that have the same rows as the builds are left out.
     """
     days = [day for table, day in builds if table == name]
     live = workspace.lake

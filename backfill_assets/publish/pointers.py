@@ -90,20 +90,17 @@ def preview(
     return made
 
 
-def move_preview(plan: Plan, workspace: Workspace, state: ShadowState, who: str) -> Release | None:
-    """Move the preview of a plan to the newest release, with the days of the shadow now.
+def move_preview(plan: Plan, workspace: Workspace, state: ShadowState, who: str) -> None:
+    """Move the preview of a plan, if it has one, to the newest release, with its days now.
 
-    None without one, and if it stays as it is: while days of the plan are not built, or read rows
-    that the release does not have.
+    It stays as it is while days of the plan are not built, or read rows that the release does not
+    have.
     """
     if state.unbuilt or read_preview(workspace.lake.root, plan.id) is None:
-        return None
+        return
     release_live(workspace, who=who)
     with suppress(RefusedByGuard):
-        made = _combined(plan, workspace, state)
-        write_preview(workspace.lake.root, made)
-        return made
-    return None
+        write_preview(workspace.lake.root, _combined(plan, workspace, state))
 
 
 def end_preview(plan: Plan, workspace: Workspace, who: str, reason: str) -> None:

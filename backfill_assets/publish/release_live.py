@@ -150,7 +150,7 @@ def _outdated(
     """Return the built partitions that were made from other rows of a changed day.
 
     Tables with a schedule of their own are left out: they are built by it. What a publication makes
-    outdated is left out too: whoever published it is told.
+    outdated is left out too: its report names these days.
     """
     changed = {
         (name, day)
