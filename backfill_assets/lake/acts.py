@@ -488,16 +488,20 @@ class Begun:
             if any((release.kind, release.plans) == (kind, plans) for release in later):
                 return
             newest = releases.newest()
-            is_later = newest is not None and newest.number > decided.after
-            tables = newest.tables if newest and is_later else decided.tables
-            recorded = newest.recorded if newest and is_later else decided.recorded
+            # A release that began before the act may have been added since, with older versions.
+            tables = _later_versions(newest.tables if newest else {}, decided.tables)
+            recorded = newest.recorded if newest else {}
             releases.add(
                 newest,
                 {**tables, **committed},
                 kind=kind,
                 who=self.act.who,
                 reason=decided.reason,
-                recorded={**recorded, **{build.table: build.at for build in builds}},
+                recorded={
+                    **recorded,
+                    **decided.recorded,
+                    **{build.table: build.at for build in builds},
+                },
                 plans=plans,
             )
 
@@ -519,6 +523,20 @@ class Begun:
     def _files(self, change: TableChange) -> FileCommit:
         folder = self._folder(change)
         return FileCommit(folder, change.column, change.files, change.columns, self.number)
+
+
+def _later_versions(
+    released: Mapping[str, TableVersion], decided: Mapping[str, TableVersion]
+) -> dict[str, TableVersion]:
+    """The tables of both, each at its later version. A recreated table is as it was `decided`."""
+    later = {
+        name: version
+        for name, version in released.items()
+        if name in decided
+        and version.id == decided[name].id
+        and version.version > decided[name].version
+    }
+    return {**released, **decided, **later}
 
 
 def _with_inputs(builds: Iterable[Build], versions: Mapping[str, TableVersion]) -> Iterator[Build]:
