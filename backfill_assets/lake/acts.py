@@ -539,14 +539,16 @@ class Begun:
                 if (later.kind, later.plans) == (kind, plans):
                     return later
             newest = files.newest()
-            base = newest if newest and newest.number > decided.after else decided
+            # A release that began before the act may have been added since, with older versions.
+            tables = _later_versions(newest.tables if newest else {}, decided.tables)
+            recorded = newest.recorded if newest else {}
             return releases.add(
                 newest,
-                {**base.tables, **committed},
+                {**tables, **committed},
                 kind=kind,
                 who=self.act.who,
                 reason=decided.reason,
-                recorded={**base.recorded, **built},
+                recorded={**recorded, **decided.recorded, **built},
                 plans=plans,
             )
 
@@ -569,6 +571,20 @@ class Begun:
     def _files(self, change: TableChange) -> FileCommit:
         folder = self._folder(change)
         return FileCommit(folder, change.column, change.files, change.columns, self.number)
+
+
+def _later_versions(
+    released: Mapping[str, TableVersion], decided: Mapping[str, TableVersion]
+) -> dict[str, TableVersion]:
+    """The tables of both, each at its later version. A recreated table is as it was `decided`."""
+    later = {
+        name: version
+        for name, version in released.items()
+        if name in decided
+        and version.id == decided[name].id
+        and version.version > decided[name].version
+    }
+    return {**released, **decided, **later}
 
 
 def _with_inputs(builds: Iterable[Build], versions: Mapping[str, TableVersion]) -> Iterator[Build]:
