@@ -106,7 +106,8 @@ def compare_day(
     """
     sides = DayRows(before, after, key, lineage)
     matches = sides.match()
-    totals.groups.add(day, sides.columns, tuple(key or ()))
+    if before.num_rows:  # a new day has nothing to be compared with
+        totals.groups.add(day, sides.columns, tuple(key or ()))
     changed = np.zeros(len(matches.before), bool)
     columns = list[ColumnDiff]()
     for name, column in sides.columns.items():

@@ -125,8 +125,6 @@ class GroupTotals:
 def _changes(
     key: str, value: str, before: Mapping[str, _Total], after: Mapping[str, _Total]
 ) -> Iterator[GroupChange]:
-    if key == _DAY and not (_ROWS in before and before[_ROWS].sum):
-        return  # A day that is new has nothing to be compared with.
     for name in dict.fromkeys([*before, *after]):
         old = before.get(name, _Total())
         new = after.get(name, _Total())

@@ -4,7 +4,8 @@ Several tables have several Delta logs, and therefore several commits. An act ma
 recorded with everything that is needed to finish it. Its files are put into the tables' folders,
 and then it is checked: `committing` or `aborted`. After that it can always be finished, also if
 its shadow is gone. Each table is committed once, because the commit carries the number of the act.
-The release is added once. Then the act has `ended`.
+Then the builds of all tables are recorded in the ledger once, and the release is added once. Then
+the act has `ended`.
 
 A writer to live, a release and maintenance first finish an act that was begun. So no act waits for
 the process that began it. On a local disk, locks keep other writers away between the decision and
@@ -16,11 +17,13 @@ writers that opened the table before the act start again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -28,7 +31,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pydantic import TypeAdapter
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import (
     NOTHING_COMMITTED,
     Conflict,
@@ -38,15 +41,21 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.delta import CachedTable, one_line, open_table
 from backfill_assets.lake.file_commit import ACTS, FENCES, FileCommit, last_act
-from backfill_assets.lake.history import commit_metadata, recover_locked
-from backfill_assets.lake.integrity import differing_days
+from backfill_assets.lake.history import (
+    commit_metadata,
+    last_committed,
+    record_missing,
+    recover_locked,
+)
+from backfill_assets.lake.integrity import differing_days, hash_by_day
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build, Ledger
-from backfill_assets.lake.moves import put_files
-from backfill_assets.lake.record_table import RecordTable
+from backfill_assets.lake.moves import Move, put_files
+from backfill_assets.lake.record_table import RecordFiles, RecordTable
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import (
     PLAN_PUBLISHED,
     PLAN_ROLLED_BACK,
+    Release,
     Releases,
     TableVersion,
 )
@@ -71,6 +80,31 @@ class TableChange:
     columns: str
     before: TableVersion | None
     source: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        root: str,
+        table: str,
+        column: str,
+        builds: Iterable[Build],
+        move: Move,
+        before: TableVersion | None,
+        source: str = "",
+    ) -> TableChange:
+        """The change with these builds and files. Raises UsageError if the table rejects them."""
+        folder = Paths(root).table(table)
+        hashes = hash_by_day((file.day, file.path) for file in move.files)
+        builds = tuple(
+            replace(build, data_files=hashes.get(build.day, ""))
+            if build.outcome in COMMITTED
+            else build
+            for build in builds
+        )
+        change = cls(table, column, builds, tuple(move.files), move.columns, before, source)
+        if days := [build.day for build in change.committed]:
+            FileCommit(folder, column, *move).refuse_unfit(open_table(folder), days)
+        return change
 
     @property
     def committed(self) -> list[Build]:
@@ -107,14 +141,25 @@ class Act:
     changes: tuple[TableChange, ...]
     release: NextRelease | None = None
 
-    def recorded_in(self, ledger: Ledger) -> list[Build]:
-        """The builds that the act has recorded."""
-        return [build for change in self.changes for build in self.builds_of(change, ledger)]
+    @property
+    def tables(self) -> list[str]:
+        return [change.table for change in self.changes]
 
-    def builds_of(self, change: TableChange, ledger: Ledger) -> list[Build]:
-        """The builds of one change that the act has recorded."""
-        days = {change.table: [build.day for build in change.builds]}
-        return [build for build in ledger.builds(days) if build.run == self.id]
+    @property
+    def builds(self) -> list[Build]:
+        return [build for change in self.changes for build in change.builds]
+
+    @property
+    def partitions(self) -> set[Partition]:
+        """The partitions that get new files."""
+        return {(change.table, build.day) for change in self.changes for build in change.committed}
+
+
+class Ended(NamedTuple):
+    """The builds that an act recorded, and its release; None without one."""
+
+    builds: list[Build]
+    release: Release | None
 
 
 class Stage(StrEnum):
@@ -169,6 +214,19 @@ _COLUMNS = list(ActEntry.__annotations__)
 _ACT = TypeAdapter(Act)
 
 
+def _json(act: Act) -> str:
+    # Pydantic's own JSON has no NaN, and no names of files that are not UTF-8.
+    return json.dumps(_ACT.dump_python(act), default=_iso)
+
+
+def _iso(time: date) -> str:
+    return time.isoformat()
+
+
+def _read(text: str) -> Act:
+    return _ACT.validate_python(json.loads(text))
+
+
 @dataclass(frozen=True)
 class Acts:
     """The acts of the lake at `root`. The next one is recorded after the last one has ended."""
@@ -185,8 +243,7 @@ class Acts:
         """The newest entry; None if there is none."""
         files = self._records.files()
         number = files.highest_number()
-        rows = files.numbered(number, number, _COLUMNS).to_pylist() if number else []
-        return ActEntry(**rows[0]) if rows else None
+        return next(_entries(files, number, number), None)
 
     def unfinished(self) -> Begun | None:
         """The act that was begun and has not ended; None if there is none."""
@@ -195,31 +252,23 @@ class Acts:
             return None
         number = newest.number - (newest.stage == Stage.COMMITTING)
         rows = self._records.files().numbered(number, number, ["act"])
-        return Begun(self, number, _ACT.validate_json(rows["act"][0].as_py()))
+        return Begun(self, number, _read(rows["act"][0].as_py()))
 
     def outcome(self, number: int) -> ActEntry | None:
         """The decision about the act that was recorded as entry `number`; None if there is none."""
-        rows = self._records.files().numbered(number + 1, number + 1, _COLUMNS).to_pylist()
-        return ActEntry(**rows[0]) if rows else None
+        return next(_entries(self._records.files(), number + 1, number + 1), None)
 
     def last_of_plans(self) -> Mapping[str, str]:
         """The kind of the last act of each plan, `publish` or `rollback`, without aborted ones."""
-        table = self._records.open()
-        if table is None:
-            return {}
-        facts = table.facts if isinstance(table, CachedTable) else {}
+        files = self._records.files()
+        facts = files.log.facts if isinstance(files.log, CachedTable) else {}
         if NAME not in facts:
-            rows = self._records.files().numbered(1, None, _COLUMNS).sort_by("number").to_pylist()
-            facts[NAME] = {
-                row["plan"]: row["kind"] for row in rows if row["stage"] == Stage.COMMITTING
-            }
+            facts[NAME] = {entry.plan: entry.kind for entry in _decided(files)}
         return dict(facts[NAME])
 
     def of_plan(self, plan: str) -> list[ActEntry]:
         """The acts of a plan that were decided, oldest first, without aborted ones."""
-        rows = self._records.files().numbered(1, None, _COLUMNS).sort_by("number").to_pylist()
-        entries = [ActEntry(**row) for row in rows if row["plan"] == plan]
-        return [entry for entry in entries if entry.stage == Stage.COMMITTING]
+        return [entry for entry in _decided(self._records.files()) if entry.plan == plan]
 
     def add(self, act: Act, stage: Stage, after: int, reason: str = "") -> bool:
         """Add an entry after the entry `after`. False, and nothing is added, if another is there.
@@ -236,7 +285,7 @@ class Acts:
             "plan": act.plan,
             "who": act.who,
             "reason": reason or act.reason,
-            "act": _ACT.dump_json(act).decode() if stage == Stage.RECORDED else None,
+            "act": _json(act) if stage == Stage.RECORDED else None,
         }
         try:
             return self._records.add_after(after, [row], may_skip=stage == Stage.RECORDED)
@@ -246,6 +295,15 @@ class Acts:
                 unchanged="Readers get the same release as before.",
                 next_step="Make room or correct the permissions, then type the same again.",
             ) from error
+
+
+def _decided(files: RecordFiles) -> list[ActEntry]:
+    return [entry for entry in _entries(files, 1) if entry.stage == Stage.COMMITTING]
+
+
+def _entries(files: RecordFiles, first: int, last: int | None = None) -> Iterator[ActEntry]:
+    rows = files.numbered(first, last, _COLUMNS).sort_by("number")
+    return (ActEntry(**row) for row in rows.to_pylist())
 
 
 @contextmanager
@@ -260,8 +318,7 @@ def deciding(root: str, tables: Sequence[str]) -> Iterator[Turn]:
         if begun := acts.unfinished():
             begun.finish()
         with _locked(root, tables):
-            for table in tables:
-                recover_locked(Ledger(root), table)
+            recover_locked(Ledger(root), tables)
             newest = acts.newest()
             numbers = [newest.number] if newest else []
             # If the entries were lost, the logs of the tables still have the numbers of their acts.
@@ -291,21 +348,25 @@ class Turn:
     acts: Acts
     after: int
 
-    def carry_out(self, act: Act) -> list[Build]:
-        """Record and finish an act, and return the builds that it recorded.
+    def carry_out(self, act: Act) -> Ended:
+        """Record and finish an act.
 
         Raises Conflict if another act, release or writer came first. Then nothing was committed.
         """
-        why = "another act was recorded first"
-        if self.acts.add(act, Stage.RECORDED, self.after):
-            why = Begun(self.acts, self.after + 1, act).carry_out()
-        if why:
+        try:
+            if not self.acts.add(act, Stage.RECORDED, self.after):
+                raise _Aborted("another act was recorded first")
+            return Begun(self.acts, self.after + 1, act).carry_out()
+        except _Aborted as error:
             raise Conflict(
-                f"Live or the shadow was changed while this was decided: {why}.",
+                f"Live or the shadow was changed while this was decided: {error}.",
                 unchanged=NOTHING_COMMITTED,
                 next_step="Type the same again.",
-            )
-        return act.recorded_in(Ledger(self.acts.root))
+            ) from None
+
+
+class _Aborted(Exception):
+    """An act was aborted. Nothing of it was committed."""
 
 
 @contextmanager
@@ -333,35 +394,42 @@ class Begun:
 
     def finish(self) -> None:
         """Carry the act out. The caller holds the lock of acts, and none of a table."""
-        with _locked(self.root, [change.table for change in self.act.changes]):
+        with _locked(self.root, self.act.tables), suppress(_Aborted):
             self.carry_out()
 
-    def carry_out(self) -> str:
-        """Bring the act to its end. Returns the reason if it was aborted, else "".
+    def carry_out(self) -> Ended:
+        """Bring the act to its end.
 
-        The caller holds the locks of acts and of the tables.
+        The caller holds the locks of acts and of the tables. Raises _Aborted, with the reason.
         """
+        ledger = Ledger(self.root)
         with ExitStack() as marked:
             for change in self.act.changes:
                 days = [build.day for build in change.builds]
                 step = RunningStep(change.table, days, self.act.id, self.act.plan)
                 marked.enter_context(mark_running(self.root, step))
-            outcome = self.acts.outcome(self.number)
-            if outcome is None:
-                why_not = self._why_not()
-                stage = Stage.ABORTED if why_not else Stage.COMMITTING
-                self.acts.add(self.act, stage, self.number, why_not)
-                outcome = self.acts.outcome(self.number)
-            # The outcome of the process that decided first.
-            if outcome is not None and outcome.stage == Stage.ABORTED:
-                return outcome.reason
+            self._decide()
+            # A commit says that all commits before it are in the ledger.
+            recover_locked(ledger, self.act.tables)
             versions: dict[str, TableVersion] = {}
-            for change in self.act.changes:
-                self._commit(change, versions)
-            if self.act.release:
-                self._release(self.act.release, versions)
+            builds = [
+                build for change in self.act.changes for build in self._commit(change, versions)
+            ]
+            record_missing(ledger, builds)
+            release = self._release(self.act.release, versions) if self.act.release else None
             self.acts.add(self.act, Stage.ENDED, self.number + 1)
-        return ""
+        return Ended(builds, release)
+
+    def _decide(self) -> None:
+        """Decide whether the act is committed, unless another process has. Raises _Aborted."""
+        outcome = self.acts.outcome(self.number)
+        if outcome is None:
+            why_not = self._why_not()
+            stage = Stage.ABORTED if why_not else Stage.COMMITTING
+            self.acts.add(self.act, stage, self.number, why_not)
+            outcome = self.acts.outcome(self.number)
+        if outcome is not None and outcome.stage == Stage.ABORTED:
+            raise _Aborted(outcome.reason)
 
     def _why_not(self) -> str:
         """Say why the act cannot be committed; "" if it can.
@@ -381,8 +449,10 @@ class Begun:
         for change in self.act.changes:
             if not change.committed:
                 continue
-            table = open_table(self._folder(change))
             try:
+                table = open_table(self._folder(change))
+                if change.before and table is None:
+                    return f"{change.table} was deleted"
                 if written := differing_days(self._seen(change), table):
                     return f"{change.table} {ranges(written)} was written"
                 days = [build.day for build in change.committed]
@@ -391,30 +461,26 @@ class Begun:
                 return error.what.rstrip(".")
         return ""
 
-    def _commit(self, change: TableChange, versions: dict[str, TableVersion]) -> None:
-        """Commit a change once, and bring its builds into the ledger once.
+    def _commit(self, change: TableChange, versions: dict[str, TableVersion]) -> list[Build]:
+        """Commit a change once, and return its builds as the commit has them.
 
         `versions` are those of the tables that the act committed before. This one is added.
         """
-        ledger = Ledger(self.root)
         builds = list(_with_inputs(change.builds, versions))
         committed = [build for build in builds if build.outcome in COMMITTED]
-        if committed:
-            # The commit says that all commits before it are in the ledger.
-            recover_locked(ledger, change.table)
-            files = self._files(change)
-            days = [build.day for build in committed]
-            metadata = commit_metadata(committed, complete=True)
-            self._once(change, ACTS, lambda table: files(table, days, metadata))
-            recover_locked(ledger, change.table)
-        recorded = self.act.builds_of(change, ledger)
-        recorded_days = {build.day for build in recorded}
-        ledger.append([build for build in builds if build.day not in recorded_days])
-        numbers = [build.delta_version for build in recorded if build.outcome in COMMITTED]
-        table = open_table(self._folder(change)) if numbers else None
-        if table:
-            table_id = str(table.metadata().id)
-            versions[change.table] = TableVersion(change.table, max(numbers), table_id)
+        if not committed:
+            return builds
+        files = self._files(change)
+        days = [build.day for build in committed]
+        metadata = commit_metadata(committed, complete=True)
+        self._once(change, ACTS, lambda table: files(table, days, metadata))
+        last = last_committed(self._folder(change), set(days)).values()
+        # Once another process has ended the act, others may have built these days again.
+        there = [build for build in last if build.run == self.act.id]
+        if there and (table := open_table(self._folder(change))):
+            version = max(build.delta_version for build in there)
+            versions[change.table] = TableVersion(change.table, version, str(table.metadata().id))
+        return there + [build for build in builds if build not in committed]
 
     def _once(
         self, change: TableChange, mark: str, commit: Callable[[DeltaTable | None], object]
@@ -458,38 +524,40 @@ class Begun:
                 ),
             ) from error
 
-    def _release(self, decided: NextRelease, committed: Mapping[str, TableVersion]) -> None:
+    def _release(self, decided: NextRelease, committed: Mapping[str, TableVersion]) -> Release:
         """Add the release of the act, with the `committed` tables, unless it is there."""
         releases = Releases(self.root)
-        builds = [build for change in self.act.changes for build in change.builds]
+        built = {build.table: build.at for build in self.act.builds}
         is_publication = self.act.kind == "publish"
         kind = PLAN_PUBLISHED if is_publication else PLAN_ROLLED_BACK
         plans = (self.act.plan,) if is_publication else ()
 
-        def attempt() -> None:
+        def attempt() -> Release:
+            files = releases.files()
             # Until the act has ended, no other act adds a release.
-            later = releases.all(decided.after)
-            if any((release.kind, release.plans) == (kind, plans) for release in later):
-                return
-            newest = releases.newest()
-            is_later = newest is not None and newest.number > decided.after
-            tables = newest.tables if newest and is_later else decided.tables
-            recorded = newest.recorded if newest and is_later else decided.recorded
-            releases.add(
+            for later in files.all(decided.after):
+                if (later.kind, later.plans) == (kind, plans):
+                    return later
+            newest = files.newest()
+            # A release that began before the act may have been added since, with older versions.
+            tables = _later_versions(newest.tables if newest else {}, decided.tables)
+            recorded = newest.recorded if newest else {}
+            return releases.add(
                 newest,
                 {**tables, **committed},
                 kind=kind,
                 who=self.act.who,
                 reason=decided.reason,
-                recorded={**recorded, **{build.table: build.at for build in builds}},
+                recorded={**recorded, **decided.recorded, **built},
                 plans=plans,
             )
 
-        Retrying(
+        attempts = Retrying(
             retry=retry_if_exception_type(Conflict),
             stop=stop_after_attempt(_RELEASE_ATTEMPTS),
             reraise=True,
-        )(attempt)
+        )
+        return attempts(attempt)
 
     def _folder(self, change: TableChange) -> str:
         return Paths(self.root).table(change.table)
@@ -503,6 +571,20 @@ class Begun:
     def _files(self, change: TableChange) -> FileCommit:
         folder = self._folder(change)
         return FileCommit(folder, change.column, change.files, change.columns, self.number)
+
+
+def _later_versions(
+    released: Mapping[str, TableVersion], decided: Mapping[str, TableVersion]
+) -> dict[str, TableVersion]:
+    """The tables of both, each at its later version. A recreated table is as it was `decided`."""
+    later = {
+        name: version
+        for name, version in released.items()
+        if name in decided
+        and version.id == decided[name].id
+        and version.version > decided[name].version
+    }
+    return {**released, **decided, **later}
 
 
 def _with_inputs(builds: Iterable[Build], versions: Mapping[str, TableVersion]) -> Iterator[Build]:

@@ -129,7 +129,7 @@ def _decide_and_commit(
     if Acts(ledger.root).unfinished():
         raise _ActBegun
     refuse_unfit(commit.folder, table, commit.column)
-    recover_locked(ledger, name)
+    recover_locked(ledger, [name])
     builds = list(decide())
     accepted = [build for build in builds if build.outcome in COMMITTED]
     if not accepted:

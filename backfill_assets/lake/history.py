@@ -101,16 +101,7 @@ def recover(ledger: Ledger, table: str) -> list[Build]:
     """
     # A writer holds this until it has recorded its commit.
     with writing(ledger.root, table):
-        return _record(ledger, table, committed_builds(Paths(ledger.root).table(table)))
-
-
-def recover_locked(ledger: Ledger, table: str) -> list[Build]:
-    """Record the commits of one table that the ledger lacks.
-
-    The caller holds the right to write the table.
-    """
-    recorded = ledger.newest([table])[table]
-    return _record(ledger, table, lacking_builds(Paths(ledger.root).table(table), recorded))
+        return record_missing(ledger, committed_builds(Paths(ledger.root).table(table)))
 
 
 def recover_newest(ledger: Ledger, tables: Collection[str]) -> list[Build]:
@@ -119,19 +110,32 @@ def recover_newest(ledger: Ledger, tables: Collection[str]) -> list[Build]:
     for name, recorded in ledger.newest(tables).items():
         if lacking_builds(Paths(ledger.root).table(name), recorded):
             with writing(ledger.root, name):
-                recovered += recover_locked(ledger, name)
+                recovered += recover_locked(ledger, [name])
     return recovered
 
 
-def _record(ledger: Ledger, table: str, committed: Sequence[Build]) -> list[Build]:
-    if not committed:
+def recover_locked(ledger: Ledger, tables: Collection[str]) -> list[Build]:
+    """Record the commits of `tables` that the ledger lacks.
+
+    The caller holds the right to write these tables.
+    """
+    lacking = [
+        build
+        for name, recorded in ledger.newest(tables).items()
+        for build in lacking_builds(Paths(ledger.root).table(name), recorded)
+    ]
+    return record_missing(ledger, lacking)
+
+
+def record_missing(ledger: Ledger, builds: Sequence[Build]) -> list[Build]:
+    """Record those of `builds` that the ledger lacks, and return them."""
+    if not builds:
         return []
-    days = {build.day for build in committed}
-    missing = unrecorded(
-        ledger.builds({table: days}, ("table", "day", "run", "outcome", "at")), committed
-    )
-    if missing:
-        ledger.append(missing)
+    days: dict[str, set[date]] = {}
+    for build in builds:
+        days.setdefault(build.table, set()).add(build.day)
+    missing = unrecorded(ledger.builds(days, ("table", "day", "run", "outcome", "at")), builds)
+    ledger.append(missing)
     return missing
 
 

@@ -87,11 +87,17 @@ class Lake:
             if partition[0] in versions
         }
         for name, by_day in accepted.items():
-            for part in self.parts_of(name, by_day, versions[name]):
+            for part in self._parts_of_builds(name, by_day, versions[name], builds):
                 builds_there = [by_day[day] for day in part.days]
                 damage = integrity.damaged(part.folder, builds_there, part.version, depth)
                 found |= {(name, day): why for day, why in damage.items()}
         return found
+
+    def _parts_of_builds(
+        self, table: str, days: Collection[date], version: int | None, builds: Latest
+    ) -> list[Part]:
+        """As `parts_of`, for days that these `builds` have."""
+        return self.parts_of(table, days, version)
 
     def damaged_files(
         self, table: str, days: Collection[date], version: int | None = None

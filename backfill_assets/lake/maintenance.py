@@ -40,7 +40,7 @@ SMALL_BYTES = 32 * 2**20
 TARGET_BYTES = 128 * 2**20
 # A step commits its files once all its days are computed. Younger files may be of such a step.
 YOUNG = timedelta(days=7)
-RECORDS = ("_ledger", "_releases")
+RECORDS = ("_acts", "_ledger", "_releases")
 # These stop the maintenance of one table only.
 OF_ONE_TABLE = (BackfillError, DeltaError, OSError, pa.ArrowException)
 

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError
 from pyarrow.fs import FileType
 
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.slices import condition, is_in_folder
 from backfill_assets.lake.storage import Paths, files_in
@@ -44,15 +44,25 @@ class ReleasedTable:
         """The rows of these days.
 
         Raises UsageError for a table that the release does not have, and TableUnreadable for a
-        version that is gone or that only Spark can read.
+        version that is gone or that only Spark can read, and for a preview of other types.
         """
         released, previewed = self._parts
-        rows = released.dataset(days)
         if previewed is None:
-            return rows
+            return released.dataset(days)
         own = previewed.dataset(days)
-        # Like the table after the publication: columns of other days stay.
-        schema = pa.unify_schemas([rows.schema, own.schema]) if released.days() else own.schema
+        if not released.days():
+            return own
+        rows = released.dataset(days)
+        try:
+            # Like the table after the publication: columns of other days stay.
+            schema = pa.unify_schemas([rows.schema, own.schema])
+        except pa.ArrowTypeError as error:
+            raise TableUnreadable(
+                f"{previewed.which} has columns of other types than release {self.release.number}:"
+                f" {one_line(error)}",
+                unchanged="Nothing was read.",
+                next_step="A type changes only for all days of a table: plan all of them.",
+            ) from None
         return ds.UnionDataset(schema, [part.replace_schema(schema) for part in (rows, own)])
 
     def batches(self, key: Sequence[str] = (), days: DaysRead = None) -> Iterator[pa.RecordBatch]:

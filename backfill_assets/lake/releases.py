@@ -76,8 +76,9 @@ class Pointer:
     """What readers of a channel get: the newest release, unless one of the three is set.
 
     `release`: the release to which they are pinned. `plan`: the plan whose preview they get.
-    `switches`: the table that they get instead, by the name that they read. `who`, `reason` and
-    `at` are of the last move. Readers of other channels than `stable` follow `stable`.
+    `switches`: the table that they get instead, by the name that they read. `pinned_switches`: the
+    same while they are pinned; older rows have none. `who`, `reason` and `at` are of the last move.
+    Readers of other channels than `stable` follow `stable`.
     """
 
     release: int = 0
@@ -86,6 +87,7 @@ class Pointer:
     who: str = ""
     reason: str = ""
     at: datetime | None = None
+    pinned_switches: Mapping[str, str] | None = None
 
     @property
     def follows(self) -> bool:
@@ -146,11 +148,16 @@ class Release:
 
     def version(self, name: str) -> TableVersion | None:
         """The version that readers of the table `name` get. None without one."""
-        return self.tables.get(self.switches.get(name, name))
+        return self.tables.get(self._switched(name))
 
     def previewed_days(self, name: str) -> PreviewedDays | None:
         """The days that readers of the table `name` get from a shadow. None without any."""
-        return self.previewed.get(self.switches.get(name, name))
+        return self.previewed.get(self._switched(name))
+
+    def _switched(self, name: str) -> str:
+        """The table that readers of `name` get. An older release may not have the other table."""
+        other = self.switches.get(name, name)
+        return other if other in self.tables else name
 
     @property
     def has_own_tables(self) -> bool:
@@ -166,8 +173,15 @@ class Release:
         return self.pointers.get(channel, Pointer())
 
     def switches_of(self, channel: str) -> dict[str, str]:
-        """The switches of a channel's readers: those of `stable`, changed by their own."""
-        return {**self.pointer(STABLE).switches, **self.pointer(channel).switches}
+        """The switches of a channel's readers: those of `stable`, changed by their own.
+
+        Pinned readers get those that they had with their release, and later ones of their own.
+        """
+        pointer = self.pointer(channel)
+        if pointer.pinned_switches is not None:
+            return dict(pointer.pinned_switches)
+        of_stable = {} if channel == STABLE else self.switches_of(STABLE)
+        return {**of_stable, **pointer.switches}
 
     def changed(self, before: "Release | None") -> list[str]:
         """The tables that readers get at another version or place than in `before` (None: all)."""
@@ -429,12 +443,11 @@ class Releases:
         """The release that published a plan. Raises UsageError if there is none."""
         return self.get(self.number_of_plan(plan))
 
-    def had(self, channel: str, number: int) -> bool:
-        """True if readers of a channel ever got a release."""
-        return any(
-            release.channels.get(channel, release.channels.get(STABLE)) == number
-            for release in self.all(after=number - 1)
-        )
+    def had(self, channel: str, number: int) -> Release | None:
+        """The last release at which readers of a channel got the release `number`; or None."""
+        later = reversed(self.all(after=number - 1))
+        got = (r for r in later if r.channels.get(channel, r.channels.get(STABLE)) == number)
+        return next(got, None)
 
     def current(self, newest: Release) -> Release:
         """The release that readers get who follow."""
@@ -560,15 +573,10 @@ def _pointed(release: Release, pointers: Mapping[str, Pointer], current: int) ->
         for channel, pointer in pointers.items()
         if not pointer.follows or pointer.switches
     }
-    of_stable = moved.get(STABLE, Pointer())
-    stable = of_stable.release or current
+    stable = moved.get(STABLE, Pointer()).release or current
     channels = {channel: pointer.release or stable for channel, pointer in moved.items()}
-    return replace(
-        release,
-        pointers=moved,
-        channels={STABLE: stable, **channels},
-        switches=dict(of_stable.switches),
-    )
+    pointed = replace(release, pointers=moved, channels={STABLE: stable, **channels})
+    return replace(pointed, switches=pointed.switches_of(STABLE))
 
 
 def _time(after: Release | None) -> datetime:

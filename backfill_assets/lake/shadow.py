@@ -181,7 +181,22 @@ class Shadow(Lake):
         """The days that live has at the base, and those that were built in the shadow."""
         until = None if version is None else {table: version}
         built = latest(self.ledger, {table: days}, until=until).accepted if days else {}
-        in_live = [day for day in days if (table, day) not in built]
-        own = [day for day in days if (table, day) in built]
+        own = {day for day in days if (table, day) in built}
+        return self._parts(table, days, own, version)
+
+    def _parts_of_builds(
+        self, table: str, days: Collection[date], version: int | None, builds: Latest
+    ) -> list[Part]:
+        if version is not None:
+            return self.parts_of(table, days, version)
+        own = {day for day in days if (table, day) not in builds.of_live}
+        return self._parts(table, days, own, version)
+
+    def _parts(
+        self, table: str, days: Collection[date], own: Collection[date], version: int | None
+    ) -> list[Part]:
         base = self.base.versions.get(table, -1)
-        return [*self.live.parts_of(table, in_live, base), *super().parts_of(table, own, version)]
+        in_live = [day for day in days if day not in own]
+        of_shadow = [day for day in days if day in own]
+        live = self.live.parts_of(table, in_live, base)
+        return [*live, *super().parts_of(table, of_shadow, version)]

@@ -8,13 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from deltalake import DeltaTable
-
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.history import Latest
+from backfill_assets.lake.history import LATEST_COLUMNS, Latest
 from backfill_assets.lake.integrity import data_files
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
@@ -24,17 +22,81 @@ from backfill_assets.plan.status import State, status_of
 from backfill_assets.workspace import Workspace
 
 
-def rewritten_in_live(
-    name: str,
-    days: Collection[date],
+@dataclass(frozen=True)
+class ShadowState:
+    """A plan's shadow compared with live now, in the order in which tables are built.
+
+    `builds` has the builds of the shadow. `unbuilt` has the partitions that are not built as
+    planned, here or in live, with the cause. `conflicts` has the partitions whose rows or inputs
+    changed in live since the shadow was opened. `versions` are the versions of the shadow's tables
+    that hold these builds.
+    """
+
+    shadow: Shadow
+    builds: Mapping[Partition, Build]
+    unbuilt: Mapping[Partition, str]
+    conflicts: Mapping[Partition, str]
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+
+def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
+    """The state of a plan's shadow now. Raises UsageError if the shadow is missing."""
+    if read_base(workspace.lake.root, plan.id) is None:
+        raise UsageError(
+            f"The shadow of plan {plan.id} is not there any more"
+            f" ({shadow_root(workspace.lake.root, plan.id)}).",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"`backfill discard {plan.id}` forgets it; then plan again.",
+        )
+    shadow = shadow_of(plan, workspace)
+    inside = replace(workspace, lake=shadow)
+    versions = _versions(plan, shadow)
+    before = None
+    while versions != before:  # no commit came between the versions and the builds
+        known = _builds_of(plan, inside, BUILD_SCHEMA.names)
+        before = versions
+        versions = _versions(plan, shadow)
+    of_shadow = known.accepted.keys() - known.of_live
+    builds = {
+        partition: known.accepted[partition]
+        for partition in plan.partitions()
+        if partition in of_shadow
+    }
+    unbuilt = _not_forced(plan, known) | _not_up_to_date(plan, inside, known)
+    conflicts = changed_in_live(plan, workspace, shadow, builds, unbuilt)
+    unbuilt |= _waiting(plan, workspace, unbuilt, builds)
+    return ShadowState(shadow, builds, unbuilt, conflicts, versions)
+
+
+def changed_in_live(
+    plan: Plan,
     workspace: Workspace,
     shadow: Shadow,
     builds: Mapping[Partition, Build],
-) -> dict[date, str]:
-    """Return the days whose rows in live changed since the shadow was opened, with the cause.
+    unbuilt: Collection[Partition] = (),
+) -> dict[Partition, str]:
+    """Return the plan's partitions that live has changed since the shadow was opened, and why.
 
-    Days that have the same rows as the `builds` of the shadow are left out.
+    Either the rows of the shadow's `builds` were changed in live, or they would be outdated on live
+    as it is now. `unbuilt` partitions are outdated anyway.
     """
+    outdated = outdated_on(base_now(plan, workspace), plan, workspace, shadow)
+    rewritten = {
+        (name, day): why
+        for name in plan.reasons
+        for day, why in _rewritten_in_live(name, workspace, shadow, builds).items()
+    }
+    return {p: why for p, why in outdated.items() if p not in unbuilt} | rewritten
+
+
+def _rewritten_in_live(
+    name: str, workspace: Workspace, shadow: Shadow, builds: Mapping[Partition, Build]
+) -> dict[date, str]:
+    """Return the days of `builds` whose rows in live changed since the shadow was opened.
+
+    Each comes with the cause. Days that have the same rows as the builds are left out.
+    """
+    days = [day for table, day in builds if table == name]
     live = workspace.lake
     table = open_table(live.path(name))
     base = shadow.base.versions.get(name, -1)
@@ -85,71 +147,6 @@ def _what_happened(
     return f"built in live by {who} on {now.at:%Y-%m-%d %H:%M} UTC, after the shadow was opened"
 
 
-@dataclass(frozen=True)
-class ShadowState:
-    """A plan's shadow compared with live now, in the order in which tables are built.
-
-    `builds` has the builds of the shadow. `unbuilt` has the partitions that are not built as
-    planned, here or in live, with the cause. `conflicts` has the partitions whose rows or inputs
-    changed in live since the shadow was opened. `versions` are the versions of the shadow's tables
-    that hold these builds.
-    """
-
-    shadow: Shadow
-    builds: Mapping[Partition, Build]
-    unbuilt: Mapping[Partition, str]
-    conflicts: Mapping[Partition, str]
-    versions: Mapping[str, int] = field(default_factory=dict)
-
-    def after(self, name: str) -> DeltaTable | None:
-        """Return a table as it would be published, with the columns that the shadow has built."""
-        of_shadow = open_table(self.shadow.path(name)) if name in self.versions else None
-        return of_shadow or open_table(self.shadow.live.path(name))
-
-
-def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
-    """The state of a plan's shadow now. Raises UsageError if the shadow is missing."""
-    if read_base(workspace.lake.root, plan.id) is None:
-        raise UsageError(
-            f"The shadow of plan {plan.id} is not there any more"
-            f" ({shadow_root(workspace.lake.root, plan.id)}).",
-            unchanged=NOTHING_CHANGED,
-            next_step=f"`backfill discard {plan.id}` forgets it; then plan again.",
-        )
-    shadow = shadow_of(plan, workspace)
-    versions = _versions(plan, shadow)
-    before = None
-    while versions != before:  # no commit came between the versions and the builds
-        own = shadow.latest(
-            {name: plan.days_of(name) for name in plan.reasons}, BUILD_SCHEMA.names, plan=plan.id
-        )
-        before = versions
-        versions = _versions(plan, shadow)
-    of_shadow = own.accepted.keys() - own.of_live
-    builds = {
-        partition: own.accepted[partition]
-        for partition in plan.partitions()
-        if partition in of_shadow
-    }
-    inside = replace(workspace, lake=shadow)
-    planned = _planned(plan)
-    unbuilt = _not_forced(plan, own) | _not_up_to_date(
-        planned, plan, inside, _builds_of(planned, plan, inside)
-    )
-    conflicts = {
-        (name, day): why
-        for name in plan.reasons
-        for day, why in rewritten_in_live(
-            name, days_in(builds, name), workspace, shadow, builds
-        ).items()
-    }
-    moved = {
-        p: why for p, why in outdated_on_live(plan, workspace, shadow).items() if p not in unbuilt
-    }
-    unbuilt |= _waiting(plan, workspace, unbuilt, builds)
-    return ShadowState(shadow, builds, unbuilt, {**moved, **conflicts}, versions)
-
-
 def _waiting(
     plan: Plan,
     workspace: Workspace,
@@ -158,24 +155,14 @@ def _waiting(
 ) -> dict[Partition, str]:
     """Return the unbuilt partitions of the plan that wait for an unbuilt input."""
     waiting = dict[Partition, str]()
-    for table in workspace.tables:  # inputs first
-        for day in sorted(plan.days_of(table.name)) if table.name in plan.reasons else ():
-            inputs = (
-                read
-                for read in workspace.graph.reads((table.name, day))
-                if read in unbuilt or read in waiting
-            )
-            if (
-                (first := next(inputs, None))
-                and (table.name, day) not in builds
-                and (table.name, day) not in unbuilt
-            ):
-                waiting[table.name, day] = f"waits for {first[0]} {first[1]}"
+    of_tables = workspace.graph.by_table(plan.partitions())
+    for partition in ((name, day) for name, days in of_tables.items() for day in days):
+        late = (
+            read for read in workspace.graph.reads(partition) if read in unbuilt or read in waiting
+        )
+        if partition not in builds and partition not in unbuilt and (first := next(late, None)):
+            waiting[partition] = f"waits for {first[0]} {first[1]}"
     return waiting
-
-
-def days_in(builds: Iterable[Partition], table: str) -> set[date]:
-    return {day for name, day in builds if name == table}
 
 
 def _not_forced(plan: Plan, builds: Latest) -> dict[Partition, str]:
@@ -196,66 +183,49 @@ def _versions(plan: Plan, shadow: Shadow) -> dict[str, int]:
     return {name: shadow.version(name) for name in plan.reasons}
 
 
-def outdated_on_live(
-    plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()
-) -> dict[Partition, str]:
-    """Return the plan's partitions that would be outdated if the shadow were on live now.
-
-    With `names`, only partitions of these tables.
-    """
-    return outdated_on(base_now(plan, workspace), plan, workspace, shadow, names)
-
-
 def outdated_on(
-    base: Base, plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()
+    base: Base, plan: Plan, workspace: Workspace, shadow: Shadow
 ) -> dict[Partition, str]:
     """Return the plan's partitions that would be outdated if the shadow were on another `base`.
 
     Partitions that read rows of another writer count too.
     """
     now = replace(workspace, lake=replace(shadow, base=base))
-    planned = _planned(plan, names)
-    graph = workspace.graph
-    builds = _builds_of(planned, plan, now)
-    moved = _not_up_to_date(planned, plan, now, builds)
-    for partition in planned if builds.damaged else ():
-        read = next((other for other in graph.reads(partition) if other in builds.damaged), None)
-        if read and partition not in moved:
+    builds = _builds_of(plan, now)
+    outdated = _not_up_to_date(plan, now, builds)
+    for partition in plan.partitions() if builds.damaged else ():
+        reads = workspace.graph.reads(partition)
+        read = next((other for other in reads if other in builds.damaged), None)
+        if read and partition not in outdated:
             why = f"which does not hold the rows that were accepted: {builds.damaged[read]}"
-            moved[partition] = f"reads {read[0]} {read[1]}, {why}"
-    return moved
+            outdated[partition] = f"reads {read[0]} {read[1]}, {why}"
+    return outdated
 
 
-def _planned(plan: Plan, names: Collection[str] = ()) -> list[Partition]:
-    return [partition for partition in plan.partitions() if not names or partition[0] in names]
+def _builds_of(plan: Plan, inside: Workspace, columns: Iterable[str] = LATEST_COLUMNS) -> Latest:
+    """Return the latest builds of the plan's partitions and of their inputs.
 
-
-def _builds_of(partitions: Collection[Partition], plan: Plan, inside: Workspace) -> Latest:
-    """Return the latest builds of these partitions and of their inputs, in the lake of `inside`."""
+    They are those of the lake of `inside`.
+    """
     graph = inside.graph
-    days = dict[str, set[date]]()
-    for partition in partitions:
-        for name, day in (partition, *graph.reads(partition)):
-            days.setdefault(name, set()).add(day)
-    builds = inside.lake.latest(days, plan=plan.id)
+    read = {read for partition in plan.partitions() for read in graph.reads(partition)}
+    days = {name: of for name, of in graph.by_table({*plan.partitions(), *read}).items() if of}
+    builds = inside.lake.latest(days, columns, plan=plan.id)
     damaged = inside.lake.damaged(builds, dict.fromkeys(days), Depth.FILES)
     return replace(builds, damaged=damaged)
 
 
-def _not_up_to_date(
-    partitions: Collection[Partition], plan: Plan, inside: Workspace, builds: Latest
-) -> dict[Partition, str]:
-    wanted = {name for name, _ in partitions}
+def _not_up_to_date(plan: Plan, inside: Workspace, builds: Latest) -> dict[Partition, str]:
     # By the planned code. The publication compares it with the code now.
     tables = [
         replace(table, version=plan.code[table.name])
         for table in inside.tables
-        if table.name in wanted
+        if table.name in plan.reasons
     ]
     status = status_of(inside, tables, plan.days(), latest=builds).partitions
     return {
         p: _said(status[p].state, status[p].why)
-        for p in partitions
+        for p in plan.partitions()
         if status[p].state != State.UP_TO_DATE
     }
 

@@ -4,18 +4,14 @@ For a publication, the shadow must be complete, live must not have changed under
 no other changes to wait for.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-
-from deltalake import DeltaTable
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import last_committed
-from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.lifecycle import refuse_overlap
@@ -27,14 +23,10 @@ from backfill_assets.plan.store import (
     PUBLISHED,
     ROLLED_BACK,
     Plans,
+    in_words,
 )
 from backfill_assets.publish.conflicts import ShadowState
-from backfill_assets.publish.live import LiveState
-from backfill_assets.publish.release_live import (
-    Cause,
-    Obstacle,
-    why_withheld,
-)
+from backfill_assets.publish.release_live import Obstacle
 from backfill_assets.workspace import Workspace
 
 NOT_PUBLISHED = "Nothing was published."
@@ -55,20 +47,13 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
             next_step="See `backfill releases`.",
         )
     if state in (PLANNED, ROLLED_BACK, DISCARDED):
-        said = {
-            PLANNED: "was never started",
-            ROLLED_BACK: "was rolled back",
-            DISCARDED: "was discarded",
-        }[state]
-        then = (
-            f"Start it: `backfill run {plan.id}`"
-            if state == PLANNED
-            else f"Make a new plan: `{plan.as_typed} --into shadow`"
-        )
+        started = "never started" if state == PLANNED else in_words(state)
+        start = f"Start it: `backfill run {plan.id}`."
+        again = f"Make a new plan: `{plan.as_typed} --into shadow`."
         raise UsageError(
-            f"Plan {plan.id} {said}.",
+            f"Plan {plan.id} was {started}.",
             unchanged=nothing,
-            next_step=f"{then}.",
+            next_step=start if state == PLANNED else again,
         )
     if state == OPEN:
         raise RefusedByGuard(
@@ -105,18 +90,22 @@ def refuse_unfinished(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISH
         raise RefusedByGuard(**conflict_facts(plan, state.conflicts))
 
 
-def refuse_breaking(
-    plan: Plan, workspace: Workspace, after: Callable[[str], DeltaTable | None]
-) -> None:
+def refuse_breaking(plan: Plan, workspace: Workspace, state: ShadowState) -> None:
     """Raise RefusedByGuard if readers would lose columns of a table.
 
-    `after` gives the table as it would be published. New columns break no reader. They are null in
-    days that were built before.
+    New columns break no reader. They are null in days that were built before.
     """
+    newest = workspace.lake.releases.newest()
     breaking = []
-    for name, before in _read_now(plan, workspace).items():
-        if before and (then := after(name)):
-            breaking += [f"{name}: {lost}" for lost in columns_lost(before, then)]
+    for name in plan.reasons:
+        live = open_table(workspace.lake.path(name))
+        before = live
+        with suppress(TableUnreadable):  # no reader can read it any more
+            if version := newest.tables.get(name) if newest else None:
+                before = open_version(workspace.lake.root, version)
+        after = open_table(state.shadow.path(name)) or live
+        lost = columns_lost(before, after) if before and after else ()
+        breaking += [f"{name}: {column}" for column in lost]
     if breaking:
         raise RefusedByGuard(
             f"Readers would miss something after plan {plan.id}: {'; '.join(breaking)}.",
@@ -125,27 +114,8 @@ def refuse_breaking(
         )
 
 
-def _read_now(plan: Plan, workspace: Workspace) -> dict[str, DeltaTable | None]:
-    """Return the tables of the plan in the newest release; those of live, if not released."""
-    root = workspace.lake.root
-    newest = workspace.lake.releases.newest()
-    read: dict[str, DeltaTable | None] = {}
-    for name in plan.reasons:
-        version = newest.tables.get(name) if newest else None
-        read[name] = open_table(workspace.lake.path(name))
-        with suppress(TableUnreadable):  # no reader can read it any more
-            read[name] = open_version(root, version) if version else read[name]
-    return read
-
-
-def refuse_unreleased(
-    plan: Plan, workspace: Workspace, state: LiveState, writers: Sequence[Obstacle] = ()
-) -> None:
-    """Raise RefusedByGuard if live has other changes that cannot be released.
-
-    The plan's own days do not count. `writers` is as for `unreleased`.
-    """
-    reasons = unreleased(plan, workspace, state, writers)
+def refuse_unreleased(reasons: Sequence[Obstacle]) -> None:
+    """Raise RefusedByGuard if live has other changes that cannot be released, for these reasons."""
     if reasons:
         raise RefusedByGuard(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}.",
@@ -155,37 +125,6 @@ def refuse_unreleased(
                 " --reason 'why'`); then publish again."
             ),
         )
-
-
-def unreleased(
-    plan: Plan,
-    workspace: Workspace,
-    state: LiveState,
-    writers: Sequence[Obstacle] = (),
-    also: Sequence[Build] | None = None,
-) -> list[Obstacle]:
-    """The obstacles to a release of live that are not about the plan's own days.
-
-    `writers` are the runs that still write to live, from `alone_on_live`. `also` has the builds
-    that an act will record. With them, outdated days of the plan are known, and count too.
-    """
-    if writers:
-        return [*writers]
-    others = replace(
-        state,
-        in_part=tuple(each for each in state.in_part if each != plan.id),
-        expected=frozenset(plan.reasons),
-    )
-    return [
-        reason
-        for reason in why_withheld(workspace, others, also or ())
-        if not _is_about(reason, plan) or (also is not None and reason.cause == Cause.OUTDATED)
-    ]
-
-
-def _is_about(reason: Obstacle, plan: Plan) -> bool:
-    is_of_days = bool(reason.days) and set(reason.days) <= plan.days_of(reason.table)
-    return reason.plan == plan.id or is_of_days
 
 
 def refuse_not_in_live(plan: Plan, plans: Plans) -> None:

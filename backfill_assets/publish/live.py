@@ -5,13 +5,14 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from deltalake import DeltaTable
 
 from backfill_assets.errors import TableUnreadable
+from backfill_assets.lake.acts import NextRelease
 from backfill_assets.lake.delta import last_commit, open_table
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import differing_days
@@ -37,14 +38,17 @@ class LiveState:
     plans: tuple[str, ...]
     in_part: tuple[str, ...] = ()
     recorded: Mapping[str, datetime] = field(default_factory=dict)
-    expected: frozenset[str] = frozenset()
 
     @property
     def changed(self) -> list[str]:
         """The tables that are not as they were released."""
         released = self.newest.tables if self.newest else {}
-        names = [name for name, version in self.tables.items() if released.get(name) != version]
-        return list(dict.fromkeys([*names, *sorted(self.expected)]))
+        return [name for name, version in self.tables.items() if released.get(name) != version]
+
+    def release(self, reason: str) -> NextRelease:
+        """The release of these tables by an act, with the tables that it commits."""
+        number = self.newest.number if self.newest else 0
+        return NextRelease(number, self.tables, self.recorded, reason)
 
     def since(self, table: str) -> datetime:
         """Return the time of the newest build of a table that its release knew.
@@ -86,12 +90,14 @@ def live_state(workspace: Workspace) -> LiveState:
     return LiveState(newest, released, live, tuple(plans.open()), in_part, recorded)
 
 
-def changed_days(workspace: Workspace, state: LiveState) -> dict[str, frozenset[date] | None]:
-    """Return the days of each changed table whose files differ from the released ones.
+def changed_days(
+    workspace: Workspace, state: LiveState, tables: Iterable[str]
+) -> dict[str, frozenset[date] | None]:
+    """Return the days of each of these tables whose files differ from the released ones.
 
     None stands for all days: the log no longer has the released version, or another table is there.
     """
-    return {name: _changed_days(workspace, state, name) for name in state.changed}
+    return {name: _changed_days(workspace, state, name) for name in tables}
 
 
 def _changed_days(workspace: Workspace, state: LiveState, table: str) -> frozenset[date] | None:
@@ -140,10 +146,11 @@ def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, Table
     stay as released.
     """
     released = newest.tables if newest else {}
-    tables = {name: open_table(workspace.lake.path(name)) for name in workspace.names}
-    now = {
-        name: TableVersion(name, int(of.version()), str(of.metadata().id))
-        for name, of in tables.items()
-        if of
-    }
-    return {**released, **now}
+    now = {name: table_version(workspace, name) for name in workspace.names}
+    return {**released, **{name: version for name, version in now.items() if version}}
+
+
+def table_version(workspace: Workspace, name: str) -> TableVersion | None:
+    """The version of a table now; None if there is no table."""
+    table = open_table(workspace.lake.path(name))
+    return TableVersion(name, int(table.version()), str(table.metadata().id)) if table else None

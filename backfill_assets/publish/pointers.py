@@ -3,7 +3,7 @@
 No row is changed. What a pointer is, and how readers follow it, is in `lake/pointers.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
@@ -11,10 +11,17 @@ from datetime import date
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import NOTHING_CHANGED, Conflict, RefusedByGuard, UsageError
+from backfill_assets.errors import (
+    NOTHING_CHANGED,
+    Conflict,
+    RefusedByGuard,
+    TableUnreadable,
+    UsageError,
+)
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.pointers import read_preview, write_preview
+from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import (
     STABLE,
     PreviewedDays,
@@ -49,8 +56,9 @@ def preview(
 ) -> Release:
     """Make the preview of a plan: the newest release with the days of the shadow.
 
-    Readers of `channel` get it; of none, if it is empty. `approve` raises if readers may not get
-    the shadow in the given state. Live is released before, if possible.
+    Readers of `channel` get it. If that is empty, only those of a channel that has this preview
+    already. `approve` raises if readers may not get the shadow in the given state. Live is released
+    before, if possible.
 
     Raises UsageError for the channel `stable`, and if the plan has no shadow. Raises RefusedByGuard
     if the plan is open, not built completely or in conflict with live, or if it reads rows that
@@ -69,41 +77,44 @@ def preview(
             )
         if channel:
             refuse_unknown(channel, workspace.lake.releases.newest())
+        has_readers = bool(channel or _channels_of(root, plan.id))
         state = state_of(plan, workspace)
         refuse_unfinished(plan, state, NO_PREVIEW)
-        if channel:
+        if has_readers:
             approve(state)
         release_live(workspace, who=who, runs=runs)
         made = _combined(plan, workspace, state)
         write_preview(root, made)
         if channel:
-            _move(root, channel, who, reason, release=0, plan=plan.id)
+            _move(root, channel, who, reason, plan=plan.id)
     return made
 
 
-def move_preview(plan: Plan, workspace: Workspace, state: ShadowState, who: str) -> Release | None:
-    """Move the preview of a plan to the newest release, with the days of the shadow now.
+def move_preview(plan: Plan, workspace: Workspace, state: ShadowState, who: str) -> None:
+    """Move the preview of a plan, if it has one, to the newest release, with its days now.
 
-    None without one, and if it stays as it is: while days of the plan are not built, or read rows
-    that the release does not have.
+    It stays as it is while days of the plan are not built, or read rows that the release does not
+    have.
     """
     if state.unbuilt or read_preview(workspace.lake.root, plan.id) is None:
-        return None
+        return
     release_live(workspace, who=who)
     with suppress(RefusedByGuard):
-        made = _combined(plan, workspace, state)
-        write_preview(workspace.lake.root, made)
-        return made
-    return None
+        write_preview(workspace.lake.root, _combined(plan, workspace, state))
 
 
 def end_preview(plan: Plan, workspace: Workspace, who: str, reason: str) -> None:
     """Let the readers of a plan's preview follow again."""
     root = workspace.lake.root
+    for channel in _channels_of(root, plan.id):
+        _move(root, channel, who, reason or f"plan {plan.id} was discarded")
+
+
+def _channels_of(root: str, plan: str) -> list[str]:
+    """The channels whose readers get the preview of a plan."""
     newest = Releases(root).newest()
-    for channel, pointer in newest.pointers.items() if newest else ():
-        if pointer.plan == plan.id:
-            _move(root, channel, who, reason or f"plan {plan.id} was discarded", plan="")
+    pointers = newest.pointers.items() if newest else ()
+    return [channel for channel, pointer in pointers if pointer.plan == plan]
 
 
 def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
@@ -117,30 +128,43 @@ def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
     if newest is None:
         raise no_release(root)
     refuse_unknown(channel, newest)
-    releases.readable(number)
+    release = releases.readable(number)
     if newest.pointer(channel).release == number:
         return False
-    if not releases.had(channel, number):
+    had = releases.had(channel, number)
+    if had is None:
         to = "" if channel == STABLE else f" --channel {channel}"
         raise RefusedByGuard(
             f"Readers of {channel} never got release {number}. A rollback only goes back.",
             unchanged=NOTHING_CHANGED,
             next_step=f"`backfill release --follow{to}` gives them the newest release.",
         )
+    # Rows of older versions have no pointers.
+    switches = had.switches_of(channel) or dict(release.switches)
     why = reason or f"back to release {number}"
-    return _move(root, channel, who, why, release=number, plan="")
+    return _move(root, channel, who, why, release=number, pinned_switches=switches)
 
 
 def follow(root: str, channel: str, *, who: str, reason: str) -> bool:
     """Let readers of a channel follow again. False if they do already."""
     refuse_unknown(channel, Releases(root).newest())
-    return _move(root, channel, who, reason or "follows again", release=0, plan="")
+    return _move(root, channel, who, reason or "follows again")
 
 
-def _move(root: str, channel: str, who: str, reason: str, **target: int | str) -> bool:
-    """Move a pointer to a release or a plan. Its switches stay. False if it is there already.
+def _move(
+    root: str,
+    channel: str,
+    who: str,
+    reason: str,
+    *,
+    release: int = 0,
+    plan: str = "",
+    pinned_switches: Mapping[str, str] | None = None,
+) -> bool:
+    """Move a pointer to a release or a plan, or let it follow. False if it is there already.
 
-    Others may add releases meanwhile: they do not change where it goes.
+    Others may add releases meanwhile: they do not change where it goes. Raises UsageError for a
+    release that was retired meanwhile.
     """
     releases = Releases(root)
 
@@ -149,9 +173,11 @@ def _move(root: str, channel: str, who: str, reason: str, **target: int | str) -
         if newest is None:
             raise no_release(root)
         now = newest.pointer(channel)
-        moved = replace(now, **target)  # type: ignore[arg-type]
+        moved = replace(now, release=release, plan=plan, pinned_switches=pinned_switches)
         if moved == now:
             return False
+        if release:
+            releases.readable(release)
         releases.move(newest, channel, moved, who=who, reason=reason)
         return True
 
@@ -184,7 +210,7 @@ def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
         # A table that the release does not have is the shadow's as a whole.
         if tables.setdefault(name, own) != own:
             previewed[name] = PreviewedDays.of(own, of_table)
-    return replace(
+    made = replace(
         release,
         tables=tables,
         preview=plan.id,
@@ -195,6 +221,14 @@ def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
         switches={},
         retired={},
     )
+    for name in previewed:
+        try:
+            ReleasedTable(root, made, name).dataset([])
+        except TableUnreadable as error:
+            raise RefusedByGuard(
+                error.what, unchanged=NO_PREVIEW, next_step=error.next_step
+            ) from None
+    return made
 
 
 def _base_of(release: Release, workspace: Workspace) -> Base:

@@ -6,33 +6,24 @@ as they are.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from typing import Any
+from datetime import datetime
+from functools import cached_property
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Conflict
-from backfill_assets.lake.acts import Act, NextRelease, TableChange, deciding, finish
+from backfill_assets.lake.acts import Act, Ended, TableChange, deciding, finish
 from backfill_assets.lake.damage import Depth
-from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.file_commit import FileCommit, refuse_unfit
-from backfill_assets.lake.integrity import hash_by_day
 from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, ActKind, Build
 from backfill_assets.lake.moves import shadow_files
-from backfill_assets.lake.releases import Release, TableVersion
+from backfill_assets.lake.releases import Release
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.lake.storage import SHADOWS
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, Plans
-from backfill_assets.publish.conflicts import (
-    ShadowState,
-    days_in,
-    outdated_on_live,
-    rewritten_in_live,
-    state_of,
-)
+from backfill_assets.publish.conflicts import ShadowState, changed_in_live, state_of
 from backfill_assets.publish.guards import (
     NOT_PUBLISHED,
     conflict_facts,
@@ -43,113 +34,21 @@ from backfill_assets.publish.guards import (
     refuse_unreleased,
 )
 from backfill_assets.publish.live import LiveState, live_state
-from backfill_assets.publish.release_live import Obstacle, Runs, no_runs, release_live
-from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
+from backfill_assets.publish.release_live import (
+    Obstacle,
+    Runs,
+    no_runs,
+    release_live,
+    why_withheld,
+)
+from backfill_assets.publish.waiting import (
+    PATIENT,
+    Patience,
+    alone_on_live,
+    writers_to_live,
+)
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-
-
-@dataclass(frozen=True)
-class IntoLive:
-    """The publication of one table of `plan`, from the `state` of its shadow.
-
-    `run`, `who` and `reason` are recorded.
-    """
-
-    plan: Plan
-    workspace: Workspace
-    table: Table
-    state: ShadowState
-    run: str
-    who: str
-    reason: str = ""
-
-    @property
-    def days(self) -> set[date]:
-        """Return the days that the shadow has built. For the others, live is right already."""
-        return days_in(self.state.builds, self.table.name)
-
-    def change(self, live: Mapping[str, TableVersion]) -> TableChange | None:
-        """The change of this table in `live`; None if live has all days with the same records.
-
-        The caller holds the right to write the table. Raises Conflict if live has changed under the
-        plan, and UsageError if the table in live would reject these days.
-        """
-        if not self.days:
-            return None
-        name = self.table.name
-        folder = self.workspace.lake.path(name)
-        table = open_table(folder)
-        refuse_unfit(folder, table, self.table.partition_by)
-        builds = self._builds()
-        days = [build.day for build in builds if build.outcome in COMMITTED]
-        source = self.state.shadow.path(name)
-        column = self.table.partition_by
-        files, columns = shadow_files(source, column, self.state.versions[name], days)
-        FileCommit(folder, column, files, columns).refuse_unfit(table, days)
-        hashes = hash_by_day((file.day, file.path) for file in files)
-        builds = [
-            replace(build, data_files=hashes.get(build.day, "")) if build.day in days else build
-            for build in builds
-        ]
-        place = f"{SHADOWS}/{self.plan.id}/{name}"
-        change = TableChange(
-            name, column, tuple(builds), tuple(files), columns, live.get(name), place
-        )
-        return change if builds else None
-
-    def _builds(self) -> list[Build]:
-        """The builds to record in live, without those that are recorded already."""
-        lake = self.workspace.lake
-        shadow = self.state.shadow
-        name = self.table.name
-        days = self.days
-        written = {
-            (name, day): why
-            for day, why in rewritten_in_live(
-                name, days, self.workspace, shadow, self.state.builds
-            ).items()
-        }
-        if changed := written | outdated_on_live(self.plan, self.workspace, shadow, [name]):
-            raise Conflict(**conflict_facts(self.plan, changed))
-        known = lake.latest({name: days}, BUILD_SCHEMA.names)
-        damaged = lake.damaged(known, {name: None}, Depth.FILES)
-        of_live = {p: build for p, build in known.accepted.items() if p not in damaged}
-        versions = {other.name: lake.version(other.name) for other, _ in self.table.windows()}
-        at = lake.ledger.next_time(name)
-        new = [self.state.builds[name, day] for day in sorted(days)]
-        return list(self._records(new, of_live, versions, at))
-
-    def _records(
-        self,
-        builds: Iterable[Build],
-        of_live: Mapping[Partition, Build],
-        versions: Mapping[str, int],
-        at: datetime,
-    ) -> Iterator[Build]:
-        """Yield the records of the shadow's builds in live, without those recorded already.
-
-        They keep the code and inputs of the shadow's builds.
-        """
-        for build in builds:
-            there = of_live.get((build.table, build.day))
-            same = there if there and there.fingerprint == build.fingerprint else None
-            if same and same.plan == self.plan.id and same.inputs == build.inputs:
-                continue
-            place: dict[str, Any] = (
-                {"delta_version": same.delta_version, "data_files": same.data_files} if same else {}
-            )
-            yield replace(
-                build,
-                outcome="unchanged" if same else "accepted",
-                run=self.run,
-                act="publish",
-                who=self.who,
-                reason=self.reason or build.reason,
-                input_versions=dict(versions),
-                at=at,
-                **place,
-            )
 
 
 def name_of_act(kind: ActKind, plan: Plan) -> str:
@@ -184,16 +83,17 @@ class Published:
 
 @dataclass(frozen=True)
 class Publication:
-    """One publication of a plan: who publishes it, and why; `run` names it in every record."""
+    """One publication of a plan: who publishes it, and why."""
 
     plan: Plan
     workspace: Workspace
     who: str
     reason: str = ""
-    run: str = ""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "run", self.run or name_of_act("publish", self.plan))
+    @cached_property
+    def run(self) -> str:
+        """The name of the publication in every record."""
+        return name_of_act("publish", self.plan)
 
     def publish(
         self,
@@ -222,34 +122,39 @@ class Publication:
             finish(root)
             refuse_not_publishable(self.plan, plans)
             if plans.state(self.plan.id) == PUBLISHED:
-                builds = self._finished_by_others(plans, now)
-                delete_shadow(root, self.plan.id)
-                return Published(tuple(builds), self.workspace.lake.releases.of_plan(self.plan.id))
-            self._refuse_at_once()
-            with alone_on_live(self.workspace, self.run, runs, patience) as writers:
-                self.workspace.lake.recover(list(self.plan.reasons))
-                state = self._checked(approve, allow_breaking=allow_breaking)
-                with deciding(root, list(self.plan.reasons)) as turn:
-                    builds = turn.carry_out(self._act(state, self._released(writers, runs)))
-            release = self._note(plans, now)
+                # Another process may have finished the act, and noted nothing.
+                is_noted = bool(plans.events(self.plan.id, f"{PUBLISHED}-"))
+                builds = [] if is_noted else recorded_by("publish", self.plan, self.workspace)
+                done = Ended(builds, None)
+            else:
+                is_noted = False
+                self._refuse_at_once()
+                with alone_on_live(self.workspace, self.run, runs, patience):
+                    done = self._carry_out(approve, runs, allow_breaking=allow_breaking)
+            release = done.release or self.workspace.lake.releases.of_plan(self.plan.id)
+            if not is_noted:
+                facts = {"who": self.who, "reason": self.reason, "release": release.number}
+                plans.note(self.plan.id, PUBLISHED, now(), **facts)
             delete_shadow(root, self.plan.id)
-        return Published(tuple(builds), release)
+        return Published(tuple(done.builds), release)
 
-    def _finished_by_others(self, plans: Plans, now: Callable[[], datetime]) -> list[Build]:
-        """Note a publication that another process finished, and return the builds that it recorded.
-
-        There are none if the publication was noted before.
-        """
-        if plans.events(self.plan.id, f"{PUBLISHED}-"):
-            return []
-        self._note(plans, now)
-        return recorded_by("publish", self.plan, self.workspace)
-
-    def _note(self, plans: Plans, now: Callable[[], datetime]) -> Release:
-        release = self.workspace.lake.releases.of_plan(self.plan.id)
-        number = release.number
-        plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=number)
-        return release
+    def _carry_out(
+        self, approve: Callable[[ShadowState], None], runs: Runs, *, allow_breaking: bool
+    ) -> Ended:
+        names = list(self.plan.reasons)
+        self.workspace.lake.recover(names)
+        state = self._checked(approve, allow_breaking=allow_breaking)
+        with deciding(self.workspace.lake.root, names) as turn:
+            live = live_state(self.workspace)
+            if live.changed:
+                # If a run that waits for this act prevents that, they come with the plan.
+                release_live(self.workspace, who=self.who, runs=runs)
+                live = live_state(self.workspace)
+            act = self._act(state, live)
+            # After the versions were read: a run may have begun, or waited for long enough.
+            writers = writers_to_live(self.workspace, runs) if live.changed else ()
+            refuse_unreleased(writers or self._why_withheld(act, live))
+            return turn.carry_out(act)
 
     def decide(
         self, approve: Callable[[ShadowState], None], *, allow_breaking: bool = False
@@ -262,9 +167,10 @@ class Publication:
         refuse_not_in_shadow(self.plan, Plans(self.workspace.lake.root), NOT_PUBLISHED)
         self._refuse_at_once()
         state = self._checked(approve, allow_breaking=allow_breaking)
-        before = live_state(self.workspace)
-        refuse_unreleased(self.plan, self.workspace, before)
-        return self._act(state, before)
+        live = live_state(self.workspace)
+        act = self._act(state, live)
+        refuse_unreleased(self._why_withheld(act, live))
+        return act
 
     def _refuse_at_once(self) -> None:
         self.plan.refuse_other_code(self.workspace.code)
@@ -277,43 +183,74 @@ class Publication:
         state = state_of(self.plan, self.workspace)
         refuse_unfinished(self.plan, state)
         if not allow_breaking:
-            refuse_breaking(self.plan, self.workspace, state.after)
+            refuse_breaking(self.plan, self.workspace, state)
         approve(state)
         return state
 
-    def _released(self, writers: Sequence[Obstacle], runs: Runs) -> LiveState:
-        """Live, after other changes of it were released.
+    def _act(self, state: ShadowState, live: LiveState) -> Act:
+        """The act that publishes the shadow into `live`.
 
-        If a run that waits for this act prevents that, they are released with the plan.
+        Live was read before its days are compared: what is written since makes the act fail.
         """
-        before = live_state(self.workspace)
-        refuse_unreleased(self.plan, self.workspace, before, writers)
-        if before.changed:
-            release_live(self.workspace, who=self.who, runs=runs)
-            before = live_state(self.workspace)
-        return before
+        why = f"plan {self.plan.id}" + (f": {self.reason}" if self.reason else "")
+        changes = tuple(self._changes(state, live))
+        release = live.release(why)
+        return Act(self.run, "publish", self.plan.id, self.who, self.reason, changes, release)
 
-    def _act(self, state: ShadowState, before: LiveState) -> Act:
-        """The act that publishes the shadow into live, as it was `before`."""
-        newest = before.newest
-        tables = [table for table in self.workspace.tables if table.name in self.plan.reasons]
-        changes = [
-            IntoLive(
-                self.plan, self.workspace, table, state, self.run, self.who, self.reason
-            ).change(before.tables)
-            for table in tables
-        ]
-        return Act(
-            self.run,
-            "publish",
-            self.plan.id,
-            self.who,
-            self.reason,
-            tuple(change for change in changes if change),
-            NextRelease(
-                newest.number if newest else 0,
-                before.tables,
-                before.recorded,
-                f"plan {self.plan.id}: {self.reason}" if self.reason else f"plan {self.plan.id}",
-            ),
-        )
+    def _why_withheld(self, act: Act, live: LiveState) -> list[Obstacle]:
+        return why_withheld(self.workspace, live, self.plan.reasons, act)
+
+    def _changes(self, state: ShadowState, live: LiveState) -> Iterator[TableChange]:
+        """Yield what changes in each table, inputs first.
+
+        Raises Conflict if live has changed under the plan, and UsageError if a table in live would
+        reject these days.
+        """
+        lake = self.workspace.lake
+        shadow = state.shadow
+        if changed := changed_in_live(self.plan, self.workspace, shadow, state.builds):
+            raise Conflict(**conflict_facts(self.plan, changed))
+        built = self.workspace.graph.by_table(state.builds)
+        days = {name: of_table for name, of_table in built.items() if of_table}
+        known = lake.latest(days, BUILD_SCHEMA.names)
+        damaged = lake.damaged(known, dict.fromkeys(days), Depth.FILES)
+        of_live = {p: build for p, build in known.accepted.items() if p not in damaged}
+        for table in (table for table in self.workspace.graph.tables if table.name in days):
+            name = table.name
+            column = table.partition_by
+            new = [state.builds[name, day] for day in days[name]]
+            if builds := list(self._records(table, new, of_live)):
+                moved = [build.day for build in builds if build.outcome in COMMITTED]
+                move = shadow_files(shadow.path(name), column, state.versions[name], moved)
+                source = f"{SHADOWS}/{self.plan.id}/{name}"
+                before = live.tables.get(name)
+                yield TableChange.of(lake.root, name, column, builds, move, before, source)
+
+    def _records(
+        self, table: Table, builds: Collection[Build], of_live: Mapping[Partition, Build]
+    ) -> Iterator[Build]:
+        """Yield the records of the shadow's builds in live, without those recorded already.
+
+        They keep the code and inputs of the shadow's builds.
+        """
+        lake = self.workspace.lake
+        versions = {other.name: lake.version(other.name) for other, _ in table.windows()}
+        at = lake.ledger.next_time(table.name)
+        for build in builds:
+            there = of_live.get((build.table, build.day))
+            same = there if there and there.fingerprint == build.fingerprint else None
+            if same and same.plan == self.plan.id and same.inputs == build.inputs:
+                continue
+            place = same or build
+            yield replace(
+                build,
+                outcome="unchanged" if same else "accepted",
+                run=self.run,
+                act="publish",
+                who=self.who,
+                reason=self.reason or build.reason,
+                input_versions=versions,
+                at=at,
+                delta_version=place.delta_version,
+                data_files=place.data_files,
+            )

@@ -9,17 +9,16 @@ An act that was begun is finished first (`lake/acts.py`). A rebuild of live hold
 by its open plan or, on a local disk, by the marker of a running step (`lake/running.py`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import Conflict, TableUnreadable, UsageError
-from backfill_assets.lake.acts import Acts, finish
+from backfill_assets.lake.acts import Act, Acts, finish
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import day_files
-from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
 from backfill_assets.plan.lifecycle import in_part_words, refuse_left_in_part
@@ -98,20 +97,44 @@ def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Obstacle]
     ]
 
 
-def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
-    """Yield the open plans with days of changed tables, and plans that live has in part.
+def why_withheld(
+    workspace: Workspace,
+    state: LiveState,
+    tables: Collection[str] = (),
+    act: Act | None = None,
+) -> list[Obstacle]:
+    """Return the obstacles to a release of changed tables, apart from running steps.
 
-    A plan that cannot be read cannot be run.
+    `tables` are looked at although they may not have changed. `act` is decided and not yet carried
+    out: days are judged as they are after it.
+    """
+    names = dict.fromkeys([*state.changed, *tables])
+    changed = changed_days(workspace, state, names)
+    builds = builds_since(workspace, state, changed)
+    return [
+        *_open_plans(workspace.lake.root, state, names, act.plan if act else ""),
+        *_by_reason(Cause.OUTDATED, _outdated(workspace, changed, act)),
+        *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds, changed, act)),
+    ]
+
+
+def _open_plans(
+    root: str, state: LiveState, tables: Container[str], but: str
+) -> Iterator[Obstacle]:
+    """Yield the open plans with days of these tables, and plans that live has in part.
+
+    The plan `but` is left out. A plan that cannot be read cannot be run.
     """
     for plan_id in state.in_part:
-        yield Obstacle(Cause.PLAN, in_part_words(plan_id), plan=plan_id)
+        if plan_id != but:
+            yield Obstacle(Cause.PLAN, in_part_words(plan_id), plan=plan_id)
     for plan_id in state.plans:
         try:
             plan = Plans(root).read(plan_id)
         except UsageError:
             continue
         days = () if plan.is_shadow else plan.partitions()
-        if of_plan := [day for table, day in days if table in state.changed]:
+        if of_plan := [day for table, day in days if table in tables]:
             why = (
                 f"plan {plan_id} is open ({ranges(of_plan)}): `backfill watch {plan_id}` follows"
                 f" it; if no command carries it out any more, `backfill resume {plan_id}`"
@@ -119,35 +142,23 @@ def open_plans(root: str, state: LiveState) -> Iterator[Obstacle]:
             yield Obstacle(Cause.PLAN, why, plan=plan_id)
 
 
-def since_the_release(
-    workspace: Workspace, state: LiveState, also: Sequence[Build] = ()
-) -> list[Obstacle]:
-    """Return the outdated and the rewritten days since the last release.
-
-    Days that the last release was made in spite of are left out.
-    """
-    changed = changed_days(workspace, state)
-    builds = builds_since(workspace, state, changed)
-    return [
-        *_by_reason(Cause.OUTDATED, _outdated(workspace, changed, also)),
-        *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds, changed)),
-    ]
-
-
 def _outdated(
     workspace: Workspace,
     changed_in: Mapping[str, Collection[date] | None],
-    also: Sequence[Build],
+    act: Act | None,
 ) -> dict[Partition, str]:
     """Return the built partitions that were made from other rows of a changed day.
 
-    Tables with a schedule of their own are left out: they are built by it.
+    Tables with a schedule of their own are left out: they are built by it. What a publication makes
+    outdated is left out too: its report names these days.
     """
     changed = {
         (name, day)
         for name, days in changed_in.items()
         for day in (workspace.calendar.days() if days is None else days)
-    } | {(build.table, build.day) for build in also if build.outcome != "unchanged"}
+    }
+    if act and act.kind == "rollback":
+        changed |= act.partitions
     own_schedule = {table.name for table in workspace.tables if table.cron}
     readers = {
         reader
@@ -156,7 +167,9 @@ def _outdated(
         if reader[0] not in own_schedule
     }
     found = dict[Partition, str]()
-    for reader, (inputs, last) in outdated_by_inputs(workspace, readers, also).items():
+    for reader, (inputs, last) in outdated_by_inputs(
+        workspace, readers, act.builds if act else ()
+    ).items():
         if read := next((partition for partition in inputs if partition in changed), None):
             failed = "" if last.succeeded else f"; it failed: {first_line(last.message)}"
             found[reader] = f"was made from other rows of {read[0]}{failed}"
@@ -168,10 +181,11 @@ def _rewritten(
     state: LiveState,
     builds: Latest,
     changed_in: Mapping[str, Collection[date] | None],
+    act: Act | None,
 ) -> dict[Partition, str]:
     """Return the partitions of changed tables with rows that no build accepted.
 
-    Rows that were there at the last release are left out.
+    Rows that were there at the last release are left out, and days that `act` replaces.
     """
     found = dict[Partition, str]()
     for name, changed in changed_in.items():
@@ -189,7 +203,8 @@ def _rewritten(
             for day, why in damaged.items()
             if changed is None or day in changed or day in audited
         }
-    return found
+    replaced = act.partitions if act else set()
+    return {p: why for p, why in found.items() if p not in replaced}
 
 
 def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Obstacle]:
@@ -280,7 +295,7 @@ def release_as_it_stands(
     state = live_state(workspace)
     refuse_left_in_part(Plans(workspace.lake.root), "Nothing was released.")
     # An audit that found other rows prevents publications too, until a person decides.
-    reasons = why_withheld(workspace, replace(state, expected=frozenset(workspace.names)))
+    reasons = why_withheld(workspace, state, workspace.names)
     undecided = any(each.cause in FAILURES for each in reasons)
     if not state.tables or (not state.changed and not undecided):
         return NothingNew(state.newest)
@@ -308,19 +323,6 @@ def why_not_released(workspace: Workspace) -> list[Obstacle]:
     return (
         why_withheld(workspace, state) if state.changed and not running(workspace.lake.root) else []
     )
-
-
-def why_withheld(
-    workspace: Workspace, state: LiveState, also: Sequence[Build] = ()
-) -> list[Obstacle]:
-    """Return the obstacles to a release of changed tables, apart from running steps.
-
-    `also` has builds that an act will record. Outdated days are judged as they are after it.
-    """
-    return [
-        *open_plans(workspace.lake.root, state),
-        *since_the_release(workspace, state, also),
-    ]
 
 
 def _release(workspace: Workspace, state: LiveState, who: str, reason: str) -> Decision:

@@ -15,14 +15,12 @@ from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
 from backfill_assets.lake.acts import Act, NextRelease, TableChange, deciding, finish
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.history import Latest, origin_builds
-from backfill_assets.lake.integrity import damaged_at, hash_by_day
+from backfill_assets.lake.integrity import damaged_at
 from backfill_assets.lake.ledger import Build
-from backfill_assets.lake.moves import RestoreCommit, RestoreRecord
-from backfill_assets.lake.releases import PLAN_ROLLED_BACK, Release, TableVersion
+from backfill_assets.lake.moves import Move, RestoreCommit, RestoreRecord
+from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.shadow import delete_shadow
-from backfill_assets.lake.slices import DataFile
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import ROLLED_BACK, Plans
@@ -31,12 +29,16 @@ from backfill_assets.publish.guards import (
     refuse_not_in_live,
     refuse_undeclared,
     refuse_unrecorded,
-    unreleased,
 )
-from backfill_assets.publish.live import live_state
+from backfill_assets.publish.live import live_state, table_version
 from backfill_assets.publish.publish import name_of_act, recorded_by
-from backfill_assets.publish.release_live import Cause, Obstacle, Runs, no_runs
-from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
+from backfill_assets.publish.release_live import Cause, Obstacle, Runs, no_runs, why_withheld
+from backfill_assets.publish.waiting import (
+    PATIENT,
+    Patience,
+    alone_on_live,
+    writers_to_live,
+)
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -120,9 +122,11 @@ def roll_back(
         finish(root)
         refuse_not_in_live(plan, plans)
         with (
-            alone_on_live(workspace, name_of_act("rollback", plan), runs, patience) as writers,
+            alone_on_live(workspace, name_of_act("rollback", plan), runs, patience),
             deciding(root, list(plan.reasons)) as turn,
         ):
+            # Before the decisions: what is written since makes the act fail.
+            seen = {name: table_version(workspace, name) for name in plan.reasons}
             result = RolledBack(_decisions(plan, workspace, force=force))
             if plans.is_rolled_back(plan.id) and not result.count(*CHANGED):
                 if plans.events(plan.id, f"{ROLLED_BACK}-"):
@@ -132,13 +136,10 @@ def roll_back(
             elif result.is_refused and plan.id not in plans.left_in_part():
                 return result
             else:
-                act = _act(plan, result.decisions, workspace, who, reason)
-                release, withheld = _next_release(plan, act, workspace, writers)
+                act = _act(plan, result.decisions, workspace, seen, who, reason)
+                release, withheld = _next_release(plan, act, workspace, runs)
                 act = replace(act, release=release)
-                builds = turn.carry_out(act)
-                added = workspace.lake.releases.all(act.release.after) if act.release else ()
-                of_act = next((each for each in added if each.kind == PLAN_ROLLED_BACK), None)
-                result = RolledBack(result.decisions, builds, of_act, withheld)
+                result = RolledBack(result.decisions, *turn.carry_out(act), withheld)
         outcomes = [build.outcome for build in result.builds]
         plans.note(
             plan.id,
@@ -173,40 +174,28 @@ def _decisions(plan: Plan, workspace: Workspace, *, force: bool) -> Decisions:
     refuse_not_in_live(plan, Plans(workspace.lake.root))
     refuse_protected(plan, workspace, NOT_RESTORED, undoes=True)
     refuse_undeclared(plan, workspace)
-    tables = [table for table in workspace.graph.tables if table.name in plan.reasons]
-    decisions = {
-        (table.name, day): decision
-        for table in tables
-        for day, decision in _decisions_on(plan, table, workspace, force=force).items()
-    }
-    refuse_unrecorded(plan, workspace, decisions)
-    return decisions
-
-
-def _decisions_on(
-    plan: Plan, table: Table, workspace: Workspace, *, force: bool
-) -> dict[date, Decision]:
-    """The decisions about the days of one table, in their order."""
     lake = workspace.lake
-    recorded = lake.ledger.builds({table.name: plan.days_of(table.name)})
-    builds: dict[date, list[Build]] = {}
+    recorded = lake.ledger.builds({name: plan.days_of(name) for name in plan.reasons})
+    builds: dict[Partition, list[Build]] = {}
     for build in recorded:
         if build.succeeded or build.outcome == "removed":
-            builds.setdefault(build.day, []).append(build)
+            builds.setdefault((build.table, build.day), []).append(build)
     known = Latest()
     known.add(recorded)
-    damaged = lake.damaged(known, {table.name: None}, Depth.FILES)
-    plans = Plans(lake.root)
+    damaged = lake.damaged(known, dict.fromkeys(plan.reasons), Depth.FILES)
     named = {build.plan for build in recorded} - {"", plan.id}
-    undone = {plan.id, *filter(plans.is_rolled_back, named)}
-    decided = {
-        day: decision
-        for day, of_day in sorted(builds.items())
-        if (
-            decision := decide(of_day, plan.id, damaged.get((table.name, day)), undone, force=force)
-        )
-    }
-    return decided | _with_rows(lake.path(table.name), decided)
+    undone = {plan.id, *filter(Plans(lake.root).is_rolled_back, named)}
+    decisions = dict[Partition, Decision]()
+    for name, days in workspace.graph.by_table(builds).items():
+        partitions = [(name, day) for day in days]
+        decided = {
+            p: decision
+            for p in partitions
+            if (decision := decide(builds[p], plan.id, damaged.get(p), undone, force=force))
+        }
+        decisions |= decided | _with_rows(lake.path(name), decided)
+    refuse_unrecorded(plan, workspace, decisions)
+    return decisions
 
 
 def decide(
@@ -277,116 +266,114 @@ def _by_whom(build: Build) -> str:
     )
 
 
-def _with_rows(folder: str, decided: Mapping[date, Decision]) -> dict[date, Decision]:
+def _with_rows(folder: str, decided: Decisions) -> dict[Partition, Decision]:
     """The decisions on days whose earlier rows are in another version of the table, or in none.
 
     Usually the version before the plan has them, with the files of that time. If another writer
     came in between, the version of their build has them.
     """
     restoring = {
-        day: (decision.before, decision.version)
-        for day, decision in decided.items()
+        partition[1]: (decision.before, decision.version)
+        for partition, decision in decided.items()
         if decision.kind == Kind.RESTORE and decision.before
     }
     missing = damaged_at(folder, restoring.values())
     as_built = [(restoring[day][0], restoring[day][0].delta_version) for day in missing]
     lost = damaged_at(folder, as_built)
-    found = {build.day: replace(decided[build.day], version=version) for build, version in as_built}
-    return found | {day: Decision(Kind.LOST, why=str(damage)) for day, damage in lost.items()}
-
-
-def _next_release(
-    plan: Plan, act: Act, workspace: Workspace, writers: Sequence[Obstacle]
-) -> tuple[NextRelease | None, list[Obstacle]]:
-    """The release of the rollback; None with the obstacles if live cannot be released now."""
-    if not any(change.committed for change in act.changes):
-        return None, []
-    try:
-        state = live_state(workspace)
-    except TableUnreadable as error:
-        return None, [Obstacle(Cause.UNREADABLE, str(error))]
-    if state.newest is None:
-        return None, []
-    builds = [build for change in act.changes for build in change.builds]
-    if withheld := unreleased(plan, workspace, state, writers, builds):
-        return None, withheld
-    why = _words(plan, act.reason)
-    return NextRelease(state.newest.number, state.tables, state.recorded, why), []
-
-
-def _words(plan: Plan, reason: str) -> str:
-    return f"rollback of plan {plan.id}" + (f": {reason}" if reason else "")
+    return {
+        (build.table, build.day): Decision(Kind.LOST, why=str(lost[build.day]))
+        if build.day in lost
+        else Decision(Kind.RESTORE, build, version)
+        for build, version in as_built
+    }
 
 
 def _act(
     plan: Plan,
     decisions: Decisions,
     workspace: Workspace,
+    seen: Mapping[str, TableVersion | None],
     who: str,
     reason: str,
 ) -> Act:
-    """The act, with the changes of all tables, inputs first. Raises as `_change`."""
+    """The act, with the changes of all tables, inputs first, and without a release.
+
+    Raises UsageError if a file is gone, or if a table cannot take the columns of these days.
+    RefusedByGuard if it can with `force`.
+    """
     run = name_of_act("rollback", plan)
     record = RestoreRecord(run, who, _words(plan, ""), reason, "rollback", plan.id)
-    tables = [table for table in workspace.graph.tables if table.name in plan.reasons]
-    changes = [_change(table, decisions, workspace, record) for table in tables]
-    changed = tuple(change for change in changes if change.builds)
-    return Act(run, "rollback", plan.id, who, reason, changed, release=None)
+    changes = []
+    for table in (table for table in workspace.graph.tables if table.name in plan.reasons):
+        of_table = {day: each for (name, day), each in decisions.items() if name == table.name}
+        at = workspace.lake.ledger.next_time(table.name)
+        if builds := list(_records(of_table.values(), record, at)):
+            changes.append(_change(table, of_table, builds, workspace, seen[table.name], plan))
+    return Act(run, "rollback", plan.id, who, reason, tuple(changes))
 
 
 def _change(
-    table: Table, all_decisions: Decisions, workspace: Workspace, record: RestoreRecord
+    table: Table,
+    decisions: Mapping[date, Decision],
+    builds: Sequence[Build],
+    workspace: Workspace,
+    seen: TableVersion | None,
+    plan: Plan,
 ) -> TableChange:
-    """What the rollback changes in one table.
-
-    Raises UsageError if a file is gone, or if the table cannot take the columns of these days.
-    RefusedByGuard if it can with `force`.
-    """
-    name = table.name
-    folder = workspace.lake.path(name)
+    folder = workspace.lake.path(table.name)
     column = table.partition_by
-    now = open_table(folder)
-    decisions = {day: decision for (of, day), decision in all_decisions.items() if of == name}
-    days = [day for day, decision in decisions.items() if decision.kind in CHANGED]
-    files: Sequence[DataFile] = ()
-    columns = ""
-    if days:
-        versions = {
-            day: decision.version
-            for day, decision in decisions.items()
-            if decision.kind == Kind.RESTORE
-        }
-        files, columns = RestoreCommit(folder, column, versions).move(now, list(versions))
-        try:
-            FileCommit(folder, column, files, columns).refuse_unfit(now, days)
-        except UsageError as error:
-            if all(decision.kind != Kind.CONFLICT for decision in decisions.values()):
-                raise
-            again = f"`backfill rollback {record.undone_plan} --force` takes back"
-            raise RefusedByGuard(
-                error.what,
-                unchanged=NOT_RESTORED,
-                next_step=f"{again} the days that others built since, too. Their rows are lost.",
-            ) from None
-    hashes = hash_by_day((file.day, file.path) for file in files)
-    at = workspace.lake.ledger.next_time(name)
-    builds = tuple(_records(decisions.values(), hashes, record, at))
-    seen = TableVersion(name, int(now.version()), str(now.metadata().id)) if now else None
-    return TableChange(name, column, builds, tuple(files), columns, seen)
+    versions = {d: each.version for d, each in decisions.items() if each.kind == Kind.RESTORE}
+    move = Move([], "")
+    if any(decision.kind in CHANGED for decision in decisions.values()):
+        move = RestoreCommit(folder, column, versions).move(open_table(folder), list(versions))
+    try:
+        return TableChange.of(workspace.lake.root, table.name, column, builds, move, seen)
+    except UsageError as error:
+        if all(decision.kind != Kind.CONFLICT for decision in decisions.values()):
+            raise
+        raise RefusedByGuard(
+            error.what,
+            unchanged=NOT_RESTORED,
+            next_step=(
+                f"`backfill rollback {plan.id} --force` takes back the days that others built"
+                " since, too. Their rows are lost."
+            ),
+        ) from None
 
 
-def _records(
-    decisions: Iterable[Decision], hashes: Mapping[date, str], record: RestoreRecord, at: datetime
-) -> Iterator[Build]:
+def _records(decisions: Iterable[Decision], record: RestoreRecord, at: datetime) -> Iterator[Build]:
     """Yield the builds to record: restored, removed, or `unchanged` for those recorded again."""
     for decision in decisions:
         before = decision.before
         if before is None:
             continue
         if decision.kind == Kind.RESTORE:
-            yield replace(record.of(before, at), data_files=hashes.get(before.day, ""))
+            yield record.of(before, at)
         elif decision.kind == Kind.REMOVE:
             blank = Build(before.table, before.day, "removed", "", before.code_version)
             yield replace(record.of(blank, at), outcome="removed")
         else:
             yield replace(record.of(before, at), outcome="unchanged")
+
+
+def _next_release(
+    plan: Plan, act: Act, workspace: Workspace, runs: Runs
+) -> tuple[NextRelease | None, Sequence[Obstacle]]:
+    """The release of the rollback; None with the obstacles if live cannot be released now."""
+    if not act.partitions:
+        return None, ()
+    try:
+        live = live_state(workspace)
+    except TableUnreadable as error:
+        return None, [Obstacle(Cause.UNREADABLE, str(error))]
+    if live.newest is None:
+        return None, ()
+    # After the versions were read: a run may have begun, or waited for long enough.
+    writers = writers_to_live(workspace, runs) if live.changed else ()
+    if withheld := writers or why_withheld(workspace, live, plan.reasons, act):
+        return None, withheld
+    return live.release(_words(plan, act.reason)), ()
+
+
+def _words(plan: Plan, reason: str) -> str:
+    return f"rollback of plan {plan.id}" + (f": {reason}" if reason else "")

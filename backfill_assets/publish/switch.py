@@ -68,6 +68,8 @@ class Switch:
             switches[self.name] = self.to
         why = reason or f"{self.name} is {self.to}"
         moved = replace(pointer, switches=switches)
+        if (pinned := pointer.pinned_switches) is not None:
+            moved = replace(moved, pinned_switches={**pinned, self.name: self.to})
         kind = SWITCHED if self.channel == STABLE else POINTED
         return releases.move(newest, self.channel, moved, who=who, reason=why, kind=kind)
 

@@ -1,6 +1,6 @@
 """The words of a publication or a rollback, for the terminal and the job."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
 
 from backfill_assets.calendar import ranges
@@ -27,13 +27,20 @@ EXAMPLES_SHOWN = 5
 
 def rows(decisions: Decisions) -> list[tuple[str, ...]]:
     """A row a table, with the days of each kind."""
-    days: dict[str, dict[Kind, list[date]]] = {}
-    for (table, day), decision in decisions.items():
-        days.setdefault(table, {}).setdefault(decision.kind, []).append(day)
-    return [
-        (table, *[ranges(of[kind]) if kind in of else "" for kind in Kind])
-        for table, of in days.items()
-    ]
+    return _rows(list(Kind), ((*partition, each.kind) for partition, each in decisions.items()))
+
+
+def published_rows(builds: Iterable[Build]) -> list[tuple[str, ...]]:
+    """Return a row per table: the days with new rows, and the days that live had already."""
+    days = ((build.table, build.day, build.outcome) for build in builds)
+    return _rows(["accepted", "unchanged"], days)
+
+
+def _rows(kinds: Sequence[str], days: Iterable[tuple[str, date, str]]) -> list[tuple[str, ...]]:
+    by_table: dict[str, dict[str, list[date]]] = {}
+    for table, day, kind in days:
+        by_table.setdefault(table, {}).setdefault(kind, []).append(day)
+    return [(name, *(ranges(of.get(kind, [])) for kind in kinds)) for name, of in by_table.items()]
 
 
 def decision_lines(decisions: Decisions) -> list[str]:
@@ -173,17 +180,6 @@ def switched_line(switch: Switch, release: Release | None) -> str:
         f" {switch.channel}`."
     )
     return f"{now} Both tables are built as before.{back if switch.to != switch.name else ''}"
-
-
-def published_rows(builds: Iterable[Build]) -> list[tuple[str, str, str]]:
-    """Return a row per table: the days with new rows, and the days that live had already."""
-    days: dict[str, dict[str, list[date]]] = {}
-    for build in builds:
-        days.setdefault(build.table, {}).setdefault(build.outcome, []).append(build.day)
-    return [
-        (table, ranges(of.get("accepted", [])), ranges(of.get("unchanged", [])))
-        for table, of in days.items()
-    ]
 
 
 def not_reported(error: BackfillError) -> str:

@@ -86,7 +86,10 @@ def verify(
     tables = {table.name: table for table in workspace.tables}
     rebuilt_versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
     compared = tables_of_shadow(plan, workspace)
-    diffs = {table.name: table for table in diff_tables(*compared, Diffs(live.root)).tables}
+    # Not a stored diff: a file of the shadow may have been replaced since.
+    diff = diff_tables(*compared)
+    Diffs(live.root).keep(diff)
+    diffs = {table.name: table for table in diff.tables}
     lines = checklist(
         [
             _rebuilt(table, plan, live, state, opened, diffs.get(name))

@@ -22,6 +22,8 @@ from tests.worlds.small_lake import (
     A,
     B,
     SmallLake,
+    everywhere,
+    gets,
     half_published,
     preview,
     publish,
@@ -56,28 +58,16 @@ def test_a_killed_publication_is_finished_and_rolled_back_and_a_night_stays(lake
     others = files_of_others(lake)
     values = {D1: 7, D2: 8}
     plan = half_published(lake, values)
-    assert released(lake) == released(lake, B.name) == RELEASED
+    assert gets(lake) == RELEASED
     publish(lake, plan)
-    assert (
-        lake.values()
-        == lake.values(B.name)
-        == released(lake)
-        == released(lake, B.name)
-        == RELEASED | values
-    )
+    assert everywhere(lake) == RELEASED | values
     assert not lake.workspace.lake.paths.is_local
     assert files_of_others(lake) == others
     for table in (A.name, B.name):
         lake.write({D3: 9}, table=table)
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
     assert set(lake.roll_back(plan).values()) == {Kind.RESTORE}
-    assert (
-        released(lake)
-        == released(lake, B.name)
-        == RELEASED | {D3: 9}
-        == lake.values()
-        == lake.values(B.name)
-    )
+    assert everywhere(lake) == RELEASED | {D3: 9}
     assert files_of_others(lake)[D0] == others[D0]
 
 
@@ -108,20 +98,14 @@ def test_concurrent_publications_without_locks_lose_nothing(lake):
 
     with ThreadPoolExecutor(len(plans)) as at_once:
         won = dict(zip(rebuilds, at_once.map(published, plans), strict=True))
-    got = released(lake)
-    assert got == released(lake, B.name) == RELEASED | {at: got[at] for at in rebuilds}
+    got = gets(lake)
+    assert got == RELEASED | {at: got[at] for at in rebuilds}
     assert {at: got[at] for at in rebuilds if won[at]} == {
         at: value for at, value in rebuilds.items() if won[at]
     }
     for plan in plans:
         publish(lake, plan)
-    assert (
-        released(lake)
-        == released(lake, B.name)
-        == RELEASED | rebuilds
-        == lake.values()
-        == lake.values(B.name)
-    )
+    assert everywhere(lake) == RELEASED | rebuilds
     numbers = [release.number for release in Releases(str(lake.root)).all()]
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
     assert {lake.plans.state(plan.id) for plan in plans} == {"published"}

@@ -27,6 +27,7 @@ from tests.worlds.small_lake import (
     A,
     B,
     SmallLake,
+    gets,
     killed_after,
     preview,
     publish,
@@ -42,13 +43,6 @@ def night(lake: SmallLake, values: dict[date, int]) -> None:
     for table in (A.name, B.name):
         lake.write(values, table=table)
     assert isinstance(release_live(lake.workspace, who="sensor"), Released)
-
-
-def gets(lake: SmallLake, channel: str = "stable") -> dict[date, int]:
-    """The value of each day that readers of a channel get, the same in both tables."""
-    values = released(lake, channel=channel)
-    assert released(lake, B.name, channel) == values
-    return values
 
 
 def pinned(lake: SmallLake, number: int, channel: str = "stable") -> bool:

@@ -236,7 +236,11 @@ def test_a_release_that_was_added_meanwhile_is_not_overwritten(lake):
 def test_only_what_was_built_or_written_since_the_release_is_looked_at(lake):
     def looked_at() -> set[tuple[str, date]]:
         state = live_state(lake.workspace)
-        return set(builds_since(lake.workspace, state, changed_days(lake.workspace, state)).last)
+        return set(
+            builds_since(
+                lake.workspace, state, changed_days(lake.workspace, state, state.changed)
+            ).last
+        )
 
     assert looked_at() == set()
     lake.build(A, 1, rows=2)

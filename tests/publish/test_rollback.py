@@ -32,7 +32,6 @@ from tests.worlds.small_lake import (
     copy_of,
     four_days,
     killed_after,
-    killed_when,
     publish,
     rebuilt_in_live,
     rebuilt_in_shadow,
@@ -69,21 +68,7 @@ def test_a_restored_day_is_recorded_as_what_it_is_and_why(lake):
     build = latest(
         lake.workspace.lake.ledger,
         {A.name: None},
-        [
-            "table",
-            "day",
-            "outcome",
-            "code_version",
-            "fingerprint",
-            "rows",
-            "plan",
-            "who",
-            "reason",
-            "delta_version",
-            "data_files",
-            "run",
-            "at",
-        ],
+        BUILD_SCHEMA.names,
     ).accepted[A.name, SECOND]
     assert (build.outcome, build.code_version, build.fingerprint, build.rows) == (
         "restored",
@@ -120,13 +105,6 @@ def test_a_day_that_others_built_since_stays_and_says_by_whom_unless_it_is_force
     assert lake.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
     assert lake.plans.state(plan.id) == "rolled_back"
     assert lake.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
-    assert lake.values()[SECOND] == 2
-
-
-def test_a_day_that_others_found_unchanged_since_is_the_plans_and_is_put_back(lake):
-    plan = rebuilt_in_live(lake, {SECOND: 7})
-    lake.write({SECOND: 7}, code="2")
-    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE}
     assert lake.values()[SECOND] == 2
 
 
@@ -177,28 +155,11 @@ def test_a_day_that_the_plan_built_first_is_removed_and_missing_again(tmp_path):
     assert lake.values() == {FIRST: 1, SECOND: 3}
 
 
-def test_a_table_that_the_plan_built_first_is_empty_again(tmp_path):
-    lake = SmallLake(tmp_path)
-    plan = rebuilt_in_live(lake, {FIRST: 1, SECOND: 2})
-    assert set(lake.roll_back(plan).values()) == {Kind.REMOVE}
-    assert lake.values() == {}
-    lake.write({SECOND: 3})
-    assert lake.values() == {SECOND: 3}
-
-
 def test_a_rollback_that_puts_nothing_back_leaves_the_plan_what_it_was(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     lake.write({SECOND: 5})
     assert lake.roll_back(plan) == {(A.name, SECOND): Kind.CONFLICT}
     assert (lake.plans.state(plan.id), lake.plans.events(plan.id, "rolled_back")) == ("done", [])
-
-
-def test_days_are_put_back_from_the_versions_in_which_each_was_built(lake):
-    lake.write({SECOND: 5})
-    lake.write({THIRD: 6})
-    plan = rebuilt_in_live(lake, dict.fromkeys(DAYS, 9))
-    lake.roll_back(plan)
-    assert lake.values() == {FIRST: 1, SECOND: 5, THIRD: 6, FOURTH: 4}
 
 
 def test_every_table_of_a_plan_is_rolled_back_inputs_first(lake):
@@ -254,19 +215,7 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake,
     assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
 
 
-def test_a_rollback_killed_after_its_first_table_is_finished_by_the_same_command(lake):
-    lake.write(dict.fromkeys(DAYS, 1), table=B.name)
-    plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
-    lake.write({SECOND: 7}, plan=plan.id)
-    lake.write({SECOND: 7}, plan=plan.id, table=B.name)
-    with killed_when(lambda: lake.values()[SECOND] == 2):
-        lake.roll_back(plan)
-    assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 7)
-    assert set(lake.roll_back(plan).values()) == {Kind.RESTORED}
-    assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 1)
-
-
-WRITES_OF_A_ROLLBACK = 8
+WRITES_OF_A_ROLLBACK = 7
 
 
 @pytest.mark.parametrize("writes", range(1, WRITES_OF_A_ROLLBACK + 1))
@@ -281,15 +230,6 @@ def test_a_rollback_killed_after_any_write_is_whole_after_the_next_commit(lake, 
     lake.write({FOURTH: 9})
     both = (lake.values()[SECOND], lake.values(B.name)[SECOND])
     assert both == ((2, 1) if lake.plans.is_rolled_back(plan.id) else (7, 7))
-
-
-def test_an_empty_day_that_the_plan_built_first_is_missing_again(tmp_path):
-    lake = SmallLake(tmp_path)
-    lake.write({FIRST: 1})
-    plan = rebuilt_in_live(lake, {SECOND: 0})
-    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.REMOVE}
-    assert lake.values() == {FIRST: 1}
-    assert list(lake.workspace.lake.latest({A.name: None}).accepted) == [(A.name, FIRST)]
 
 
 @pytest.mark.parametrize("is_in_other_days", [False, True])
@@ -354,14 +294,6 @@ def test_a_type_is_not_taken_back_beside_days_that_stay_and_no_table_is_changed(
     assert lake.values() == RELEASED
 
 
-def test_an_empty_day_is_empty_again(tmp_path):
-    lake = SmallLake(tmp_path)
-    lake.write({FIRST: 1, SECOND: 0})
-    plan = rebuilt_in_live(lake, {SECOND: 3})
-    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE}
-    assert lake.values() == {FIRST: 1}
-
-
 def test_nothing_of_a_plan_is_taken_back_while_a_table_of_it_is_not_declared(lake):
     lake.write({FIRST: 1, SECOND: 2}, table=B.name)
     plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
@@ -402,40 +334,107 @@ def test_a_day_that_the_plan_found_unchanged_is_as_up_to_date_as_before(lake):
     assert status[B.name, SECOND].state == State.UP_TO_DATE
 
 
-@pytest.mark.parametrize("first_goes_first", [False, True])
-def test_plans_that_are_taken_back_in_any_order_come_to_what_none_of_them_has_made(
-    lake, first_goes_first
+NIGHT = ""
+FOUR = (NIGHT, RELEASED)
+RESTORE, REMOVE, RESTORED, CONFLICT, _ = Kind
+TWO_PLANS = [("first", {SECOND: 7, THIRD: 7}), ("second", {SECOND: 8, FOURTH: 8})]
+FIRST_BUILT = [(NIGHT, {FIRST: 1}), ("first", {FIRST: 7, SECOND: 7}), ("second", {SECOND: 8})]
+# Who writes which values, or which plan is rolled back with which result; and the days after that.
+HISTORIES = {
+    "each day is of another version": (
+        [FOUR, (NIGHT, {SECOND: 5}), (NIGHT, {THIRD: 6}), ("a plan", dict.fromkeys(DAYS, 9))],
+        [("a plan", dict.fromkeys(DAYS, RESTORE))],
+        RELEASED | {SECOND: 5, THIRD: 6},
+    ),
+    "others found the rows of the plan unchanged": (
+        [FOUR, ("a plan", {SECOND: 7}), (NIGHT, {SECOND: 7})],
+        [("a plan", {SECOND: RESTORE})],
+        RELEASED,
+    ),
+    "a night came between two builds of the plan": (
+        [FOUR, ("a plan", {SECOND: 12}), (NIGHT, {SECOND: 15}), ("a plan", {SECOND: 12})],
+        [("a plan", {SECOND: RESTORE})],
+        RELEASED | {SECOND: 15},
+    ),
+    "an empty day is empty again": (
+        [(NIGHT, {FIRST: 1, SECOND: 0}), ("a plan", {SECOND: 3})],
+        [("a plan", {SECOND: RESTORE})],
+        {FIRST: 1, SECOND: 0},
+    ),
+    "the plan built an empty day first": (
+        [(NIGHT, {FIRST: 1}), ("a plan", {SECOND: 0})],
+        [("a plan", {SECOND: REMOVE})],
+        {FIRST: 1},
+    ),
+    "the plan built the table first": (
+        [("a plan", {FIRST: 1, SECOND: 2})],
+        [("a plan", {FIRST: REMOVE, SECOND: REMOVE})],
+        {},
+    ),
+    "a removed day is built again": (
+        [("a plan", {FIRST: 1, SECOND: 2})],
+        [("a plan", {FIRST: REMOVE, SECOND: REMOVE}), (NIGHT, {SECOND: 3})],
+        {SECOND: 3},
+    ),
+    "the first plan is rolled back first": (
+        [FOUR, *TWO_PLANS],
+        [
+            ("first", {SECOND: CONFLICT, THIRD: RESTORE}),
+            ("second", {SECOND: RESTORE, FOURTH: RESTORE}),
+            ("first", {SECOND: RESTORED, THIRD: RESTORED}),
+        ],
+        RELEASED,
+    ),
+    "the second plan is rolled back first": (
+        [FOUR, *TWO_PLANS],
+        [
+            ("second", {SECOND: RESTORE, FOURTH: RESTORE}),
+            ("first", {SECOND: RESTORE, THIRD: RESTORE}),
+            ("second", {SECOND: RESTORED, FOURTH: RESTORED}),
+        ],
+        RELEASED,
+    ),
+    "a rollback put back rows of a plan": (
+        [FOUR, ("first", {SECOND: 7, THIRD: 7}), ("second", {SECOND: 8})],
+        [
+            ("second", {SECOND: RESTORE}),
+            ("third", {SECOND: 9}),
+            ("first", {SECOND: CONFLICT, THIRD: RESTORE}),
+            ("third", {SECOND: RESTORE}),
+        ],
+        RELEASED,
+    ),
+    "only plans built a day, the first is rolled back first": (
+        FIRST_BUILT,
+        [("first", {FIRST: RESTORE, SECOND: CONFLICT}), ("second", {SECOND: REMOVE})],
+        {FIRST: 1},
+    ),
+    "only plans built a day, the second is rolled back first": (
+        FIRST_BUILT,
+        [("second", {SECOND: RESTORE}), ("first", {FIRST: RESTORE, SECOND: REMOVE})],
+        {FIRST: 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("builds", "then", "values"), HISTORIES.values(), ids=HISTORIES)
+def test_a_rollback_goes_back_to_what_no_plan_that_was_rolled_back_made(
+    tmp_path, builds, then, values
 ):
-    first = rebuilt_in_live(lake, {SECOND: 7, THIRD: 7})
-    second = rebuilt_in_live(lake, {SECOND: 8, FOURTH: 8})
-    for plan in (first, second) if first_goes_first else (second, first):
-        lake.roll_back(plan)
-    assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
-    assert {lake.roll_back(plan)[A.name, SECOND] for plan in (first, second)} == {Kind.RESTORED}
-
-
-def test_rows_that_a_rollback_had_put_back_are_those_of_whoever_built_them(lake):
-    first = rebuilt_in_live(lake, {SECOND: 7, THIRD: 7})
-    second = rebuilt_in_live(lake, {SECOND: 8})
-    lake.roll_back(second)  # the rows are the first one's again
-    third = rebuilt_in_live(lake, {SECOND: 9})
-    assert lake.roll_back(first) == {(A.name, SECOND): Kind.CONFLICT, (A.name, THIRD): Kind.RESTORE}
-    lake.roll_back(third)
-    assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
-
-
-@pytest.mark.parametrize("first_goes_first", [False, True])
-def test_a_day_that_only_rolled_back_plans_built_is_removed(tmp_path, first_goes_first):
     lake = SmallLake(tmp_path)
-    lake.write({FIRST: 1})
-    first = rebuilt_in_live(lake, {FIRST: 7, SECOND: 7})
-    second = rebuilt_in_live(lake, {SECOND: 8})
-    for plan in (first, second) if first_goes_first else (second, first):
-        lake.roll_back(plan)
-    assert lake.values() == {FIRST: 1}
+    plans = {
+        name: lake.plan({A.name: DAYS}, name) for name in ("a plan", "first", "second", "third")
+    }
+    for who, days in [*builds, *then]:
+        if {*days.values()} <= {*Kind}:
+            assert lake.roll_back(plans[who]) == {(A.name, day): days[day] for day in days}
+        else:
+            lake.write(days, plan=plans[who].id if who else NIGHT)
+    assert lake.values() == {day: value for day, value in values.items() if value}
+    assert {day for _, day in lake.workspace.lake.latest({A.name: None}).accepted} == {*values}
 
 
-HISTORIES = st.lists(
+ANY_HISTORY = st.lists(
     st.tuples(
         st.sampled_from(["night", "first", "second", "third"]),
         st.dictionaries(st.sampled_from(DAYS[:2]), st.integers(1, 3), min_size=1),
@@ -487,7 +486,7 @@ class Builds:
 
 
 @settings(max_examples=500, deadline=None)
-@given(history=HISTORIES)
+@given(history=ANY_HISTORY)
 def test_two_rollbacks_in_either_order_give_the_same_rows(history):
     """A plan may build a day several times, and first. A third plan is rolled back before.
 
@@ -503,54 +502,6 @@ def test_two_rollbacks_in_either_order_give_the_same_rows(history):
     for plan in ("second", "first", "second"):
         other.roll_back(plan)
     assert one.values() == other.values()
-
-
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_any_order_of_plans_nights_and_rollbacks_agrees_with_a_model(tmp_path_factory, data):
-    """The model: of each day, whose each value was, in order; a rollback puts back what no plan
-    wrote that was rolled back, if the last value is the plan's.
-    """
-    lake = SmallLake(tmp_path_factory.mktemp("lake"))
-    model = {at: [("night", 1)] for at in DAYS}
-    undone = set[str]()
-    plans: list[Plan] = []
-    lake.write(dict.fromkeys(DAYS, 1))
-    for _ in range(data.draw(st.integers(1, 6))):
-        act = data.draw(st.sampled_from(["plan", "night", "rollback"]))
-        if act == "rollback" and plans:
-            plan = data.draw(st.sampled_from(plans))
-            files = lake.files()
-            decided = lake.roll_back(plan)
-            for at in DAYS:
-                wrote = [n for n, (who, _) in enumerate(model[at]) if who == plan.id]
-                first = wrote[0] if wrote else 0
-                before = [
-                    (who, value)
-                    for who, value in model[at][:first]
-                    if who not in {plan.id, *undone}
-                ]
-                if wrote and model[at][-1][0] == plan.id:
-                    assert decided[A.name, at] == Kind.RESTORE
-                    model[at].append(before[-1])
-                else:
-                    assert decided.get((A.name, at)) != Kind.RESTORE
-                    assert lake.files()[at] == files[at]
-            undone |= {plan.id} if lake.plans.is_rolled_back(plan.id) else set()
-            continue
-        values = data.draw(st.dictionaries(st.sampled_from(DAYS), st.integers(1, 3), min_size=1))
-        plan = (
-            lake.plan({A.name: list(values)}, reason=f"plan {len(plans)}")
-            if act == "plan"
-            else None
-        )
-        plans += [plan] if plan else []
-        lake.write(values, plan=plan.id if plan else "")
-        for at, value in values.items():
-            if model[at][-1][1] != value:
-                model[at].append((plan.id if plan else "night", value))
-        assert lake.values() == {at: of[-1][1] for at, of in model.items()}
-    assert lake.values() == {at: of[-1][1] for at, of in model.items()}
 
 
 def test_a_rollback_passes_over_a_day_that_a_plan_which_was_rolled_back_has_emptied(tmp_path):

@@ -128,8 +128,9 @@ WRONG: dict[str, Rows] = {
 
 
 def compared(rows: Rows, **declared: Any) -> tuple[CheckLine, ...]:
-    """The checklist of a rebuild with these rows. Live has the rows of `LIVE`."""
+    """The checklist of a rebuild with these rows. Live has those of `LIVE`, or of `live`."""
     expected = declared.pop("expected", ())
+    live = declared.pop("live", LIVE)
     of = table(
         TABLE,
         partition_by="day",
@@ -142,7 +143,7 @@ def compared(rows: Rows, **declared: Any) -> tuple[CheckLine, ...]:
         version="c1",
         **declared,
     )(as_they_are)
-    sides = [pa.Table.from_pylist(side, SCHEMA) for side in (LIVE, rows)]
+    sides = [pa.Table.from_pylist(side, SCHEMA) for side in (live, rows)]
     totals = TableTotals()
     diffs = tuple(
         compare_day(str(at), rows_of(sides[0], at), rows_of(sides[1], at), ["region"], totals)
@@ -166,10 +167,11 @@ def compared(rows: Rows, **declared: Any) -> tuple[CheckLine, ...]:
                 nulls={name: side[name].null_count for name in SCHEMA.names},
             )
             for at_number, at in enumerate(DAYS)
+            if rows_of(side, at).num_rows
         }
         for side in sides
     ]
-    opened = TableDays({at: str(at) for at in DAYS}, builds[0])
+    opened = TableDays({at: str(at) for at in builds[0]}, builds[0])
     rebuilt = RebuiltTable(
         of, "p1", "c1", DAYS, builds[1], opened, opened, DAYS, diff=diff, expected=expected
     )
@@ -227,3 +229,16 @@ def test_the_worst_change_is_named_first():
     (line,) = open_checks(compared(both))
     assert line.findings[0].startswith("outages: ")
     assert any(finding.startswith("share: ") for finding in line.findings)
+
+
+def test_a_day_new_to_live_changes_no_sum_and_hides_none():
+    live = [row for row in LIVE if row["day"] != DAYS[2]]
+    assert open_checks(compared(LIVE, live=live)) == []
+    both = {DAYS[0]: 0, DAYS[2]: 2}  # the rows that county 07 has now, for each one that it had
+    wrong = [
+        row
+        for row in LIVE
+        for _ in range(both.get(row["day"], 1) if row["region"] == REGIONS[7] else 1)
+    ]
+    (line,) = [line for line in open_checks(compared(wrong, live=live)) if line.excess]
+    assert any(f"region {REGIONS[7]}" in finding for finding in line.findings)

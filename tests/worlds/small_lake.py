@@ -360,6 +360,20 @@ def released(lake: SmallLake, table: str = A.name, channel: str = "stable") -> d
     return dict(sorted(pairs))
 
 
+def gets(lake: SmallLake, channel: str = "stable") -> dict[date, int]:
+    """The value of each day that readers of a channel get, the same in both tables."""
+    values = released(lake, channel=channel)
+    assert released(lake, B.name, channel) == values
+    return values
+
+
+def everywhere(lake: SmallLake) -> dict[date, int]:
+    """The value of each day, the same in live and for readers, in both tables."""
+    values = gets(lake)
+    assert lake.values() == lake.values(B.name) == values
+    return values
+
+
 def four_days(root: Path) -> SmallLake:
     """Four days of A, with the values 1 to 4, of an older code."""
     lake = SmallLake(root)
