@@ -321,8 +321,8 @@ def table(
             f"{name} reads {tables[0]}: write same_day({tables[0]}) or window({tables[0]},"
             " first=-6, last=0)"
         )
-    refuse_wrong_columns(declared)
     _refuse_unusable_reads(declared)
+    refuse_wrong_columns(declared)
 
     def declare(compute: Callable[..., Any]) -> Table:
         arguments = list(inspect.signature(compute).parameters)
