@@ -47,6 +47,7 @@ class Model:
 
     `pinned`: the release of a channel. `tried`: the plan that readers of candidate get, and the
     days. Readers of the channels in `switched` get the other table, or not although stable does.
+    Pinned ones get it if they `had_other` with that release, or were switched since.
     """
 
     wrote: dict[date, list[tuple[str, int, str]]] = field(default_factory=dict)
@@ -55,6 +56,8 @@ class Model:
     pinned: dict[str, int] = field(default_factory=dict)
     tried: tuple[str, dict[date, int]] = ("", field(default_factory=dict))
     switched: dict[str, bool] = field(default_factory=dict)
+    pinned_other: dict[str, bool] = field(default_factory=dict)
+    had_other: dict[tuple[str, int], bool] = field(default_factory=dict)
     rolled_back: set[str] = field(default_factory=set)
 
     @property
@@ -81,12 +84,24 @@ class Model:
 
     def gets(self, channel: str) -> dict[date, int]:
         """What readers of a channel get under the name A."""
-        if self.switched.get(channel, self.switched.get("stable", False)):
+        if self.other(channel):
             return OTHER
         if channel == "candidate" and self.tried[0]:
             return self.tried[1]
-        number = self.pinned.get(channel, self.pinned.get("stable", len(self.releases) - 1))
-        return self.releases[number][1]
+        return self.releases[self.number(channel)][1]
+
+    def other(self, channel: str) -> bool:
+        if channel in self.pinned:
+            return self.pinned_other[channel]
+        return self.switched.get(channel, channel != "stable" and self.other("stable"))
+
+    def number(self, channel: str) -> int:
+        return self.pinned.get(channel, self.pinned.get("stable", len(self.releases) - 1))
+
+    def remember(self, channel: str) -> None:
+        for number in range(len(self.releases)):
+            self.had_other.setdefault((channel, number), self.other(channel))
+        self.had_other[channel, self.number(channel)] = self.other(channel)
 
 
 CHANNELS = ["stable", "candidate"]
@@ -207,8 +222,8 @@ class AsInMemory(RuleBasedStateMachine):
         assert (switched is None) == (before == (to == B.name))
         if switched:
             model.releases.append(model.releases[-1])
-            model.switched[channel] = to == B.name
-            if channel == "candidate" and model.switched.get("stable", False) == (to == B.name):
+            model.switched[channel] = model.pinned_other[channel] = to == B.name
+            if channel == "candidate" and model.other("stable") == (to == B.name):
                 del model.switched["candidate"]
         assert self.lake.files() == files
 
@@ -229,6 +244,9 @@ class AsInMemory(RuleBasedStateMachine):
         )
         if moved:
             self.model.releases.append(self.model.releases[-1])
+            self.model.pinned_other[channel] = self.model.had_other.get(
+                (channel, number - 1), False
+            )
         self.model.pinned.pop(channel, None)
         if number:
             self.model.pinned[channel] = number - 1
@@ -264,6 +282,7 @@ class AsInMemory(RuleBasedStateMachine):
         assert self.lake.values() == self.model.live
         for channel in CHANNELS if self.model.releases else ():
             assert released(self.lake, A.name, channel) == self.model.gets(channel), channel
+            self.model.remember(channel)
 
 
 AsInMemory.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
