@@ -256,13 +256,29 @@ class LedgerFiles:
             for day in self.rows(["day"], {name: None}, after=at)["day"].to_pylist()
         }
 
+    @cached_property
+    def facts(self) -> dict[Any, Any]:
+        """A cache for values that depend on this version of the ledger only."""
+        log = self.files.log
+        return log.facts if isinstance(log, CachedTable) else {}
+
+    @property
+    def committed_runs(self) -> frozenset[str]:
+        """The runs that have committed rows of any table.
+
+        Those who wait look several times a second. The rows are read once for each version.
+        """
+        if "committed runs" not in self.facts:
+            rows = self.rows(["run", "outcome"])
+            committed = rows.filter(pc.is_in(rows["outcome"], pa.array(COMMITTED)))
+            self.facts["committed runs"] = frozenset(committed["run"].unique().to_pylist())
+        runs: frozenset[str] = self.facts["committed runs"]
+        return runs
+
     def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
         """The recorded commits of each table, and the latest time of any of its builds."""
         names = list(dict.fromkeys(tables))
-        log = self.files.log
-        newest: dict[str, RecordedCommits] = (
-            log.facts.setdefault("newest", {}) if isinstance(log, CachedTable) else {}
-        )
+        newest: dict[str, RecordedCommits] = self.facts.setdefault("newest", {})
         for name in names:
             if name in newest:
                 continue
@@ -342,9 +358,7 @@ class Ledger:
 
     def has_committed(self, run: str) -> bool:
         """True if a run has committed rows of any table."""
-        rows = self.rows(["run", "outcome"])
-        of_run = rows.filter(pc.equal(rows["run"], run))
-        return bool({*COMMITTED} & {*of_run["outcome"].to_pylist()})
+        return run in self.files().committed_runs
 
     def next_time(self, table: str) -> datetime:
         """The time of a new build: now, but later than every earlier build of the table.

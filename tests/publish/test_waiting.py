@@ -1,12 +1,14 @@
 """An act waits for runs that have written to live, and other runs wait for the act."""
 
+from collections import Counter
 from contextlib import ExitStack
 
 import pytest
 
 from backfill_assets.errors import RefusedByGuard
+from backfill_assets.lake.ledger import LedgerFiles
 from backfill_assets.lake.running import RunningStep, announce, announced, mark_running
-from backfill_assets.publish.waiting import Patience
+from backfill_assets.publish.waiting import Patience, writers_to_live
 from tests.worlds.small_lake import (
     DAYS,
     RELEASED,
@@ -28,6 +30,21 @@ NAMED = {f"run {RUN[:8]}": RUN}
 
 def never(_: float) -> None:
     pytest.fail("it waits")
+
+
+@pytest.fixture
+def ledger_reads(monkeypatch) -> Counter[tuple[str, ...]]:
+    """How often rows of the ledger were read, by their columns."""
+    counted = Counter[tuple[str, ...]]()
+    rows = LedgerFiles.rows
+
+    def counted_rows(self, columns=None, *arguments, **options):
+        counted[tuple(columns or ())] += 1
+        return rows(self, columns, *arguments, **options)
+
+    # The real reads are made. They are only counted.
+    monkeypatch.setattr(LedgerFiles, "rows", counted_rows)
+    return counted
 
 
 @pytest.fixture
@@ -94,3 +111,22 @@ def test_a_run_waits_before_its_first_commit_while_an_act_is_announced(lake):
     with announce(str(lake.root), "publish-2"):
         lake.write({D2: 8}, of_run=RUN, sleep=never)
     assert announced(str(lake.root)) == []
+
+
+@pytest.mark.parametrize("looks", [1, 20])
+def test_the_ledger_is_read_once_and_not_at_each_look(lake, ledger_reads, looks):
+    root = str(lake.root)
+    act = ExitStack()
+    act.enter_context(announce(root, "publish-1"))
+    left = iter(range(looks))
+
+    def look(_: float) -> None:
+        if next(left, None) is None:
+            act.close()
+
+    lake.write({D2: 9}, of_run=RUN, sleep=look)
+    assert ledger_reads[("run", "outcome")] == 1
+    ledger_reads.clear()
+    for _ in range(looks):
+        assert [each.run for each in writers_to_live(lake.workspace, lambda: NAMED)] == [RUN]
+    assert ledger_reads == {("run", "outcome"): 1}
