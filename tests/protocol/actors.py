@@ -33,14 +33,32 @@ class Protocol:
     act_release_must_be_settled: bool = True
     maintenance_lists_first: bool = True
     maintenance_reads_acts_last: bool = True
+    acts_announce: bool = True
+    acts_pass_all_locks: bool = True
+    acts_wait_for_runs: bool = True
+    acts_look_again: bool = True
+    runs_wait_for_acts: bool = True
+    runs_that_have_committed_go_on: bool = True
+    release_waits_for_runs: bool = True
+    release_looks_twice_at_tables: bool = True
 
     # Acts.
 
     def publish(self, plan: str, tables: tuple[str, ...] = TABLES) -> Steps:
         """Put day `d` of a plan into live. The plan was built when live held the first rows."""
+        is_alone = yield from self._announce()
+        if is_alone:
+            yield from self._publish(plan, tables)
+        yield from self._withdraw()
+
+    def _publish(self, plan: str, tables: tuple[str, ...]) -> Steps:
         yield from self._lock()
         acts = yield from self._finish_all()
         logs = yield from self._read_logs()
+        is_disturbed = yield from self._look_again()
+        if is_disturbed:
+            yield store.unlock_all()
+            return "disturbed"
         changes: tuple[Change, ...] = ()
         for table in tables:
             log = logs[TABLES.index(table)]
@@ -57,6 +75,12 @@ class Protocol:
 
     def rollback(self, plan: str) -> Steps:
         """Give the days of a published plan their earlier rows, if they still have the plan's."""
+        is_alone = yield from self._announce()
+        if is_alone:
+            yield from self._roll_back(plan)
+        yield from self._withdraw()
+
+    def _roll_back(self, plan: str) -> Steps:
         yield from self._lock()
         acts = yield from self._finish_all()
         published: Act | None = None
@@ -68,6 +92,10 @@ class Protocol:
             yield store.unlock_all()
             return "not in live"
         logs = yield from self._read_logs()
+        is_disturbed = yield from self._look_again()
+        if is_disturbed:
+            yield store.unlock_all()
+            return "disturbed"
         changes = tuple(
             Change(change.table, change.day, change.after, change.before)
             for change in published.changes
@@ -79,6 +107,36 @@ class Protocol:
             )
         yield store.unlock_all()
         return "done"
+
+    def _announce(self) -> Steps:
+        """Announce an act, and wait for the runs that have committed. False if in vain.
+
+        There are no announcements without locks.
+        """
+        if not self.has_locks:
+            return True
+        if self.acts_announce:
+            yield store.announce()
+        for table in TABLES if self.acts_pass_all_locks else ():
+            yield store.lock(table)
+            yield store.unlock_all()
+        answer: object = True
+        if self.acts_wait_for_runs:
+            answer = yield store.wait_for_writers()
+        return answer is True
+
+    def _look_again(self) -> Steps:
+        """True, and the act is refused, if a run has committed because its own patience ended."""
+        if not self.has_locks or not self.acts_look_again:
+            return False
+        is_disturbed = yield store.read_writers()
+        if is_disturbed:
+            yield store.refuse()
+        return is_disturbed
+
+    def _withdraw(self) -> Steps:
+        if self.has_locks:
+            yield store.withdraw()
 
     def _record_and_finish(self, act: Act, n: int) -> Steps:
         recorded = yield store.put_act(n, act)
@@ -177,11 +235,15 @@ class Protocol:
 
     def night(self, name: str, day: str = "d") -> Steps:
         """Build a day of A, and then of B, unless another builds it first."""
+        if self.has_locks:
+            yield store.begin_run(name)
         base = yield from self._read_logs()
         was = tuple(store.rows_at(log, day) for log in base)
         del base
         for n, table in enumerate(TABLES):
             while True:
+                if self.has_locks:
+                    yield from self._lock_when_free(name, table)
                 log, acts, ended = yield from self._look(table)
                 if len(ended) < len(acts):
                     yield from self._help()
@@ -202,6 +264,24 @@ class Protocol:
                 if answer is True:
                     break
                 del log, rows
+        if self.has_locks:
+            yield store.end_run(name)
+
+    def _lock_when_free(self, run: str, table: str) -> Steps:
+        """Lock a table. Before the first commit of a run, wait for acts that are announced."""
+        is_patient = self.runs_wait_for_acts
+        while True:
+            yield store.lock(table)
+            must_wait = False
+            if is_patient:
+                although_committed = not self.runs_that_have_committed_go_on
+                must_wait = yield store.must_wait(run, although_committed=although_committed)
+            if not must_wait:
+                return
+            yield store.unlock_all()
+            answer = yield store.wait_for_acts()
+            is_patient = answer is True
+            del answer
 
     def repair(self, name: str, day: str) -> Steps:
         """Finish acts that were begun. Build a foreign, lost or outdated day."""
@@ -221,8 +301,6 @@ class Protocol:
         yield store.unlock_all()
 
     def _look(self, table: str) -> Steps:
-        if self.has_locks:
-            yield store.lock(table)
         if self.night_reads_log_before_acts:
             log = yield store.read_log(table)
             acts, ended = yield store.read_acts()
@@ -240,7 +318,7 @@ class Protocol:
             yield store.unlock_all()
 
     def release(self, name: str) -> Steps:
-        """Release live as it is, if no act is unfinished and all days are settled."""
+        """Release live as it is, if no act or run is unfinished and all days are settled."""
         while True:
             if self.has_locks:
                 yield store.lock("lake")
@@ -250,15 +328,23 @@ class Protocol:
                 continue
             count = len((yield store.read_releases()))
             logs = yield from self._read_logs()
+            is_running = False
+            if self.has_locks and self.release_waits_for_runs:
+                is_running = yield store.read_running()
+            logs_again = logs
+            if self.has_locks and self.release_looks_twice_at_tables:
+                logs_again = yield from self._read_logs()
             again = acts
             if self.release_looks_twice_at_acts:
                 again, _ = yield store.read_acts()
             if not self.release_counts_first:
                 count = len((yield store.read_releases()))
-            if again == acts:
+            if again == acts and logs_again == logs:
                 break
-            del logs, again, acts, ended
-        if store.is_settled(logs, self.has_lineage):
+            del logs, logs_again, again, acts, ended, is_running, count
+            if self.has_locks:
+                yield store.unlock_all()
+        if store.is_settled(logs, self.has_lineage) and not is_running:
             versions = tuple(len(log) for log in logs)
             yield store.add_release(count, Release(name, versions))
         yield store.unlock_all()

@@ -6,17 +6,23 @@ world after it, and returns nothing while the actor has to wait. Programs keep o
 in their variables: the variables of a generator's frames are the actor's state, and equal states
 are explored once.
 
-Every actor may stop for ever after every step. Without locks that needs no step of its own, since
-the search covers all runs in which the actor never moves again.
+Every actor may stop for ever after every step. Where it holds nothing, that needs no step of its
+own, since the search covers all runs in which the actor never moves again.
+
+If no actor can go on, and one of them has not ended, they wait for each other for ever. An end of
+patience is no help: it is explored, and does not count here.
 """
 
-from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 Answers = list[tuple[Hashable, Any]]
 Program = Callable[[], Generator["Operation", Any, Any]]
+# The world after an actor was killed.
+Kill = Callable[[Any, str], Any]
+# The answer to one whose patience ended while it waited. Nobody may have to rely on it.
+GAVE_UP = "gave up"
 
 
 class Operation(NamedTuple):
@@ -40,43 +46,175 @@ class Found:
         return f"{self.states} states, {self.worlds} worlds: {self.problem or 'holds'}{steps}"
 
 
-@dataclass(frozen=True)
-class Node:
-    """A state: the world, the state of each actor, and the step that led here."""
+def explore(
+    start: Hashable,
+    programs: Mapping[str, Program],
+    invariant: Callable[[Any], str],
+    kill: Kill | None = None,
+    at_most: int = 50_000_000,
+) -> Found:
+    """Search all runs, shortest first, for a world about which `invariant` returns a problem.
 
-    world: Hashable
-    states: tuple[Hashable, ...]
-    step: str = ""
-    before: "Node | None" = None
+    Actors that wait for ever are a problem too. `kill` returns the world after an actor was killed:
+    its locks are free. A kill that changes nothing is an actor that never moves again, which all
+    runs cover.
 
-    def run(self) -> tuple[str, ...]:
-        steps: list[str] = []
-        node = self
-        while node.before is not None:
-            steps.append(node.step)
-            node = node.before
-        return tuple(reversed(steps))
+    Raises RuntimeError after `at_most` states.
+    """
+    return _Search(start, programs, kill).run(invariant, at_most)
+
+
+_KILLED = "killed"
+# The bits of the number of an actor's state, in the number of a state of all. The number of the
+# world is above these.
+_BITS = 16
+
+
+class _Move(NamedTuple):
+    """A step of one actor, with its answer, its next state and the world after it."""
+
+    name: str
+    answer: Hashable
+    state: int
+    world: int
+
+
+class _Search:
+    """A search over all runs of some programs.
+
+    Worlds and states of actors have numbers, and a state of all is one number made of these. What
+    an actor can do depends on its own state and the world alone, and is found once for both.
+    """
+
+    def __init__(self, start: Hashable, programs: Mapping[str, Program], kill: Kill | None) -> None:
+        self.actors = [_Actor(name, program) for name, program in programs.items()]
+        self.kill = kill
+        self.numbers: dict[Hashable, int] = {}
+        self.worlds: list[Any] = []
+        self.above = _BITS * len(self.actors)
+        self.first = self._number(start) << self.above
+        for n, actor in enumerate(self.actors):
+            self.first |= actor.start() << _BITS * n
+        # Each state, with the one before it on its shortest run.
+        self.before = {self.first: -1}
+
+    def run(self, invariant: Callable[[Any], str], at_most: int) -> Found:
+        known: list[dict[int, tuple[list[int], list[int]]]] = [{} for _ in self.actors]
+        own = 2**_BITS - 1
+        everything = 2**self.above - 1
+        others = [everything & ~(own << _BITS * n) for n in range(len(self.actors))]
+        checked = 0
+        waiting = [self.first]
+        for state in waiting:
+            world = state >> self.above
+            if world >= checked:
+                # States are in the order in which they were reached, and worlds are too.
+                checked = world + 1
+                if problem := invariant(self.worlds[world]):
+                    return self._found(problem, state)
+            is_stuck = True
+            for n, of_others in enumerate(others):
+                pair = world << _BITS | state >> _BITS * n & own
+                if pair not in known[n]:
+                    known[n][pair] = self._packed(n, state)
+                steps, ends = known[n][pair]
+                if steps:
+                    is_stuck = False
+                for move in (*steps, *ends):
+                    following = state & of_others | move
+                    if following not in self.before:
+                        self.before[following] = state
+                        waiting.append(following)
+            if is_stuck and (stuck := self._unfinished(state)):
+                return self._found(f"{' and '.join(stuck)} wait for ever", state)
+            if len(self.before) > at_most:
+                raise RuntimeError(f"More than {at_most} states. Take fewer actors.")
+        return Found(len(self.before), len(self.worlds))
+
+    def _packed(self, n: int, state: int) -> tuple[list[int], list[int]]:
+        """The steps of actor `n`, and those that nobody may rely on: its new state and world."""
+        steps: list[int] = []
+        ends: list[int] = []
+        for move in (*self._steps(n, state), *self._kills(n, state)):
+            of = ends if move.answer in (GAVE_UP, _KILLED) else steps
+            of.append(move.world << self.above | move.state << _BITS * n)
+        return steps, ends
+
+    def _steps(self, n: int, state: int) -> Iterator[_Move]:
+        actor = self.actors[n]
+        own = self._own(n, state)
+        if operation := actor.operations[own]:
+            world = self.worlds[state >> self.above]
+            for answer, after in operation.answers(world, actor.name):
+                following = actor.after(own, answer)
+                yield _Move(operation.name, answer, following, self._number(after))
+
+    def _kills(self, n: int, state: int) -> Iterator[_Move]:
+        actor = self.actors[n]
+        world = self.worlds[state >> self.above]
+        if self.kill and actor.operations[self._own(n, state)]:
+            after = self.kill(world, actor.name)
+            if after != world:
+                yield _Move("stop", _KILLED, actor.killed(), self._number(after))
+
+    def _own(self, n: int, state: int) -> int:
+        return state >> _BITS * n & 2**_BITS - 1
+
+    def _number(self, world: Hashable) -> int:
+        if world not in self.numbers:
+            self.numbers[world] = len(self.worlds)
+            self.worlds.append(world)
+        return self.numbers[world]
+
+    def _unfinished(self, state: int) -> list[str]:
+        return [
+            actor.name
+            for n, actor in enumerate(self.actors)
+            if actor.operations[self._own(n, state)]
+        ]
+
+    def _found(self, problem: str, state: int) -> Found:
+        run: list[str] = []
+        while (before := self.before[state]) >= 0:
+            run.append(self._step_between(before, state))
+            state = before
+        return Found(len(self.before), len(self.worlds), problem, tuple(reversed(run)))
+
+    def _step_between(self, before: int, state: int) -> str:
+        for n, actor in enumerate(self.actors):
+            others = before & 2**self.above - 1 & ~((2**_BITS - 1) << _BITS * n)
+            for move in (*self._steps(n, before), *self._kills(n, before)):
+                if others | move.world << self.above | move.state << _BITS * n == state:
+                    return f"{actor.name}: {move.name} -> {move.answer}"
+        raise AssertionError("the state was not reached from that one")
 
 
 @dataclass
-class Actor:
-    """One program, with the states it was seen in and the answers that lead to each."""
+class _Actor:
+    """One program. Its states have numbers, with the operation that follows (None: it has ended).
+
+    `histories` has the answers that lead to each state.
+    """
 
     name: str
     program: Program
-    operations: dict[Hashable, Operation | None] = field(default_factory=dict)
-    histories: dict[Hashable, tuple[Hashable, ...]] = field(default_factory=dict)
-    following: dict[tuple[Hashable, Hashable], Hashable] = field(default_factory=dict)
+    numbers: dict[Hashable, int] = field(default_factory=dict)
+    operations: list[Operation | None] = field(default_factory=list)
+    histories: list[tuple[Hashable, ...]] = field(default_factory=list)
+    following: dict[tuple[int, Hashable], int] = field(default_factory=dict)
 
-    def start(self) -> Hashable:
+    def start(self) -> int:
         return self._reached(())
 
-    def after(self, state: Hashable, answer: Hashable) -> Hashable:
+    def after(self, state: int, answer: Hashable) -> int:
         if (state, answer) not in self.following:
             self.following[state, answer] = self._reached((*self.histories[state], answer))
         return self.following[state, answer]
 
-    def _reached(self, history: tuple[Hashable, ...]) -> Hashable:
+    def killed(self) -> int:
+        return self._number((), None, ())
+
+    def _reached(self, history: tuple[Hashable, ...]) -> int:
         running = self.program()
         try:
             operation: Operation | None = next(running)
@@ -84,10 +222,18 @@ class Actor:
                 operation = running.send(answer)
         except StopIteration:
             operation = None
-        state = _variables(running)
-        self.histories.setdefault(state, history)
-        self.operations.setdefault(state, operation)
-        return state
+        return self._number(_variables(running), operation, history)
+
+    def _number(
+        self, state: Hashable, operation: Operation | None, history: tuple[Hashable, ...]
+    ) -> int:
+        if state not in self.numbers:
+            self.numbers[state] = len(self.numbers)
+            self.operations.append(operation)
+            self.histories.append(history)
+            if len(self.numbers) > 2**_BITS:
+                raise RuntimeError(f"{self.name} has too many states.")
+        return self.numbers[state]
 
 
 def _variables(running: Any) -> Hashable:
@@ -99,62 +245,6 @@ def _variables(running: Any) -> Hashable:
         frames.append((frame.f_code.co_name, frame.f_lasti, values))
         running = running.gi_yieldfrom
     return tuple(frames)
-
-
-def explore(
-    start: Hashable,
-    programs: Mapping[str, Program],
-    invariant: Callable[[Any], str],
-    kill: Callable[[Any, str], Any] | None = None,
-    at_most: int = 5_000_000,
-) -> Found:
-    """Search all runs, shortest first, for a world about which `invariant` returns a problem.
-
-    `kill` returns the world after an actor was killed: its locks are free. Without `kill`, an actor
-    that is killed is one that never moves again.
-
-    Raises RuntimeError after `at_most` states.
-    """
-    actors = [Actor(name, program) for name, program in programs.items()]
-    first = Node(start, tuple(actor.start() for actor in actors))
-    seen = {(first.world, first.states)}
-    worlds: set[Hashable] = set()
-    waiting = deque([first])
-    while waiting:
-        node = waiting.popleft()
-        if node.world not in worlds:
-            worlds.add(node.world)
-            problem = invariant(node.world)
-            if problem:
-                return Found(len(seen), len(worlds), problem, node.run())
-        for following in _following(node, actors, kill):
-            if (following.world, following.states) not in seen:
-                seen.add((following.world, following.states))
-                waiting.append(following)
-        if len(seen) > at_most:
-            raise RuntimeError(f"More than {at_most} states. Take fewer actors.")
-    return Found(len(seen), len(worlds))
-
-
-def _following(
-    node: Node, actors: list[Actor], kill: Callable[[Any, str], Any] | None
-) -> Iterator[Node]:
-    for n, actor in enumerate(actors):
-        operation = actor.operations[node.states[n]]
-        if operation is None:
-            continue
-        for answer, world in operation.answers(node.world, actor.name):
-            state = actor.after(node.states[n], answer)
-            step = f"{actor.name}: {operation.name} -> {answer}"
-            yield Node(world, _with(node.states, n, state), step, node)
-        if kill is not None:
-            actor.operations[()] = None
-            world = kill(node.world, actor.name)
-            yield Node(world, _with(node.states, n, ()), f"{actor.name}: killed", node)
-
-
-def _with(states: tuple[Hashable, ...], n: int, state: Hashable) -> tuple[Hashable, ...]:
-    return (*states[:n], state, *states[n + 1 :])
 
 
 def run_alone(world: Any, name: str, program: Program) -> Any:

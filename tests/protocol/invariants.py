@@ -15,6 +15,8 @@ def problem_of(world: World, protocol: Protocol) -> str:
         or _twice(world)
         or _lost_update(world)
         or _half_in_release(world, protocol)
+        or _half_run_in_release(world, protocol)
+        or _refused(world)
         or _backwards(world)
         or _lost_file(world)
         or _unreleased(world, protocol)
@@ -73,6 +75,32 @@ def _half_in_release(world: World, protocol: Protocol) -> str:
     return ""
 
 
+def _half_run_in_release(world: World, protocol: Protocol) -> str:
+    """A run that has committed to both tables is in a release with both commits, or with none.
+
+    Without locks, a run that begins after an act looked may commit before it. Lineage prevents
+    that tables disagree.
+    """
+    by_table = [{commit.by for commit in log if not commit.txn} for log in world.logs]
+    runs = set.intersection(*by_table) - {"old", "foreign"} if protocol.has_locks else set()
+    for release in world.releases:
+        for run in sorted(runs):
+            held = [
+                table
+                for table, log, version in zip(TABLES, world.logs, release.versions, strict=True)
+                if any(commit.by == run for commit in log[:version])
+            ]
+            if len(held) == 1:
+                return f"release {release} has run {run} in {held} only"
+    return ""
+
+
+def _refused(world: World) -> str:
+    if world.refused and not world.gave_up:
+        return "an act was refused because of a run, although nobody's patience had ended"
+    return ""
+
+
 def _backwards(world: World) -> str:
     for earlier, later in zip(world.releases, world.releases[1:], strict=False):
         if any(a > b for a, b in zip(earlier.versions, later.versions, strict=True)):
@@ -110,7 +138,9 @@ def _unreleased(world: World, protocol: Protocol) -> str:
 
 def _no_way_out(world: World, protocol: Protocol) -> str:
     """All actors stop here. Two nights and a release, one after the other, put all right."""
-    left = world._replace(locks=frozenset(), answers_to_lose=0)
+    left = world._replace(
+        locks=frozenset(), announced=frozenset(), running=frozenset(), answers_to_lose=0
+    )
     try:
         for day in store.days_of(left.log("A")):
             left = run_alone(left, "next", partial(protocol.repair, "next", day))

@@ -1,12 +1,15 @@
 """The protocol holds in every order of steps, and each of its safeguards is needed."""
 
+from collections.abc import Generator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.protocol.actors import Protocol
 from tests.protocol.explore import Operation, explore
 from tests.protocol.scenarios import search
+from tests.protocol.world import World, lock, unlock_all
 
 LOCAL_DISK = Protocol(has_locks=True, has_lineage=True)
 OBJECT_STORE = Protocol(has_locks=False, has_lineage=True)
@@ -56,6 +59,28 @@ SAFEGUARDS = [
 ]
 
 
+# Those of waiting, which needs locks.
+_REFUSED = "an act was refused"
+WAITING = [
+    ("acts_announce", ("publish P", "night"), _REFUSED),
+    ("acts_pass_all_locks", ("publish P", "night"), _REFUSED),
+    ("acts_wait_for_runs", ("rollback P", "night"), _REFUSED),
+    ("runs_wait_for_acts", ("publish P", "night"), _REFUSED),
+    ("acts_look_again", ("publish P", "night of another day"), "in ['A'] only"),
+    ("runs_that_have_committed_go_on", ("publish P", "night"), "publish P and night wait for ever"),
+    (
+        "release_waits_for_runs",
+        ("publish P", "night of another day", "release"),
+        "has run night of n in ['A'] only",
+    ),
+    (
+        "release_looks_twice_at_tables",
+        ("publish P", "night of another day", "release"),
+        "has run night of n in ['A'] only",
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("safeguard", "actors", "problem"), SAFEGUARDS, ids=lambda value: str(value)
 )
@@ -64,6 +89,28 @@ def test_each_safeguard_is_needed(safeguard: str, actors: tuple[str, ...], probl
     protocol = replace(OBJECT_STORE, has_lineage=has_lineage, **{safeguard: False})
     is_released = "maintain" not in actors
     assert problem in search(protocol, actors, is_released=is_released).problem
+
+
+@pytest.mark.parametrize(("safeguard", "actors", "problem"), WAITING, ids=lambda value: str(value))
+def test_each_safeguard_of_waiting_is_needed(
+    safeguard: str, actors: tuple[str, ...], problem: str
+) -> None:
+    """No lineage: where B does not depend on A, nothing else keeps half a run from readers."""
+    protocol = Protocol(has_locks=True, has_lineage=False)
+    assert not search(protocol, actors).problem
+    assert problem in search(replace(protocol, **{safeguard: False}), actors).problem
+
+
+def test_the_search_finds_two_who_wait_for_each_other() -> None:
+    def program(first: str, second: str) -> Generator[Operation, Any, None]:
+        yield lock(first)
+        yield lock(second)
+        yield unlock_all()
+
+    programs = {"one": lambda: program("A", "B"), "other": lambda: program("B", "A")}
+    found = explore(World(()), programs, lambda world: "")
+    assert found.problem == "one and other wait for ever"
+    assert len(found.run) == 2
 
 
 def test_the_search_finds_two_writers_of_one_counter() -> None:

@@ -6,7 +6,7 @@ carried out or was not.
 
 from typing import NamedTuple
 
-from tests.protocol.explore import Answers, Operation
+from tests.protocol.explore import GAVE_UP, Answers, Operation
 
 TABLES = ("A", "B")
 LOST = "lost"
@@ -66,6 +66,12 @@ class World(NamedTuple):
     releases: tuple[Release, ...] = ()
     files: frozenset[str] = frozenset()
     locks: frozenset[tuple[str, str]] = frozenset()
+    # The actors that have announced an act, and the runs at work with their actors.
+    announced: frozenset[str] = frozenset()
+    running: frozenset[tuple[str, str]] = frozenset()
+    # Whether the patience of anyone ended, and whether an act was refused because of a run.
+    gave_up: bool = False
+    refused: bool = False
     answers_to_lose: int = 0
     # Files that a foreign vacuum may have taken from a day.
     lost: frozenset[str] = frozenset()
@@ -248,9 +254,103 @@ def lock(name: str) -> Operation:
 
 
 def unlock_all() -> Operation:
-    return Operation("unlock", lambda world, actor: [(True, without_locks(world, actor))])
+    def unlocked(world: World, actor: str) -> World:
+        return world._replace(locks=frozenset(held for held in world.locks if held[1] != actor))
+
+    return Operation("unlock", lambda world, actor: [(True, unlocked(world, actor))])
 
 
-def without_locks(world: World, actor: str) -> World:
-    """The world after the locks of an actor are free, as when it was killed."""
-    return world._replace(locks=frozenset(held for held in world.locks if held[1] != actor))
+# Markers, which end with their process too.
+
+
+def announce() -> Operation:
+    """Announce an act, so that runs that have committed nothing wait."""
+
+    def answers(world: World, actor: str) -> Answers:
+        return [(True, world._replace(announced=world.announced | {actor}))]
+
+    return Operation("announce", answers)
+
+
+def withdraw() -> Operation:
+    def answers(world: World, actor: str) -> Answers:
+        return [(True, world._replace(announced=world.announced - {actor}))]
+
+    return Operation("withdraw the announcement", answers)
+
+
+def begin_run(run: str) -> Operation:
+    def answers(world: World, actor: str) -> Answers:
+        return [(True, world._replace(running=world.running | {(run, actor)}))]
+
+    return Operation(f"begin run {run}", answers)
+
+
+def end_run(run: str) -> Operation:
+    def answers(world: World, actor: str) -> Answers:
+        return [(True, world._replace(running=world.running - {(run, actor)}))]
+
+    return Operation(f"end run {run}", answers)
+
+
+def has_committed(world: World, run: str) -> bool:
+    return any(commit.by == run for log in world.logs for commit in log)
+
+
+def writers(world: World) -> tuple[str, ...]:
+    """The runs at work that have committed something."""
+    return tuple(sorted(run for run, _ in world.running if has_committed(world, run)))
+
+
+def read_running() -> Operation:
+    return Operation("read runs", lambda world, _: [(bool(world.running), world)])
+
+
+def read_writers() -> Operation:
+    return Operation("read the runs that have committed", lambda w, _: [(bool(writers(w)), w)])
+
+
+def wait_for_writers() -> Operation:
+    """Wait until no run is at work that has committed something, or until patience ends."""
+
+    def answers(world: World, _: str) -> Answers:
+        if writers(world):
+            return [(GAVE_UP, world._replace(gave_up=True))]
+        return [(True, world)]
+
+    return Operation("wait for runs", answers)
+
+
+def refuse() -> Operation:
+    """Refuse an act because a run has committed."""
+    return Operation("refuse", lambda world, _: [(True, world._replace(refused=True))])
+
+
+def must_wait(run: str, *, although_committed: bool = False) -> Operation:
+    """True if an act is announced, and the run has committed nothing."""
+
+    def answers(world: World, _: str) -> Answers:
+        is_free = has_committed(world, run) and not although_committed
+        return [(bool(world.announced) and not is_free, world)]
+
+    return Operation(f"look whether {run} must wait", answers)
+
+
+def wait_for_acts() -> Operation:
+    """Wait until no act is announced, or until patience ends."""
+
+    def answers(world: World, _: str) -> Answers:
+        if world.announced:
+            return [(GAVE_UP, world._replace(gave_up=True))]
+        return [(True, world)]
+
+    return Operation("wait for acts", answers)
+
+
+def killed(world: World, actor: str) -> World:
+    """The world after an actor was killed: its locks are free, and its markers are gone."""
+    return world._replace(
+        locks=frozenset(held for held in world.locks if held[1] != actor),
+        announced=world.announced - {actor},
+        running=frozenset(each for each in world.running if each[1] != actor),
+    )
