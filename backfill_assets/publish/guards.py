@@ -166,8 +166,8 @@ def unreleased(
 ) -> list[Obstacle]:
     """The obstacles to a release of live that are not about the plan's own days.
 
-    `writers` are the runs that still write to live, from `alone_on_live`. `also` has the builds
-    that an act will record. With them, outdated days of the plan are known, and count too.
+    `writers` are from `writers_to_live`. `also` has the builds that an act will record. With them,
+    outdated days of the plan are known, and count too.
     """
     if writers:
         return [*writers]

@@ -6,7 +6,7 @@ as they are.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
@@ -43,8 +43,13 @@ from backfill_assets.publish.guards import (
     refuse_unreleased,
 )
 from backfill_assets.publish.live import LiveState, live_state
-from backfill_assets.publish.release_live import Obstacle, Runs, no_runs, release_live
-from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
+from backfill_assets.publish.release_live import Runs, no_runs, release_live
+from backfill_assets.publish.waiting import (
+    PATIENT,
+    Patience,
+    alone_on_live,
+    writers_to_live,
+)
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -226,11 +231,11 @@ class Publication:
                 delete_shadow(root, self.plan.id)
                 return Published(tuple(builds), self.workspace.lake.releases.of_plan(self.plan.id))
             self._refuse_at_once()
-            with alone_on_live(self.workspace, self.run, runs, patience) as writers:
+            with alone_on_live(self.workspace, self.run, runs, patience):
                 self.workspace.lake.recover(list(self.plan.reasons))
                 state = self._checked(approve, allow_breaking=allow_breaking)
                 with deciding(root, list(self.plan.reasons)) as turn:
-                    builds = turn.carry_out(self._act(state, self._released(writers, runs)))
+                    builds = turn.carry_out(self._act(state, self._released(runs)))
             release = self._note(plans, now)
             delete_shadow(root, self.plan.id)
         return Published(tuple(builds), release)
@@ -281,17 +286,24 @@ class Publication:
         approve(state)
         return state
 
-    def _released(self, writers: Sequence[Obstacle], runs: Runs) -> LiveState:
+    def _released(self, runs: Runs) -> LiveState:
         """Live, after other changes of it were released.
 
         If a run that waits for this act prevents that, they are released with the plan.
         """
-        before = live_state(self.workspace)
-        refuse_unreleased(self.plan, self.workspace, before, writers)
+        before = self._with_whole_runs(runs)
         if before.changed:
             release_live(self.workspace, who=self.who, runs=runs)
-            before = live_state(self.workspace)
+            before = self._with_whole_runs(runs)
         return before
+
+    def _with_whole_runs(self, runs: Runs) -> LiveState:
+        """Live now. Raises RefusedByGuard if it has half of a run, or what cannot be released."""
+        state = live_state(self.workspace)
+        # After the versions were read: a run that has waited for long enough may have written.
+        writers = writers_to_live(self.workspace, runs)
+        refuse_unreleased(self.plan, self.workspace, state, writers)
+        return state
 
     def _act(self, state: ShadowState, before: LiveState) -> Act:
         """The act that publishes the shadow into live, as it was `before`."""

@@ -36,7 +36,12 @@ from backfill_assets.publish.guards import (
 from backfill_assets.publish.live import live_state
 from backfill_assets.publish.publish import name_of_act, recorded_by
 from backfill_assets.publish.release_live import Cause, Obstacle, Runs, no_runs
-from backfill_assets.publish.waiting import PATIENT, Patience, alone_on_live
+from backfill_assets.publish.waiting import (
+    PATIENT,
+    Patience,
+    alone_on_live,
+    writers_to_live,
+)
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -120,7 +125,7 @@ def roll_back(
         finish(root)
         refuse_not_in_live(plan, plans)
         with (
-            alone_on_live(workspace, name_of_act("rollback", plan), runs, patience) as writers,
+            alone_on_live(workspace, name_of_act("rollback", plan), runs, patience),
             deciding(root, list(plan.reasons)) as turn,
         ):
             result = RolledBack(_decisions(plan, workspace, force=force))
@@ -133,7 +138,7 @@ def roll_back(
                 return result
             else:
                 act = _act(plan, result.decisions, workspace, who, reason)
-                release, withheld = _next_release(plan, act, workspace, writers)
+                release, withheld = _next_release(plan, act, workspace, runs)
                 act = replace(act, release=release)
                 builds = turn.carry_out(act)
                 added = workspace.lake.releases.all(act.release.after) if act.release else ()
@@ -296,7 +301,7 @@ def _with_rows(folder: str, decided: Mapping[date, Decision]) -> dict[date, Deci
 
 
 def _next_release(
-    plan: Plan, act: Act, workspace: Workspace, writers: Sequence[Obstacle]
+    plan: Plan, act: Act, workspace: Workspace, runs: Runs
 ) -> tuple[NextRelease | None, list[Obstacle]]:
     """The release of the rollback; None with the obstacles if live cannot be released now."""
     if not any(change.committed for change in act.changes):
@@ -308,6 +313,8 @@ def _next_release(
     if state.newest is None:
         return None, []
     builds = [build for change in act.changes for build in change.builds]
+    # After the versions were read: a run that has waited for long enough may have written.
+    writers = writers_to_live(workspace, runs)
     if withheld := unreleased(plan, workspace, state, writers, builds):
         return None, withheld
     why = _words(plan, act.reason)

@@ -35,12 +35,11 @@ PATIENT = Patience()
 
 
 @contextmanager
-def alone_on_live(
-    workspace: Workspace, act: str, runs: Runs, patience: Patience
-) -> Iterator[list[Obstacle]]:
-    """Announce an act during the block, and give the runs that still write to live.
+def alone_on_live(workspace: Workspace, act: str, runs: Runs, patience: Patience) -> Iterator[None]:
+    """Announce an act during the block, after waiting for the runs that have written to live.
 
-    There are none, unless they were waited for in vain.
+    They may have been waited for in vain, and a run that has waited for long enough may write in
+    the block. So an act looks again at `writers_to_live`, after it read what it releases.
     """
     root = workspace.lake.root
     with announce(root, act):
@@ -58,7 +57,7 @@ def alone_on_live(
                 patience.report(f"Waiting: {words}.")
                 reported = words
             patience.sleep(_LOOKS_EVERY_S)
-        yield writers
+        yield
 
 
 def writers_to_live(workspace: Workspace, runs: Runs) -> list[Obstacle]:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from backfill_assets.errors import RefusedByGuard
+from backfill_assets.lake import commit
 from backfill_assets.lake.ledger import LedgerFiles
 from backfill_assets.lake.running import RunningStep, announce, announced, mark_running
 from backfill_assets.publish.waiting import Patience, writers_to_live
@@ -111,6 +112,32 @@ def test_a_run_waits_before_its_first_commit_while_an_act_is_announced(lake):
     with announce(str(lake.root), "publish-2"):
         lake.write({D2: 8}, of_run=RUN, sleep=never)
     assert announced(str(lake.root)) == []
+
+
+@pytest.mark.parametrize("act", ["publish", "rollback"])
+def test_no_release_has_half_of_a_run_whose_patience_ended(lake, act, monkeypatch):
+    """It commits to a table that no other was made from, so that the tables agree."""
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    if act == "rollback":
+        publish(lake, plan)
+    before = released(lake)
+    monkeypatch.setattr(commit, "_WAITS_FOR_ACTS_S", 0)
+
+    def unfinished() -> dict[str, str]:
+        """The run begins right after the act looked for the first time."""
+        if lake.values(B.name)[D2] == 9:
+            return NAMED
+        lake.write({D2: 9}, table=B.name, of_run=RUN, sleep=never)
+        return {}
+
+    if act == "publish":
+        with pytest.raises(RefusedByGuard, match=RUN[:8]):
+            publish(lake, plan, runs=unfinished, patience=Patience(sleep=never))
+    else:
+        done = lake.rolled_back(plan, runs=unfinished, patience=Patience(sleep=never))
+        assert [each.run for each in done.withheld] == [RUN]
+    assert lake.values(B.name)[D2] == 9
+    assert released(lake) == released(lake, B.name) == before
 
 
 @pytest.mark.parametrize("looks", [1, 20])
