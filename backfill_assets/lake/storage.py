@@ -10,9 +10,8 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -178,17 +177,12 @@ class Documents:
         return sorted(file.base_name for file in self._listed(within))
 
     @_RETRY
-    def names_by_folder(self) -> dict[str, list[str]]:
-        """The names by folder, from one listing. The top folder is ""."""
-        names: dict[str, list[str]] = {"": []}
-        for file in self._listed("", recursive=True):
-            names.setdefault(file.path.rpartition("/")[0], []).append(file.base_name)
-        return {folder: sorted(listed) for folder, listed in names.items()}
-
-    @_RETRY
-    def written(self) -> dict[str, datetime]:
-        """When each file in the folder itself was written, by its name."""
-        return {file.base_name: file.mtime for file in self._listed("")}
+    def by_folder(self) -> dict[str, dict[str, fs.FileInfo]]:
+        """The files by folder and name, in order, from one listing. The top folder is ""."""
+        found: dict[str, dict[str, fs.FileInfo]] = {"": {}}
+        for file in sorted(self._listed("", recursive=True), key=lambda file: file.path):
+            found.setdefault(file.path.rpartition("/")[0], {})[file.base_name] = file
+        return found
 
     def _listed(self, within: str, *, recursive: bool = False) -> list[fs.FileInfo]:
         files = self._files.get_file_info(
@@ -203,6 +197,11 @@ class Documents:
     def read(self, path: str) -> bytes:
         with self._files.open_input_stream(path) as file:
             return bytes(file.read())
+
+    def delete(self, path: str) -> None:
+        """Delete the file at `path`, unless it is gone."""
+        with suppress(FileNotFoundError):
+            self._files.delete_file(path)
 
     def write(self, path: str, contents: str) -> None:
         """Write the file at `path` below the folder. Readers see the whole file or none."""

@@ -61,6 +61,10 @@ CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
 STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHING, PUBLISHED, DISCARDED)
 # Those after which all of a plan is, or is not, in live, or some of it.
 OF_LIVE = (PUBLISHING, PUBLISHED, ROLLING_BACK, ROLLED_BACK)
+# Those after which a plan is noted in `_plans/_unsettled`, and the file that says that all are.
+_OPENING = ("started", PUBLISHING, ROLLING_BACK)
+_UNSETTLED = "_unsettled"
+_COMPLETE = "complete.json"
 _STATE_AFTER = {"publish": PUBLISHED, "rollback": ROLLED_BACK}
 
 
@@ -160,7 +164,7 @@ class Plans:
         """
         return [
             plan_id
-            for plan_id, files in self.event_files().items()
+            for plan_id, files in self._unsettled().items()
             if last_of(files, STATES)[0] == "started"
         ]
 
@@ -172,18 +176,29 @@ class Plans:
         finished = self._acts()
         return [
             plan_id
-            for plan_id, files in self.event_files().items()
+            for plan_id, files in self._unsettled().items()
             if last_of(files, OF_LIVE)[0] in (PUBLISHING, ROLLING_BACK) and plan_id not in finished
         ]
 
     def last_events(self) -> list[str]:
-        """Return names that change with the state of any plan, or with its part in live."""
-        kept = self.event_files().items()
+        """Return names that change when a plan opens or ends, or with its part in live."""
         return [
             f"{plan_id}/{last_of(files, kinds)[1]}"
-            for plan_id, files in kept
+            for plan_id, files in self._unsettled().items()
             for kinds in (STATES, OF_LIVE)
         ]
+
+    def _unsettled(self) -> dict[str, list[str]]:
+        """The event files of the plans that may be open, or in live in part.
+
+        Each has a note, which is named after the event that opened it. Lakes of older versions have
+        no notes until the next event. Then all plans are looked at.
+        """
+        notes = self._documents.names(_UNSETTLED)
+        if _COMPLETE not in notes:
+            return self.event_files()
+        ids = sorted({note.partition("-")[0] for note in notes if note != _COMPLETE})
+        return {plan_id: self._event_files(plan_id) for plan_id in ids}
 
     def is_rolled_back(self, plan_id: str) -> bool:
         """True if the last act of a plan is its rollback. No file of an event is read."""
@@ -202,10 +217,40 @@ class Plans:
         order = event.at
         for file in self._event_files(plan_id)[-1:]:
             order = max(order, _stamp_of(file) + timedelta(microseconds=1))
-        self._documents.write(
-            f"{plan_id}/{order:{_STAMP}}-{kind}-{secrets.token_hex(2)}.json", contents
-        )
+        name = f"{order:{_STAMP}}-{kind}-{secrets.token_hex(2)}.json"
+        self._complete_notes()
+        if kind in _OPENING:
+            # Before the event, so that a killed process leaves a note too much, and none too few.
+            self._documents.write(f"{_UNSETTLED}/{plan_id}-{name}", "{}")
+        self._documents.write(f"{plan_id}/{name}", contents)
+        if kind in (*STATES, *OF_LIVE) and kind not in _OPENING:
+            self._settle(plan_id)
         return event
+
+    def _complete_notes(self) -> None:
+        """Write the notes of a lake of an older version, which has none."""
+        if _COMPLETE in self._documents.names(_UNSETTLED):
+            return
+        for plan_id, files in self.event_files().items():
+            if last := last_of(files, _OPENING)[1]:
+                self._documents.write(f"{_UNSETTLED}/{plan_id}-{last}", "{}")
+                self._settle(plan_id)
+        self._documents.write(f"{_UNSETTLED}/{_COMPLETE}", "{}")
+
+    def _settle(self, plan_id: str) -> None:
+        """Remove the notes of a plan that is neither open nor in live in part.
+
+        A note without its event stays: another process is about to record that.
+        """
+        files = self._event_files(plan_id)
+        is_open = last_of(files, STATES)[0] == "started"
+        is_in_part = last_of(files, OF_LIVE)[0] in (PUBLISHING, ROLLING_BACK)
+        if is_open or (is_in_part and not self.has_act(plan_id)):
+            return
+        for note in self._documents.names(_UNSETTLED):
+            of, _, file = note.partition("-")
+            if of == plan_id and file in files:
+                self._documents.delete(f"{_UNSETTLED}/{note}")
 
     def events(
         self, plan_id: str, kind: str = "", files: Sequence[str] | None = None
@@ -242,7 +287,7 @@ class Plans:
 
     def event_files(self) -> dict[str, list[str]]:
         """Return the names of the event files of each plan, from one listing."""
-        names = self._documents.names_by_folder()
+        names = self._documents.by_folder()
         return {
             plan_id: events_among(names.get(plan_id, ()))
             for plan_id in map(without_ending, names[""])
@@ -250,12 +295,13 @@ class Plans:
 
     def newest_first(self) -> dict[str, list[str]]:
         """Return `event_files` with the plan that was made or has an event last first."""
-        files = self.event_files()
-        made = self._documents.written()
+        listed = self._documents.by_folder()
+        made = {without_ending(name): file.mtime for name, file in listed[""].items()}
+        files = {plan_id: events_among(listed.get(plan_id, ())) for plan_id in made}
 
-        def last(plan_id: str) -> datetime:
-            stamps = [_stamp_of(file) for file in files[plan_id][-1:]]
-            return max([*stamps, made.get(f"{plan_id}.json", datetime.max.replace(tzinfo=UTC))])
+        def last(plan_id: str) -> str:
+            # The name of an event begins with its time.
+            return max([*files[plan_id][-1:], f"{made[plan_id].astimezone(UTC):{_STAMP}}"])
 
         return {plan_id: files[plan_id] for plan_id in sorted(files, key=last, reverse=True)}
 

@@ -15,11 +15,13 @@ from subprocess import Popen
 import pytest
 
 from backfill_assets.calendar import Calendar, between
+from backfill_assets.dagster_client.client import Launched
 from backfill_assets.dagster_client.requests import reload
+from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.storage import writing
 from backfill_assets.plan.store import Plans
 from backfill_assets.settings import BUNDLED
-from tests.worlds.outages import RAW, REJECTED, World
+from tests.worlds.outages import OUTAGES, RAW, REJECTED, UPDATES, World
 from tests.worlds.servers import project_copy, station_on
 from tests.worlds.station import FIRST, Station, ended, eventually
 
@@ -208,6 +210,68 @@ def changed_body(source: str) -> str:
     assert name
     assert arrow
     return f"{head}{name}{body}    return known.where('true').{after}"
+
+
+WAITS = "    return last_state(updates.where(PLACED))"
+
+
+@contextmanager
+def outages_wait(station: Station, go: Path) -> Iterator[None]:
+    """Steps of staging/outages compute when the file `go` is there."""
+    source = station.project / "backfill_assets" / "datasets" / "outages" / "staging.py"
+    before = source.read_text()
+    held = f"    while not Path({str(go)!r}).exists():\n        sleep(0.1)\n"
+    assert WAITS in before
+    text = before.replace(WAITS, held + WAITS)
+    source.write_text(
+        text.replace(
+            "\nfrom pyspark",
+            "\nfrom pathlib import Path\nfrom time import sleep\n\nfrom pyspark",
+            1,
+        )
+    )
+    try:
+        reload(station.dagster, BUNDLED)
+        yield
+    finally:
+        go.touch()
+        source.write_text(before)
+        reload(station.dagster, BUNDLED)
+
+
+def test_a_publication_waits_for_a_half_done_run_and_a_new_run_for_the_publication(
+    station: Station, tmp_path: Path
+):
+    shadow = ("--partitions", str(FIRST), "--target", RAW, "--force", "--into", "shadow")
+    reason = ("--reason", "runs are waited for")
+    plan = station.asked_json("run", *shadow, "--canary", "0", *reason, "--yes")["plan"]
+    station.backfill("verify", plan)
+    go = tmp_path / "go"
+
+    def launched(*tables: str, **options: bool) -> Launched:
+        days = dict.fromkeys(tables, DAYS)
+        return station.dagster.launch(days, options=options, tags={}, title="a run of live")
+
+    def built(run: Launched) -> list[Build]:
+        return [build for build in station.builds() if build.run == run.id]
+
+    with outages_wait(station, go):
+        half_done = launched(UPDATES, OUTAGES, skip_not_due=True)
+        eventually(lambda: built(half_done), what="the first table is committed")
+        publication = station.started("publish", plan)
+        assert publication.stdout
+        assert half_done.id[:8] in next(
+            line for line in publication.stdout if line.startswith("Waiting: ")
+        )
+        new = launched(RAW, force=True)
+        station.process_of(new)
+        go.touch()
+        assert f"Plan {plan} is published as release " in ended(publication, 0)
+        for run in (half_done, new):
+            assert station.finished(run) == "SUCCESS"
+    published = Plans(str(station.home / "lake")).events(plan, "published")[0].at
+    assert max(build.at for build in built(half_done)) < published
+    assert min(build.at for build in built(new)) > published
 
 
 def test_a_server_that_is_not_there_is_said_and_nothing_is_noted(station: Station, tmp_path: Path):

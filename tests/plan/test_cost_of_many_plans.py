@@ -1,5 +1,6 @@
-"""The reads of a lake with many plans: they grow with the plans that are shown, and not faster."""
+"""The reads of a lake with many plans grow with the plans that are shown or open."""
 
+import shutil
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -14,8 +15,10 @@ from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind
 from backfill_assets.plan.store import Plans
+from backfill_assets.publish.live import last_commits, live_state
 from backfill_assets.verbs.plan import PLANS_SHOWN, list_plans
 from tests.worlds.deliveries import day
+from tests.worlds.small_lake import A, released_lake
 
 pytestmark = pytest.mark.pure
 
@@ -69,8 +72,8 @@ def test_a_list_reads_only_the_newest_plans(tmp_path, calls):
     assert [values["plan"] for values in report.plans] == ids[: -PLANS_SHOWN - 1 : -1]
     assert report.older == MANY - PLANS_SHOWN
     # A plan has a file and three events. Its start and its end are read, and its file twice.
-    assert calls["listings"] == 2
-    assert calls["names"] == 4 * MANY + MANY
+    assert calls["listings"] == 1
+    assert calls["names"] == 4 * MANY + len(["complete.json"])
     assert calls["reads"] == 4 * PLANS_SHOWN
 
 
@@ -99,6 +102,55 @@ def test_a_named_plan_costs_the_same_among_many(tmp_path, calls):
         plans.events(plan)
         costs[number] = dict(calls)
     assert costs[FEW] == costs[MANY]
+
+
+def test_a_tick_and_a_release_cost_the_same_among_many_plans(tmp_path, calls):
+    costs = {}
+    for number in (FEW, MANY):
+        lake = released_lake(tmp_path / str(number))
+        with_plans(str(lake.root), number)
+        opened = lake.plan({A.name: [day(1)]})
+        lake.plans.note(opened.id, "started", datetime.now(UTC), who="ada")
+        calls.clear()
+        last_commits(lake.workspace)
+        assert live_state(lake.workspace).plans == (opened.id,)
+        costs[number] = dict(calls)
+    assert costs[FEW] == costs[MANY]
+
+
+@pytest.mark.parametrize("kind", ["started", "publishing"])
+def test_plans_of_an_older_version_are_noted_at_the_next_event(tmp_path, calls, kind):
+    unsettled, other, *_ = with_plans(str(tmp_path), FEW)
+    plans = Plans(str(tmp_path))
+    later = START + timedelta(days=1)
+    plans.note(unsettled, kind, later)
+    shutil.rmtree(tmp_path / "_plans" / "_unsettled")  # an older version has no such folder
+    find = plans.open if kind == "started" else plans.left_in_part
+    assert find() == [unsettled]
+    plans.note(other, "started", later)
+    plans.note(other, "ended", later, ending="done")
+    calls.clear()
+    assert find() == [unsettled]
+    assert calls["listings"] == 2
+    plans.note(unsettled, "cancelled" if kind == "started" else "published", later)
+    assert find() == []
+
+
+def test_a_plan_that_is_started_again_while_it_ends_is_open(tmp_path, monkeypatch):
+    """The process that notes the end has not removed the note of the start yet."""
+    root = str(tmp_path)
+    plan = with_plans(root, 1)[0]
+    later = START + timedelta(days=1)
+    Plans(root).note(plan, "started", later)
+    settle = Plans._settle
+
+    def started_before(self, plan_id):
+        Plans(root).note(plan_id, "started", later)
+        settle(self, plan_id)
+
+    monkeypatch.setattr(Plans, "_settle", started_before)
+    Plans(root).note(plan, "ended", later, ending="done")
+    assert Plans(root).open() == [plan]
 
 
 def test_the_plan_that_a_command_means_is_found_with_two_listings(tmp_path, calls):

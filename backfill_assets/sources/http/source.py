@@ -151,7 +151,7 @@ class AnswerStore:
 
     def stored(self, queries: Sequence[Query]) -> dict[date, list[Answer]]:
         """Return the answers to `queries`, in order, for each day that has all of them."""
-        names = self._documents.names_by_folder() if self.area.lake else {}
+        names = self._documents.by_folder() if self.area.lake else {}
         by_query = [_by_day(key, names.get(key, ())) for key in map(_query_key, queries)]
         days = {*by_query[0]}.intersection(*by_query) if by_query else set()
         return {day: [answers[day] for answers in by_query] for day in sorted(days)}
@@ -190,7 +190,7 @@ def _query_key(query: Query) -> str:
     return hashlib.sha256(json.dumps(sorted(query.items())).encode()).hexdigest()[:16]
 
 
-def _by_day(folder: str, names: Sequence[str]) -> dict[date, Answer]:
+def _by_day(folder: str, names: Iterable[str]) -> dict[date, Answer]:
     """Return the answers in a folder by day.
 
     Processes that share no lock may store two for one day. Then always the same one is used.
