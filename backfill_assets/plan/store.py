@@ -1,6 +1,6 @@
 """Plans in the lake: `_plans/<id>.json`, and the events of each in `_plans/<id>/`.
 
-`_plans/_unsettled` has notes of the plans that are open. So nobody looks at all plans for them.
+The open plans are noted in `_plans/_unsettled`, so that they are found without a look at all plans.
 
 A file is written once and never changed, so writers never overwrite each other. The names of the
 files answer most questions: a file that cannot be read then affects its own plan only.
