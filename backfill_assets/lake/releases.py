@@ -230,8 +230,16 @@ def _from_row(row: Mapping[str, Any]) -> Release:
             for name, at in json.loads(row["recorded"] or "{}").items()
         },
         plans=_plans_in(row["kind"], row["reason"]) if plans is None else tuple(json.loads(plans)),
-        pointers=_POINTERS.validate_json(row["pointers"] or "{}"),
+        pointers=_pointers_in(row),
     )
+
+
+def _pointers_in(row: Mapping[str, Any]) -> dict[str, Pointer]:
+    """The pointers. Of an older row, only the switches that its readers got."""
+    if row["pointers"] is not None:
+        return _POINTERS.validate_json(row["pointers"])
+    switches = json.loads(row["switches"] or "{}")
+    return {STABLE: Pointer(switches=switches)} if switches else {}
 
 
 def _plans_in(kind: str, reason: str) -> tuple[str, ...]:

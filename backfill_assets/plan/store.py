@@ -1,5 +1,7 @@
 """Plans in the lake: `_plans/<id>.json`, and the events of each in `_plans/<id>/`.
 
+The open plans are noted in `_plans/_unsettled`, so that they are found without a look at all plans.
+
 A file is written once and never changed, so writers never overwrite each other. The names of the
 files answer most questions: a file that cannot be read then affects its own plan only.
 """

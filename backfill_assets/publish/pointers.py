@@ -128,7 +128,7 @@ def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
     if newest is None:
         raise no_release(root)
     refuse_unknown(channel, newest)
-    release = releases.readable(number)
+    releases.readable(number)
     if newest.pointer(channel).release == number:
         return False
     had = releases.had(channel, number)
@@ -139,10 +139,8 @@ def pin(root: str, number: int, channel: str, *, who: str, reason: str) -> bool:
             unchanged=NOTHING_CHANGED,
             next_step=f"`backfill release --follow{to}` gives them the newest release.",
         )
-    # Rows of older versions have no pointers.
-    switches = had.switches_of(channel) or dict(release.switches)
     why = reason or f"back to release {number}"
-    return _move(root, channel, who, why, release=number, pinned_switches=switches)
+    return _move(root, channel, who, why, release=number, pinned_switches=had.switches_of(channel))
 
 
 def follow(root: str, channel: str, *, who: str, reason: str) -> bool:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, date, datetime, timedelta
+from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -230,15 +231,16 @@ def main() -> None:
         copying, back = (median(each) for each in zip(*ratios, strict=True))
         print(f"medians: publish / Spark {copying:.2f}, roll back / publish {back:.2f}")
         lakes = {days: lake_of(root / f"lake{days}", 1, days, 100) for days in (60, 3650)}
+        seeds = count(200)  # a plan of its own for each round
         for words, timing in (
             ("a process of its own", in_a_new_process),
             ("one that has done it before", here),
         ):
             rounds: dict[int, list[tuple[float, float]]] = {60: [], 3650: []}
-            for n in range(1 + 3 * given.times):
+            for seed in islice(seeds, 1 + 3 * given.times):
                 for days, lake in lakes.items():
                     rounds[days].append(
-                        published_and_taken_back(lake, days_from(20, 3), 100, 200 + n, timing)
+                        published_and_taken_back(lake, days_from(20, 3), 100, seed, timing)
                     )
             took = {
                 days: [median(each) for each in zip(*of[1:], strict=True)]

@@ -21,7 +21,7 @@ from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.storage import writing
 from backfill_assets.plan.store import Plans
 from backfill_assets.settings import BUNDLED
-from tests.worlds.outages import OUTAGES, RAW, REJECTED, UPDATES, World
+from tests.worlds.outages import LATE, RAW, REJECTED, UPDATES, World
 from tests.worlds.servers import project_copy, station_on
 from tests.worlds.station import FIRST, Station, ended, eventually
 
@@ -212,24 +212,17 @@ def changed_body(source: str) -> str:
     return f"{head}{name}{body}    return known.where('true').{after}"
 
 
-WAITS = "    return last_state(updates.where(PLACED))"
-
-
 @contextmanager
-def outages_wait(station: Station, go: Path) -> Iterator[None]:
-    """Steps of staging/outages compute when the file `go` is there."""
-    source = station.project / "backfill_assets" / "datasets" / "outages" / "staging.py"
+def late_arrivals_wait(station: Station, go: Path) -> Iterator[None]:
+    """Steps of features/late_arrivals compute when the file `go` is there."""
+    source = station.project / "backfill_assets" / "datasets" / "outages" / "lateness.py"
     before = source.read_text()
+    imports, first, after = before.partition("\nfrom pyspark")
     held = f"    while not Path({str(go)!r}).exists():\n        sleep(0.1)\n"
-    assert WAITS in before
-    text = before.replace(WAITS, held + WAITS)
-    source.write_text(
-        text.replace(
-            "\nfrom pyspark",
-            "\nfrom pathlib import Path\nfrom time import sleep\n\nfrom pyspark",
-            1,
-        )
-    )
+    head, body, rest = after.partition("    lag = F.unix_timestamp")
+    assert body
+    clock = "\nfrom pathlib import Path\nfrom time import sleep\n"
+    source.write_text(f"{imports}{clock}{first}{head}{held}{body}{rest}")
     try:
         reload(station.dagster, BUNDLED)
         yield
@@ -245,7 +238,6 @@ def test_a_publication_waits_for_a_half_done_run_and_a_new_run_for_the_publicati
     shadow = ("--partitions", str(FIRST), "--target", RAW, "--force", "--into", "shadow")
     reason = ("--reason", "runs are waited for")
     plan = station.asked_json("run", *shadow, "--canary", "0", *reason, "--yes")["plan"]
-    station.backfill("verify", plan)
     go = tmp_path / "go"
 
     def launched(*tables: str, **options: bool) -> Launched:
@@ -255,9 +247,10 @@ def test_a_publication_waits_for_a_half_done_run_and_a_new_run_for_the_publicati
     def built(run: Launched) -> list[Build]:
         return [build for build in station.builds() if build.run == run.id]
 
-    with outages_wait(station, go):
-        half_done = launched(UPDATES, OUTAGES, skip_not_due=True)
+    with late_arrivals_wait(station, go):
+        half_done = launched(UPDATES, LATE)
         eventually(lambda: built(half_done), what="the first table is committed")
+        station.backfill("verify", plan)
         publication = station.started("publish", plan)
         assert publication.stdout
         assert half_done.id[:8] in next(

@@ -112,7 +112,7 @@ def test_a_preview_without_a_channel_must_be_verified_once_it_has_readers(lake):
     again()
 
 
-def test_pinned_readers_get_the_names_of_their_release_and_the_switch_when_they_follow(lake):
+def test_pinned_readers_get_the_names_of_their_release_until_they_follow(lake):
     released_night(lake)
     switch(lake, B.name)
     pin(str(lake.root), 1, "stable", who="bo", reason="")
@@ -263,7 +263,7 @@ def test_half_of_a_run_that_begins_after_the_others_ended_is_not_released(tmp_pa
     assert released(lake) == released(lake, B.name) == before
 
 
-def test_a_release_that_began_before_an_act_does_not_bring_back_earlier_inputs(lake):
+def test_a_release_that_began_before_an_act_brings_back_no_earlier_inputs(lake):
     releases = Releases(str(lake.root))
     old = releases.newest()
     assert old

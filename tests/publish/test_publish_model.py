@@ -49,7 +49,8 @@ class Model:
 
     `is_changed`: since the last release. `pinned`: the release of a channel. `tried`: the plan that
     readers of candidate get, and the days. Readers of the channels in `switched` get the other
-    table, or not although stable does.
+    table, or not although stable does. Pinned ones get it if they `had_other` with that release, or
+    were switched since.
     """
 
     rows: dict[date, list[tuple[str, int]]]
@@ -58,6 +59,8 @@ class Model:
     pinned: dict[str, int] = field(default_factory=dict)
     tried: tuple[str, Values] = ("", field(default_factory=dict))
     switched: dict[str, bool] = field(default_factory=dict)
+    pinned_other: dict[str, bool] = field(default_factory=dict)
+    had_other: dict[tuple[str, int], bool] = field(default_factory=dict)
     rolled_back: set[str] = field(default_factory=set)
 
     @property
@@ -93,12 +96,24 @@ class Model:
 
     def gets(self, channel: str) -> Values:
         """What readers of a channel get under the name A."""
-        if self.switched.get(channel, self.switched.get("stable", False)):
+        if self.other(channel):
             return OTHER
         if channel == "candidate" and self.tried[0]:
             return self.tried[1]
-        number = self.pinned.get(channel, self.pinned.get("stable", len(self.releases) - 1))
-        return self.releases[number]
+        return self.releases[self.number(channel)]
+
+    def other(self, channel: str) -> bool:
+        if channel in self.pinned:
+            return self.pinned_other[channel]
+        return self.switched.get(channel, channel != "stable" and self.other("stable"))
+
+    def number(self, channel: str) -> int:
+        return self.pinned.get(channel, self.pinned.get("stable", len(self.releases) - 1))
+
+    def remember(self, channel: str) -> None:
+        for number in range(len(self.releases)):
+            self.had_other.setdefault((channel, number), self.other(channel))
+        self.had_other[channel, self.number(channel)] = self.other(channel)
 
 
 class AsInMemory(RuleBasedStateMachine):
@@ -230,8 +245,8 @@ class AsInMemory(RuleBasedStateMachine):
         assert (switched is None) == (before == (to == B.name))
         if switched:
             model.point()
-            model.switched[channel] = to == B.name
-            if channel == "candidate" and model.switched.get("stable", False) == (to == B.name):
+            model.switched[channel] = model.pinned_other[channel] = to == B.name
+            if channel == "candidate" and model.other("stable") == (to == B.name):
                 del model.switched["candidate"]
 
     @precondition(lambda self: self.model.releases)
@@ -247,6 +262,8 @@ class AsInMemory(RuleBasedStateMachine):
         move = {"channel": channel, "who": "ada", "reason": ""}
         if pin(root, number, **move) if number else follow(root, **move):
             self.model.point()
+            had_other = self.model.had_other.get((channel, number - 1), False)
+            self.model.pinned_other[channel] = had_other
         self.model.pinned.pop(channel, None)
         if number:
             self.model.pinned[channel] = number - 1
@@ -273,6 +290,7 @@ class AsInMemory(RuleBasedStateMachine):
         assert self.lake.values() == self.model.live
         for channel in CHANNELS if self.model.releases else ():
             assert released(self.lake, A.name, channel) == self.model.gets(channel), channel
+            self.model.remember(channel)
 
 
 AsInMemory.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
