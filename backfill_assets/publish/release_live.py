@@ -148,6 +148,8 @@ def _outdated(
         for name, days in changed_in.items()
         for day in (workspace.calendar.days() if days is None else days)
     } | {(build.table, build.day) for build in also if build.outcome != "unchanged"}
+    # An act may put back rows that were made from other rows of a day that it leaves as it is.
+    written = {(build.table, build.day) for build in also if build.outcome == "restored"}
     own_schedule = {table.name for table in workspace.tables if table.cron}
     readers = {
         reader
@@ -155,9 +157,11 @@ def _outdated(
         for reader in workspace.graph.readers(partition)
         if reader[0] not in own_schedule
     }
+    readers |= {partition for partition in written if partition[0] not in own_schedule}
     found = dict[Partition, str]()
     for reader, (inputs, last) in outdated_by_inputs(workspace, readers, also).items():
-        if read := next((partition for partition in inputs if partition in changed), None):
+        counts = inputs if reader in written else [each for each in inputs if each in changed]
+        if read := next(iter(counts), None):
             failed = "" if last.succeeded else f"; it failed: {first_line(last.message)}"
             found[reader] = f"was made from other rows of {read[0]}{failed}"
     return found
