@@ -157,8 +157,11 @@ def _outdated(
         for name, days in changed_in.items()
         for day in (workspace.calendar.days() if days is None else days)
     }
+    # A rollback may put back rows that were made from other rows of a day that it leaves as it is.
+    restored = set[Partition]()
     if act and act.kind == "rollback":
         changed |= act.partitions
+        restored = {(each.table, each.day) for each in act.builds if each.outcome == "restored"}
     own_schedule = {table.name for table in workspace.tables if table.cron}
     readers = {
         reader
@@ -166,11 +169,13 @@ def _outdated(
         for reader in workspace.graph.readers(partition)
         if reader[0] not in own_schedule
     }
+    readers |= {partition for partition in restored if partition[0] not in own_schedule}
     found = dict[Partition, str]()
     for reader, (inputs, last) in outdated_by_inputs(
         workspace, readers, act.builds if act else ()
     ).items():
-        if read := next((partition for partition in inputs if partition in changed), None):
+        counts = inputs if reader in restored else [each for each in inputs if each in changed]
+        if read := next(iter(counts), None):
             failed = "" if last.succeeded else f"; it failed: {first_line(last.message)}"
             found[reader] = f"was made from other rows of {read[0]}{failed}"
     return found

@@ -35,6 +35,7 @@ from tests.worlds.small_lake import (
     publish,
     rebuilt_in_live,
     rebuilt_in_shadow,
+    released,
     released_lake,
 )
 from tests.worlds.tables import workspace_of
@@ -520,3 +521,16 @@ def test_a_rollback_passes_over_a_day_that_a_plan_which_was_rolled_back_has_empt
     lake.roll_back(first)  # the day that the later plan has built stays
     lake.roll_back(later)
     assert lake.values() == lake.values(B.name) == RELEASED
+
+
+def test_a_rollback_to_half_a_night_is_not_released(tmp_path):
+    """The plan had the same rows of A as the night that was killed before it wrote B."""
+    lake = copy_of(released_lake, tmp_path)
+    plan = rebuilt_in_shadow(lake, {DAYS[1]: 7})
+    lake.write({DAYS[1]: 7})
+    publish(lake, plan)
+    assert released(lake) == released(lake, B.name) == RELEASED | {DAYS[1]: 7}
+    done = lake.rolled_back(plan)
+    assert lake.values(B.name) == RELEASED
+    assert [(each.table, each.days) for each in done.withheld] == [(B.name, (DAYS[1],))]
+    assert released(lake) == released(lake, B.name) == RELEASED | {DAYS[1]: 7}
