@@ -76,8 +76,8 @@ _PASSED = "up to date"
 _EVERY_S = 30
 # More events are left to the next run: steps that report meanwhile wait for the storage.
 MOST_EVENTS = 2000
-# The sensor works for at most a fiftieth of the time, even if it has to ask many days of a source.
-_REST_PER_S = 50
+# The sensor works for at most a twentieth of the time, even if it has to ask many days of a source.
+_REST_PER_S = 20
 
 
 def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:

@@ -157,10 +157,10 @@ def test_the_sensor_starts_the_job_only_if_there_is_something_to_report(lake):
 def test_the_sensor_rests_after_a_long_look_and_waits_for_runs_that_build(lake):
     lake.deliver(16, lines=2)
     cursor = ticked(lake, 0, 2).cursor
-    assert not ticked(lake, 99, 2, cursor).run_requests
-    assert ticked(lake, 100, 2, cursor).run_requests
+    assert not ticked(lake, 39, 2, cursor).run_requests
+    assert ticked(lake, 40, 2, cursor).run_requests
     create_run_for_test(lake.instance, job_name="backfill_nightly", status=DagsterRunStatus.STARTED)
-    assert not ticked(lake, 100, 2, cursor).run_requests
+    assert not ticked(lake, 40, 2, cursor).run_requests
 
 
 def test_one_run_reports_a_part(lake, monkeypatch):
