@@ -26,7 +26,7 @@ ARROWS = {
     "user": "",
     "settings": "setting_names",
     "quality": "spark",
-    "sources": "lake spark",
+    "sources": "lake quality spark",
     "lake": "settings spark",
     "tables": "quality settings sources",
     "point_in_time": "quality tables spark",

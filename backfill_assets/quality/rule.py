@@ -74,7 +74,8 @@ class Rule:
 
     `offending` is the SQL condition of rows that break it, if it is about rows. The rule looks at
     these `columns` and `measures` of its table, and at these `tables` of its `compared_with`. With
-    a `cut`, the table is computed again without later values.
+    a `cut`, the table is computed again without later values. `own_measures` and `own_samples` are
+    added to those that the table declares.
     """
 
     name: str
@@ -87,6 +88,8 @@ class Rule:
     measures: Sequence[str] = ()
     tables: Sequence[str] = ()
     cut: Cut | None = None
+    own_measures: Mapping[str, str] = field(default_factory=dict)
+    own_samples: Mapping[str, str] = field(default_factory=dict)
 
     def verdict(self, profile: DayProfile) -> RuleVerdict:
         """Judge a day. A judge that raises or returns no verdict fails this day only."""

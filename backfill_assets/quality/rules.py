@@ -16,6 +16,8 @@ from backfill_assets.quality.rule import Cut, DayProfile, Judged, Rule
 TRAILING_DAYS = 28
 # Fewer days than a week say little about what is usual: weekdays differ.
 ENOUGH_TRAILING_DAYS = 7
+MALFORMED = "malformed"
+_EXAMPLES = 3
 
 
 def types_as_declared() -> Rule:
@@ -36,7 +38,12 @@ def columns_still_filled() -> Rule:
 
     def judge(day: DayProfile) -> Judged:
         empty = [
-            name for name in day.filled_before if day.rows and day.nulls.get(name, 0) == day.rows
+            name
+            for name in day.filled_before
+            if day.rows
+            and day.nulls.get(name, 0) == day.rows
+            # Otherwise it has values, and `values_parsed` judges these.
+            and not day.measures.get(_unparsed_in(name), 0)
         ]
         advice = f" If that is right, accept it: --accept {','.join(empty)} --reason 'why'"
         message = (
@@ -149,20 +156,101 @@ def unique_key() -> Rule:
 
 
 def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
-    """At most this share of a day's values could not be read into each column's type.
+    """At most this share (0 to 1) of a day's values cannot be parsed, in each of these columns.
 
-    The table lists the names of these columns in its column `unparsed`, and has the measures
-    `unparsed_<column>`.
+    The table has a column `unparsed MAP<STRING, STRING>`: by column, the text that is not a value
+    of its type. Values that are null do not count.
     """
-    return _share_of_each(
-        "unparsed_at_most",
-        share,
-        columns,
-        "unreadable",
-        lambda day, column: day.measures.get(f"unparsed_{column}", 0),
-        offending="size(unparsed) > 0",
-        looks_at=["unparsed"],
-        measures=[f"unparsed_{column}" for column in columns],
+    return _unparsed("unparsed_at_most", dict.fromkeys(columns, share))
+
+
+def values_parsed(shares: Mapping[str, float]) -> Rule:
+    """At most these shares (0 to 1) of the values of columns cannot be parsed.
+
+    Every table that reads typed columns of files has this rule.
+    """
+    return _unparsed("values_parsed", shares)
+
+
+def _unparsed(name: str, shares: Mapping[str, float]) -> Rule:
+    for share in shares.values():
+        _require_share(name, share)
+    if not shares:
+        raise ValueError(f"{name} names no column, and would accept any day")
+
+    def judge(day: DayProfile) -> Judged:
+        counts = {column: day.measures.get(_unparsed_in(column), 0) for column in shares}
+        over = [
+            f"{column}: {n:,} of {values:,} values cannot be parsed"
+            f"{_for_example(day.samples.get(_unparsed_in(column), ()))}"
+            for column, n in counts.items()
+            if n > shares[column] * (values := _values_of(day, column, n))
+        ]
+        return (
+            not over,
+            f"{'; '.join(over)}. Fix the file, or the type of the column. If null is right for"
+            f" them, accept it: --accept {name} --reason 'why'"
+            if over
+            else "the values of all columns can be parsed, or nearly all",
+            counts,
+        )
+
+    by_share: dict[float, list[str]] = {}
+    for column, share in shares.items():
+        by_share.setdefault(share, []).append(column)
+    bounds = "; ".join(f"{share:.2%} in {', '.join(of)}" for share, of in by_share.items())
+    return Rule(
+        name,
+        f"Values that cannot be parsed: at most {bounds}.",
+        judge,
+        "size(unparsed) > 0",
+        columns=["unparsed"],
+        own_measures={_unparsed_in(c): f"unparsed['{c}'] IS NOT NULL" for c in shares},
+        own_samples={_unparsed_in(c): f"array_compact(array(unparsed['{c}']))" for c in shares},
+    )
+
+
+def _unparsed_in(column: str) -> str:
+    """The name of the measure and of the sample about the unparsed values of a column."""
+    return f"unparsed_{column}"
+
+
+def _values_of(day: DayProfile, column: str, unparsed: int) -> int:
+    """The number of values that a column was delivered with."""
+    return min(day.rows, day.rows - day.nulls.get(column, 0) + unparsed)
+
+
+def _for_example(texts: Sequence[str]) -> str:
+    shown = ", ".join(f"'{text}'" for text in texts[:_EXAMPLES])
+    return f", for example {shown}" if shown else ""
+
+
+def rows_well_formed(share: float, form: str) -> Rule:
+    """At most this share (0 to 1) of a day's rows is malformed: has its text in `malformed`.
+
+    `form` says which form a row should have. Every table that reads columns of text files has this
+    rule.
+    """
+    name = "rows_well_formed"
+    _require_share(name, share)
+
+    def judge(day: DayProfile) -> Judged:
+        malformed = day.rows - day.nulls.get(MALFORMED, day.rows)
+        passed = malformed <= share * day.rows
+        message = (
+            f"{malformed:,} of {day.rows:,} rows are not {form}"
+            f"{_for_example(day.samples.get(MALFORMED, ()))}. Fix the file. If these rows can be"
+            f" left out, accept it: --accept {name} --reason 'why'"
+        )
+        return passed, "all rows, or nearly all" if passed else message, {MALFORMED: malformed}
+
+    return Rule(
+        name,
+        f"At most {share:.2%} of the rows are not {form}.",
+        judge,
+        f"{MALFORMED} IS NOT NULL",
+        columns=[MALFORMED],
+        own_samples={MALFORMED: f"array_compact(array({MALFORMED}))"},
     )
 
 
@@ -174,7 +262,6 @@ def _share_of_each(
     count: Callable[[DayProfile, str], int],
     offending: str,
     looks_at: Sequence[str],
-    measures: Sequence[str] = (),
 ) -> Rule:
     """A rule that at most `share` of a day's values are of a kind, in each of `columns`."""
     _require_share(name, share)
@@ -195,7 +282,7 @@ def _share_of_each(
         )
 
     promise = f"At most {share:.2%} {kind} values in {', '.join(columns)}."
-    return Rule(name, promise, judge, offending, columns=looks_at, measures=measures)
+    return Rule(name, promise, judge, offending, columns=looks_at)
 
 
 def rejected_at_most(share: float, table: str) -> Rule:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from backfill_assets.errors import IncompleteDelivery, SourceError
+from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea
 
 # The default horizon. If a day changes more than so many days later, a person decides.
@@ -129,6 +130,14 @@ class Source(ABC):
     def skipped_archives(self, area: LandingArea) -> Sequence[str]:
         """List the archives that were modified too late to be loaded. Their earlier rows stay."""
         return ()
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules of every table that reads it."""
+        return ()
+
+    def kept_columns(self) -> Mapping[str, str]:
+        """Return the columns, with their types, that the rules need and a table must keep."""
+        return {}
 
     def eras(self, days: Collection[date]) -> Mapping[tuple[str, ...], Sequence[date]]:
         """Group the days by the declared columns that their files lack."""

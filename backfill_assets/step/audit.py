@@ -77,7 +77,7 @@ def audit(
     for day in sorted(days):
         baseline = baselines[day]
         profile = replace(
-            measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
+            measured.get(day, DayProfile(day, measures=dict.fromkeys(table.all_measures, 0))),
             schema_mismatches=faults,
             filled_before=baseline.filled,
             leaks=leaks,
@@ -109,8 +109,8 @@ def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
             rows,
             day=day,
             about=table.fingerprint_by,
-            measures=table.measures,
-            samples=table.samples,
+            measures=table.all_measures,
+            samples=table.all_samples,
         )
         for on, count in counting.result().items() if counting else ():
             by_day[on] = replace(by_day[on], repeated_keys=count)

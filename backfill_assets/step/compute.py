@@ -285,14 +285,14 @@ def _by_arrow(
 ) -> tuple[dict[date, DayProfile], list[DataFile]]:
     # Only raw text is worth compiling: parsing it takes long enough.
     with without_code_generation(new.sparkSession, unless=table.source() is not None):
-        rows = with_figures(new, measures=table.measures, samples=table.samples).toArrow()
+        rows = with_figures(new, measures=table.all_measures, samples=table.all_samples).toArrow()
     profiles = small_profiles(
         rows,
         day=table.partition_by,
         about=table.fingerprint_by,
         key=table.key if table.counts_keys else (),
-        measures=list(table.measures),
-        samples=list(table.samples),
+        measures=list(table.all_measures),
+        samples=list(table.all_samples),
     )
     return profiles, write_table(without_figures(rows), folder, table.partition_by)
 

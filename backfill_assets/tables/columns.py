@@ -6,6 +6,7 @@ A type is allowed if Spark computes it, Delta stores it and its readers know it,
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
@@ -179,6 +180,7 @@ def _refuse(table: Table) -> None:
                 f'drift={{{column!r}: {thresholds!r}}}: write a column, or "*", and its'
                 " DriftThresholds(...)"
             )
+    _refuse_dropped_columns(table, types)
     for rule in table.rules:
         if rule.counts_keys and not key:
             raise ValueError(f"the rule {rule.name} needs a key: key=[...]")
@@ -194,3 +196,24 @@ def _refuse(table: Table) -> None:
                     f"the rule {rule.name} looks at {', '.join(missing)}, which is not a"
                     f" {kind} of the table"
                 )
+
+
+def _refuse_dropped_columns(table: Table, types: Mapping[str, str]) -> None:
+    """Refuse a table without the columns by which its sources count what cannot be parsed.
+
+    Raises ValueError.
+    """
+    plain = {name: kind.partition(" COMMENT ")[0].replace(" ", "") for name, kind in types.items()}
+    for source in table.sources():
+        lacking = [
+            f"{name} {kind}"
+            for name, kind in source.kept_columns().items()
+            if plain.get(name) != kind.replace(" ", "")
+        ]
+        if lacking:
+            raise ValueError(
+                f"what cannot be parsed in {source.name} is counted by columns that are not there:"
+                f" add {', '.join(lacking)} to `columns`, and to the rows that the function"
+                " returns. `row_columns` of the source has all columns. To count nothing, write"
+                " unparsed_at_most=1, malformed_at_most=1 in the source"
+            )

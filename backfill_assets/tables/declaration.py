@@ -161,6 +161,18 @@ class Table:
         """True if a rule looks at repeated keys."""
         return any(rule.counts_keys for rule in self.rules)
 
+    @property
+    def all_measures(self) -> dict[str, str]:
+        """The measures of the rules, and the declared ones."""
+        own = {name: sql for rule in self.rules for name, sql in rule.own_measures.items()}
+        return own | dict(self.measures)
+
+    @property
+    def all_samples(self) -> dict[str, str]:
+        """The samples of the rules, and the declared ones."""
+        own = {name: sql for rule in self.rules for name, sql in rule.own_samples.items()}
+        return own | dict(self.samples)
+
     def needs_itself(self) -> bool:
         return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
 
@@ -241,8 +253,13 @@ def table(
     names a missing column, unusable owners, tags and schedules, and a function or a rule whose
     changes cannot be seen in its code.
     """
-    has_source = any(isinstance(read, Source) for read in reads.values())
-    built_in = (types_as_declared(), *([columns_still_filled()] if has_source else []))
+    sources = [read for read in reads.values() if isinstance(read, Source)]
+    of_sources = [rule for source in sources for rule in source.rules()]
+    built_in = (
+        types_as_declared(),
+        *([columns_still_filled()] if sources else []),
+        *of_sources,
+    )
 
     # The decorator replaces the function.
     declared = Table(
@@ -438,10 +455,14 @@ def _plain(value: object) -> str:
     if isinstance(value, Source):
         return repr(_reader(value.versioned()))
     if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
-        return plain([plain(astuple(item)) for item in value])
+        return plain([plain(_compared(item)) for item in value])
     if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
         return f"{type(value).__name__}{plain(astuple(value))}"
     return plain(value)
+
+
+def _compared(item: Field) -> tuple[object, ...]:
+    return tuple(getattr(item, each.name) for each in fields(item) if each.compare)
 
 
 def _reader(source: Source) -> tuple[str, dict[str, str]]:

@@ -102,17 +102,18 @@ WEEK = {"trailing_rows": [100] * 7}
         pytest.param(unique_key(), {}, True, "every key once", id="keys once"),
         pytest.param(
             unparsed_at_most(0.05, ["customers"]),
-            {"measures": {"unparsed_customers": 6}},
+            {"measures": {"unparsed_customers": 3}, "nulls": {"customers": 63}},
             False,
-            "unreadable: customers 6 of 100",
-            id="too many unreadable values",
+            "customers: 3 of 40 values cannot be parsed. Fix the file, or the type of the column."
+            " If null is right for them, accept it: --accept unparsed_at_most --reason 'why'",
+            id="too many values that cannot be parsed",
         ),
         pytest.param(
             unparsed_at_most(0.05, ["customers"]),
-            {"measures": {"unparsed_customers": 5}},
+            {"measures": {"unparsed_customers": 2}, "nulls": {"customers": 62}},
             True,
-            "unreadable values at most 5.00%",
-            id="a few unreadable values",
+            "the values of all columns can be parsed, or nearly all",
+            id="a few values that cannot be parsed",
         ),
         pytest.param(
             rejected_at_most(0.05, "raw/rejected_lines"),

@@ -50,8 +50,8 @@ def test_spark_reads_nanoseconds_of_pandas_and_unusual_names(tmp_path, spark):
         (row["at"] and row["at"].replace(tzinfo=UTC), row["n"], row["tick"], row["unparsed"])
         for row in rows
     ] == [
-        (AT, 1, "x", []),
-        (None, 2, "y", []),
+        (AT, 1, "x", {}),
+        (None, 2, "y", {}),
     ]
 
 

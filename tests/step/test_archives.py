@@ -17,7 +17,11 @@ from tests.worlds.outages import no_spark
 def reading(name: str, archive: Archive, *fields: Field) -> Table:
     source = TwoFlows(Landing(name, fields=fields), archive)
     return table(
-        f"raw/{name}", partition_by="day", columns="day DATE", reads={"rows": source}, version="1"
+        f"raw/{name}",
+        partition_by="day",
+        columns="day DATE, malformed STRING",
+        reads={"rows": source},
+        version="1",
     )(lambda rows: rows)
 
 

@@ -122,14 +122,14 @@ def tables_of(precedence: Precedence, archive: Archive = PAST) -> list[Table]:
     @table(
         "raw/orders",
         partition_by="arrival_day",
-        columns=f"arrival_day DATE, source_file STRING, {ORDERS.columns}",
+        columns=ORDERS.row_columns,
         reads={"rows": TwoFlows(ORDERS, archive, precedence)},
         rules=[rules.has_rows()],
         version="1",
     )
     def orders(rows: DataFrame) -> DataFrame:
         """One row per row delivered."""
-        return rows.select("arrival_day", "source_file", *[each.name for each in ORDERS.fields])
+        return rows
 
     @table(
         "staging/sales",

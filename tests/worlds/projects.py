@@ -28,6 +28,7 @@ from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
+from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.deliveries import days
@@ -127,9 +128,7 @@ class OneTable:
     def rows(self) -> Rows:
         """What the lake holds, in order; times without their zone."""
         rows: pa.Table = DeltaTable(self.workspace.lake.path(self.table.name)).to_pyarrow_table()
-        values = rows.select(
-            [column.split()[0] for column in self.table.columns.split(", ")]
-        ).to_pydict()
+        values = rows.select([*types_of(self.table.columns)]).to_pydict()
         return sorted(
             zip(*(map(_without_zone, each) for each in values.values()), strict=True), key=repr
         )
@@ -156,15 +155,13 @@ LEAST = 2
     "raw/prices",
     partition_by="day",
     key=["number"],
-    columns=f"day DATE, {EXAMPLES.columns}",
+    columns=f"day DATE, {EXAMPLES.columns}, unparsed MAP<STRING, STRING>, malformed STRING",
     version="1",
     reads={"lines": EXAMPLES},
     rules=[rules.has_rows()],
 )
 def prices(lines):
-    return lines.select("arrival_day", *[each.name for each in EXAMPLES.fields]).withColumnRenamed(
-        "arrival_day", "day"
-    )
+    return lines.withColumnRenamed("arrival_day", "day").drop("source_file", "unknown_fields")
 
 
 @table(

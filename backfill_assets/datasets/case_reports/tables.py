@@ -63,18 +63,15 @@ NAMES = {
     "raw/case_reports",
     partition_by="report_day",
     columns=(
-        f"report_day DATE, source_file STRING, {REPORTS.columns}, unparsed ARRAY<STRING>, "
+        f"report_day DATE, source_file STRING, {REPORTS.columns}, unparsed MAP<STRING, STRING>, "
         "unknown_fields MAP<STRING, STRING>, malformed STRING"
     ),
     reads={"rows": REPORTS},
     rules=[
         rules.has_rows(),
         rules.rows_within(0.2, 20.0),
-        rules.filled_at_most(0.01, "malformed"),
-        rules.unparsed_at_most(0.01, COUNTS),
         rules.nulls_at_most(0.01, "country"),
     ],
-    measures={f"unparsed_{count}": f"array_contains(unparsed, '{count}')" for count in COUNTS},
     samples={"unknown_fields": "map_keys(unknown_fields)"},
     pool="ingestion",
     lineage=["source_file"],

@@ -14,6 +14,7 @@ from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.spark.reading import read_files
 from backfill_assets.lake.storage import Paths
+from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.archives.archive import Archive, file_stamp, missing_in_archive
 from backfill_assets.sources.archives.loading import is_loaded
 from backfill_assets.sources.archives.loads import (
@@ -91,6 +92,16 @@ class TwoFlows(Source):
     @property
     def columns(self) -> str:
         return self.landing.columns
+
+    @property
+    def row_columns(self) -> str:
+        return self.landing.row_columns
+
+    def rules(self) -> list[Rule]:
+        return self.landing.rules()
+
+    def kept_columns(self) -> dict[str, str]:
+        return self.landing.kept_columns()
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]

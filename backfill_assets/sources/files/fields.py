@@ -6,16 +6,31 @@ their own header, whatever their day, because sources publish old days again in 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import date
+from typing import Annotated
+
+from annotated_types import Ge, Le
 
 from backfill_assets.errors import named
+from backfill_assets.quality.rule import Rule
+from backfill_assets.quality.rules import rows_well_formed, values_parsed
 from backfill_assets.sources.protocol import refuse_mistyped
 
 # Columns of the rows, in addition to the declared ones.
 UNPARSED = "unparsed"
 UNKNOWN_FIELDS = "unknown_fields"
 MALFORMED = "malformed"
-_COMMON_COLUMNS = ("arrival_day", "source_file", UNPARSED, UNKNOWN_FIELDS, MALFORMED)
+_COMMON_COLUMNS = {
+    "arrival_day": "DATE",
+    "source_file": "STRING",
+    UNPARSED: "MAP<STRING, STRING>",
+    UNKNOWN_FIELDS: "MAP<STRING, STRING>",
+    MALFORMED: "STRING",
+}
+# The largest share of values, and of rows, that a source may lack without a decision.
+FEW = 0.001
+Share = Annotated[float, Ge(0), Le(1)]
 
 
 @dataclass(frozen=True)
@@ -29,6 +44,8 @@ class Field:
     since: date | None = None
     until: date | None = None
     formats: tuple[str, ...] = ()
+    # It decides on no value: it is no part of the code version.
+    unparsed_at_most: Share | None = dataclass_field(default=None, compare=False)
 
     def in_files_of(self, day: date) -> bool:
         """Tell whether files of the day are declared to have the column."""
@@ -44,6 +61,7 @@ def field(
     since: date | None = None,
     until: date | None = None,
     formats: str | Sequence[str] = (),
+    unparsed_at_most: float | None = None,
 ) -> Field:
     """Declare a column of a source.
 
@@ -56,6 +74,10 @@ def field(
     since, until  the first and last day whose files have the column. A plan says which days lack it
     formats       for DATE and TIMESTAMP: Spark's datetime patterns, tried in order
                   ("M/d/yyyy H:mm"). Default: ISO 8601 only
+    unparsed_at_most  the largest share (0 to 1) of the values of a day that may not fit the type.
+                  They are null. Default: that of the source. With 1, nothing is refused
+
+    A whole number may be written with a zero fraction: "106.0" is 106, and "106.5" does not fit.
 
     Raises ValueError for a column without a type, and if `until` is before `since`.
     """
@@ -65,7 +87,16 @@ def field(
             f"field({column!r}) has no type: write its name and its type, as 'confirmed BIGINT'"
         )
     patterns = (formats,) if isinstance(formats, str) else tuple(formats)
-    declared = Field(name, kind.strip().upper(), names or (name,), required, since, until, patterns)
+    declared = Field(
+        name,
+        kind.strip().upper(),
+        names or (name,),
+        required,
+        since,
+        until,
+        patterns,
+        unparsed_at_most,
+    )
     refuse_mistyped(declared)
     if since and until and until < since:
         raise ValueError(f"field({column!r}): {until} is before {since}")
@@ -122,6 +153,43 @@ def missing_columns(header: Header, fields: Sequence[Field], day: date, where: s
         expected = named([column.names[0] for column in fields])
         return f"has none of the columns {expected}{where}{found}"
     return ""
+
+
+def row_columns(fields: Sequence[Field]) -> str:
+    """Return the columns of the rows that are read, with their types, as SQL."""
+    types = {
+        "arrival_day": _COMMON_COLUMNS["arrival_day"],
+        "source_file": _COMMON_COLUMNS["source_file"],
+        **{column.name: column.type for column in fields},
+        **_COMMON_COLUMNS,
+    }
+    return ", ".join(f"{name} {kind}" for name, kind in types.items())
+
+
+def parsing_rules(
+    fields: Sequence[Field], form: str, unparsed_at_most: float, malformed_at_most: float
+) -> list[Rule]:
+    """Return the rules of a table that reads these fields, without those that allow everything.
+
+    `form` says which form a row should have; "" if every row has it.
+    """
+    shares = {
+        column.name: (
+            unparsed_at_most if column.unparsed_at_most is None else column.unparsed_at_most
+        )
+        for column in fields
+        if column.type != "STRING"  # Every text is a value.
+    }
+    judged = {name: share for name, share in shares.items() if share < 1}
+    return [
+        *([values_parsed(judged)] if judged else []),
+        *([rows_well_formed(malformed_at_most, form)] if form and malformed_at_most < 1 else []),
+    ]
+
+
+def columns_of_rules(rules: Sequence[Rule]) -> dict[str, str]:
+    """Return the columns that the rules of a source look at, with their types."""
+    return {name: _COMMON_COLUMNS[name] for rule in rules for name in rule.columns}
 
 
 def eras(fields: Sequence[Field], days: Collection[date]) -> dict[tuple[str, ...], list[date]]:

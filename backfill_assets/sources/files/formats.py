@@ -60,8 +60,9 @@ class JsonLines:
     """One JSON object per line. Files end in .jsonl, .json or .ndjson, also with .gz or .zst."""
 
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
-    # For messages: where a file names its columns, if it has no header.
+    # For messages: where a file names its columns, if it has no header, and what a row is.
     named_in: ClassVar[str] = " in its first lines"
+    row_form: ClassVar[str] = "one JSON object with the required columns"
 
     def contents(self, path: Path) -> FileContents:
         """Read a file once. Raises OSError."""
@@ -96,6 +97,7 @@ class Csv:
     ends_with_newline: bool = False
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
     named_in: ClassVar[str] = ""
+    row_form: ClassVar[str] = "rows with as many values as the header, in UTF-8"
 
     def contents(self, path: Path) -> FileContents:
         """Read the hash, the number of rows, and the columns with their types. Raises OSError."""
@@ -119,6 +121,7 @@ class Parquet:
 
     endings: ClassVar[tuple[str, ...]] = (".parquet",)
     named_in: ClassVar[str] = ""
+    row_form: ClassVar[str] = ""
 
     def contents(self, path: Path) -> FileContents:
         """Read the rows and the columns with types, as JSON. Raises OSError."""

@@ -16,15 +16,21 @@ from annotated_types import Ge, Le
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError, named
+from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.fields import (
+    FEW,
     Field,
     Header,
+    Share,
+    columns_of_rules,
     eras,
     header_of,
     missing_columns,
+    parsing_rules,
     refuse_unusable_fields,
     repeated_columns,
+    row_columns,
 )
 from backfill_assets.sources.files.formats import (
     JSON_LINES,
@@ -83,6 +89,10 @@ class Landing(Source):
              delivery with fewer lines is refused
     horizon  for how many days after a day a change of its files starts a rebuild (sensor
              `source_changes`)
+    unparsed_at_most   the largest share (0 to 1) of a day's values of a column that may not fit its
+             type. They are null. A day with more is refused. `field` has one too
+    malformed_at_most  the largest share of a day's rows that may be malformed. A day with more is
+             refused. With 1, nothing is refused
 
     Rows have `arrival_day DATE, source_file STRING`. Lines add `line STRING, is_utf8 BOOLEAN`:
     U+FFFD replaces bytes that are not UTF-8, and `is_utf8` is false. CSV, Parquet and `fields` add
@@ -103,6 +113,8 @@ class Landing(Source):
     marker: str = field(default="", compare=False)
     fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
     horizon: Annotated[int, Ge(0)] = field(default=HORIZON, compare=False)
+    unparsed_at_most: Share = field(default=FEW, compare=False)
+    malformed_at_most: Share = field(default=FEW, compare=False)
 
     def __post_init__(self) -> None:
         refuse_mistyped(self)
@@ -127,6 +139,28 @@ class Landing(Source):
     def columns(self) -> str:
         """The declared columns with their types as SQL, for the table that reads them."""
         return ", ".join(f"{column.name} {column.type}" for column in self.fields)
+
+    @property
+    def row_columns(self) -> str:
+        """All columns of the rows that are read, with their types as SQL.
+
+        A table may declare them as they are, with `partition_by="arrival_day"`.
+        """
+        if isinstance(self.format, JsonLines) and not self.fields:
+            return "arrival_day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN"
+        return row_columns(self.fields)
+
+    def rules(self) -> list[Rule]:
+        """Return the rules about values and rows that cannot be parsed."""
+        if not self.fields:
+            return []
+        return parsing_rules(
+            self.fields, self.format.row_form, self.unparsed_at_most, self.malformed_at_most
+        )
+
+    def kept_columns(self) -> dict[str, str]:
+        """Return `unparsed` and `malformed`, if a rule looks at them."""
+        return columns_of_rules(self.rules())
 
     @cached_property
     def _patterns(self) -> list[Pattern]:

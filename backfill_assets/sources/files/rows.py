@@ -19,6 +19,7 @@ from functools import cache, reduce
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 from unicodedata import category
 from urllib.parse import quote
@@ -27,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType, FractionalType, StringType
 
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
@@ -37,6 +39,7 @@ from backfill_assets.sources.files.fields import (
     UNPARSED,
     Field,
     header_of,
+    row_columns,
 )
 from backfill_assets.sources.files.formats import (
     PACKED,
@@ -53,6 +56,12 @@ _UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
 _REPLACEMENT = "\ufffd"
 # Texts of another form are not times. Spark would read "12:00" as today, and "2020" as a year.
 _ISO = {"TIMESTAMP": "____-__-__%", "DATE": "____-__-__%"}
+_WHOLE = {"TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG"}
+_ZERO_FRACTION = r"^\s*([+-]?\d+)\.0+\s*$"
+_SCIENTIFIC = r"^\s*[+-]?\d{1,16}(\.\d{1,16})?[eE]\+?\d{1,2}\s*$"
+_EXACT = "DECIMAL(38, 18)"
+_TEXT = StringType()
+_NO_TYPES: Mapping[str, DataType] = MappingProxyType({})
 # By default Spark accepts 'single quotes' and NaN too.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
@@ -73,7 +82,8 @@ def read_rows(
 
     Columns: `arrival_day, source_file`, the declared columns, and three more.
 
-    unparsed        ARRAY<STRING>: declared columns whose value does not fit the type; they are null
+    unparsed        MAP<STRING, STRING>: by declared column, the text that does not fit its type;
+                    the column is null
     unknown_fields  MAP<STRING, STRING>: the file's undeclared columns with their values as text
     malformed       STRING: the row's text if it does not fit the header or is not UTF-8, else null
     """
@@ -83,15 +93,7 @@ def read_rows(
         for _, same in groupby(sorted(files, key=by_header), key=by_header)
     ]
     if not parts:
-        columns = [
-            "arrival_day DATE",
-            "source_file STRING",
-            *(f"{column.name} {column.type}" for column in fields),
-            f"{UNPARSED} ARRAY<STRING>",
-            f"{UNKNOWN_FIELDS} MAP<STRING, STRING>",
-            f"{MALFORMED} STRING",
-        ]
-        return spark.createDataFrame([], ", ".join(columns))
+        return spark.createDataFrame([], row_columns(fields))
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -168,6 +170,7 @@ def _read_one_header(
     if isinstance(form, Parquet):
         read = spark.read.option("recursiveFileLookup", "true").parquet(*_escaped(files))
         cells = {n: F.col(f"`{name.replace('`', '``')}`") for n, name in enumerate(names)}
+        kinds = [read.schema[name].dataType for name in names]
         malformed = F.lit(None).cast("string")
     else:
         assert isinstance(form, Csv), "JSON lines with declared columns are read by `read_json`"
@@ -185,6 +188,7 @@ def _read_one_header(
         }
         read = spark.read.schema(schema).options(**options).csv(_escaped(files))
         cells = {n: F.col(f"c{n}") for n in range(len(names))}
+        kinds = [_TEXT] * len(names)
         malformed = F.col(MALFORMED)
     rows = _with_file(
         spark,
@@ -201,37 +205,70 @@ def _read_one_header(
     well_formed = F.col(MALFORMED).isNull()
     values = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.places.items()}
     unknown = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.unknown.items()}
+    types = {name: kinds[n] for name, n in header.places.items()}
     return rows.select(
-        "arrival_day", "source_file", *_conformed(values, fields), _unknown(unknown), MALFORMED
+        "arrival_day",
+        "source_file",
+        *_conformed(values, fields, types),
+        _unknown(unknown),
+        MALFORMED,
     )
 
 
-def _conformed(values: Mapping[str, Column], fields: Iterable[Field]) -> list[Column]:
-    """Convert the values of a file to the declared columns with their types, and add `unparsed`."""
+def _conformed(
+    values: Mapping[str, Column], fields: Iterable[Field], types: Mapping[str, DataType] = _NO_TYPES
+) -> list[Column]:
+    """Convert the values of a file to the declared columns with their types, and add `unparsed`.
+
+    `types` are the types that values have in the file. By default they are text.
+    """
     columns = list[Column]()
     unparsed = list[Column]()
     for column in fields:
-        text = values.get(column.name)
-        value = F.lit(None).cast(column.type) if text is None else _value(text, column)
+        cell = values.get(column.name)
+        if cell is None:
+            columns.append(F.lit(None).cast(column.type).alias(column.name))
+            continue
+        value = _value(cell, column, types.get(column.name, _TEXT))
         columns.append(value.alias(column.name))
-        if text is not None:
-            is_filled = text.isNotNull() & (F.trim(text.cast("string")) != "")
-            unparsed.append(F.when(is_filled & value.isNull(), F.lit(column.name)))
-    names = F.array_compact(F.array(*unparsed)) if unparsed else F.array().cast("ARRAY<STRING>")
-    return [*columns, names.alias(UNPARSED)]
+        if column.type != "STRING":
+            text = cell.cast("string")
+            is_filled = text.isNotNull() & (F.trim(text) != "")
+            entry = F.struct(F.lit(column.name).alias("key"), text.alias("value"))
+            unparsed.append(F.when(is_filled & value.isNull(), entry))
+    found = F.map_from_entries(F.array_compact(F.array(*unparsed))) if unparsed else F.create_map()
+    return [*columns, found.cast("MAP<STRING, STRING>").alias(UNPARSED)]
 
 
-def _value(text: Column, column: Field) -> Column:
+def _value(cell: Column, column: Field, kind: DataType) -> Column:
+    """The value of the declared type, or null. `kind` is the type that the cell has."""
+    text = cell.cast("string")
     if column.type == "STRING":
-        return text.cast("string")
+        return text
     if column.formats:
-        times = [
-            F.try_to_timestamp(text.cast("string"), F.lit(pattern)) for pattern in column.formats
-        ]
+        times = [F.try_to_timestamp(text, F.lit(pattern)) for pattern in column.formats]
         return F.coalesce(*times).cast(column.type)
-    value = text.try_cast(column.type)
-    return (
-        F.when(text.cast("string").like(_ISO[column.type]), value) if column.type in _ISO else value
+    value = cell.try_cast(column.type)
+    if column.type in _ISO:
+        return F.when(text.like(_ISO[column.type]), value)
+    return _whole(cell, value, column.type, kind) if column.type in _WHOLE else value
+
+
+def _whole(cell: Column, value: Column, declared: str, kind: DataType) -> Column:
+    """The whole number of a cell, also if it has a zero fraction: "106.0" and "1.06E2" are 106."""
+    if isinstance(kind, FractionalType):
+        # Spark would cut off the fraction.
+        return F.when(cell % 1 == 0, value)
+    if not isinstance(kind, StringType):
+        return value
+    # Spark writes numbers of JSON from ten millions on with an exponent, and reads them as doubles,
+    # which are exact below 2^53.
+    scientific = F.when(cell.rlike(_SCIENTIFIC), cell.try_cast(_EXACT))
+    is_whole = (scientific % 1 == 0) & (F.abs(scientific) < 2**53)
+    return F.coalesce(
+        value,
+        F.regexp_extract(cell, _ZERO_FRACTION, 1).try_cast(declared),
+        F.when(is_whole, scientific.try_cast(declared)),
     )
 
 

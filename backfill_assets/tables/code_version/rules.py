@@ -51,7 +51,8 @@ def signature(rule: Rule) -> str:
     """A rule's promise, and the code and values of its judge, as text."""
     # The code as well: the judge of a rule written by hand may change while its promise stays.
     values = [*_values(rule).values(), *filter(None, [source_text(rule.judge)])]
-    looks_at = (list(rule.columns), list(rule.measures), list(rule.tables))
+    measures = [*rule.measures, *rule.own_measures]
+    looks_at = (list(rule.columns), measures, list(rule.tables))
     declared = (rule.name, rule.promise, rule.severity, rule.offending, rule.counts_keys)
     text = repr((*declared, looks_at, values))
     others = _judged_by(rule).texts

@@ -1,0 +1,156 @@
+"""Values and rows of files that cannot be parsed: counted, kept as text, and refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from backfill_assets import Csv, JsonLines, Landing, field, table
+from backfill_assets.calendar import Calendar
+from backfill_assets.lake.ledger import Build
+from backfill_assets.step import compute
+from backfill_assets.tables.declaration import Table, settings_of
+from tests.worlds.deliveries import day, put
+from tests.worlds.projects import OneTable
+
+CASES = Landing(
+    "cases",
+    format=Csv(),
+    fields=[
+        field("country STRING", required=True),
+        field("active BIGINT"),
+        field("deaths INT", unparsed_at_most=0.5),
+        field("lat DOUBLE", unparsed_at_most=1),
+    ],
+)
+HEADER = "country,active,deaths,lat\n"
+GOOD = "a,1,2,3.5\n"
+
+
+def reading(source: Landing) -> Table:
+    return table(
+        "raw/cases",
+        partition_by="arrival_day",
+        columns=source.row_columns,
+        reads={"rows": source},
+        version="1",
+    )(lambda rows: rows)
+
+
+@pytest.fixture(params=["small", "large"])
+def cases(request, tmp_path, spark, monkeypatch) -> OneTable:
+    """A table of one day, profiled in this process or by Spark."""
+    if request.param == "large":
+        monkeypatch.setattr(compute, "SMALL", -1)
+    return OneTable(tmp_path, reading(CASES), lambda: spark, Calendar(day(0), day(0)))
+
+
+def built(cases: OneTable, rows: str, **request) -> Build:
+    put(cases.root, f"cases/{day(0)}.csv", HEADER + rows)
+    (build,) = cases.run(**request).built
+    return build
+
+
+def figures(build: Build) -> dict[str, dict]:
+    """The figures of the rules that refused a day."""
+    return {
+        check["rule"]: {name: n for name, n in check["figures"].items() if n}
+        for check in build.checks
+        if not check["passed"]
+    }
+
+
+def test_a_day_whose_values_cannot_be_parsed_is_refused_with_texts(cases):
+    assert built(cases, GOOD * 102).outcome == "accepted"
+    build = built(cases, GOOD * 98 + 'b,"1,100",2,x\nb,106.5,2,y\nb,,2,z\n')
+    assert build.outcome == "failed"
+    assert figures(build) == {"values_parsed": {"active": 2}}
+    assert build.message.startswith(
+        "values_parsed: active: 2 of 100 values cannot be parsed, for example '1,100', '106.5'."
+    )
+    assert len(cases.rows()) == 102
+
+
+def test_whole_numbers_with_a_zero_fraction_are_numbers(cases):
+    assert built(cases, "a,106.0,2.0,3\n" * 20).outcome == "accepted"
+    assert {(row[3], row[4]) for row in cases.rows()} == {(106, 2)}
+
+
+def test_up_to_the_share_of_a_field_the_text_is_kept_instead(cases):
+    build = built(cases, "a,1,x,x\n" * 50 + GOOD * 50)
+    assert (build.outcome, build.measures["unparsed_deaths"]) == ("accepted", 50)
+    assert build.samples["unparsed_deaths"] == ["x"]
+    kept = [dict(row[6]) for row in cases.rows()]
+    assert sorted(kept, key=len) == [{}] * 50 + [{"deaths": "x", "lat": "x"}] * 50
+    assert figures(built(cases, "a,1,x,x\n" * 51 + GOOD * 49)) == {"values_parsed": {"deaths": 51}}
+
+
+def test_values_that_turn_unreadable_are_not_called_empty(cases):
+    """Accepting the column as empty would lose its values."""
+    built(cases, GOOD * 10)
+    build = built(cases, "a,n/a,2,3\n" * 10)
+    assert figures(build) == {"values_parsed": {"active": 10}}
+    assert figures(built(cases, "a,,2,3\n" * 10)) == {"columns_still_filled": {"columns": 1}}
+    assert figures(built(cases, "a,,2,3\n" * 9 + "a,x,2,3\n")) == {"values_parsed": {"active": 1}}
+
+
+def test_what_cannot_be_parsed_can_be_accepted_by_the_name_of_the_rule(cases):
+    build = built(cases, "a,n/a,2,3\n", accept="values_parsed", reason="as it is")
+    assert (build.outcome, build.accept) == ("accepted", "values_parsed")
+
+
+def test_malformed_rows_are_refused_with_their_text(cases):
+    build = built(cases, GOOD * 999 + "b,1\n" + "c,1,2,3,4\n")
+    assert figures(build) == {"rows_well_formed": {"malformed": 2}}
+    assert build.message.startswith(
+        "rows_well_formed: 2 of 1,001 rows are not rows with as many values as the header, in"
+        " UTF-8, for example 'b,1', 'c,1,2,3,4'."
+    )
+    assert built(cases, GOOD * 999 + "b,1\n").outcome == "accepted"
+
+
+def test_lines_of_json_without_a_required_column_are_malformed(tmp_path, spark):
+    source = replace(CASES, format=JsonLines())
+    cases = OneTable(tmp_path, reading(source), lambda: spark, Calendar(day(0), day(0)))
+    put(tmp_path, f"cases/{day(0)}.jsonl", '{"country": "a", "active": 1.0}\n' * 30 + "[]\n")
+    (build,) = cases.run().built
+    assert figures(build) == {"rows_well_formed": {"malformed": 1}}
+
+
+@pytest.mark.parametrize(
+    ("source", "lacking"),
+    [
+        pytest.param(CASES, "unparsed MAP<STRING, STRING>, malformed STRING", id="both"),
+        pytest.param(replace(CASES, malformed_at_most=1), "unparsed MAP<STRING, STRING>", id="one"),
+        pytest.param(replace(CASES, fields=[field("a STRING")]), "malformed STRING", id="texts"),
+    ],
+)
+def test_a_table_must_keep_the_columns_by_which_it_is_judged(source, lacking):
+    with pytest.raises(ValueError, match="cannot be parsed in cases") as error:
+        table(
+            "raw/cases",
+            partition_by="arrival_day",
+            columns=f"arrival_day DATE, {source.columns}, unparsed ARRAY<STRING>",
+            reads={"rows": source},
+        )
+    assert f"add {lacking} to `columns`" in str(error.value)
+
+
+def test_a_source_that_allows_everything_needs_no_such_columns():
+    source = replace(CASES, fields=CASES.fields[:2], unparsed_at_most=1, malformed_at_most=1)
+    declared = table(
+        "raw/cases",
+        partition_by="arrival_day",
+        columns=f"arrival_day DATE, {source.columns}",
+        reads={"rows": source},
+        version="1",
+    )(lambda rows: rows)
+    assert [rule.name for rule in declared.rules] == ["types_as_declared", "columns_still_filled"]
+
+
+def test_shares_are_no_part_of_the_code_version():
+    other = field("active BIGINT", unparsed_at_most=0.2)
+    fields = [other if each.name == "active" else each for each in CASES.fields]
+    stricter = replace(CASES, fields=fields, unparsed_at_most=0.0, malformed_at_most=0.0)
+    assert settings_of(stricter) == settings_of(CASES)
+    retyped = replace(CASES, fields=[field("active INT")])
+    assert settings_of(retyped) != settings_of(CASES)
