@@ -68,6 +68,11 @@ def not_read(delivery: Delivered) -> str:
         if delivery.undeclared
         else []
     )
+    if delivery.absent:
+        absent = (
+            f"{name} (renamed to {new}?)" if new else name for name, new in delivery.absent.items()
+        )
+        columns.append(f"columns that no file has: {', '.join(absent)}")
     overlap = [delivery.overlap] if delivery.overlap else []
     return "; ".join([*([f"not read: {named(unread, 1)}"] if unread else []), *columns, *overlap])
 
@@ -227,7 +232,9 @@ class _TableHistory:
             return _Found(State.REWRITTEN, f"{damage}{gone if is_gone else ''}")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
-            return _Found(State.UP_TO_DATE, why or self._by_rules(day) or not_read(delivery))
+            notes = [accepted.message, not_read(delivery)]
+            note = "; ".join(text for text in notes if text)
+            return _Found(State.UP_TO_DATE, why or self._by_rules(day) or note)
         if last and not last.succeeded:
             hint = rest_hint(last.message, self.table.name, day)
             return _Found(

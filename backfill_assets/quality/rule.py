@@ -18,7 +18,13 @@ _NAME = re.compile(r"[A-Za-z0-9_.]+")
 
 @dataclass(frozen=True)
 class DayProfile:
-    """The figures of one day, for rules and for the ledger."""
+    """The figures of one day, for rules and for the ledger.
+
+    `trailing_rows` and `trailing_lines` are those of the accepted days among the 28 before, the
+    newest first, and `lines` the delivered ones. `filled_before` had values in the accepted rows of
+    the day, `usually_filled` on the accepted days before it. `absent` and `vanished` are declared
+    and undeclared columns that the files lack.
+    """
 
     day: date
     rows: int = 0
@@ -32,6 +38,11 @@ class DayProfile:
     trailing_rows: Sequence[int] = ()
     filled_before: Sequence[str] = ()
     compared_rows: Mapping[str, int] = field(default_factory=dict)
+    lines: int = 0
+    trailing_lines: Sequence[int] = ()
+    usually_filled: Sequence[str] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    vanished: Sequence[str] = ()
     leaks: Sequence[str] | None = None
 
 

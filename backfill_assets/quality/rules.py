@@ -18,6 +18,8 @@ TRAILING_DAYS = 28
 ENOUGH_TRAILING_DAYS = 7
 MALFORMED = "malformed"
 _EXAMPLES = 3
+# In fewer rows, a column that is filled in half of them may well be null.
+_ENOUGH_ROWS = 10
 
 
 def types_as_declared() -> Rule:
@@ -46,9 +48,10 @@ def columns_still_filled() -> Rule:
             and not day.measures.get(_unparsed_in(name), 0)
         ]
         advice = f" If that is right, accept it: --accept {','.join(empty)} --reason 'why'"
+        why = dict.fromkeys(absent for name in empty if (absent := _absent(day, name)))
         message = (
             f"{', '.join(empty)} null in all {day.rows:,} rows, and had values in the accepted"
-            f" ones.{advice}"
+            f" ones{''.join(why)}.{advice}"
         )
         return not empty, message if empty else "no column lost its values", {"columns": len(empty)}
 
@@ -57,6 +60,70 @@ def columns_still_filled() -> Rule:
         "No column loses all its values from one delivery of a day to the next.",
         judge,
     )
+
+
+def lines_as_usual(share: float = 0.25) -> Rule:
+    """The delivery has at least this share of the lines of a usual day.
+
+    Usual is the median of the accepted days among the 28 before. A day passes after fewer than 7
+    such days. Every table with a source has this rule as a warning. Declare it to refuse the day.
+    """
+    name = "lines_as_usual"
+    _require_share(name, share)
+
+    def judge(day: DayProfile) -> Judged:
+        if len(day.trailing_lines) < ENOUGH_TRAILING_DAYS:
+            return True, "too few accepted days before to compare with", {"lines": day.lines}
+        usual = median(day.trailing_lines)
+        figures = {"lines": day.lines, "usual": usual}
+        if day.lines >= share * usual:
+            return True, f"{day.lines:,} lines; {usual:,.0f} are usual", figures
+        message = f"{day.lines:,} lines were delivered, and {usual:,.0f} are usual{_accept(name)}"
+        return False, message, figures
+
+    return Rule(name, f"At least {share:.0%} of the lines of a usual day.", judge)
+
+
+def columns_as_usual() -> Rule:
+    """The day has values in the columns that had some on the accepted days before.
+
+    The files also still have the undeclared columns of the day before. Days with few rows pass.
+    Every table with a source has this rule as a warning. Declare it to refuse the day.
+    """
+    name = "columns_as_usual"
+
+    def judge(day: DayProfile) -> Judged:
+        empty = [
+            column
+            for column in day.usually_filled
+            if day.rows >= _ENOUGH_ROWS
+            and day.nulls.get(column, 0) == day.rows
+            and not day.measures.get(_unparsed_in(column), 0)
+            and column not in day.filled_before
+        ]
+        reasons = [
+            f"{column} is null in all {day.rows:,} rows{_absent(day, column)}" for column in empty
+        ]
+        if day.vanished:
+            reasons.append(f"the files no longer have the undeclared {', '.join(day.vanished)}")
+        figures = {"empty": len(empty), "vanished": len(day.vanished)}
+        message = f"{'; '.join(reasons)}. The days before had values{_accept(name)}"
+        return not reasons, message if reasons else "columns as on the days before", figures
+
+    return Rule(name, "The columns that had values on the days before have some.", judge)
+
+
+def _absent(day: DayProfile, column: str) -> str:
+    """Why a column is null, if no file of the day has it."""
+    if column not in day.absent:
+        return ""
+    new = day.absent[column]
+    renamed = f"; it may be called {new} now" if new else ""
+    return f", because no file has it{renamed}"
+
+
+def _accept(name: str) -> str:
+    return f". If that is right, accept it: --force --accept {name} --reason 'why'"
 
 
 def rows_between(*, at_least: int = 0, at_most: int | None = None) -> Rule:

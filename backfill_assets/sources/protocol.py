@@ -37,7 +37,9 @@ class Delivery:
                  detect writes even of the same bytes. It is not recorded
     hashes       the hash of each file's contents, by name
     unread       names of the day's files that are not read
+    columns      names of the columns of the files, if they have a header
     undeclared   columns of the files that are not declared
+    absent       declared columns that no file has, with a name that may be the new one, or ""
     fewest       the smallest share (0 to 1) of the lines of the delivery that the day was built
                  from. A delivery with fewer lines is refused until someone accepts it
     doubts       by file, why it should not be used although it can be read. Someone must accept it
@@ -51,6 +53,8 @@ class Delivery:
     hashes: Mapping[str, str] = field(default_factory=dict, compare=False)
     unread: Sequence[str] = field(default=(), compare=False)
     undeclared: Sequence[str] = field(default=(), compare=False)
+    columns: Sequence[str] = field(default=(), compare=False)
+    absent: Mapping[str, str] = field(default_factory=dict, compare=False)
     fewest: float = field(default=0.0, compare=False)
     doubts: Mapping[str, str] = field(default_factory=dict, compare=False)
     set_aside: Sequence[str] = field(default=(), compare=False)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -18,10 +19,18 @@ from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.point_in_time.leaks import leaks
 from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
 from backfill_assets.quality.rule import LONGEST_ERROR, DayProfile, RuleVerdict
-from backfill_assets.quality.rules import TRAILING_DAYS
+from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
+from backfill_assets.step.accept import is_accepted
 from backfill_assets.step.compute import SMALL, Computed, InputRows
 from backfill_assets.step.errors import is_of_step
-from backfill_assets.step.inputs import AcceptedBuilds, Baseline, with_accepted
+from backfill_assets.step.inputs import (
+    UNDECLARED,
+    AcceptedBuilds,
+    Baseline,
+    is_filled,
+    with_accepted,
+)
+from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 
 # Each day and rule is a query, and a new rule may fail every day of several years.
@@ -44,6 +53,16 @@ class Audited:
     @property
     def passed(self) -> bool:
         return not any(verdict.refuses for verdict in self.verdicts)
+
+    def warnings(self) -> str:
+        """The rules that warn about the day, without those that someone accepted."""
+        return "; ".join(
+            f"{verdict.rule}: {verdict.message}"
+            for verdict in self.verdicts
+            if not verdict.passed
+            and not verdict.refuses
+            and not is_accepted(verdict.rule, self.accept)
+        )
 
     def why(self) -> str:
         """The rules that refused the day, with figures and rows; "" if it passed."""
@@ -80,6 +99,7 @@ def audit(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.all_measures, 0))),
             schema_mismatches=faults,
             filled_before=baseline.filled,
+            **_usual(table, day, baselines, audited),
             leaks=leaks,
             trailing_rows=_trailing(table, day, builds.accepted, audited),
             compared_rows={
@@ -115,6 +135,64 @@ def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
         for on, count in counting.result().items() if counting else ():
             by_day[on] = replace(by_day[on], repeated_keys=count)
     return by_day
+
+
+class _PastDay(NamedTuple):
+    rows: int
+    nulls: Mapping[str, int]
+    lines: int
+    undeclared: Sequence[str]
+
+
+def _usual(
+    table: Table,
+    day: date,
+    baselines: Mapping[date, Baseline],
+    audited: Mapping[date, Audited],
+) -> dict[str, Any]:
+    """What the delivery of a day is compared with: the accepted days before, as in `_trailing`."""
+    if not table.sources():
+        return {}
+    baseline = baselines[day]
+    past = {
+        on: _PastDay(
+            build.rows,
+            build.nulls,
+            sum(build.files.values()),
+            build.samples.get(UNDECLARED, ()),
+        )
+        for on, build in baseline.before.items()
+    }
+    for on, today in audited.items():
+        if today.passed:
+            delivery = baselines[on].delivery
+            past[on] = _PastDay(
+                today.profile.rows,
+                today.profile.nulls,
+                sum(delivery.files.values()),
+                delivery.undeclared,
+            )
+    before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
+    trailing = [past[on] for on in before if on in past]
+    recent = [past_day for past_day in trailing if past_day.rows][:ENOUGH_TRAILING_DAYS]
+    delivery = baseline.delivery
+    vanished = set[str]()
+    if trailing and delivery.columns:
+        vanished = {*trailing[0].undeclared}.difference(delivery.columns)
+    return {
+        "lines": sum(delivery.files.values()),
+        "trailing_lines": [past_day.lines for past_day in trailing],
+        "usually_filled": [
+            name
+            for name in sorted(types_of(table.columns))
+            if recent
+            and name not in baseline.optional
+            and all(is_filled(past_day.rows, past_day.nulls, name) for past_day in recent)
+            and not is_accepted(name, baseline.accept)
+        ],
+        "absent": delivery.absent,
+        "vanished": sorted(vanished),
+    }
 
 
 def _trailing(

@@ -17,6 +17,7 @@ from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.spark.reading import SliceRows, schema_of
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.rules import TRAILING_DAYS
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.audit import Audited, audit
 from backfill_assets.step.commit import verdicts_of
 from backfill_assets.step.compute import Computed
@@ -120,8 +121,14 @@ def _audited(
     rows = SliceRows.of(workspace.lake, rows_of, table.columns).rows(session)
     faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
     nothing = FileCommit(workspace.lake.path(table.name), table.partition_by, [], "")
+    before = {day: build for (name, day), build in builds.accepted.items() if name == table.name}
     against = {
-        day: Baseline(accept=builds.accepted[table.name, day].accept) for day in rows_of.days
+        day: Baseline(
+            accept=before[day].accept,
+            delivery=Delivery(files=before[day].files),
+            before=before,
+        )
+        for day in rows_of.days
     }
     return audit(table, Computed(rows, nothing, faults), rows_of.days, builds, against)
 

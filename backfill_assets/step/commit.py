@@ -23,6 +23,9 @@ from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import (
     NO_DELIVERY,
+    OVERLAP,
+    UNDECLARED,
+    UNREAD,
     AcceptedBuilds,
     InputReader,
     Inputs,
@@ -37,17 +40,14 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 _NO_INPUTS = Inputs()
-# Names of samples. Dagster shows them, and the log of the run warns about them.
-_UNREAD = "files not read"
-_UNDECLARED = "columns not declared"
-OVERLAP = "in two flows"
 
 
 @dataclass(frozen=True)
 class Judgement:
     """The outcome of one day, before its commit. `same_as` is the build with the same rows.
 
-    `mixed` has the same meaning as in `Build`.
+    `message` says why the day failed, or has the warnings of a day that passed. `mixed` has the
+    same meaning as in `Build`.
     """
 
     day: date
@@ -105,6 +105,7 @@ def judge_days(
             and last.rows
             and change_since(table, last, inputs.tables, inputs.delivery)
         )
+        message = message or audited[day].warnings()
         judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as, mixed)
         if outcome == "failed":
             failed_days.add(day)
@@ -180,7 +181,7 @@ def record(
 
 def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
     overlap = [delivery.overlap] if delivery.overlap else []
-    samples = {_UNREAD: delivery.unread, _UNDECLARED: delivery.undeclared, OVERLAP: overlap}
+    samples = {UNREAD: delivery.unread, UNDECLARED: delivery.undeclared, OVERLAP: overlap}
     return {name: values[:SAMPLE_SIZE] for name, values in samples.items() if values}
 
 

@@ -9,8 +9,8 @@ only the days of that source.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, field
+from datetime import date, timedelta
 from enum import StrEnum
 from functools import cache, partial
 from shlex import quote
@@ -29,6 +29,7 @@ from backfill_assets.errors import (
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.rule import Rule
+from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.step.accept import is_accepted
@@ -55,7 +56,11 @@ AcceptedBuilds = Mapping[Partition, Build]
 _FILLED = 0.5
 
 
-_FIGURES = (*LATEST_COLUMNS, "nulls", "accept")
+_FIGURES = (*LATEST_COLUMNS, "nulls", "samples", "accept")
+# The names of samples of a delivery. Dagster shows them, and the log of the run warns about them.
+UNREAD = "files not read"
+UNDECLARED = "columns not declared"
+OVERLAP = "in two flows"
 
 
 class Inputs(NamedTuple):
@@ -369,10 +374,15 @@ class Baseline:
 
     `filled` are the columns that had a value in at least half of the accepted rows, without the
     columns that are accepted as empty. `accept` are the accepted names, separated by commas.
+    `before` are the accepted builds of the 28 days before. `optional` are the columns that files of
+    the day need not have.
     """
 
     filled: Sequence[str] = ()
     accept: str = ""
+    delivery: Delivery = NO_DELIVERY
+    before: Mapping[date, Build] = field(default_factory=dict)
+    optional: Collection[str] = ()
 
 
 def baselines(
@@ -386,35 +396,47 @@ def baselines(
 
     A table without a source has no `filled` columns: its inputs were judged before.
     """
-    if table.source() is None:
+    source = table.source()
+    if source is None:
         return dict.fromkeys(days, Baseline((), accept))
-    accepted = workspace.lake.latest({table.name: days}, _FIGURES).accepted
+    eras = ask_source(source, lambda: dict(source.eras(days)))
+    optional = {
+        day: lacking
+        for lacking, of_era in ({} if isinstance(eras, SourceError) else eras).items()
+        for day in of_era
+    }
+    wanted = {day - timedelta(days=n) for day in days for n in range(TRAILING_DAYS + 1)}
+    accepted = workspace.lake.latest({table.name: wanted}, _FIGURES).accepted
+    before = {day: build for (_, day), build in accepted.items()}
     judged = sorted(types_of(table.columns))
 
     def baseline(day: date) -> Baseline:
-        last = accepted.get((table.name, day))
+        delivery = inputs[day].delivery
+        last = before.get(day)
         if last is None:
-            return Baseline((), accept)
+            return Baseline((), accept, delivery, before, optional.get(day, ()))
         still_accepted = (
-            last.accept
-            if last.delivered and last.delivered == inputs[day].delivery.fingerprint
-            else ""
+            last.accept if last.delivered and last.delivered == delivery.fingerprint else ""
         )
         names = ",".join(dict.fromkeys(name for name in (accept, still_accepted) if name))
         return Baseline(
-            [name for name in judged if _is_filled(last, name) and not is_accepted(name, names)],
+            [
+                name
+                for name in judged
+                if is_filled(last.rows, last.nulls, name) and not is_accepted(name, names)
+            ],
             names,
+            delivery,
+            before,
+            optional.get(day, ()),
         )
 
     return {day: baseline(day) for day in days}
 
 
-def _is_filled(build: Build, column: str) -> bool:
-    return (
-        build.rows > 0
-        and column in build.nulls
-        and build.nulls[column] <= (1 - _FILLED) * build.rows
-    )
+def is_filled(rows: int, nulls: Mapping[str, int], column: str) -> bool:
+    """True if the column had a value in at least half of the rows."""
+    return rows > 0 and column in nulls and nulls[column] <= (1 - _FILLED) * rows
 
 
 def acceptable_rules(table: Table) -> list[Rule]:

@@ -194,6 +194,6 @@ def era_lines(tables: Sequence[Table], days: Mapping[str, Collection[date]]) -> 
         for lacking, of_era in {} if isinstance(eras, SourceError) else eras.items():
             if lacking:
                 yield (
-                    f"{table.name} {ranges(of_era)}: files have no {', '.join(lacking)}, null in"
-                    " their rows."
+                    f"{table.name} {ranges(of_era)}: declared for other days only (since=, until=),"
+                    f" and null unless a file has them: {', '.join(lacking)}."
                 )

@@ -21,7 +21,12 @@ from typing import Any
 
 from backfill_assets.calendar import Calendar, days_around, refuse_no_day
 from backfill_assets.quality.rule import Rule, refuse_unusable_rules
-from backfill_assets.quality.rules import columns_still_filled, types_as_declared
+from backfill_assets.quality.rules import (
+    columns_as_usual,
+    columns_still_filled,
+    lines_as_usual,
+    types_as_declared,
+)
 from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.settings import schedule
 from backfill_assets.sources.archives.archive import Archive
@@ -255,10 +260,12 @@ def table(
     """
     sources = [read for read in reads.values() if isinstance(read, Source)]
     of_sources = [rule for source in sources for rule in source.rules()]
+    own = {getattr(rule, "name", "") for rule in rules}
+    usual = [rule.as_warning() for rule in (lines_as_usual(), columns_as_usual())]
     built_in = (
         types_as_declared(),
-        *([columns_still_filled()] if sources else []),
-        *of_sources,
+        *([columns_still_filled(), *of_sources] if sources else []),
+        *(rule for rule in usual if sources and rule.name not in own),
     )
 
     # The decorator replaces the function.

@@ -120,7 +120,7 @@ def typed(events: DataFrame) -> DataFrame:
         for c, n in numbers.items()
     ]
     bad += [
-        f"if({c} IS NOT NULL AND try_cast({c} AS {k}) IS NULL, '{n}', NULL)"
+        f"if({c} IS NOT NULL AND try_cast({c} AS {k}) IS NULL, struct('{n}', {c}), NULL)"
         for c, (n, k) in rest.items()
     ]
     rows = events.selectExpr(
@@ -134,7 +134,7 @@ def typed(events: DataFrame) -> DataFrame:
         "cause",
         "crewCurrentStatus AS crew_status",
         "regionName AS region",
-        f"array_compact(array({', '.join(bad)})) AS unparsed",
+        f"map_from_entries(array_compact(array({', '.join(bad)}))) AS unparsed",
     )
     return rows.dropDuplicates(["arrival_day", "outage_number", "captured_at", "change"])
 

@@ -9,6 +9,7 @@ import pytest
 from backfill_assets.datasets.outages.lateness import COUNTS, late_arrivals
 from backfill_assets.datasets.outages.raw import FIELDS
 from backfill_assets.datasets.outages.staging import last_state, once, outage_updates, outages
+from backfill_assets.tables.columns import types_of
 
 START = datetime(2019, 8, 15, 12)
 COLUMNS = outage_updates.columns
@@ -38,13 +39,13 @@ def update(minute: int = 0, change: str = "U", outage: str = "1", **fields) -> d
         "cause": "Unknown",
         "crew_status": None,
         "region": "Napa",
-        "unparsed": [],
+        "unparsed": {},
     }
     return known | fields
 
 
 def updates(spark, rows: list[dict]):
-    names = [column.split()[0] for column in COLUMNS.split(", ")]
+    names = [*types_of(COLUMNS)]
     return spark.createDataFrame([tuple(row[name] for name in names) for row in rows], COLUMNS)
 
 
@@ -147,29 +148,36 @@ def raw(spark, **fields):
 @pytest.mark.parametrize(
     ("field", "text", "column", "value", "unparsed"),
     [
-        pytest.param("estCustAffected", "12", "customers", 12, [], id="a number"),
+        pytest.param("estCustAffected", "12", "customers", 12, {}, id="a number"),
         pytest.param(
-            "estCustAffected", "many", "customers", None, ["customers"], id="a word for a number"
+            "estCustAffected",
+            "many",
+            "customers",
+            None,
+            {"customers": "many"},
+            id="a word for a number",
         ),
         pytest.param(
             "estCustAffected",
             None,
             "customers",
             None,
-            [],
+            {},
             id="a value that is not there is not unreadable",
         ),
-        pytest.param("latitude", "38.5", "latitude", 38.5, [], id="a coordinate"),
-        pytest.param("latitude", "north", "latitude", None, ["latitude"], id="no coordinate"),
+        pytest.param("latitude", "38.5", "latitude", 38.5, {}, id="a coordinate"),
         pytest.param(
-            "currentEtor", "1565870460", "estimated_restoration_at", at(1), [], id="epoch seconds"
+            "latitude", "north", "latitude", None, {"latitude": "north"}, id="no coordinate"
+        ),
+        pytest.param(
+            "currentEtor", "1565870460", "estimated_restoration_at", at(1), {}, id="epoch seconds"
         ),
         pytest.param(
             "currentEtor",
             "soon",
             "estimated_restoration_at",
             None,
-            ["estimated_restoration_at"],
+            {"estimated_restoration_at": "soon"},
             id="no time",
         ),
         pytest.param(
@@ -177,7 +185,7 @@ def raw(spark, **fields):
             "1565870460000",
             "estimated_restoration_at",
             None,
-            ["estimated_restoration_at"],
+            {"estimated_restoration_at": "1565870460000"},
             id="ms",
         ),
         pytest.param(
@@ -185,7 +193,7 @@ def raw(spark, **fields):
             "1565870400",
             "outage_day",
             date(2019, 8, 15),
-            [],
+            {},
             id="the UTC day it began",
         ),
     ],

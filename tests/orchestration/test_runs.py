@@ -170,7 +170,7 @@ def test_a_refused_day_fails_the_run_and_the_message_names_day_rule_figures_and_
     assert not result.success
     lines = location.failures(result)[UPDATES].splitlines()
     assert lines[0].endswith(f"{UPDATES}: 1 day(s) failed, 0 blocked, 3 built.")
-    assert lines[1].startswith(f"  {day(2)}: unparsed_at_most: unreadable: customers 20 of 20")
+    assert lines[1].startswith(f"  {day(2)}: unparsed_at_most: customers: 20 of 20 values")
     rows = [line for line in lines if line.startswith("      {")]
     assert len(rows) == 5
     assert all('"outage_number": "2' in row for row in rows)

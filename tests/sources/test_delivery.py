@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,6 +67,18 @@ DOUBTS = {
         "cannot be read to its end (Truncated compressed stream)",
     ),
     "another data set": (NAME, "poll,date\nx,y\n", "has no column country, which country needs"),
+    "another delimiter": (
+        NAME,
+        "country;cases\na;1\n",
+        "has no column country, which country needs: it has country;cases. If its delimiter is ';',"
+        " write Csv(';')",
+    ),
+    "line breaks in values": (
+        NAME,
+        HEADER + 'a,"1\n2"\n"b\nc",2\n"d",3\ne 5",4\n',
+        "has 2 lines that end within a quoted value: if values have line breaks, write"
+        " Csv(multiline=True)",
+    ),
 }
 FAULTS = {
     "another packing": (
@@ -112,6 +125,12 @@ def test_rows_and_columns_of_a_parquet_file_are_found(tmp_path):
         Landing("cases", format=Parquet(), fields=FIELDS[:1]), LandingArea(tmp_path)
     )
     assert (delivery.files, delivery.undeclared) == ({"cases/2019-08-15.parquet": 2}, ["iso"])
+
+
+def test_values_with_line_breaks_are_read_with_multiline(tmp_path):
+    put(tmp_path, NAME, HEADER + 'a,"1\n2"\n"b\nc",2\n')
+    source = replace(CASES, format=Csv(multiline=True))
+    assert delivery_of(source, LandingArea(tmp_path)).doubts == {}
 
 
 def test_undeclared_columns_are_listed(tmp_path):
@@ -233,7 +252,7 @@ def test_json_lines_without_any_declared_column_are_of_another_data_set(tmp_path
     for line in ({"poll": 1, "date": "x"}, {"confirmed": 1}):
         put(tmp_path, name, (json.dumps(line) + "\n") * 3)
         why = "has no column country in its first lines, which country needs"
-        assert doubts(*FIELDS) == {name: why}
+        assert doubts(*FIELDS) == {name: f"{why}: it has {', '.join(line)}"}
     assert doubts(FIELDS[1]) == {}
     put(tmp_path, name, "<html>\n<p>404</p>\n</html>\n")
     assert doubts(FIELDS[1]) == {name: "has none of the columns cases in its first lines"}

@@ -49,9 +49,22 @@ def test_a_column_is_found_by_the_first_of_its_names(names, places, missing, unk
 def test_a_missing_required_column_is_named_with_all_its_names():
     assert (
         missing_columns(header_of(["Confirmed"], CASES), CASES, day(0))
-        == "has no column Country_Region, also called Country/Region, which country needs"
+        == "has no column Country_Region, also called Country/Region, which country needs: it has"
+        " Confirmed"
     )
     assert missing_columns(header_of(["Country/Region"], CASES), CASES, day(0)) == ""
+
+
+def test_a_missing_column_is_suggested_by_its_likely_new_name():
+    declared = [field("latitude DOUBLE", required=True), field("n BIGINT")]
+    header = header_of(["N", "latitudine", "n"], declared)
+    assert header.new_name_of(declared[0]) == "latitudine"
+    assert missing_columns(header, declared, day(0)).endswith(
+        ": it has N, latitudine, n. If latitudine is its new name, add it to the names of the field"
+    )
+    assert header_of(["LATITUDE", "n"], declared).new_name_of(declared[0]) == "LATITUDE"
+    assert header_of(["x", "n"], declared).new_name_of(declared[0]) == ""
+    assert header_of(["latitude;n"], declared).new_name_of(declared[0]) == ""
 
 
 def test_a_required_column_is_required_only_from_since_until():

@@ -69,9 +69,9 @@ def test_parquet_archives_and_csv_deliveries_give_the_same_rows(area, spark):
     seen = datetime(2019, 8, 15, 10)
     rows = sorted(map(tuple, read.drop("source_file", "share").collect()), key=repr)
     assert rows == [
-        (day(0), "A", seen, 3, [], {"Day": "2019-08-15"}, None),
-        (day(0), "A", seen, None, ["sick"], {"More": "x"}, None),
-        (day(1), None, None, None, [], {"Day": "2019-08-16"}, None),
+        (day(0), "A", seen, 3, {}, {"Day": "2019-08-15"}, None),
+        (day(0), "A", seen, None, {"sick": "many"}, {"More": "x"}, None),
+        (day(1), None, None, None, {}, {"Day": "2019-08-16"}, None),
     ]
     assert read.where("isnan(share)").count() == 1
 
@@ -111,9 +111,13 @@ def test_a_required_column_that_a_loaded_archive_lacks_fails_its_days(area, form
     delivery_of(source, area, day(1))
     stricter = replace(source, landing=replace(source.landing, fields=[sick, place]))
     name = f"past/old{form.endings[0]}"
-    why = "has no column Place, also called Town, which place needs"
+    why = "has no column Place, also called Town, which place needs: it has Day, Sick"
     raw = table(
-        "raw/a", partition_by="day", columns="day DATE", reads={"rows": stricter}, version="1"
+        "raw/a",
+        partition_by="day",
+        columns="day DATE, unparsed MAP<STRING, STRING>, malformed STRING",
+        reads={"rows": stricter},
+        version="1",
     )(lambda rows: rows)
     delivered = delivered_for(raw, [day(0), day(1)], area, {})
     assert isinstance(delivered[day(0)], Delivery)

@@ -53,4 +53,7 @@ def test_an_archive_that_two_tables_read_has_the_columns_that_either_requires(hi
     ]
     assert [each.name for each in archives_of(either)["past"].fields] == ["number", "cents"]
     ((_, result),) = load_named_archives(replace(history.workspace, tables=tuple(either)))
-    assert result.problem == "past/2019.jsonl has no column number, which number needs"
+    assert (
+        result.problem
+        == "past/2019.jsonl has no column number, which number needs: it has at, cents, order_no"
+    )

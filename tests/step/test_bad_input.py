@@ -91,8 +91,10 @@ def test_a_value_that_cannot_be_read_is_null_and_counted(small):
     assert build.outcome == "accepted"
     assert (build.measures["unparsed_customers"], build.measures["unparsed_latitude"]) == (1, 0)
     assert [
-        (r["customers"], r["unparsed"]) for r in small.rows(UPDATES) if r["outage_number"] == "90"
-    ] == [(None, ["customers"])]
+        (r["customers"], dict(r["unparsed"]))
+        for r in small.rows(UPDATES)
+        if r["outage_number"] == "90"
+    ] == [(None, {"customers": "many"})]
 
 
 def test_over_a_share_of_unreadable_values_the_day_fails_and_names_up_to_five_rows(small):
@@ -103,10 +105,12 @@ def test_over_a_share_of_unreadable_values_the_day_fails_and_names_up_to_five_ro
     )
     (failed,) = small.run(days(0, 1), [*LANDED, UPDATES])[UPDATES].failed()
     assert (failed.day, broken_rules(failed)) == (day(1), ["unparsed_at_most"])
-    assert failed.message.startswith("unparsed_at_most: unreadable: customers 9 of 49\n")
+    assert failed.message.startswith(
+        "unparsed_at_most: customers: 9 of 49 values cannot be parsed, for example 'many'."
+    )
     (rows,) = [check["rows"] for check in failed.checks if not check["passed"]]
     assert len(rows) == 5
-    assert all('"unparsed": ["customers"]' in row for row in rows)
+    assert all('"unparsed": {"customers": "many"}' in row for row in rows)
     assert {row["arrival_day"] for row in small.rows(UPDATES)} == {day(0)}
 
 

@@ -389,7 +389,8 @@ def test_what_is_said_of_the_sources_of_other_tables_stays_said():
     assert lines[broken.name].startswith("the source lines (Answering) failed: KeyError: 'port'")
     asked = {broken.name: days(0), good.name: days(0)}
     assert list(era_lines([broken, good], asked)) == [
-        "raw/good 2019-08-15: files have no n, null in their rows."
+        "raw/good 2019-08-15: declared for other days only (since=, until=), and null unless a file"
+        " has them: n."
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.step.commit import OVERLAP
+from backfill_assets.step.inputs import OVERLAP
 from backfill_assets.step.sources import unread_lines
 from tests.worlds.archives import DAYS, PAST, History, Killed, KilledAfter
 

@@ -144,7 +144,7 @@ def test_a_source_that_allows_everything_needs_no_such_columns():
         reads={"rows": source},
         version="1",
     )(lambda rows: rows)
-    assert [rule.name for rule in declared.rules] == ["types_as_declared", "columns_still_filled"]
+    assert {"values_parsed", "rows_well_formed"}.isdisjoint(rule.name for rule in declared.rules)
 
 
 def test_shares_are_no_part_of_the_code_version():

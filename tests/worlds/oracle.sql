@@ -27,7 +27,7 @@ SELECT DISTINCT arrival_day, "outageNumber" AS outage_number, CAST(_captured_at 
        to_timestamp(CAST("crewEta" AS BIGINT)) AS crew_expected_at,
        CAST("estCustAffected" AS INT) AS customers, CAST(latitude AS DOUBLE) AS latitude, CAST(longitude AS DOUBLE) AS longitude,
        CAST(n_devices AS INT) AS devices, CAST("hazardFlag" AS INT) AS hazard_flags,
-       cause, "crewCurrentStatus" AS crew_status, "regionName" AS region, CAST([] AS VARCHAR[]) AS unparsed
+       cause, "crewCurrentStatus" AS crew_status, "regionName" AS region, MAP {{}} AS unparsed
 FROM raw;
 
 CREATE TEMP TABLE outages AS

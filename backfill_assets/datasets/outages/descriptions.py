@@ -44,7 +44,7 @@ OF_COLUMNS = {
     "hazard_flags": "Whether a hazard was reported: 1 or 0.",
     "crew_status": "The crew's status, in words.",
     "region": "The utility's region.",
-    "unparsed": "The columns whose text could not be read; they are null.",
+    "unparsed": "By column, the text that could not be read; the column is null.",
     "first_seen_at": "The first capture that showed the outage.",
     "last_seen_at": "The last capture that showed a change of it.",
     "restored_at": "The capture in which it was gone; null while it lasts.",

@@ -59,7 +59,7 @@ PLACED = f"coalesce(datediff(arrival_day, outage_day) BETWEEN 0 AND {HORIZON}, f
     + ", ".join(f"{name} TIMESTAMP" for name in TIMES)
     + ", "
     + ", ".join(f"{name} {kind}" for name, (_, kind) in NUMBERS.items())
-    + ", cause STRING, crew_status STRING, region STRING, unparsed ARRAY<STRING>",
+    + ", cause STRING, crew_status STRING, region STRING, unparsed MAP<STRING, STRING>",
     reads={"events": same_day(outage_events)},
     rules=[
         has_rows(),
@@ -68,10 +68,7 @@ PLACED = f"coalesce(datediff(arrival_day, outage_day) BETWEEN 0 AND {HORIZON}, f
         unparsed_at_most(UNPARSED_SHARE, list(TYPED)),
     ],
     fingerprint_by="outage_day",
-    measures={
-        f"unparsed_{name}": f"cast(array_contains(unparsed, '{name}') AS INT)" for name in TYPED
-    }
-    | {"unplaced": f"cast(NOT {PLACED} AS INT)"},
+    measures={"unplaced": f"cast(NOT {PLACED} AS INT)"},
     samples={
         "unplaced": (
             f"CASE WHEN {PLACED} THEN array() ELSE array(concat(outage_number, ' began ',"
@@ -88,7 +85,7 @@ def outage_updates(events: DataFrame) -> DataFrame:
 def typed() -> list[Column]:
     """The columns of an update.
 
-    A value that cannot be read is null, and its column is named in `unparsed`.
+    A value that cannot be read is null, and its text is in `unparsed`.
     """
     times = [_time(field).alias(name) for name, field in TIMES.items()]
     numbers = [
@@ -111,14 +108,18 @@ def typed() -> list[Column]:
 
 
 def unparsed() -> Column:
-    """The names of the columns whose text is present but cannot be read."""
+    """By column, the text that is present but cannot be read."""
     read = {name: _seconds(field) for name, field in TIMES.items()}
     read |= {name: f"try_cast({field} AS {kind})" for name, (field, kind) in NUMBERS.items()}
     faults = [
-        F.expr(f"if({TYPED[name]} IS NOT NULL AND ({sql}) IS NULL, '{name}', NULL)")
+        F.when(F.col(TYPED[name]).isNotNull() & F.expr(sql).isNull(), _entry(name))
         for name, sql in read.items()
     ]
-    return F.array_compact(F.array(*faults))
+    return F.map_from_entries(F.array_compact(F.array(*faults)))
+
+
+def _entry(name: str) -> Column:
+    return F.struct(F.lit(name).alias("key"), F.col(TYPED[name]).alias("value"))
 
 
 def _time(field: str) -> Column:
@@ -140,7 +141,9 @@ def once(updates: DataFrame) -> DataFrame:
     """One row per key. Of copies that differ, the greatest by all columns stays."""
     key = ["arrival_day", "outage_number", "captured_at", "change"]
     rest = [name for name in updates.columns if name not in key]
-    kept = updates.groupBy(*key).agg(F.max(F.struct(*rest)).alias("kept"))
+    # Spark does not compare maps.
+    order = [F.map_entries(name) if name == "unparsed" else F.col(name) for name in rest]
+    kept = updates.groupBy(*key).agg(F.max_by(F.struct(*rest), F.struct(*order)).alias("kept"))
     return kept.select(
         *[
             F.col(name) if name in key else F.col("kept")[name].alias(name)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
-from backfill_assets.errors import named
+from backfill_assets.errors import named, nearest
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import rows_well_formed, values_parsed
 from backfill_assets.sources.protocol import refuse_mistyped
@@ -30,6 +30,7 @@ _COMMON_COLUMNS = {
 }
 # The largest share of values, and of rows, that a source may lack without a decision.
 FEW = 0.001
+_NAMES_SHOWN = 20
 Share = Annotated[float, Ge(0), Le(1)]
 
 
@@ -108,13 +109,23 @@ class Header:
     """How the columns of a file match the declared ones.
 
     `places` has the position of each declared column, `missing` the declared columns that the file
-    lacks, `unknown` the positions of the others, `repeated` the names that occur twice.
+    lacks, `unknown` the positions of the others, `repeated` the names that occur twice, and `names`
+    all names.
     """
 
     places: Mapping[str, int]
     missing: tuple[str, ...]
     unknown: Mapping[str, int]
     repeated: tuple[str, ...] = ()
+    names: tuple[str, ...] = dataclass_field(default=(), compare=False)
+
+    def new_name_of(self, column: Field) -> str:
+        """Return the undeclared name that is most like a name of a missing column, or ""."""
+        # A single column is rather a line with another delimiter.
+        unknown = self.unknown if len(self.names) > 1 else ()
+        spelled = {name.lower(): name for name in unknown}
+        alike = (nearest(name.lower(), spelled) for name in column.names)
+        return next((spelled[name] for name in alike if name), "")
 
 
 def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
@@ -129,6 +140,7 @@ def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
         tuple(column for column, name in used.items() if name is None),
         {name: n for name, n in positions.items() if name not in used.values()},
         tuple(sorted({name for name in names if names.count(name) > 1})),
+        tuple(names),
     )
 
 
@@ -138,18 +150,20 @@ def repeated_columns(header: Header) -> str:
 
 
 def missing_columns(header: Header, fields: Sequence[Field], day: date, where: str = "") -> str:
-    """Say which columns a file of the day lacks, or return "".
+    """Say which columns a file of the day lacks, and which it has, or return "".
 
     It lacks columns if a required one is missing, or if it has none of the declared ones. `where`
     completes the sentence: where the columns were looked for.
     """
+    found = f": it has {named(header.names, _NAMES_SHOWN)}" if header.names else ""
     for column in fields:
         if column.required and column.name in header.missing and column.in_files_of(day):
             first, *others = column.names
             also = f", also called {', '.join(others)}" if others else ""
-            return f"has no column {first}{also}{where}, which {column.name} needs"
+            new = header.new_name_of(column)
+            renamed = f". If {new} is its new name, add it to the names of the field" if new else ""
+            return f"has no column {first}{also}{where}, which {column.name} needs{found}{renamed}"
     if fields and not header.places:
-        found = f": it has {named([*header.unknown])}" if header.unknown else ""
         expected = named([column.names[0] for column in fields])
         return f"has none of the columns {expected}{where}{found}"
     return ""

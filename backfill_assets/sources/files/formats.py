@@ -13,7 +13,7 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from io import RawIOBase
 from pathlib import Path
@@ -41,7 +41,7 @@ class FileContents:
 
     `fault` says why it cannot be read, `cut` why not to its end; both are "" for a good file.
     `stamp` is its size and times. `header` has the names of its columns; for JSON lines those in
-    the first lines.
+    the first lines. `open_quotes` is the number of lines of CSV that end within a quoted value.
     """
 
     size: int = 0
@@ -53,6 +53,7 @@ class FileContents:
     stamp: str = ""
     header: str = ""
     cut: str = ""
+    open_quotes: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,26 @@ class Csv:
 
     def names(self, header: str) -> list[str]:
         return [name.strip() for name in next(csv.reader([header], delimiter=self.delimiter), [])]
+
+    def likely_delimiter(self, header: str, names: Collection[str]) -> str:
+        """Return another delimiter by which the header has more of these names, or ""."""
+        found = {
+            delimiter: len({*replace(self, delimiter=delimiter).names(header)} & {*names})
+            for delimiter in _DELIMITERS
+        }
+        best = max(found, key=lambda delimiter: found[delimiter])
+        has_more = found[best] > len({*self.names(header)} & {*names})
+        return best if has_more else ""
+
+    def ends_in_quotes(self, line: bytes | bytearray) -> bool:
+        """Tell whether a line ends within a quoted value, which contains a line break."""
+        lines = [line.decode(errors="replace") + "\n", "\n"]
+        reader = csv.reader(lines, delimiter=self.delimiter)
+        try:
+            next(reader)
+        except csv.Error:  # a value that is too long for this reader
+            return False
+        return reader.line_num > 1
 
     def is_whole(self, line: bytes, header: str) -> bool:
         text = line.decode(errors="replace")
@@ -159,7 +180,7 @@ def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContent
     """
     has_header = isinstance(form, Csv)
     digest = hashlib.blake2b()
-    lines = LineCounter()
+    lines = LineCounter(form if isinstance(form, Csv) and not form.multiline else None)
     sizes = list[int]()
 
     def pieces() -> Iterator[bytes]:
@@ -191,7 +212,16 @@ def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContent
     count = lines.count - (has_header and lines.count > 0)
     content = digest.hexdigest()[:32]
     return FileContents(
-        sum(sizes), content, count, lines.longest, lines.utf8, fault, "", header, cut
+        sum(sizes),
+        content,
+        count,
+        lines.longest,
+        lines.utf8,
+        fault,
+        "",
+        header,
+        cut,
+        lines.open_quotes,
     )
 
 
@@ -199,6 +229,7 @@ def read_contents(path: Path, form: JsonLines | Csv = JSON_LINES) -> FileContent
 _KEPT_OF_LINE = 16 * 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANK = b" \t"
+_DELIMITERS = ",;\t|"
 # What files begin with that are no text in UTF-8, whatever they are called.
 _NOT_TEXT = {
     b"\xff\xfe": "is text in UTF-16; write it in UTF-8",
@@ -217,9 +248,11 @@ _LINES_WITH_NAMES = 20
 class LineCounter:
     """Count the lines of a file given in pieces, split as Spark splits them.
 
-    A line ends with a line feed, a carriage return, or both.
+    A line ends with a line feed, a carriage return, or both. With `quoted`, lines that end within a
+    quoted value are counted.
     """
 
+    quoted: Csv | None = None
     count: int = 0
     longest: int = 0
     begun: bool = False
@@ -235,6 +268,7 @@ class LineCounter:
     first: bytes = b""
     head: bytes = b""
     quotes: int = 0
+    open_quotes: int = 0
 
     def add(self, piece: bytes) -> None:
         self._decode(piece)
@@ -248,12 +282,17 @@ class LineCounter:
             self.end()
             self.count += sum(1 for line in ended[1:] if line.strip(BLANK))
             self.longest = max(self.longest, max(map(len, ended[1:]), default=0))
+            self.open_quotes += sum(map(self._ends_in_quotes, ended[1:]))
         self._extend(rest)
 
     def _extend(self, part: bytes) -> None:
         self.beginning += part[: _KEPT_OF_LINE - len(self.beginning)]
         self.length += len(part)
         self.blank = self.blank and not part.strip(BLANK)
+
+    def _ends_in_quotes(self, line: bytes | bytearray) -> bool:
+        # Only such a line has an odd number of quotes.
+        return bool(self.quoted and line.count(b'"') % 2 and self.quoted.ends_in_quotes(line))
 
     def _decode(self, piece: bytes) -> None:
         try:
@@ -266,6 +305,7 @@ class LineCounter:
         """End the line that has not ended yet."""
         self.first = self.first or (b"" if self.blank else bytes(self.beginning))
         self.count += not self.blank
+        self.open_quotes += self._ends_in_quotes(self.beginning)
         self.longest = max(self.longest, self.length)
         self.beginning = bytearray()
         self.length = 0

@@ -36,6 +36,7 @@ from backfill_assets.sources.files.formats import (
     JSON_LINES,
     PACKED,
     AnyFormat,
+    Csv,
     FileContents,
     JsonLines,
 )
@@ -297,22 +298,32 @@ class Landing(Source):
             whys = "; ".join(f"{name} {why}" for name, why in (doubts | faults).items())
             return SourceError(f"the source for {day} cannot be used: {whys}")
         lines = [f"{name} {contents.size} {contents.content}" for name, contents in by_name.items()]
-        undeclared = {
-            column
-            for contents in files.values()
-            if self.fields
-            for column in self._header(contents).unknown
-        }
+        headers = [self._header(contents) for contents in files.values()] if self.fields else []
         return Delivery(
-            hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
-            {name: contents.lines for name, contents in by_name.items()},
-            "\n".join(contents.stamp for contents in files.values()),
-            {name: contents.content[:HASH_DIGITS] for name, contents in by_name.items()},
-            unread,
-            sorted(undeclared),
-            self.fewest,
-            doubts,
+            fingerprint=hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
+            files={name: contents.lines for name, contents in by_name.items()},
+            stamp="\n".join(contents.stamp for contents in files.values()),
+            hashes={name: contents.content[:HASH_DIGITS] for name, contents in by_name.items()},
+            unread=unread,
+            undeclared=sorted({column for header in headers for column in header.unknown}),
+            # Objects may lack a column without a change of the layout.
+            columns=(
+                []
+                if self.format.named_in
+                else sorted({name for header in headers for name in header.names})
+            ),
+            absent={} if self.format.named_in else self._absent(headers, day),
+            fewest=self.fewest,
+            doubts=doubts,
         )
+
+    def _absent(self, headers: Sequence[Header], day: date) -> dict[str, str]:
+        """Return the columns that the files of the day should have, and none has."""
+        return {
+            column.name: next(filter(None, (header.new_name_of(column) for header in headers)), "")
+            for column in self.fields
+            if column.in_files_of(day) and all(column.name in header.missing for header in headers)
+        }
 
     def _unread_text(self, names: Sequence[str]) -> str:
         """Say that files of these names are not read, and which endings are."""
@@ -366,9 +377,29 @@ class Landing(Source):
 
     def _doubt(self, contents: FileContents, day: date) -> str:
         """Return why a readable file should not be used, or ""."""
-        if contents.cut or not contents.header or not self.fields:
+        if contents.cut or not contents.header:
             return contents.cut
-        return missing_columns(self._header(contents), self.fields, day, self.format.named_in)
+        if lacking := self._lacking(contents, day):
+            return lacking
+        if contents.open_quotes:
+            return (
+                f"has {contents.open_quotes:,} lines that end within a quoted value: if values have"
+                " line breaks, write Csv(multiline=True)"
+            )
+        return ""
+
+    def _lacking(self, contents: FileContents, day: date) -> str:
+        """Return which required columns a file lacks, and why that may be."""
+        if not self.fields:
+            return ""
+        lacking = missing_columns(self._header(contents), self.fields, day, self.format.named_in)
+        if not lacking or not isinstance(self.format, Csv):
+            return lacking
+        names = [name for column in self.fields for name in column.names]
+        other = self.format.likely_delimiter(contents.header, names)
+        return (
+            f"{lacking}. If its delimiter is {other!r}, write Csv({other!r})" if other else lacking
+        )
 
 
 def _packed_twice(names: Collection[str]) -> dict[str, str]:

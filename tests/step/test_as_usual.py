@@ -1,0 +1,144 @@
+"""New days against the accepted days before them: fewer lines, empty columns, other layouts."""
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from backfill_assets import Csv, Landing, field, rules, table
+from backfill_assets.calendar import Calendar
+from backfill_assets.lake.ledger import Build
+from backfill_assets.plan.status import State
+from backfill_assets.quality.rule import Rule
+from backfill_assets.tables.declaration import Table
+from tests.worlds.deliveries import day, put
+from tests.worlds.projects import OneTable
+
+SALES = Landing(
+    "sales",
+    format=Csv(),
+    fields=[
+        field("number BIGINT", required=True),
+        field("latitude DOUBLE"),
+        field("note STRING", until=day(8)),
+    ],
+)
+LAST = day(9)
+HEADER = "number,latitude,note,iso3"
+UNDECLARED = "columns that are not declared: iso3"
+
+
+def reading(*declared: Rule) -> Table:
+    return table(
+        "raw/sales",
+        partition_by="arrival_day",
+        columns=SALES.row_columns,
+        reads={"rows": SALES},
+        rules=declared,
+        version="1",
+    )(lambda rows: rows)
+
+
+@pytest.fixture(params=["day by day", "in one run"])
+def sales(request, tmp_path, spark) -> OneTable:
+    """Nine usual days, built before the last one or together with it."""
+    made = OneTable(tmp_path, reading(), lambda: spark, Calendar(day(0), LAST))
+    for n in range(9):
+        deliver(made, day(n))
+    if request.param == "day by day":
+        replace(made, calendar=Calendar(day(0), day(8))).run()
+    return made
+
+
+def deliver(sales: OneTable, at: date, rows: int = 40, header: str = HEADER, row: str = "7.5,x,A"):
+    text = "".join(f"{n},{row}\n" for n in range(rows))
+    put(sales.root, f"sales/{at}.csv", f"{header}\n{text}")
+
+
+def last_build(sales: OneTable, **request) -> Build:
+    sales.run(**request)
+    return sales.workspace.lake.latest({"raw/sales": [LAST]}, ["checks", *COLUMNS]).last[
+        "raw/sales", LAST
+    ]
+
+
+COLUMNS = ("table", "day", "outcome", "message", "at", "fingerprint", "rows", "run", "accept")
+
+
+def figures(build: Build) -> dict[str, dict]:
+    return {
+        check["rule"]: {name: n for name, n in check["figures"].items() if n}
+        for check in build.checks
+        if not check["passed"]
+    }
+
+
+def note(sales: OneTable) -> str:
+    found = sales.status().partitions["raw/sales", LAST]
+    assert found.state == State.UP_TO_DATE
+    return found.why
+
+
+def test_a_usual_day_has_no_warning(sales):
+    deliver(sales, LAST, rows=11, header="number,latitude,iso3", row="7.5,A")
+    build = last_build(sales)
+    assert (build.outcome, figures(build), build.message, note(sales)) == (
+        "accepted",
+        {},
+        "",
+        UNDECLARED,
+    )
+
+
+def test_far_fewer_lines_than_usual_are_a_warning_that_status_shows(sales):
+    deliver(sales, LAST, rows=9)
+    build = last_build(sales)
+    assert (build.outcome, figures(build)) == (
+        "accepted",
+        {"lines_as_usual": {"lines": 9, "usual": 40}},
+    )
+    assert note(sales) == f"{build.message}; {UNDECLARED}"
+    assert build.message.startswith("lines_as_usual: 9 lines were delivered, and 40 are usual.")
+
+
+def test_a_column_without_any_value_is_a_warning_with_its_likely_new_name(sales):
+    deliver(sales, LAST, header="number,latitudine,note,iso3")
+    build = last_build(sales)
+    assert (build.outcome, figures(build)) == ("accepted", {"columns_as_usual": {"empty": 1}})
+    assert (
+        "latitude is null in all 40 rows, because no file has it; it may be called latitudine"
+        in build.message
+    )
+    assert note(sales).endswith(
+        "columns that are not declared: iso3, latitudine; columns that no file has: latitude"
+        " (renamed to latitudine?)"
+    )
+
+
+def test_an_undeclared_column_that_disappears_is_a_warning(sales):
+    deliver(sales, LAST, header="number,latitude,note", row="7.5,x")
+    build = last_build(sales)
+    assert (build.outcome, figures(build)) == ("accepted", {"columns_as_usual": {"vanished": 1}})
+    assert "the files no longer have the undeclared iso3" in build.message
+
+
+def test_declared_rules_refuse_what_is_a_warning_otherwise(sales):
+    declared = reading(rules.lines_as_usual(0.5), rules.columns_as_usual())
+    stricter = replace(sales, table=declared)
+    deliver(sales, LAST, rows=19, row=",x,A")
+    build = last_build(stricter)
+    assert (build.outcome, figures(build).keys()) == (
+        "failed",
+        {"lines_as_usual", "columns_as_usual"},
+    )
+    accepted = last_build(
+        stricter, accept="lines_as_usual,columns_as_usual", reason="a holiday", force=True
+    )
+    assert (accepted.outcome, accepted.message) == ("accepted", "")
+
+
+def test_an_accepted_warning_is_not_shown_any_more(sales):
+    deliver(sales, LAST, rows=9)
+    last_build(sales)
+    build = last_build(sales, accept="lines_as_usual", reason="a holiday", force=True)
+    assert (build.outcome, build.message, note(sales)) == ("unchanged", "", UNDECLARED)
