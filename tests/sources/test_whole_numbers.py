@@ -14,7 +14,7 @@ from tests.worlds.deliveries import day, put
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 WHOLE = re.compile(r"[+-]?\d+(\.0+)?", re.ASCII)
-SCIENTIFIC = re.compile(r"[+-]?\d{1,16}(\.\d{1,16})?e\+?\d{1,2}", re.ASCII | re.IGNORECASE)
+SCIENTIFIC = re.compile(r"[+-]?\d{1,15}(\.\d{1,17})?e\+?\d{1,2}", re.ASCII | re.IGNORECASE)
 FIELDS = [field(f"{kind.lower()} {kind}", "n") for kind in BITS]
 NUMBERS = st.one_of(
     st.integers(-(2**66), 2**66),
@@ -57,7 +57,7 @@ TEXTS = st.one_of(
 def expected(text: str, kind: str) -> int | None:
     text = text.strip()
     number = int(Decimal(text)) if WHOLE.fullmatch(text) or SCIENTIFIC.fullmatch(text) else None
-    if number is None or number != Decimal(text) or (abs(number) >= 2**53 and "e" in text.lower()):
+    if number is None or number != Decimal(text) or (abs(number) >= 10**15 and "e" in text.lower()):
         return None
     return number if -(2 ** (BITS[kind] - 1)) <= number < 2 ** (BITS[kind] - 1) else None
 
@@ -121,7 +121,7 @@ def test_fractions_of_numbers_in_parquet_are_not_cut_off(tmp_path, spark):
 
 LARGE = """\
 {"n": 12345678.0}
-{"n": 9007199254740991.0}
+{"n": 123456789012345.0}
 {"n": 9223372036854775807}
 {"n": 1e2}
 {"n": 9007199254740993.0}
@@ -136,7 +136,7 @@ def test_large_numbers_of_json_that_are_no_text_are_exact(tmp_path, spark):
     rows = source.read(LandingArea(tmp_path), spark, [day(0)]).collect()
     assert [(row.n, row.unparsed) for row in rows] == [
         (12345678, {}),
-        (2**53 - 1, {}),
+        (123456789012345, {}),
         (2**63 - 1, {}),
         (100, {}),
         (None, {"n": "9.007199254740992E15"}),

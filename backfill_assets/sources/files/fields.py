@@ -4,11 +4,13 @@ An era of a source begins where a column appeared or disappeared. Files are read
 their own header, whatever their day, because sources publish old days again in the new layout.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import date
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 from annotated_types import Ge, Le
 
@@ -31,6 +33,8 @@ _COMMON_COLUMNS = {
 # The largest share of values, and of rows, that a source may lack without a decision.
 FEW = 0.001
 _NAMES_SHOWN = 20
+_QUOTED = re.compile(r"'[^']*'")
+_ZONE_LETTERS = re.compile("[VzOXxZ]")
 Share = Annotated[float, Ge(0), Le(1)]
 
 
@@ -45,6 +49,7 @@ class Field:
     since: date | None = None
     until: date | None = None
     formats: tuple[str, ...] = ()
+    zone: str = ""
     # It decides on no value: it is no part of the code version.
     unparsed_at_most: Share | None = dataclass_field(default=None, compare=False)
 
@@ -62,6 +67,7 @@ def field(
     since: date | None = None,
     until: date | None = None,
     formats: str | Sequence[str] = (),
+    zone: str = "",
     unparsed_at_most: float | None = None,
 ) -> Field:
     """Declare a column of a source.
@@ -74,13 +80,18 @@ def field(
                   line without the column is `malformed`
     since, until  the first and last day whose files have the column. A plan says which days lack it
     formats       for DATE and TIMESTAMP: Spark's datetime patterns, tried in order
-                  ("M/d/yyyy H:mm"). Default: ISO 8601 only
+                  ("M/d/yyyy H:mm"). A pattern may contain a zone ("yyyy-MM-dd HH:mm:ssXXX").
+                  Default: ISO 8601 only
+    zone          for TIMESTAMP: the time zone of times that are written without one, such as
+                  "Europe/Berlin". Default: UTC. A local time that the clock skips is not parsed.
+                  Of a local time that the clock repeats, the first is read
     unparsed_at_most  the largest share (0 to 1) of the values of a day that may not fit the type.
                   They are null. Default: that of the source. With 1, nothing is refused
 
     A whole number may be written with a zero fraction: "106.0" is 106, and "106.5" does not fit.
 
-    Raises ValueError for a column without a type, and if `until` is before `since`.
+    Raises ValueError for a column without a type, if `until` is before `since`, and for a zone that
+    is not known or not needed.
     """
     name, _, kind = column.strip().partition(" ")
     if not kind.strip():
@@ -96,12 +107,40 @@ def field(
         since,
         until,
         patterns,
+        zone,
         unparsed_at_most,
     )
     refuse_mistyped(declared)
+    if why := _unusable_zone(declared):
+        raise ValueError(f"field({column!r}): {why}")
     if since and until and until < since:
         raise ValueError(f"field({column!r}): {until} is before {since}")
     return declared
+
+
+def has_zone(pattern: str) -> bool:
+    """Tell whether times of a datetime pattern are written with their zone."""
+    return bool(_ZONE_LETTERS.search(_QUOTED.sub("", pattern)))
+
+
+def _unusable_zone(declared: Field) -> str:
+    optional = [
+        pattern
+        for pattern in declared.formats
+        if has_zone(pattern) and "[" in _QUOTED.sub("", pattern)
+    ]
+    if optional and declared.zone:
+        return (
+            f"the format {optional[0]!r} has optional parts: with zone=, write one format with the"
+            " zone and one without"
+        )
+    if declared.zone and declared.type not in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return f"zone={declared.zone!r} is for a TIMESTAMP, which is a moment in UTC"
+    try:
+        ZoneInfo(declared.zone or "UTC")
+    except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones
+        return f"zone={declared.zone!r} is not a time zone, such as 'Europe/Berlin'"
+    return ""
 
 
 @dataclass(frozen=True)

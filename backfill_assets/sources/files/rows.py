@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, FractionalType, StringType
+from pyspark.sql.types import DataType, FractionalType, StringType, TimestampType
 
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
@@ -38,6 +38,7 @@ from backfill_assets.sources.files.fields import (
     UNKNOWN_FIELDS,
     UNPARSED,
     Field,
+    has_zone,
     header_of,
     row_columns,
 )
@@ -55,11 +56,13 @@ from backfill_assets.sources.filesystem import Entry
 _UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
 _REPLACEMENT = "\ufffd"
 # Texts of another form are not times. Spark would read "12:00" as today, and "2020" as a year.
-_ISO = {"TIMESTAMP": "____-__-__%", "DATE": "____-__-__%"}
+_ISO = dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"), "____-__-__%")
 _WHOLE = {"TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG"}
 _ZERO_FRACTION = r"^\s*([+-]?\d+)\.0+\s*$"
-_SCIENTIFIC = r"^\s*[+-]?\d{1,16}(\.\d{1,16})?[eE]\+?\d{1,2}\s*$"
+_SCIENTIFIC = r"^\s*[+-]?\d{1,15}(\.\d{1,17})?[eE]\+?\d{1,2}\s*$"
 _EXACT = "DECIMAL(38, 18)"
+# A double is exact up to 15 digits.
+_WHOLE_DOUBLE = r"^(-?\d{1,15})\.0+$"
 _TEXT = StringType()
 _NO_TYPES: Mapping[str, DataType] = MappingProxyType({})
 # By default Spark accepts 'single quotes' and NaN too.
@@ -136,9 +139,7 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
     unknown = F.map_filter("fields", lambda name, value: ~name.isin(*declared) & value.isNotNull())
     no_fields = F.create_map().cast("MAP<STRING, STRING>")
     unknown_fields = F.coalesce(F.when(well_formed, unknown), no_fields).alias(UNKNOWN_FIELDS)
-    return rows.select(
-        "arrival_day", "source_file", *_conformed(values, fields), unknown_fields, MALFORMED
-    )
+    return _conformed(rows, values, fields, unknown_fields)
 
 
 def local_files(
@@ -206,38 +207,57 @@ def _read_one_header(
     values = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.places.items()}
     unknown = {name: F.when(well_formed, F.col(f"c{n}")) for name, n in header.unknown.items()}
     types = {name: kinds[n] for name, n in header.places.items()}
-    return rows.select(
-        "arrival_day",
-        "source_file",
-        *_conformed(values, fields, types),
-        _unknown(unknown),
-        MALFORMED,
-    )
+    return _conformed(rows, values, fields, _unknown(unknown), types)
 
 
 def _conformed(
-    values: Mapping[str, Column], fields: Iterable[Field], types: Mapping[str, DataType] = _NO_TYPES
-) -> list[Column]:
+    rows: DataFrame,
+    values: Mapping[str, Column],
+    fields: Sequence[Field],
+    unknown: Column,
+    types: Mapping[str, DataType] = _NO_TYPES,
+) -> DataFrame:
     """Convert the values of a file to the declared columns with their types, and add `unparsed`.
 
     `types` are the types that values have in the file. By default they are text.
     """
-    columns = list[Column]()
-    unparsed = list[Column]()
-    for column in fields:
-        cell = values.get(column.name)
-        if cell is None:
-            columns.append(F.lit(None).cast(column.type).alias(column.name))
-            continue
-        value = _value(cell, column, types.get(column.name, _TEXT))
-        columns.append(value.alias(column.name))
-        if column.type != "STRING":
-            text = cell.cast("string")
-            is_filled = text.isNotNull() & (F.trim(text) != "")
-            entry = F.struct(F.lit(column.name).alias("key"), text.alias("value"))
-            unparsed.append(F.when(is_filled & value.isNull(), entry))
-    found = F.map_from_entries(F.array_compact(F.array(*unparsed))) if unparsed else F.create_map()
-    return [*columns, found.cast("MAP<STRING, STRING>").alias(UNPARSED)]
+    present = [column for column in fields if column.name in values]
+    absent = [column for column in fields if column.name not in values]
+    typed = [column for column in present if column.type != "STRING"]
+    converted = rows.select(
+        "arrival_day",
+        "source_file",
+        *(
+            _value(values[column.name], column, types.get(column.name, _TEXT)).alias(column.name)
+            for column in present
+        ),
+        *(F.lit(None).cast(column.type).alias(column.name) for column in absent),
+        *(values[column.name].cast("string").alias(_text_of(column)) for column in typed),
+        unknown,
+        MALFORMED,
+    )
+    # In a second step, so that Spark converts each value only once.
+    entries = [
+        F.when(
+            F.col(column.name).isNull() & (F.trim(_text_of(column)) != ""),
+            F.struct(F.lit(column.name).alias("key"), F.col(_text_of(column)).alias("value")),
+        )
+        for column in typed
+    ]
+    unparsed = F.map_from_entries(F.array_compact(F.array(*entries))) if entries else F.create_map()
+    return converted.select(
+        "arrival_day",
+        "source_file",
+        *(column.name for column in fields),
+        unparsed.cast("MAP<STRING, STRING>").alias(UNPARSED),
+        UNKNOWN_FIELDS,
+        MALFORMED,
+    )
+
+
+def _text_of(column: Field) -> str:
+    # No declared column has such a name.
+    return f"__{column.name}"
 
 
 def _value(cell: Column, column: Field, kind: DataType) -> Column:
@@ -245,13 +265,32 @@ def _value(cell: Column, column: Field, kind: DataType) -> Column:
     text = cell.cast("string")
     if column.type == "STRING":
         return text
+    # A timestamp of Parquet is a moment already.
+    zone = "" if isinstance(kind, TimestampType) else column.zone
     if column.formats:
-        times = [F.try_to_timestamp(text, F.lit(pattern)) for pattern in column.formats]
+        times = [
+            _moment(F.try_to_timestamp(text, F.lit(pattern)), "" if has_zone(pattern) else zone)
+            for pattern in column.formats
+        ]
         return F.coalesce(*times).cast(column.type)
     value = cell.try_cast(column.type)
     if column.type in _ISO:
-        return F.when(text.like(_ISO[column.type]), value)
+        # After the date, only a zone has letters or signs.
+        is_local = ~F.substring(text, 12, 64).rlike("[A-Za-z+-]")
+        moment = F.when(is_local, _moment(value, zone)).otherwise(value) if zone else value
+        return F.when(text.like(_ISO[column.type]), moment)
     return _whole(cell, value, column.type, kind) if column.type in _WHOLE else value
+
+
+def _moment(local: Column, zone: str) -> Column:
+    """The moment of a local time, read as UTC; null if the clock skips it.
+
+    Of a local time that the clock repeats, the first is meant.
+    """
+    if not zone:
+        return local
+    moment = F.to_utc_timestamp(local, zone)
+    return F.when(F.from_utc_timestamp(moment, zone) == local, moment)
 
 
 def _whole(cell: Column, value: Column, declared: str, kind: DataType) -> Column:
@@ -261,14 +300,12 @@ def _whole(cell: Column, value: Column, declared: str, kind: DataType) -> Column
         return F.when(cell % 1 == 0, value)
     if not isinstance(kind, StringType):
         return value
-    # Spark writes numbers of JSON from ten millions on with an exponent, and reads them as doubles,
-    # which are exact below 2^53.
-    scientific = F.when(cell.rlike(_SCIENTIFIC), cell.try_cast(_EXACT))
-    is_whole = (scientific % 1 == 0) & (F.abs(scientific) < 2**53)
+    # Spark writes numbers of JSON from ten millions on with an exponent.
+    exact = F.regexp_extract(cell, _SCIENTIFIC, 0).try_cast(_EXACT).cast("string")
     return F.coalesce(
         value,
         F.regexp_extract(cell, _ZERO_FRACTION, 1).try_cast(declared),
-        F.when(is_whole, scientific.try_cast(declared)),
+        F.regexp_extract(exact, _WHOLE_DOUBLE, 1).try_cast(declared),
     )
 
 
