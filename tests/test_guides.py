@@ -201,4 +201,5 @@ def test_every_document_of_the_package_is_shipped():
         "settings-and-commands",
         "sources",
         "troubleshooting",
+        "your-own-data",
     }
