@@ -187,6 +187,7 @@ def _usual(
             for name in sorted(types_of(table.columns))
             if recent
             and name not in baseline.optional
+            and not is_accepted("columns_still_filled", baseline.accept)
             and all(is_filled(past_day.rows, past_day.nulls, name) for past_day in recent)
             and not is_accepted(name, baseline.accept)
         ],
