@@ -107,7 +107,7 @@ def columns_as_usual() -> Rule:
         if day.vanished:
             reasons.append(f"the files no longer have the undeclared {', '.join(day.vanished)}")
         figures = {"empty": len(empty), "vanished": len(day.vanished)}
-        message = f"{'; '.join(reasons)}. The days before had values{_accept(name)}"
+        message = f"unlike on the days before, {'; '.join(reasons)}{_accept(name)}"
         return not reasons, message if reasons else "columns as on the days before", figures
 
     return Rule(name, "The columns that had values on the days before have some.", judge)
