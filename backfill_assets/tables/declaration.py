@@ -168,15 +168,15 @@ class Table:
 
     @property
     def all_measures(self) -> dict[str, str]:
-        """The measures of the rules, and the declared ones."""
+        """The declared measures, and those of the rules, which judge by theirs."""
         own = {name: sql for rule in self.rules for name, sql in rule.own_measures.items()}
-        return own | dict(self.measures)
+        return dict(self.measures) | own
 
     @property
     def all_samples(self) -> dict[str, str]:
-        """The samples of the rules, and the declared ones."""
+        """The declared samples, and those of the rules, which judge by theirs."""
         own = {name: sql for rule in self.rules for name, sql in rule.own_samples.items()}
-        return own | dict(self.samples)
+        return dict(self.samples) | own
 
     def needs_itself(self) -> bool:
         return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
