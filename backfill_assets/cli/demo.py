@@ -246,7 +246,7 @@ def _refuse_outside(first: date, last: date) -> None:
         raise UsageError(
             f"The sample holds {FIRST_DAY} to {LAST_DAY}, not all of {first} to {last}.",
             unchanged="Nothing was started.",
-            next_step="Name days within it, for example --days 2019-08-15..2019-08-21.",
+            next_step="Name days within it, for example --partitions 2019-08-15..2019-08-21.",
         )
 
 

@@ -6,8 +6,17 @@ from typing import Annotated
 import typer
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.options import DaysOrCalendar, Json, PlanId, Target
+from backfill_assets.cli.options import (
+    DaysArgument,
+    Json,
+    Partitions,
+    PlanId,
+    TableArgument,
+    Target,
+    table_and_days,
+)
 from backfill_assets.cli.output import Output, records
+from backfill_assets.cli.spelling import Command
 
 app = typer.Typer()
 _PANEL = "Inspect"
@@ -15,12 +24,11 @@ _PANEL = "Inspect"
 
 @app.command(rich_help_panel=_PANEL)
 def status(
-    partitions: DaysOrCalendar = "",
+    table: TableArgument = "",
+    days: DaysArgument = "",
+    partitions: Partitions = "",
     target: Target = "",
-    why: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="TABLE DAY", help="Explain one day of one table."),
-    ] = None,
+    why: Annotated[bool, typer.Option("--why", help="Explain one day of one table.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit 1 unless every day that is due is up to date.")
     ] = False,
@@ -35,9 +43,10 @@ def status(
     from backfill_assets.workspace import open_workspace
 
     workspace = open_workspace(only_reading=True)
+    table, days = table_and_days(table, days, target=target, partitions=partitions)
     if why:
-        Output(json_).end(explain_day(workspace, *why))
-    report = read_status(workspace, partitions, target)
+        Output(json_).end(explain_day(workspace, table or target, days))
+    report = read_status(workspace, days, table or target)
     Output(json_).end(report, None if check else exit_codes.DONE)
 
 
@@ -68,12 +77,13 @@ def log(
             metavar="TABLE", help="A table, under its present or a former name. Default: all."
         ),
     ] = "",
-    day: Annotated[
+    days: Annotated[
         str,
         typer.Argument(
-            metavar="DAY", help="Days: A, A..B or `last 7`. Their builds are printed in full."
+            metavar="DAYS", help="Days: A, A..B or `last 7`. Their builds are printed in full."
         ),
     ] = "",
+    partitions: Partitions = "",
     target: Target = "",
     plan: Annotated[str, typer.Option(help="Only builds of this plan.")] = "",
     of_run: Annotated[
@@ -90,13 +100,13 @@ def log(
 
     Reads only the lake.
     """
-    from backfill_assets.verbs.log import BuildFilter, read_log, table_and_days
+    from backfill_assets.verbs.log import BuildFilter, read_log
     from backfill_assets.workspace import open_workspace
 
     workspace = open_workspace(only_reading=True) if target else records()
-    table, day = table_and_days(table, day, target)
+    table, days = table_and_days(table, days, target=target, partitions=partitions)
     wanted = BuildFilter(plan=plan, run=of_run, last=last)
-    report = read_log(workspace, table, day, wanted, target=target, every_column=json_)
+    report = read_log(workspace, table, days, wanted, target=target, every_column=json_)
     Output(json_).end(report)
 
 
@@ -129,7 +139,7 @@ def show(plan_id: PlanId = "", json_: Json = False) -> None:
     Output(json_).end(show_plan(plan_id, workspace, not_imported))
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=_PANEL, cls=Command)
 def diff(
     first: Annotated[
         str,
@@ -147,13 +157,8 @@ def diff(
             help="A day of the table, or the table or release to compare with the first.",
         ),
     ] = "",
-    table: Annotated[
-        str, typer.Option(help="Of a plan or releases only these tables, by names or patterns.")
-    ] = "",
-    days: Annotated[
-        str,
-        typer.Option(help="Of a plan or releases only these days: A, A..B, A,B..C or `last 7`."),
-    ] = "",
+    partitions: Partitions = "",
+    target: Target = "",
     tolerance: Annotated[
         list[str] | None,
         typer.Option(
@@ -173,7 +178,7 @@ def diff(
     """Show which rows differ between two plans, builds, tables or releases.
 
     Compares before and after a plan, before and after a day's last build, two tables, or two
-    releases.
+    releases. --target and --partitions limit a plan or releases.
 
     Shows rows added, removed and changed by key, per day and column, with examples. Reads the lake
     and saves the result there.
@@ -184,7 +189,7 @@ def diff(
 
     if html:
         refuse_page(html, "Nothing was compared.")
-    request = DiffRequest(first, second, table, days, tolerance or ())
+    request = DiffRequest(first, second, target, partitions, tolerance or ())
     report = diff_tables(request, open_workspace(), html)
     has_failed = check and report.diff.differs
     Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)

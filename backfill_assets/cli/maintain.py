@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.options import Json
+from backfill_assets.cli.options import Json, TableArgument, either, table_and_days
 from backfill_assets.cli.output import Output
+from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
 
 if TYPE_CHECKING:
@@ -52,12 +53,13 @@ def code_of(report: "ReconcileReport") -> int:
     return exit_codes.DONE if report.is_compared else exit_codes.UNAVAILABLE
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=_PANEL, cls=Command)
 def maintain(
+    table: TableArgument = "",
     apply: Annotated[
         bool, typer.Option("--apply", help="Do it. Without it, nothing is changed.")
     ] = False,
-    table: Annotated[
+    target: Annotated[
         str, typer.Option(help="One table; then no release is retired. Default: all.")
     ] = "",
     json_: Json = False,
@@ -71,6 +73,7 @@ def maintain(
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.maintain import maintain_lake
 
+    table = either(table, target, "--target")
     settings = read_settings()
     report = maintain_lake(
         Lake(settings.lake),
@@ -85,8 +88,10 @@ def maintain(
 
 @app.command(rich_help_panel=_PANEL)
 def reproduce(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")],
-    day: Annotated[str, typer.Argument(metavar="DAY", help="One day.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")] = "",
+    day: Annotated[str, typer.Argument(metavar="DAY", help="One day.")] = "",
+    partitions: Annotated[str, typer.Option(help="The same as DAY.")] = "",
+    target: Annotated[str, typer.Option(help="The same as TABLE.")] = "",
     release: Annotated[
         int | None,
         typer.Option(min=1, help="A release's number: the build whose rows its readers get."),
@@ -101,6 +106,10 @@ def reproduce(
     from backfill_assets.verbs.audit import reproduce_on_server
     from backfill_assets.workspace import open_workspace
 
+    table, day = table_and_days(table, day, target=target, partitions=partitions)
+    table = table or target
+    if not table or not day:
+        raise typer.BadParameter("one day of one table is built again: give TABLE and DAY")
     workspace = open_workspace(only_reading=True)
     note = Output(as_json=True).note
     report = reproduce_on_server(workspace, table, day, release, who=user_name(), note=note)

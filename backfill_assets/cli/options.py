@@ -1,6 +1,7 @@
 """Options and arguments that several verbs take, each declared once."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import wraps
@@ -9,8 +10,28 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NOTHING_CHANGED, UsageError
 from backfill_assets.plan.request import TABLES, RebuildRequest, default_of, flag
+
+
+def days_in(text: str) -> str:
+    """Return `text`, or the days in the file of that name: one a line, or separated by commas."""
+    try:
+        is_file = Path(text).is_file()
+    except OSError:  # a list of days can be longer than a file name may be
+        is_file = False
+    if not is_file:
+        return text
+    try:
+        lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"{text} is not UTF-8.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Save that list of days as UTF-8 text.",
+        ) from None
+    return ",".join(line.strip().rstrip(",") for line in lines if line.strip())
+
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -18,9 +39,16 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. A script needs it.
 Target = Annotated[str, typer.Option(help=TABLES)]
 Channel = Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")]
 Reason = Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")]
-DaysOrCalendar = Annotated[
-    str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`. Default: the whole calendar.")
+Partitions = Annotated[
+    str,
+    typer.Option(
+        callback=days_in,
+        help="Days: A, A..B, A,B..C, `last 7`, or a file of days. Default: all.",
+    ),
 ]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The same as --target.")]
+DaysArgument = Annotated[str, typer.Argument(metavar="DAYS", help="The same as --partitions.")]
+_LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
 PlanId = Annotated[
     str,
     typer.Argument(
@@ -32,6 +60,30 @@ ShadowId = Annotated[
     str,
     typer.Argument(metavar="PLAN", help="A plan's id. Default: the only plan in a shadow."),
 ]
+
+
+def table_and_days(
+    table: str, days: str, *, target: str = "", partitions: str = ""
+) -> tuple[str, str]:
+    """Return the table that an argument names, and the days. The first argument may be days too.
+
+    Raises UsageError if an option names the same a second time.
+    """
+    if _LOOKS_LIKE_DAYS.match(table) and not days:
+        return table_and_days("", table, target=target, partitions=partitions)
+    either(table, target, "--target")
+    return table, either(days, partitions, "--partitions")
+
+
+def either(argument: str, given: str, option: str) -> str:
+    """Return what an argument or an option names. Raises UsageError if both do."""
+    if argument and given:
+        raise UsageError(
+            f"{argument} and {option} {given} name the same thing twice.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Leave one out.",
+        )
+    return argument or given
 
 
 def with_request(verb: Callable[..., None]) -> Callable[..., None]:
@@ -112,22 +164,3 @@ def _expectation(text: str) -> tuple[str, str]:
             next_step="Type it as 'features/region_daily: cents_7d'.",
         )
     return table.strip(), columns.strip()
-
-
-def days_in(text: str) -> str:
-    """Return `text`, or the days in the file of that name: one a line, or separated by commas."""
-    try:
-        is_file = Path(text).is_file()
-    except OSError:  # a list of days can be longer than a file name may be
-        is_file = False
-    if not is_file:
-        return text
-    try:
-        lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise UsageError(
-            f"{text} is not UTF-8.",
-            unchanged="Nothing was planned.",
-            next_step="Save that list of days as UTF-8 text.",
-        ) from None
-    return ",".join(line.strip().rstrip(",") for line in lines if line.strip())

@@ -10,7 +10,15 @@ from typing import Annotated
 
 import typer
 
-from backfill_assets.cli.options import Channel, Json, Reason, ShadowId, Yes
+from backfill_assets.cli.options import (
+    Channel,
+    Json,
+    Partitions,
+    Reason,
+    ShadowId,
+    Yes,
+    either,
+)
 from backfill_assets.cli.output import Output, records
 from backfill_assets.errors import UsageError
 from backfill_assets.user import user_name
@@ -341,13 +349,12 @@ def switch(
 
 @app.command(rich_help_panel=_PANEL)
 def export(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")] = "",
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to write: .parquet or .csv.")
-    ],
-    partitions: Annotated[
-        str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`. Default: every day.")
-    ] = "",
+        Path | None, typer.Argument(metavar="FILE", help="The file to write: .parquet or .csv.")
+    ] = None,
+    partitions: Partitions = "",
+    target: Annotated[str, typer.Option(help="The same as TABLE.")] = "",
     number: Annotated[
         int | None,
         typer.Option(
@@ -363,6 +370,13 @@ def export(
     """Write the rows of a released table to a Parquet or CSV file, atomically."""
     from backfill_assets.verbs.export import export_table, refuse_request
 
+    if target and table and file is None:
+        # The one argument is the file then.
+        file = Path(table)
+        table = ""
+    table = either(table, target, "--target")
+    if file is None:
+        raise typer.BadParameter("rows of one table are written to a file: give TABLE and FILE")
     refuse_request(file, number, channel, overwrite=overwrite)
     workspace = records()
     days = workspace.calendar.select(partitions) if partitions else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.options import DaysOrCalendar, Json, PlanId, Target, with_request
+from backfill_assets.cli.options import Json, Partitions, PlanId, Target, with_request
 from backfill_assets.cli.output import Output
 from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
@@ -214,7 +214,7 @@ def archive(
 
 @app.command(rich_help_panel=_PANEL)
 def audit(
-    partitions: DaysOrCalendar = "",
+    partitions: Partitions = "",
     target: Target = "",
     json_: Json = False,
 ) -> None:

@@ -5,14 +5,15 @@ from typing import Annotated
 import typer
 
 from backfill_assets.cli.options import Port
+from backfill_assets.cli.spelling import Command
 
 app = typer.Typer()
 _PANEL = "Servers"
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=_PANEL, cls=Command)
 def demo(
-    days: Annotated[
+    partitions: Annotated[
         str, typer.Option(help="Days of the sample, as A..B. Default: all sixty.")
     ] = "",
     port: Annotated[
@@ -34,9 +35,9 @@ def demo(
     if not story:
         from backfill_assets.cli.demo import run_demo
 
-        raise typer.Exit(run_demo(days=days, port=port, exits=exit_))
-    if days:
-        raise typer.BadParameter("a story has days of its own; leave out --days")
+        raise typer.Exit(run_demo(days=partitions, port=port, exits=exit_))
+    if partitions:
+        raise typer.BadParameter("a story has days of its own; leave out --partitions")
     from backfill_assets.cli.story import run_story
 
     raise typer.Exit(run_story(story, port=port, exits=exit_))

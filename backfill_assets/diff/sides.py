@@ -74,7 +74,7 @@ class DiffRequest:
             raise UsageError(
                 "The table and its days are already named.",
                 unchanged=NOTHING_CHANGED,
-                next_step="Leave out --table and --days.",
+                next_step="Leave out --target and --partitions.",
             )
         table = _only_table(self.first, workspace)
         if "/" in self.second:
@@ -230,7 +230,7 @@ def _pairs_of_builds(
         raise UsageError(
             f"The project no longer has a table {missing[0]}.",
             unchanged=NOTHING_CHANGED,
-            next_step=f"Name others: --table {next(iter(declared))}.",
+            next_step=f"Name others: --target {next(iter(declared))}.",
         )
     pairs = dict[str, TablePair]()
     for name, table in declared.items():
@@ -345,7 +345,10 @@ def _tables_of_live(
             raise UsageError(
                 f"{version.path} was never built.",
                 unchanged=NOTHING_CHANGED,
-                next_step=f"Build it: `backfill plan --target {version.path}`.",
+                next_step=(
+                    f"Build it: `backfill plan --target {version.path} --partitions"
+                    f" {workspace.calendar.first}..{workspace.calendar.last}`."
+                ),
             )
     pair = _pair_of_versions(after.name, versions, lake, after, days)
     return ComparedTables({after.name: pair}, before.name, after.name)

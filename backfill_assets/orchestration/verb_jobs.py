@@ -158,10 +158,10 @@ class DiffConfig(Config):
             " quotes."
         )
     )
-    table: str = Field(
+    target: str = Field(
         default="", description="Of a plan or releases only these tables, by names or patterns."
     )
-    days: str = Field(
+    partitions: str = Field(
         default="", description="Of a plan or releases only these days: A, A..B or A,B..C."
     )
     tolerance: list[str] = Field(
@@ -172,7 +172,7 @@ class DiffConfig(Config):
 
 def _diff(run: VerbRun, config: DiffConfig) -> None:
     first, _, second = config.compare.strip().partition(" ")
-    request = DiffRequest(first, second.strip(), config.table, config.days, config.tolerance)
+    request = DiffRequest(first, second.strip(), config.target, config.partitions, config.tolerance)
     diff = diff_tables(request, run.workspace).diff
     page = Diffs(run.workspace.lake.root).keep_page(diff.id, html_page(diff))
     report = DiffReport(diff, page)
@@ -230,7 +230,7 @@ class MaintainConfig(Config):
     apply: bool = Field(
         default=False, description="Do it. Without it, the run only shows what it would do."
     )
-    table: str = Field(
+    target: str = Field(
         default="", description="One table. Without one: all tables, and the releases."
     )
 
@@ -239,7 +239,7 @@ def _maintain(run: VerbRun, config: MaintainConfig) -> None:
     report = maintain_lake(
         run.workspace.lake,
         run.workspace.settings.rollback_days,
-        config.table,
+        config.target,
         apply=config.apply,
         who=run.who,
         now=run.now(),

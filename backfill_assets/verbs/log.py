@@ -3,7 +3,6 @@
 It is read from the ledger and the tables' logs. No server is needed.
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -131,7 +130,6 @@ NOT_RECORDED = (
     "not in the ledger; if the run has ended, it crashed before recording: type `backfill reconcile"
     " --repair`"
 )
-LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
 
 
 @dataclass(frozen=True)
@@ -188,19 +186,6 @@ def read_log(
         days = days_of(day, workspace.calendar, {build.day for build in builds})
         wanted = replace(wanted, days=days)
     return LogReport(select(builds, wanted), history, in_full=bool(day))
-
-
-def table_and_days(table: str, day: str, target: str) -> tuple[str, str]:
-    """Return the table and the days that two arguments name: the first may be days too."""
-    if LOOKS_LIKE_DAYS.match(table) and not day:
-        return "", table
-    if table and target:
-        raise UsageError(
-            "A table and --target exclude each other.",
-            unchanged="Nothing was read.",
-            next_step="Leave one out.",
-        )
-    return table, day
 
 
 def _in_shadows(root: str, plan: str, tables: Collection[str]) -> list[Build]:

@@ -202,7 +202,7 @@ def test_a_taken_port_is_said_with_the_remedy(tmp_path):
     ],
 )
 def test_a_demo_of_days_that_cannot_be_starts_nothing(tmp_path, days, message):
-    done = backfill_main("demo", "--exit", "--days", days, home=tmp_path / "home")
+    done = backfill_main("demo", "--exit", "--partitions", days, home=tmp_path / "home")
     assert (done.returncode, message in done.stderr, (tmp_path / "home").exists()) == (
         2,
         True,

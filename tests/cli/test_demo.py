@@ -109,7 +109,7 @@ def test_a_second_demo_takes_the_days_it_is_given_whatever_the_first_one_took(ho
     "settings", [{}, {"BACKFILL_LAST_DAY": "2019-12-31"}], ids=["no other calendar", "a longer one"]
 )
 def test_days_outside_the_sample_are_refused_without_naming_a_setting(home, settings):
-    done = backfill("demo", "--days", "2019-12-01..2019-12-02", "--exit", **settings)
+    done = backfill("demo", "--partitions", "2019-12-01..2019-12-02", "--exit", **settings)
     assert isinstance(done.exception, UsageError)
     assert "2019-08-15 to 2019-10-13, not all of 2019-12-01 to 2019-12-02" in done.exception.what
     assert "BACKFILL_" not in str(done.exception)

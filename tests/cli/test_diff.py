@@ -193,10 +193,10 @@ def test_the_terminal_shows_a_table_and_examples_and_check_ends_with_1(rebuilt):
 
 
 def test_days_and_tables_limit_a_comparison(rebuilt):
-    (table,) = values(rebuilt, "--days", str(day(1)))["tables"]
+    (table,) = values(rebuilt, "--partitions", str(day(1)))["tables"]
     assert [of["day"] for of in table["days"]] == [str(day(1))]
-    assert values(rebuilt, "--table", REGIONS)["tables"] == []
-    assert backfill(rebuilt, "--table", REGIONS, "--check").exit_code == exit_codes.DONE
+    assert values(rebuilt, "--target", REGIONS)["tables"] == []
+    assert backfill(rebuilt, "--target", REGIONS, "--check").exit_code == exit_codes.DONE
 
 
 def test_a_day_of_a_table_is_compared_with_the_build_before(lake, rebuilt):
@@ -282,7 +282,7 @@ def test_the_answer_is_kept_and_read_back_when_the_files_are_gone(lake, rebuilt)
     for file in (lake.root / OUTAGES).rglob("*.parquet"):
         file.unlink()
     assert values(rebuilt) == before
-    gone = backfill(rebuilt, "--days", str(day(0))).exception
+    gone = backfill(rebuilt, "--partitions", str(day(0))).exception
     assert isinstance(gone, TableUnreadable)
     assert ("is missing" in gone.what, gone.unchanged) == (True, NOTHING_CHANGED)
 
@@ -296,7 +296,7 @@ def test_what_cannot_be_compared_is_refused(lake, rebuilt):
         ("1", "2"): "There is no release in",
         ("no/table", one_day): "There is no table no/table",
         (OUTAGES,): f"Which day of {OUTAGES}?",
-        (OUTAGES, one_day, "--days", one_day): "Leave out --table and --days",
+        (OUTAGES, one_day, "--partitions", one_day): "Leave out --target and --partitions",
         (REGIONS, one_day): "No build of",
         ("raw/*s", one_day): "names 2 tables",
         (rebuilt, "--html", "page.txt"): "page.txt is not a file that ends in .html.",

@@ -204,7 +204,10 @@ def test_tables_may_be_named_as_for_every_other_verb(home):
     assert log("--target", "staging/outages", home=home).stdout == log(NAME, home=home).stdout != ""
     both = log(NAME, "--target", NAME, home=home).exception
     assert isinstance(both, UsageError)
-    assert "exclude each other" in both.what
+    by_option = log("--target", NAME, "--partitions", "2019-08-15", home=home).stdout
+    assert by_option == log(NAME, "2019-08-15", home=home).stdout != ""
+    twice = log(NAME, "2019-08-15", "--partitions", "2019-08-15", home=home).exception
+    assert isinstance(twice, UsageError)
     unknown = str(log(f"{NAME}x", home=home).exception)
     assert "no build of one is recorded" in unknown
     assert f"Did you mean {NAME}?" in unknown

@@ -47,7 +47,7 @@ def test_with_apply_the_files_are_gone_and_json_names_them(lake, tmp_path):
     )
     assert (set(table["removed_files"]), table["kept_files"]) == (before - newest, {"newest": 1})
     assert (files_on_disk(lake, REJECTED), lake.values(REJECTED)) == (newest, {day(0): 3})
-    arguments = ["maintain", "--apply", "--table", REJECTED, "--json"]
+    arguments = ["maintain", "--apply", "--target", REJECTED, "--json"]
     again = json.loads(backfill(*arguments, home=tmp_path).stdout)
     assert (again["retired_releases"], again["tables"][REJECTED]["removed_files"]) == ([], [])
 
@@ -67,6 +67,8 @@ def test_an_unreadable_table_is_a_partial_success_and_an_unknown_one_a_usage_err
     done = backfill("maintain", "--json", home=tmp_path)
     (problem,) = json.loads(done.stdout)["problems"]
     assert (done.exit_code, problem.partition(": ")[0]) == (exit_codes.PARTIAL, REJECTED)
-    unknown = backfill("maintain", "--table", "raw/x", home=tmp_path).exception
-    assert isinstance(unknown, UsageError)
-    assert unknown.what.startswith("There is no table raw/x ")
+    for words in (("--target", "raw/x"), ("raw/x",), ("2019-08-15",)):
+        unknown = backfill("maintain", *words, home=tmp_path).exception
+        assert isinstance(unknown, UsageError)
+        assert unknown.what.startswith(f"There is no table {words[-1]} ")
+    assert backfill("maintain", REJECTED, "--target", REJECTED, home=tmp_path).exit_code != 0

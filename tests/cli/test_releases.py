@@ -222,6 +222,13 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_written(
     assert Path("there.csv").read_text() == "mine"
 
 
+def test_the_table_of_an_export_may_be_named_by_its_option(lake):
+    by_option = values("export", "--target", A, "rows.csv", "--overwrite")
+    assert by_option == values("export", A, "rows.csv", "--overwrite")
+    for words in (("--target", A), (A,), ("--target", A, A, "rows.csv")):
+        assert backfill("export", *words).exit_code != 0
+
+
 def test_a_file_that_cannot_be_written_to_its_end_leaves_what_was_there(lake, tmp_path):
     def torn():
         yield from read(A).to_batches()

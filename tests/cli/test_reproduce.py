@@ -52,6 +52,14 @@ def test_other_code_is_answered_without_a_server_with_the_commit_to_check_out(tm
     )
 
 
+def test_table_and_day_may_be_named_by_the_options_of_every_command(tmp_path):
+    recorded(tmp_path, code_version="elsewhere", git_commit=COMMIT)
+    options = ("--target", NAME, "--partitions", str(DAY))
+    by_options = values_of("reproduce", *options, home=tmp_path)
+    assert by_options == values_of("reproduce", NAME, str(DAY), home=tmp_path)
+    assert backfill("reproduce", NAME, home=tmp_path).exit_code == exit_codes.WRONG_USAGE
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

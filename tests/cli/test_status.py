@@ -187,6 +187,30 @@ def test_machines_get_every_day_of_every_table(home):
     assert values["raw/outage_events"]["2019-08-18"]["why"] == f"needs {NAME} 2019-08-18"
 
 
+@pytest.mark.parametrize(
+    ("typed", "options"),
+    [
+        ([NAME], ["--target", NAME]),
+        ([NAME, "2019-08-15"], ["--target", NAME, "--partitions", "2019-08-15"]),
+        (["2019-08-15..2019-08-16"], ["--partitions", "2019-08-15..2019-08-16"]),
+        ([NAME, "2019-08-15", "--why"], ["--why", NAME, "2019-08-15"]),
+        (
+            ["--why", NAME, "2019-08-15"],
+            ["--why", *f"--target {NAME} --partitions 2019-08-15".split()],
+        ),
+    ],
+    ids=["a table", "a table and a day", "days", "why", "why by options"],
+)
+def test_a_table_and_its_days_may_be_typed_without_options(home, typed, options):
+    assert asked(*typed, home=home).stdout == asked(*options, home=home).stdout != ""
+
+
+def test_a_file_of_days_is_taken(home, tmp_path):
+    (tmp_path / "days.txt").write_text("2019-08-15\n2019-08-18\n")
+    by_file = asked("--partitions", str(tmp_path / "days.txt"), home=home).stdout
+    assert by_file == asked("--partitions", "2019-08-15,2019-08-18", home=home).stdout
+
+
 def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(home):
     done = asked("--why", NAME, "2019-08-15", home=home)
     size = (SAMPLE / "outage_events/year=2019/month=08/day=15/events.jsonl.gz").stat().st_size

@@ -95,9 +95,9 @@ def test_diff_compares_two_tables_of_live_and_of_two_releases(home):
     # The rows of the first day are the same; of the second, two were taken away and three others
     # added.
     assert figures(DAILY, V2) == (DAILY, V2, {str(D1): (2, 3)})
-    assert figures(DAILY, V2, "--days", str(D0))[2] == {}
+    assert figures(DAILY, V2, "--partitions", str(D0))[2] == {}
     backfill("switch", DAILY, "--to", V2, home=home)
-    assert figures("1", "2", "--table", DAILY) == ("release 1", "release 2", {str(D1): (2, 3)})
+    assert figures("1", "2", "--target", DAILY) == ("release 1", "release 2", {str(D1): (2, 3)})
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_diff_compares_two_tables_of_live_and_of_two_releases(home):
             "features/region_history was never built. Nothing was changed.",
         ),
         ((DAILY, "features/region_daly"), "There is no table features/region_daly"),
-        ((DAILY, V2, "--table", V2), "Leave out --table"),
+        ((DAILY, V2, "--target", V2), "Leave out --target"),
     ],
 )
 def test_tables_that_cannot_be_compared_are_refused(home, arguments, message):

@@ -1,0 +1,32 @@
+"""Options of older versions are refused, and the option that the message names is taken."""
+
+import pytest
+
+from backfill_assets.cli.app import command_line
+from backfill_assets.cli.exit_codes import WRONG_USAGE
+from backfill_assets.cli.spelling import OPTIONAL_VALUES, RENAMED
+from tests.worlds.command_line import backfill_main
+
+COMMANDS = command_line().commands
+
+
+@pytest.mark.parametrize(("command", "old"), RENAMED)
+def test_an_option_of_an_older_version_is_refused_with_the_new_one(tmp_path, command, old):
+    for words in ((old, "x"), (f"{old}=x",)):
+        done = backfill_main(command, *words, home=tmp_path)
+        assert (done.returncode, RENAMED[command, old] in done.stderr) == (WRONG_USAGE, True)
+    options = {name for option in COMMANDS[command].params for name in option.opts}
+    assert (old in options, RENAMED[command, old] in options) == (False, True)
+
+
+@pytest.mark.parametrize("option", OPTIONAL_VALUES)
+def test_an_option_with_an_optional_value_takes_each_of_its_values(option):
+    for value in OPTIONAL_VALUES[option]:
+        for words in ([f"{option}={value}"], [option, value]):
+            assert COMMANDS["plan"].make_context("plan", words).params["downstream"] == value
+
+
+def test_every_command_that_takes_days_or_tables_takes_them_by_the_same_options():
+    other = {"--days", "--day", "--table", "--tables"}
+    for name, command in COMMANDS.items():
+        assert other.isdisjoint(option for each in command.params for option in each.opts), name
