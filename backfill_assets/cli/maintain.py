@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.options import Json, TableArgument, table_and_days
+from backfill_assets.cli.options import Json, TableArgument, either, table_and_days
 from backfill_assets.cli.output import Output
 from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
@@ -73,7 +73,7 @@ def maintain(
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.maintain import maintain_lake
 
-    table, _ = table_and_days(table, "", target=target)
+    table = either(table, target, "--target")
     settings = read_settings()
     report = maintain_lake(
         Lake(settings.lake),

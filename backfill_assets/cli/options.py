@@ -65,23 +65,25 @@ ShadowId = Annotated[
 def table_and_days(
     table: str, days: str, *, target: str = "", partitions: str = ""
 ) -> tuple[str, str]:
-    """Return the table and the days that arguments name. The first may be days too.
+    """Return the table that an argument names, and the days. The first argument may be days too.
 
-    Days of --partitions count as well. Raises UsageError if an option names them a second time.
+    Raises UsageError if an option names the same a second time.
     """
     if _LOOKS_LIKE_DAYS.match(table) and not days:
         return table_and_days("", table, target=target, partitions=partitions)
-    for argument, given, option in (
-        (table, target, "--target"),
-        (days, partitions, "--partitions"),
-    ):
-        if argument and given:
-            raise UsageError(
-                f"{argument} and {option} {given} name the same thing twice.",
-                unchanged=NOTHING_CHANGED,
-                next_step="Leave one out.",
-            )
-    return table, days or partitions
+    either(table, target, "--target")
+    return table, either(days, partitions, "--partitions")
+
+
+def either(argument: str, given: str, option: str) -> str:
+    """Return what an argument or an option names. Raises UsageError if both do."""
+    if argument and given:
+        raise UsageError(
+            f"{argument} and {option} {given} name the same thing twice.",
+            unchanged=NOTHING_CHANGED,
+            next_step="Leave one out.",
+        )
+    return argument or given
 
 
 def with_request(verb: Callable[..., None]) -> Callable[..., None]:

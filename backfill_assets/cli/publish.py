@@ -17,7 +17,7 @@ from backfill_assets.cli.options import (
     Reason,
     ShadowId,
     Yes,
-    table_and_days,
+    either,
 )
 from backfill_assets.cli.output import Output, records
 from backfill_assets.errors import UsageError
@@ -370,11 +370,11 @@ def export(
     """Write the rows of a released table to a Parquet or CSV file, atomically."""
     from backfill_assets.verbs.export import export_table, refuse_request
 
-    if target and file is None:
+    if target and table and file is None:
         # The one argument is the file then.
         file = Path(table)
         table = ""
-    table, _ = table_and_days(table, "", target=target)
+    table = either(table, target, "--target")
     if file is None:
         raise typer.BadParameter("rows of one table are written to a file: give TABLE and FILE")
     refuse_request(file, number, channel, overwrite=overwrite)

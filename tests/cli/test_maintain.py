@@ -67,6 +67,8 @@ def test_an_unreadable_table_is_a_partial_success_and_an_unknown_one_a_usage_err
     done = backfill("maintain", "--json", home=tmp_path)
     (problem,) = json.loads(done.stdout)["problems"]
     assert (done.exit_code, problem.partition(": ")[0]) == (exit_codes.PARTIAL, REJECTED)
-    unknown = backfill("maintain", "--target", "raw/x", home=tmp_path).exception
-    assert isinstance(unknown, UsageError)
-    assert unknown.what.startswith("There is no table raw/x ")
+    for words in (("--target", "raw/x"), ("raw/x",), ("2019-08-15",)):
+        unknown = backfill("maintain", *words, home=tmp_path).exception
+        assert isinstance(unknown, UsageError)
+        assert unknown.what.startswith(f"There is no table {words[-1]} ")
+    assert backfill("maintain", REJECTED, "--target", REJECTED, home=tmp_path).exit_code != 0
