@@ -120,7 +120,7 @@ def naive(
     blocked = asked - chosen
     named = {
         c
-        for c in set(partitions) - set(selector.left)
+        for c in set(partitions).difference(selector.left)
         if c[0] in selector.tables and c[1] in selector.days
     }
     if selector.force:
