@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.options import Json, Partitions, PlanId, Target, with_request
+from backfill_assets.cli.options import Json, Partitions, PlanId, Target, either, with_request
 from backfill_assets.cli.output import Output
 from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
@@ -231,10 +231,11 @@ def audit(
 
 @app.command("accept-code", rich_help_panel=_PANEL)
 def accept_code(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")],
     before: Annotated[
         str, typer.Option(metavar="DAY", help="Keep the built days before this day.")
     ],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")] = "",
+    target: Annotated[str, typer.Option(help="The same as TABLE.")] = "",
     reason: Annotated[str, typer.Option(help="Why; kept in the ledger.")] = "",
     json_: Json = False,
 ) -> None:
@@ -245,5 +246,8 @@ def accept_code(
     from backfill_assets.verbs.accept_code import accept_code as keep_days
     from backfill_assets.workspace import open_workspace
 
+    table = either(table, target, "--target")
+    if not table:
+        raise typer.BadParameter("days of one table are kept: give TABLE")
     report = keep_days(open_workspace(), table, before, who=user_name(), reason=reason)
     Output(json_).end(report)

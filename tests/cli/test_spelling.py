@@ -26,6 +26,12 @@ def test_an_option_with_an_optional_value_takes_each_of_its_values(option):
             assert COMMANDS["plan"].make_context("plan", words).params["downstream"] == value
 
 
+@pytest.mark.parametrize("command", ["accept-code", "export", "log", "maintain", "reproduce"])
+def test_a_table_typed_as_an_argument_may_be_typed_as_an_option(command):
+    names = {name for option in COMMANDS[command].params for name in option.opts}
+    assert {"table", "--target"} <= names
+
+
 def test_every_command_that_takes_days_or_tables_takes_them_by_the_same_options():
     other = {"--days", "--day", "--table", "--tables"}
     for name, command in COMMANDS.items():
