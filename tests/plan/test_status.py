@@ -18,7 +18,7 @@ from backfill_assets.lake.damage import Damage, DamageKind, ForeignCommits
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.orchestration.assets import failure_of
-from backfill_assets.plan.status import PartitionStatus, State, status_of
+from backfill_assets.plan.status import PartitionStatus, State, outdated_by_inputs, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import days_due
 from backfill_assets.step.request import StepResult
@@ -278,6 +278,17 @@ def test_a_day_that_the_rules_refused_since_has_failed_and_keeps_its_rows():
     assert found.why == (
         "has_rows: 0 rows (run forced); its rows are from the build before (run r)"
     )
+
+
+@pytest.mark.parametrize(("protected", "outdated"), [(False, [day(3)]), (True, [])])
+def test_only_unprotected_days_are_outdated_by_their_inputs(protected, outdated, tmp_path):
+    table = replace(outages, protected=protected)
+    workspace = workspace_of([updates, table], TEN_DAYS, str(tmp_path))
+    read = {updates.name: {str(day(3)): "of before"}}
+    builds = built(updates, 3, 4, 5) | built(table, 3, inputs=read)
+    workspace.lake.ledger.append(list(builds.values()))
+    found = outdated_by_inputs(workspace, [(table.name, day(3))])
+    assert [at for _, at in found] == outdated
 
 
 @pytest.mark.parametrize("protected", [True, str(day(3))])
