@@ -87,13 +87,13 @@ class Explanation(Report):
 def explain_day(workspace: Workspace, name: str, day_text: str) -> Explanation:
     """Explain one day of one table. UsageError for an unknown table or day."""
     tables = workspace.named(name) if name else []
-    days = workspace.calendar.select(day_text)
+    days = workspace.calendar.select(day_text) if day_text else []
     if len(tables) != 1 or len(days) != 1:
         example = f"{workspace.names[0]} {workspace.calendar.first}"
         raise UsageError(
             "--why explains one day of one table.",
             unchanged="Nothing was read.",
-            next_step=f"Type, for example, `backfill status --why {example}`.",
+            next_step=f"Type, for example, `backfill status {example} --why`.",
         )
     table = tables[0]
     day = days[0]

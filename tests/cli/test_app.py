@@ -133,7 +133,6 @@ def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace
         pytest.param(
             ["plan", "--days-per-run", "abc"], "Invalid value for '--days-per-run'", id="a number"
         ),
-        pytest.param(["status", "--why"], "Option '--why' requires 2 arguments", id="no value"),
     ],
 )
 def test_wrong_arguments_are_an_error_like_all_others(tmp_path, typed, said):

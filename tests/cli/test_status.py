@@ -277,6 +277,7 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
             "--why explains one day of one table.",
         ),
         (["--why", "", "2019-08-15"], "--why explains one day of one table."),
+        (["--why"], "--why explains one day of one table."),
         (["--why", "raw/nothing", "2019-08-15"], "There is no table raw/nothing."),
     ],
     ids=[
@@ -287,6 +288,7 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
         "two days",
         "two tables",
         "no table",
+        "no table and no day",
         "an unknown table to explain",
     ],
 )
