@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
+from backfill_assets.sources.protocol import Source
 
 if TYPE_CHECKING:
     from backfill_assets.tables.declaration import Table
@@ -205,6 +206,8 @@ def _refuse_dropped_columns(table: Table, types: Mapping[str, str]) -> None:
     """
     plain = {name: kind.partition(" COMMENT ")[0].replace(" ", "") for name, kind in types.items()}
     for source in table.sources():
+        if not isinstance(source, Source):
+            continue  # It is refused later.
         lacking = [
             f"{name} {kind}"
             for name, kind in source.kept_columns().items()
