@@ -199,7 +199,9 @@ class RecordFiles:
 
     @cached_property
     def listed(self) -> list[RecordFile]:
-        actions = pa.table(self.log.get_add_actions(flatten=True)) if self.log else pa.table({})
+        if self.log is None:
+            return []
+        actions = pa.table(self.log.get_add_actions(flatten=True))
         store = files_in(self.table.path)
         form = ds.ParquetFileFormat()
         column = self.table.partition_by

@@ -116,7 +116,7 @@ def typed(events: DataFrame) -> DataFrame:
     }
     rest |= {"n_devices": ("devices", "INT"), "hazardFlag": ("hazard_flags", "INT")}
     bad = [
-        f"if({c} IS NOT NULL AND try_cast({c} AS BIGINT) IS NULL, '{n}', NULL)"
+        f"if({c} IS NOT NULL AND try_cast({c} AS BIGINT) IS NULL, struct('{n}', {c}), NULL)"
         for c, n in numbers.items()
     ]
     bad += [

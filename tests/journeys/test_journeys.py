@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import as_day, between
+from backfill_assets.dagster_client.names import own
 from backfill_assets.datasets.outages.staging import HORIZON
 from backfill_assets.errors import UsageError
 from backfill_assets.settings import BUNDLED
@@ -104,7 +105,7 @@ FIVE = list(between(date(2019, 8, 24), date(2019, 8, 28)))
 SCHEDULE = {
     "repositoryName": "__repository__",
     "repositoryLocationName": BUNDLED,
-    "scheduleName": "nightly",
+    "scheduleName": own("nightly"),
 }
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
 EXERCISE = (
@@ -304,7 +305,7 @@ def test_what_is_launched_by_hand_is_listed_beside_the_plans(station: Station, m
         (each["kind"], each["id"], each["title"], each["who"], each["partitions"])
         for each in listed
     ]
-    assert shown == [("run", run.id, "by hand", "ada", 15)]
+    assert shown == [("run", run.id, "", "ada", 15)]
 
 
 def test_a_day_outside_the_calendar_is_refused_before_anything_starts(station: Station):

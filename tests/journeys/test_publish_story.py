@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 import backfill_assets
 from backfill_assets.calendar import between
 from backfill_assets.dagster_client import documents
+from backfill_assets.dagster_client.names import own
 from backfill_assets.dagster_client.requests import reload
 from backfill_assets.datasets.outages.sample import LAST_DAY
 from backfill_assets.lake.pointers import open_channel
@@ -222,7 +223,7 @@ def night(station: Station, tried: dict[str, pa.Table]) -> Live:
     selector = {
         "repositoryName": "__repository__",
         "repositoryLocationName": BUNDLED,
-        "jobName": "nightly",
+        "jobName": own("nightly"),
     }
     ends = {
         "dagster/asset_partition_range_start": str(HORIZON[0]),

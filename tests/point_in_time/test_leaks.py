@@ -16,6 +16,7 @@ from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.quality.rule import DayProfile
 from backfill_assets.step.audit import leaks_of_step
 from backfill_assets.step.compute import Computed, InputRows
+from backfill_assets.tables.columns import types_of
 from tests.worlds.deliveries import arriving, day, days
 from tests.worlds.outages import RAW, REJECTED, UPDATES
 
@@ -103,7 +104,7 @@ def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spar
         for n in range(3)
         for each in known
     ]
-    names = [column.split()[0] for column in outage_updates.columns.split(", ")]
+    names = list(types_of(outage_updates.columns))
     updates = spark.createDataFrame(
         [tuple(row.get(name) for name in names) for row in values], outage_updates.columns
     )

@@ -351,6 +351,13 @@ def test_a_loaded_constant_counts_by_its_value_however_it_is_written(project):
     assert written("WEEK = 3 + 4", "WEEK = 30 + 4") != before
 
 
+def test_arithmetic_counts_by_its_value_before_and_after_its_module_is_loaded(project):
+    project.edit("features", "WEEK = 7", "WEEK = 1 + 2 * 3")
+    before = project.version()
+    importlib.import_module(f"{project.name}.features")
+    assert project.version() == before
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

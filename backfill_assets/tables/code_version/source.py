@@ -8,12 +8,13 @@ The arguments of `@table` are not part of the text of its function: `NAME@` has 
 
 import ast
 import importlib.util
+import operator
 import os
 import re
 import symtable
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -29,6 +30,16 @@ _MAIN = "__main__"
 STANDARD_LIBRARY = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_LARGEST_POWER = 64  # a larger one may take for ever
 VALUE = "*"  # behind a name that is used as a value, not called
 
 # Functions that read data that no code version sees, or import modules that cannot be followed.
@@ -165,9 +176,25 @@ def _literal(nodes: Sequence[ast.AST]) -> str:
     if len(nodes) > 1 or not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
         return ""
     try:
-        return plain(ast.literal_eval(node.value))
-    except (ValueError, TypeError):
+        return plain(_computed(node.value))
+    except (ValueError, TypeError, ArithmeticError):
         return ""
+
+
+def _computed(node: ast.AST) -> Any:
+    """The value of a literal, or of arithmetic with numbers.
+
+    Raises ValueError for anything else.
+    """
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _ARITHMETIC:
+        return ast.literal_eval(node)
+    left = _computed(node.left)
+    right = _computed(node.right)
+    if not isinstance(left, int | float) or not isinstance(right, int | float):
+        raise ValueError
+    if isinstance(node.op, ast.Pow) and abs(right) > _LARGEST_POWER:
+        raise ValueError
+    return _ARITHMETIC[type(node.op)](left, right)
 
 
 def plain(value: Any) -> str:
