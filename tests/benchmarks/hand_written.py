@@ -115,13 +115,11 @@ def typed(events: DataFrame) -> DataFrame:
         "longitude": ("longitude", "DOUBLE"),
     }
     rest |= {"n_devices": ("devices", "INT"), "hazardFlag": ("hazard_flags", "INT")}
+    kinds = {c: (n, "BIGINT") for c, n in numbers.items()} | rest
     bad = [
-        f"if({c} IS NOT NULL AND try_cast({c} AS BIGINT) IS NULL, struct('{n}', {c}), NULL)"
-        for c, n in numbers.items()
-    ]
-    bad += [
-        f"if({c} IS NOT NULL AND try_cast({c} AS {k}) IS NULL, struct('{n}', {c}), NULL)"
-        for c, (n, k) in rest.items()
+        f"if({c} IS NOT NULL AND try_cast({c} AS {kind}) IS NULL,"
+        f" named_struct('key', '{name}', 'value', {c}), NULL)"
+        for c, (name, kind) in kinds.items()
     ]
     rows = events.selectExpr(
         "arrival_day",
