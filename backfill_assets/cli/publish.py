@@ -4,6 +4,7 @@ These are verify, preview, publish, rebase, discard, rollback, releases, release
 export.
 """
 
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +26,12 @@ from backfill_assets.user import user_name
 
 app = typer.Typer()
 _PANEL = "Publish"
+
+
+class Keep(StrEnum):
+    """Whose rows win where live and a plan both have new ones."""
+
+    LIVE = "live"
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -93,6 +100,13 @@ def publish(
             "--allow-breaking", help="Publish even if columns were dropped or changed type."
         ),
     ] = False,
+    without_conflicts: Annotated[
+        bool,
+        typer.Option(
+            "--without-conflicts",
+            help="Leave days that live has changed, and what is read with them, in the shadow.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and decide, and change nothing.")
     ] = False,
@@ -102,7 +116,7 @@ def publish(
 ) -> None:
     """Publish a plan that was verified: put its days into live and into one release.
 
-    There is one commit per table.
+    There is one commit per table. With --without-conflicts, exit with 1 if days stay.
     """
     from backfill_assets.publish.waiting import Patience
     from backfill_assets.servers.home import dagster_of
@@ -124,6 +138,7 @@ def publish(
                 who=user_name(),
                 reason=reason,
                 allow_breaking=allow_breaking,
+                without_conflicts=without_conflicts,
             )
         )
     report = publish_plan(
@@ -134,6 +149,7 @@ def publish(
         who=user_name(),
         reason=reason,
         allow_breaking=allow_breaking,
+        without_conflicts=without_conflicts,
         patience=Patience(report=output.note),
     )
     output.end(report)
@@ -162,7 +178,16 @@ def _refuse_gone_options(plan_id: str, channel: str | None, plans: list[str] | N
 
 
 @app.command(rich_help_panel=_PANEL)
-def rebase(plan_id: ShadowId = "", json_: Json = False) -> None:
+def rebase(
+    plan_id: ShadowId = "",
+    keep: Annotated[
+        Keep | None,
+        typer.Option(
+            help="`live`: give up the plan's days that were built in live since, and keep live's."
+        ),
+    ] = None,
+    json_: Json = False,
+) -> None:
     """Move a plan's shadow to live as it is now, and rebuild the days that this affects."""
     from backfill_assets.cli.rebuild import carry_out
     from backfill_assets.verbs.publish import plan_in_shadow, rebase_plan
@@ -170,7 +195,8 @@ def rebase(plan_id: ShadowId = "", json_: Json = False) -> None:
 
     output = Output(json_)
     workspace = open_workspace()
-    report = rebase_plan(plan_in_shadow(plan_id, workspace), workspace, user_name())
+    plan = plan_in_shadow(plan_id, workspace)
+    report = rebase_plan(plan, workspace, user_name(), keep_live=keep is not None)
     if report.state.unbuilt:
         output.preview(report.lines())
         carry_out(report.plan.id, workspace, output)

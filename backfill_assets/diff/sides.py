@@ -132,7 +132,8 @@ def tables_of_shadow(
     pairs = dict[str, TablePair]()
     for table in workspace.tables:
         name = table.name
-        builds = successful_builds(name, planned.get(name, ()), shadow)
+        kept = {day for table_name, day in shadow.base.kept if table_name == name}
+        builds = successful_builds(name, set(planned.get(name, ())) - kept, shadow)
         if not builds:
             continue
         sides = (

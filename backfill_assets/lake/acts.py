@@ -3,9 +3,8 @@
 Several tables have several Delta logs, and therefore several commits. An act makes them one. It is
 recorded with everything that is needed to finish it. Its files are put into the tables' folders,
 and then it is checked: `committing` or `aborted`. After that it can always be finished, also if
-its shadow is gone. Each table is committed once, because the commit carries the number of the act.
-Then the builds of all tables are recorded in the ledger once, and the release is added once. Then
-the act has `ended`.
+its shadow is gone. Each table is committed once: the commit carries the number of the act. Then
+the ledger gets the builds once, and the release is added once. Then the act has `ended`.
 
 A writer to live, a release and maintenance first finish an act that was begun. So no act waits for
 the process that began it. On a local disk, locks keep other writers away between the decision and
@@ -130,7 +129,8 @@ class NextRelease:
 class Act:
     """A decided change of live. `id` names it in the builds that it records, as their run.
 
-    `changes` are in the order in which tables are committed, inputs first.
+    `changes` are in the order in which tables are committed, inputs first. `left` is the number of
+    partitions that a publication in part leaves in the shadow.
     """
 
     id: str
@@ -140,6 +140,7 @@ class Act:
     reason: str
     changes: tuple[TableChange, ...]
     release: NextRelease | None = None
+    left: int = 0
 
     @property
     def tables(self) -> list[str]:
@@ -187,6 +188,7 @@ _SCHEMA = pa.schema(
         # The whole act, in its first entry.
         ("act", pa.string()),
         ("token", pa.string()),
+        ("left", pa.int64()),
     ]
 )
 # The entries of a thousand acts. The files of large acts are left alone.
@@ -208,6 +210,7 @@ class ActEntry:
     plan: str
     who: str
     reason: str
+    left: int = 0
 
 
 _COLUMNS = list(ActEntry.__annotations__)
@@ -221,10 +224,6 @@ def _json(act: Act) -> str:
 
 def _iso(time: date) -> str:
     return time.isoformat()
-
-
-def _read(text: str) -> Act:
-    return _ACT.validate_python(json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -252,18 +251,19 @@ class Acts:
             return None
         number = newest.number - (newest.stage == Stage.COMMITTING)
         rows = self._records.files().numbered(number, number, ["act"])
-        return Begun(self, number, _read(rows["act"][0].as_py()))
+        act = json.loads(rows["act"][0].as_py())
+        return Begun(self, number, _ACT.validate_python(act))
 
     def outcome(self, number: int) -> ActEntry | None:
         """The decision about the act that was recorded as entry `number`; None if there is none."""
         return next(_entries(self._records.files(), number + 1, number + 1), None)
 
-    def last_of_plans(self) -> Mapping[str, str]:
-        """The kind of the last act of each plan, `publish` or `rollback`, without aborted ones."""
+    def last_of_plans(self) -> Mapping[str, ActEntry]:
+        """The last act of each plan that was decided, without aborted ones."""
         files = self._records.files()
         facts = files.log.facts if isinstance(files.log, CachedTable) else {}
         if NAME not in facts:
-            facts[NAME] = {entry.plan: entry.kind for entry in _decided(files)}
+            facts[NAME] = {entry.plan: entry for entry in _decided(files)}
         return dict(facts[NAME])
 
     def of_plan(self, plan: str) -> list[ActEntry]:
@@ -286,6 +286,7 @@ class Acts:
             "who": act.who,
             "reason": reason or act.reason,
             "act": _json(act) if stage == Stage.RECORDED else None,
+            "left": act.left,
         }
         try:
             return self._records.add_after(after, [row], may_skip=stage == Stage.RECORDED)
@@ -303,7 +304,7 @@ def _decided(files: RecordFiles) -> list[ActEntry]:
 
 def _entries(files: RecordFiles, first: int, last: int | None = None) -> Iterator[ActEntry]:
     rows = files.numbered(first, last, _COLUMNS).sort_by("number")
-    return (ActEntry(**row) for row in rows.to_pylist())
+    return (ActEntry(**row | {"left": row["left"] or 0}) for row in rows.to_pylist())
 
 
 @contextmanager
@@ -530,7 +531,8 @@ class Begun:
         built = {build.table: build.at for build in self.act.builds}
         is_publication = self.act.kind == "publish"
         kind = PLAN_PUBLISHED if is_publication else PLAN_ROLLED_BACK
-        plans = (self.act.plan,) if is_publication else ()
+        # The preview of a plan that is published in part stays.
+        plans = (self.act.plan,) if is_publication and not self.act.left else ()
 
         def attempt() -> Release:
             files = releases.files()

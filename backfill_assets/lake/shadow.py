@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, FileType
 from pydantic import Field, TypeAdapter
 
+from backfill_assets.calendar import Partition
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, UsageError
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest, latest
@@ -34,7 +35,8 @@ class Base:
 
     `ids`: Delta's id of each table. A recreated table has another one. `recorded`: when the newest
     build of each table was recorded. Later builds do not belong to this state. A table whose log
-    could not be read, and that the plan does not read, is in none of them.
+    could not be read, and that the plan does not read, is in none of them. `kept`: partitions that
+    the plan has given up. The shadow reads live for them, whatever it has built.
     """
 
     versions: Annotated[Mapping[str, int], Field(alias="tables")]
@@ -42,6 +44,7 @@ class Base:
     who: str = ""
     ids: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, datetime] = field(default_factory=dict)
+    kept: frozenset[Partition] = frozenset()
 
     @classmethod
     def of(cls, live: Lake, tables: Iterable[str], read: Container[str], who: str = "") -> Base:
@@ -68,6 +71,11 @@ class Base:
     def from_json(cls, text: bytes) -> Base:
         """Raises ValueError for anything else."""
         return TypeAdapter(cls).validate_json(text, strict=True)
+
+
+def kept_of(lake: Lake) -> frozenset[Partition]:
+    """The partitions that the plan of a shadow has given up; none in another lake."""
+    return lake.base.kept if isinstance(lake, Shadow) else frozenset()
 
 
 def shadow_root(root: str, plan: str) -> str:
@@ -145,7 +153,7 @@ class Shadow(Lake):
     ) -> Latest:
         """As of any lake. `of_live`: the accepted partitions whose rows are in live."""
         columns = tuple(columns)
-        own = latest(self.ledger, days, columns, plan)
+        own = self._own(days, columns, plan)
         below = self.below(days, columns)
         of_live = below.accepted.keys() - own.accepted.keys()
         return Latest(
@@ -159,6 +167,20 @@ class Shadow(Lake):
             computed=below.computed | own.computed,
             of_live=of_live,
         )
+
+    def _own(
+        self,
+        days: Days,
+        columns: Iterable[str] = LATEST_COLUMNS,
+        plan: str = "",
+        until: Mapping[str, int] | None = None,
+    ) -> Latest:
+        """The latest builds in the shadow itself, without the partitions that the plan gave up."""
+        own = latest(self.ledger, days, columns, plan, until=until)
+        for partition in self.base.kept:
+            for builds in (own.last, own.accepted, own.audits, own.compared):
+                builds.pop(partition, None)
+        return own
 
     def below(self, days: Days, columns: Iterable[str] = LATEST_COLUMNS) -> Latest:
         """The latest builds of live, as the shadow reads it."""
@@ -180,7 +202,7 @@ class Shadow(Lake):
     def parts_of(self, table: str, days: Collection[date], version: int | None) -> list[Part]:
         """The days that live has at the base, and those that were built in the shadow."""
         until = None if version is None else {table: version}
-        built = latest(self.ledger, {table: days}, until=until).accepted if days else {}
+        built = self._own({table: days}, until=until).accepted if days else {}
         own = {day for day in days if (table, day) in built}
         return self._parts(table, days, own, version)
 

@@ -93,6 +93,13 @@ class PublishConfig(Config):
     allow_breaking: bool = Field(
         default=False, description="Publish even if columns were dropped or changed type."
     )
+    without_conflicts: bool = Field(
+        default=False,
+        description=(
+            "Leave days that live has changed, and what is read with them, in the shadow. If days"
+            " stay, the run fails after it has published the others."
+        ),
+    )
 
 
 def _publish(run: VerbRun, config: PublishConfig) -> None:
@@ -108,7 +115,7 @@ def _publish(run: VerbRun, config: PublishConfig) -> None:
     )
     release = report.published.release.number
     metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
-    run.show(sentences(report.lines()), metadata)
+    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 
 
 class RollbackConfig(Config):

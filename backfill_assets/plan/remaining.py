@@ -17,6 +17,7 @@ from backfill_assets.calendar import Partition, days_as_typed
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.running import running_steps
+from backfill_assets.lake.shadow import kept_of
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.status import State, latest_builds, status_of
@@ -37,8 +38,13 @@ class Readers:
     up_to_date: Sequence[Partition] = ()
 
 
-def readers_left(plan: Plan, workspace: Workspace) -> Readers:
-    """Find the partitions outside `plan` that read days to which it gave other rows."""
+def readers_left(
+    plan: Plan, workspace: Workspace, kept: Collection[Partition] = frozenset()
+) -> Readers:
+    """Find the partitions outside `plan` that read days to which it gave other rows.
+
+    Those that it gave up (`kept`) are outside too.
+    """
     graph = workspace.graph
     builds = latest_builds(workspace)
     planned = {name: days for name, days in graph.by_table(plan.partitions()).items() if days}
@@ -50,9 +56,9 @@ def readers_left(plan: Plan, workspace: Workspace) -> Readers:
         for b in of_plan
         if b.plan == plan.id and b.succeeded and b.outcome != "unchanged"
     }
-    readers = {
-        reader for partition in changed for reader in graph.readers(partition)
-    } - plan.partitions().keys()
+    readers = {reader for partition in changed for reader in graph.readers(partition)} - (
+        plan.partitions().keys() - kept
+    )
     days = graph.by_table(readers)
     tables = [table for table in workspace.tables if days[table.name]]
     if not tables:
@@ -287,8 +293,9 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
     """Return a function that reads what remains of the plan each time it is called.
 
     A partition is up to date by the planned code. A partition that the plan merged into rows it
-    kept is done too. A plan whose code has changed since can be shown, but not resumed: what it
-    built is done, and so is what is up to date by the code now.
+    kept is done too, and one that it gave up (`rebase --keep live`). A plan whose code has changed
+    since can be shown, but not resumed: what it built is done, and so is what is up to date by the
+    code now.
 
     Raises UsageError for tables that are gone.
     """
@@ -315,10 +322,10 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
         steps = running_steps(building.lake.root)
         builds = latest_builds(building, plan.id)
         ready = up_to_date(as_planned, builds)
-        done = set[Partition]()
+        done = set[Partition](kept_of(building.lake))
         if code_changed:
             ready = ready | up_to_date(tables, builds)
-            done = builds.built_by(plan.id)
+            done |= builds.built_by(plan.id)
         remaining = remaining_of(
             plan, graph, ready, builds, before=before, given_up=given_up, done=done
         )

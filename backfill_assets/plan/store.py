@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
-from backfill_assets.lake.acts import Acts
+from backfill_assets.lake.acts import ActEntry, Acts
 from backfill_assets.lake.storage import Documents, LockHeld, Paths, file_lock
 from backfill_assets.plan.plan import Plan, read
 
@@ -51,6 +51,8 @@ OPEN = "open"
 ROLLED_BACK = "rolled_back"
 PUBLISHED = "published"
 DISCARDED = "discarded"
+# An event after which the state of the plan is what it was: the rest is in its shadow.
+PUBLISHED_IN_PART = "published_in_part"
 # Events of older versions of this package: a part of the plan may be in live.
 PUBLISHING = "publishing"
 ROLLING_BACK = "rolling_back"
@@ -75,8 +77,9 @@ class Event:
     """An event of a plan.
 
     The kinds are `started`, `requested` (a chunk, recorded before its launch is sent), `ended`,
-    `cancelled`, `published` (from a shadow to live), `rolled_back`, and `discarded` (its shadow was
-    deleted). Older versions of this package recorded `publishing` and `rolling_back` too.
+    `cancelled`, `published` (from a shadow to live), `published_in_part`, `rolled_back`, and
+    `discarded` (its shadow was deleted). Older versions of this package recorded `publishing` and
+    `rolling_back` too.
     """
 
     at: datetime
@@ -279,21 +282,39 @@ class Plans:
         """Return the events of a plan, with the acts that other processes finished."""
         events = self.events(plan_id)
         acts = Acts(self.root).of_plan(plan_id)
-        for kind, state in _STATE_AFTER.items():
-            noted = sum(event.kind == state for event in events)
-            for act in [act for act in acts if act.kind == kind][noted:]:
+        for kind in (*_STATE_AFTER.values(), PUBLISHED_IN_PART):
+            noted = sum(event.kind == kind for event in events)
+            for act in [act for act in acts if _event_of(act) == kind][noted:]:
                 later = (n for n, event in enumerate(events) if event.at > act.at)
-                event = Event(act.at, state, {"who": act.who, "reason": act.reason})
-                events.insert(next(later, len(events)), event)
+                left = {"left": act.left} if act.left else {}
+                facts = {"who": act.who, "reason": act.reason, **left}
+                events.insert(next(later, len(events)), Event(act.at, kind, facts))
         return events
 
+    def left(self, plan_id: str) -> int:
+        """Return how many partitions the last publication of a plan left in its shadow.
+
+        0 if the plan was never published in part, or was published or rolled back since.
+        """
+        last = Acts(self.root).last_of_plans().get(plan_id)
+        return last.left if last else 0
+
+    def parts_without_event(self, plan_id: str) -> int:
+        """Return how many publications in part have no event: their commands were killed."""
+        acts = [act for act in Acts(self.root).of_plan(plan_id) if act.left]
+        return len(acts) - len(self.events(plan_id, f"{PUBLISHED_IN_PART}-"))
+
     def has_act(self, plan_id: str) -> bool:
-        """True if a plan was published, or rolled back, by an act."""
+        """True if a plan was published as a whole, or rolled back, by an act."""
         return plan_id in self._acts()
 
     def _acts(self) -> Mapping[str, str]:
-        """The kind of the last act of each plan that has one."""
-        return Acts(self.root).last_of_plans()
+        """The kind of the last act of each plan that has one.
+
+        A publication in part does not count: the plan is in its shadow as before.
+        """
+        last = Acts(self.root).last_of_plans()
+        return {plan: act.kind for plan, act in last.items() if not act.left}
 
     def _event_files(self, plan_id: str) -> list[str]:
         return events_among(self._documents.names(plan_id))
@@ -370,6 +391,10 @@ def in_words(name: str) -> str:
     return name.replace("_", " ")
 
 
+def _event_of(act: ActEntry) -> str:
+    return PUBLISHED_IN_PART if act.left else _STATE_AFTER[act.kind]
+
+
 def event_words(event: Event) -> str:
     """Return a sentence: the event, who caused it, and why."""
     facts = event.facts
@@ -384,15 +409,23 @@ def event_words(event: Event) -> str:
     if event.kind == PUBLISHING:
         to = f" to {facts['channel']}" if facts.get("channel") else ""
         return f"publication{to} begun{by}{why}"
-    if event.kind == PUBLISHED:
+    if event.kind in (PUBLISHED, PUBLISHED_IN_PART):
         release = f" as release {facts['release']}" if facts.get("release") else ""
-        return f"published{by}{release}{why}"
+        part = f" ({_of_part(facts)})" if event.kind == PUBLISHED_IN_PART else ""
+        return f"{in_words(event.kind)}{by}{release}{why}{part}"
     if event.kind == ROLLED_BACK:
         removed = f", {facts['removed']} removed" if facts.get("removed") else ""
         stays = f", {facts['left']} stay" if facts.get("left") else ""
         counts = f"{facts['restored']} partition(s) restored{removed}{stays}"
         return f"rolled back{by}{why}" + (f" ({counts})" if "restored" in facts else "")
     return f"{in_words(event.kind)}{by}{why}"
+
+
+def _of_part(facts: Mapping[str, Any]) -> str:
+    """The counts of a publication in part. Of a killed one, only those that stay are known."""
+    published = facts.get("published")
+    of = f"{published} of {published + facts['left']} partition(s), " if published else ""
+    return f"{of}{facts['left']} stay in the shadow"
 
 
 @dataclass(frozen=True)

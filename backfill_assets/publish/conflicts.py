@@ -26,7 +26,8 @@ from backfill_assets.workspace import Workspace
 class ShadowState:
     """A plan's shadow compared with live now, in the order in which tables are built.
 
-    `builds` has the builds of the shadow. `unbuilt` has the partitions that are not built as
+    Partitions that the plan has given up are in none of these. `builds` has the builds of the
+    shadow. `unbuilt` has the partitions that are not built as
     planned, here or in live, with the cause. `conflicts` has the partitions whose rows or inputs
     changed in live since the shadow was opened. `versions` are the versions of the shadow's tables
     that hold these builds.
@@ -63,8 +64,9 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
         if partition in of_shadow
     }
     unbuilt = _not_forced(plan, known) | _not_up_to_date(plan, inside, known)
+    unbuilt = {p: why for p, why in unbuilt.items() if p not in shadow.base.kept}
     conflicts = changed_in_live(plan, workspace, shadow, builds, unbuilt)
-    unbuilt |= _waiting(plan, workspace, unbuilt, builds)
+    unbuilt |= _waiting(plan, workspace, unbuilt, builds, shadow.base.kept)
     return ShadowState(shadow, builds, unbuilt, conflicts, versions)
 
 
@@ -81,15 +83,22 @@ def changed_in_live(
     as it is now. `unbuilt` partitions are outdated anyway.
     """
     outdated = outdated_on(base_now(plan, workspace), plan, workspace, shadow)
-    rewritten = {
+    changed = {p: why for p, why in outdated.items() if p not in unbuilt}
+    return changed | rewritten_in_live(plan, workspace, shadow, builds)
+
+
+def rewritten_in_live(
+    plan: Plan, workspace: Workspace, shadow: Shadow, builds: Mapping[Partition, Build]
+) -> dict[Partition, str]:
+    """Return the shadow's `builds` whose rows in live changed since it was opened, and why."""
+    return {
         (name, day): why
         for name in plan.reasons
-        for day, why in _rewritten_in_live(name, workspace, shadow, builds).items()
+        for day, why in _rewritten_days(name, workspace, shadow, builds).items()
     }
-    return {p: why for p, why in outdated.items() if p not in unbuilt} | rewritten
 
 
-def _rewritten_in_live(
+def _rewritten_days(
     name: str, workspace: Workspace, shadow: Shadow, builds: Mapping[Partition, Build]
 ) -> dict[date, str]:
     """Return the days of `builds` whose rows in live changed since the shadow was opened.
@@ -152,10 +161,11 @@ def _waiting(
     workspace: Workspace,
     unbuilt: Mapping[Partition, str],
     builds: Mapping[Partition, Build],
+    kept: Collection[Partition],
 ) -> dict[Partition, str]:
     """Return the unbuilt partitions of the plan that wait for an unbuilt input."""
     waiting = dict[Partition, str]()
-    of_tables = workspace.graph.by_table(plan.partitions())
+    of_tables = workspace.graph.by_table(plan.partitions().keys() - kept)
     for partition in ((name, day) for name, days in of_tables.items() for day in days):
         late = (
             read for read in workspace.graph.reads(partition) if read in unbuilt or read in waiting
@@ -188,9 +198,10 @@ def outdated_on(
 ) -> dict[Partition, str]:
     """Return the plan's partitions that would be outdated if the shadow were on another `base`.
 
-    Partitions that read rows of another writer count too.
+    Partitions that read rows of another writer count too. Those that the plan has given up do not.
     """
-    now = replace(workspace, lake=replace(shadow, base=base))
+    kept = shadow.base.kept
+    now = replace(workspace, lake=replace(shadow, base=replace(base, kept=kept)))
     builds = _builds_of(plan, now)
     outdated = _not_up_to_date(plan, now, builds)
     for partition in plan.partitions() if builds.damaged else ():
@@ -199,7 +210,7 @@ def outdated_on(
         if read and partition not in outdated:
             why = f"which does not hold the rows that were accepted: {builds.damaged[read]}"
             outdated[partition] = f"reads {read[0]} {read[1]}, {why}"
-    return outdated
+    return {p: why for p, why in outdated.items() if p not in kept}
 
 
 def _builds_of(plan: Plan, inside: Workspace, columns: Iterable[str] = LATEST_COLUMNS) -> Latest:

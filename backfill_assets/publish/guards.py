@@ -79,6 +79,13 @@ def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
 
 def refuse_unfinished(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISHED) -> None:
     """Raise RefusedByGuard for a shadow with days that are not built, or with outdated inputs."""
+    refuse_unbuilt(plan, state, nothing)
+    if state.conflicts:
+        raise RefusedByGuard(**conflict_facts(plan, state.conflicts))
+
+
+def refuse_unbuilt(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISHED) -> None:
+    """Raise RefusedByGuard for a shadow with days that are not built."""
     if state.unbuilt:
         raise RefusedByGuard(
             f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not"
@@ -86,8 +93,6 @@ def refuse_unfinished(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISH
             unchanged=nothing,
             next_step=f"Correct what is named, then `backfill resume {plan.id}`.",
         )
-    if state.conflicts:
-        raise RefusedByGuard(**conflict_facts(plan, state.conflicts))
 
 
 def refuse_breaking(plan: Plan, workspace: Workspace, state: ShadowState) -> None:
@@ -146,7 +151,8 @@ def refuse_not_in_live(plan: Plan, plans: Plans) -> None:
                 f" `backfill cancel {plan.id}`."
             ),
         )
-    is_in_live = state in (PUBLISHED, ROLLED_BACK) or plan.id in plans.left_in_part()
+    is_in_part = bool(plans.left(plan.id)) or plan.id in plans.left_in_part()
+    is_in_live = state in (PUBLISHED, ROLLED_BACK) or is_in_part
     if plan.is_shadow and not is_in_live:
         raise UsageError(
             f"Plan {plan.id} is in its shadow, and has changed nothing in live.",
@@ -193,7 +199,8 @@ def conflict_facts(plan: Plan, conflicts: Mapping[Partition, str]) -> dict[str, 
     )
     next_step = (
         f"`backfill rebase {plan.id}` builds what this concerns on live as it is now; then verify"
-        " and publish."
+        " and publish. With `--keep live`, live keeps its newer rows. Or publish the other days"
+        f" first: `backfill publish {plan.id} --without-conflicts`."
     )
     unchanged = "These days were not published."
     return {"what": what, "unchanged": unchanged, "next_step": next_step}

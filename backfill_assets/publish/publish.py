@@ -7,14 +7,13 @@ as they are.
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.acts import Act, Ended, TableChange, deciding, finish
-from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, ActKind, Build
 from backfill_assets.lake.moves import shadow_files
 from backfill_assets.lake.releases import Release
@@ -22,7 +21,7 @@ from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.lake.storage import SHADOWS
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import PUBLISHED, Plans
+from backfill_assets.plan.store import PUBLISHED, PUBLISHED_IN_PART, Plans
 from backfill_assets.publish.conflicts import ShadowState, changed_in_live, state_of
 from backfill_assets.publish.guards import (
     NOT_PUBLISHED,
@@ -30,10 +29,12 @@ from backfill_assets.publish.guards import (
     refuse_breaking,
     refuse_not_in_shadow,
     refuse_not_publishable,
+    refuse_unbuilt,
     refuse_unfinished,
     refuse_unreleased,
 )
 from backfill_assets.publish.live import LiveState, live_state
+from backfill_assets.publish.part import accepted_in_live, refuse_nothing, staying
 from backfill_assets.publish.release_live import (
     Obstacle,
     Runs,
@@ -71,24 +72,41 @@ def recorded_by(kind: ActKind, plan: Plan, workspace: Workspace) -> list[Build]:
 class Published:
     """The builds that a publication recorded in live, and the release that readers get.
 
-    A build is `accepted` with new rows, or `unchanged` if live had them.
+    A build is `accepted` with new rows, or `unchanged` if live had them. `left` has the partitions
+    that a publication in part leaves in the shadow, and why. `kept` are those that the plan gave
+    up.
     """
 
     builds: tuple[Build, ...]
     release: Release
+    left: Mapping[Partition, str] = field(default_factory=dict)
+    kept: frozenset[Partition] = frozenset()
 
     def count(self, outcome: str) -> int:
         return sum(build.outcome == outcome for build in self.builds)
 
 
 @dataclass(frozen=True)
+class DecidedPublication:
+    """The act of a publication, and the partitions that stay in the shadow, with the reason."""
+
+    act: Act
+    left: Mapping[Partition, str]
+
+
+@dataclass(frozen=True)
 class Publication:
-    """One publication of a plan: who publishes it, and why."""
+    """One publication of a plan: who publishes it, and why.
+
+    With `without_conflicts`, days that live has changed, and those connected with them, stay in the
+    shadow. Then the plan is published in part, and a later publication publishes the rest.
+    """
 
     plan: Plan
     workspace: Workspace
     who: str
     reason: str = ""
+    without_conflicts: bool = False
 
     @cached_property
     def run(self) -> str:
@@ -111,16 +129,19 @@ class Publication:
         with `patience`.
 
         Raises UsageError if the plan has no shadow. Raises RefusedByGuard if the plan is open, not
-        built completely or in conflict with live, if readers would lose columns or types (unless
-        `allow_breaking`), and if live has other changes that cannot be released. Raises Conflict if
-        live was changed meanwhile. Nothing is committed then. Once the first table is committed,
-        any later writer to live finishes what is left.
+        built completely or in conflict with live (with `without_conflicts`, if nothing is left to
+        publish), if readers would lose columns or types (unless `allow_breaking`), and if live has
+        other changes that cannot be released. Raises Conflict if live was changed meanwhile.
+        Nothing is committed then. Once the first table is committed, any later writer to live
+        finishes what is left.
         """
         root = self.workspace.lake.root
         plans = Plans(root)
         with plans.exclusive(self.plan.id):
             finish(root)
             refuse_not_publishable(self.plan, plans)
+            kept = frozenset[Partition]()
+            left: Mapping[Partition, str] = {}
             if plans.state(self.plan.id) == PUBLISHED:
                 # Another process may have finished the act, and noted nothing.
                 is_noted = bool(plans.events(self.plan.id, f"{PUBLISHED}-"))
@@ -130,35 +151,54 @@ class Publication:
                 is_noted = False
                 self._refuse_at_once()
                 with alone_on_live(self.workspace, self.run, runs, patience):
-                    done = self._carry_out(approve, runs, allow_breaking=allow_breaking)
-            release = done.release or self.workspace.lake.releases.of_plan(self.plan.id)
+                    self.workspace.lake.recover(list(self.plan.reasons))
+                    state = self._checked(approve, allow_breaking=allow_breaking)
+                    done, left = self._carry_out(state, runs)
+                kept = state.shadow.base.kept
+            release = done.release or self._released_before(plans)
             if not is_noted:
                 facts = {"who": self.who, "reason": self.reason, "release": release.number}
-                plans.note(self.plan.id, PUBLISHED, now(), **facts)
-            delete_shadow(root, self.plan.id)
-        return Published(tuple(done.builds), release)
+                if left:
+                    facts |= {"published": len(state.builds.keys() - left), "left": len(left)}
+                plans.note(self.plan.id, PUBLISHED_IN_PART if left else PUBLISHED, now(), **facts)
+            if not left:
+                delete_shadow(root, self.plan.id)
+        return Published(tuple(done.builds), release, left, kept)
 
-    def _carry_out(
-        self, approve: Callable[[ShadowState], None], runs: Runs, *, allow_breaking: bool
-    ) -> Ended:
+    def _released_before(self, plans: Plans) -> Release:
+        """The release with what an earlier command has published."""
+        releases = self.workspace.lake.releases
+        newest = releases.newest()
+        if newest is None or plans.state(self.plan.id) == PUBLISHED:
+            return releases.of_plan(self.plan.id)
+        return releases.current(newest)
+
+    def _carry_out(self, state: ShadowState, runs: Runs) -> tuple[Ended, Mapping[Partition, str]]:
+        """Carry out the act. Returns what it did, and the partitions that stay in the shadow."""
         names = list(self.plan.reasons)
-        self.workspace.lake.recover(names)
-        state = self._checked(approve, allow_breaking=allow_breaking)
         with deciding(self.workspace.lake.root, names) as turn:
             live = live_state(self.workspace)
             if live.changed:
                 # If a run that waits for this act prevents that, they come with the plan.
                 release_live(self.workspace, who=self.who, runs=runs)
                 live = live_state(self.workspace)
-            act = self._act(state, live)
+            decided = self._decided(state, live)
+            act = decided.act
+            if decided.left and not act.changes:
+                plans = Plans(self.workspace.lake.root)
+                if plans.parts_without_event(self.plan.id):
+                    # Another process finished the act of a command that was killed.
+                    done = recorded_by("publish", self.plan, self.workspace)
+                    return Ended(done, None), decided.left
+                refuse_nothing(self.plan, decided.left)
             # After the versions were read: a run may have begun, or waited for long enough.
             writers = writers_to_live(self.workspace, runs) if live.changed else ()
             refuse_unreleased(writers or self._why_withheld(act, live))
-            return turn.carry_out(act)
+            return turn.carry_out(act), decided.left
 
     def decide(
         self, approve: Callable[[ShadowState], None], *, allow_breaking: bool = False
-    ) -> Act:
+    ) -> DecidedPublication:
         """Return the act that `publish` would carry out now. Nothing is changed.
 
         Runs that write to live are not waited for, and other changes of live are not released.
@@ -168,9 +208,11 @@ class Publication:
         self._refuse_at_once()
         state = self._checked(approve, allow_breaking=allow_breaking)
         live = live_state(self.workspace)
-        act = self._act(state, live)
-        refuse_unreleased(self._why_withheld(act, live))
-        return act
+        decided = self._decided(state, live)
+        if decided.left and not decided.act.changes:
+            refuse_nothing(self.plan, decided.left)
+        refuse_unreleased(self._why_withheld(decided.act, live))
+        return decided
 
     def _refuse_at_once(self) -> None:
         self.plan.refuse_other_code(self.workspace.code)
@@ -181,40 +223,57 @@ class Publication:
     ) -> ShadowState:
         """The shadow now. Raises if it may not be published."""
         state = state_of(self.plan, self.workspace)
-        refuse_unfinished(self.plan, state)
+        if self.without_conflicts:
+            refuse_unbuilt(self.plan, state)
+        else:
+            refuse_unfinished(self.plan, state)
         if not allow_breaking:
             refuse_breaking(self.plan, self.workspace, state)
         approve(state)
         return state
 
-    def _act(self, state: ShadowState, live: LiveState) -> Act:
-        """The act that publishes the shadow into `live`.
+    def _decided(self, state: ShadowState, live: LiveState) -> DecidedPublication:
+        """The act that publishes the shadow into `live`, without the partitions that stay.
 
-        Live was read before its days are compared: what is written since makes the act fail.
+        Live was read before its days are compared: what is written since makes the act fail. Raises
+        Conflict if live has changed under the plan, unless such days may stay.
         """
-        why = f"plan {self.plan.id}" + (f": {self.reason}" if self.reason else "")
-        changes = tuple(self._changes(state, live))
-        release = live.release(why)
-        return Act(self.run, "publish", self.plan.id, self.who, self.reason, changes, release)
+        left: dict[Partition, str] = {}
+        changed = changed_in_live(self.plan, self.workspace, state.shadow, state.builds)
+        if changed and not self.without_conflicts:
+            raise Conflict(**conflict_facts(self.plan, changed))
+        if changed:
+            left = staying(self.workspace, state.builds, changed)
+        why = f"{'a part of ' if left else ''}plan {self.plan.id}"
+        why += f": {self.reason}" if self.reason else ""
+        act = Act(
+            self.run,
+            "publish",
+            self.plan.id,
+            self.who,
+            self.reason,
+            tuple(self._changes(state, live, left)),
+            live.release(why),
+            len(left),
+        )
+        return DecidedPublication(act, left)
 
     def _why_withheld(self, act: Act, live: LiveState) -> list[Obstacle]:
         return why_withheld(self.workspace, live, self.plan.reasons, act)
 
-    def _changes(self, state: ShadowState, live: LiveState) -> Iterator[TableChange]:
-        """Yield what changes in each table, inputs first.
+    def _changes(
+        self, state: ShadowState, live: LiveState, left: Collection[Partition]
+    ) -> Iterator[TableChange]:
+        """Yield what changes in each table, inputs first, without the partitions that are `left`.
 
-        Raises Conflict if live has changed under the plan, and UsageError if a table in live would
-        reject these days.
+        Raises UsageError if a table in live would reject these days.
         """
         lake = self.workspace.lake
         shadow = state.shadow
-        if changed := changed_in_live(self.plan, self.workspace, shadow, state.builds):
-            raise Conflict(**conflict_facts(self.plan, changed))
-        built = self.workspace.graph.by_table(state.builds)
+        published = state.builds.keys() - left
+        built = self.workspace.graph.by_table(published)
         days = {name: of_table for name, of_table in built.items() if of_table}
-        known = lake.latest(days, BUILD_SCHEMA.names)
-        damaged = lake.damaged(known, dict.fromkeys(days), Depth.FILES)
-        of_live = {p: build for p, build in known.accepted.items() if p not in damaged}
+        of_live = accepted_in_live(self.workspace, published)
         for table in (table for table in self.workspace.graph.tables if table.name in days):
             name = table.name
             column = table.partition_by

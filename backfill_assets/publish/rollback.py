@@ -31,6 +31,7 @@ from backfill_assets.publish.guards import (
     refuse_unrecorded,
 )
 from backfill_assets.publish.live import live_state, table_version
+from backfill_assets.publish.pointers import end_preview
 from backfill_assets.publish.publish import name_of_act, recorded_by
 from backfill_assets.publish.release_live import Cause, Obstacle, Runs, no_runs, why_withheld
 from backfill_assets.publish.waiting import (
@@ -152,7 +153,8 @@ def roll_back(
             left=result.count(*LEFT),
         )
         if plan.is_shadow:
-            # The plan could still be published from it.
+            # The plan could still be published from it. If only a part was, readers may try it.
+            end_preview(plan, workspace, who, reason or f"plan {plan.id} was rolled back")
             delete_shadow(root, plan.id)
     return result
 

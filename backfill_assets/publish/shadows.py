@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from backfill_assets.calendar import Partition
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.shadow import delete_shadow, write_base
@@ -11,14 +12,18 @@ from backfill_assets.plan.lifecycle import in_part_words
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now
 from backfill_assets.plan.store import DISCARDED, OPEN, Plans
-from backfill_assets.publish.conflicts import ShadowState, state_of
+from backfill_assets.publish.conflicts import ShadowState, rewritten_in_live, state_of
 from backfill_assets.publish.guards import examples, refuse_not_in_shadow
+from backfill_assets.publish.part import accepted_in_live
 from backfill_assets.publish.pointers import end_preview, move_preview
 from backfill_assets.workspace import Workspace
 
 
-def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
+def rebase(plan: Plan, workspace: Workspace, who: str, *, keep_live: bool = False) -> ShadowState:
     """Let the shadow of `plan` read live as it is now.
+
+    With `keep_live`, the plan gives up the days that were built in live since the shadow was
+    opened. Raises RefusedByGuard if live has other rows of one than a build has accepted.
 
     The shadow changes only if live conflicts with it or has new tables. A preview moves to the
     newest release, unless days must be built again. Returns the state with the conflicts before,
@@ -30,11 +35,32 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
         refuse_not_in_shadow(plan, plans, "Nothing was changed.")
         plan.refuse_gone_tables(workspace.names)
         before = state_of(plan, workspace)
-        if before.conflicts or set(workspace.names) - before.shadow.base.versions.keys():
-            write_base(workspace.lake.root, plan.id, base_now(plan, workspace, who))
+        base = before.shadow.base
+        newer = _newer_in_live(plan, workspace, before) if keep_live else frozenset()
+        if before.conflicts or set(workspace.names) - base.versions.keys():
+            now = replace(base_now(plan, workspace, who), kept=base.kept | newer)
+            write_base(workspace.lake.root, plan.id, now)
         after = state_of(plan, workspace)
         move_preview(plan, workspace, after, who)
     return replace(after, conflicts=before.conflicts)
+
+
+def _newer_in_live(plan: Plan, workspace: Workspace, state: ShadowState) -> frozenset[Partition]:
+    """The partitions that were built in live since the shadow was opened."""
+    rewritten = rewritten_in_live(plan, workspace, state.shadow, state.builds)
+    of_live = accepted_in_live(workspace, rewritten)
+    others = {p: why for p, why in rewritten.items() if p not in of_live}
+    if others:
+        raise RefusedByGuard(
+            f"{len(others)} partition(s) in live cannot be kept: no build has accepted their"
+            f" rows:\n{examples(others)}",
+            unchanged="Nothing was changed.",
+            next_step=(
+                "`backfill status --why TABLE DAY` says what to do about one. Or replace them by"
+                f" the plan's: `backfill rebase {plan.id}`."
+            ),
+        )
+    return frozenset(rewritten)
 
 
 def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
@@ -45,18 +71,22 @@ def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
         f"Live has changed under {len(state.conflicts)} partition(s) of plan {plan.id}:",
         examples(state.conflicts),
     ]
+    given_up = state.conflicts.keys() & state.shadow.base.kept
     again = f"{len(state.unbuilt)} partition(s) are built again."
     kept = (
         "The shadow now reads live as it is, and all its days are up to date. Verify it again, then"
         " publish."
     )
-    return [*(lines if state.conflicts else []), again if state.unbuilt else kept]
+    live = [f"Live keeps its rows of {len(given_up)} of them."] if given_up else []
+    return [*(lines if state.conflicts else []), *live, again if state.unbuilt else kept]
 
 
 def discard(
     plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = ""
 ) -> None:
     """Delete the shadow of `plan`. Live does not change. Readers of its preview follow again.
+
+    What the plan has published in part stays in live, and a rollback takes it back.
 
     Raises RefusedByGuard if the plan is open.
     """

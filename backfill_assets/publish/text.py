@@ -1,13 +1,14 @@
 """The words of a publication or a rollback, for the terminal and the job."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.releases import Release
 from backfill_assets.publish.conflicts import ShadowState
+from backfill_assets.publish.guards import examples
 from backfill_assets.publish.publish import Published
 from backfill_assets.publish.release_live import PASSING
 from backfill_assets.publish.rollback import CHANGED, Decisions, Kind, RolledBack
@@ -134,12 +135,27 @@ def published_lines(plan_id: str, published: Published) -> list[str]:
         if published.count("unchanged")
         else ""
     )
+    in_part = " in part" if published.left else ""
     return [
-        f"Plan {plan_id} is published as release {number}: {counts}{same}."
+        f"Plan {plan_id} is published{in_part} as release {number}: {counts}{same}."
         if published.builds
-        else f"Plan {plan_id} is in live, as release {number}.",
+        else f"Plan {plan_id} is in live{in_part}, as release {number}.",
+        *left_lines(published.left),
+        *(
+            [
+                f"To publish the rest: `backfill rebase {plan_id}`, then verify and publish again."
+                " With `--keep live`, live keeps its newer rows."
+            ]
+            if published.left
+            else []
+        ),
         f"To take it back: `backfill rollback {plan_id}`.",
     ]
+
+
+def left_lines(left: Mapping[Partition, str]) -> list[str]:
+    """Return the partitions that a publication in part leaves in the shadow, and why."""
+    return [f"{len(left)} partition(s) stay in the shadow:", examples(left)] if left else []
 
 
 def preview_lines(preview: Release, channel: str) -> list[str]:

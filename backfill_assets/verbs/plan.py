@@ -122,6 +122,7 @@ def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:
         "plan": plan_id,
         "state": plans.state(plan_id, files),
         "in_shadow": is_in_shadow(plan_id, plans, files),
+        "left": plans.left(plan_id),
         "started": f"{started.at:%Y-%m-%d %H:%M}" if started else "",
         "who": started.facts.get("who", "") if started else "",
     }
@@ -139,7 +140,9 @@ def _plan(plans: Plans, plan_id: str, files: Sequence[str]) -> dict[str, Any]:
 
 
 def _state(plan: Mapping[str, Any]) -> str:
-    return in_words(plan["state"]) + (", in its shadow" if plan["in_shadow"] else "")
+    shadow = ", in its shadow" if plan["in_shadow"] else ""
+    part = f", published in part ({plan['left']} left)" if plan["left"] else ""
+    return f"{in_words(plan['state'])}{shadow}{part}"
 
 
 def _launched(launched: Launched) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, UsageError
-from backfill_assets.lake.acts import Act
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.pointers import pointer_lines, read_preview
 from backfill_assets.lake.releases import Release
@@ -19,7 +18,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.publish import shadows, text
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.pointers import preview
-from backfill_assets.publish.publish import Publication, Published
+from backfill_assets.publish.publish import DecidedPublication, Publication, Published
 from backfill_assets.publish.release_live import Obstacle, Runs
 from backfill_assets.publish.waiting import Patience, writers_to_live
 from backfill_assets.rebuild.carry_out import after_publication
@@ -121,6 +120,10 @@ class PublishReport(Report):
     ask_above_days: int
 
     @property
+    def is_complete(self) -> bool:
+        return not self.published.left
+
+    @property
     def table(self) -> TableContents:
         return text.PUBLISHED, text.published_rows(self.published.builds)
 
@@ -138,6 +141,7 @@ class PublishReport(Report):
             "channels": self.published.release.channels,
             "accepted": self.published.count("accepted"),
             "unchanged": self.published.count("unchanged"),
+            "left": by_partition(self.published.left),
             "outdated_now": self.readers.outdated,
             "not_reported": self.not_reported,
         }
@@ -148,19 +152,22 @@ class DecisionReport(Report):
     """What a publication would do now, and the runs that it would wait for."""
 
     plan_id: str
-    act: Act
+    decided: DecidedPublication
     writers: Sequence[Obstacle]
 
     @property
     def builds(self) -> list[Build]:
-        return [build for change in self.act.changes for build in change.builds]
+        return self.decided.act.builds
 
     def lines(self) -> Iterator[Line]:
-        yield f"Plan {self.plan_id} can be published. Nothing was changed."
+        in_part = " in part" if self.decided.left else ""
+        yield f"Plan {self.plan_id} can be published{in_part}. Nothing was changed."
         yield table_of(text.PUBLISHED, text.published_rows(self.builds))
+        yield from text.left_lines(self.decided.left)
         if self.writers:
             yield f"It would wait first: {'; '.join(map(str, self.writers))}."
-        yield f"Publish it: `backfill publish {self.plan_id}`."
+        option = " --without-conflicts" if self.decided.left else ""
+        yield f"Publish it: `backfill publish {self.plan_id}{option}`."
 
     def as_json(self) -> Mapping[str, Any]:
         outcomes = [build.outcome for build in self.builds]
@@ -168,17 +175,25 @@ class DecisionReport(Report):
             "plan": self.plan_id,
             "accepted": outcomes.count("accepted"),
             "unchanged": outcomes.count("unchanged"),
+            "left": by_partition(self.decided.left),
             "waits_for": list(map(str, self.writers)),
         }
 
 
 def decide_publication(
-    plan: Plan, workspace: Workspace, runs: Runs, *, who: str, reason: str, allow_breaking: bool
+    plan: Plan,
+    workspace: Workspace,
+    runs: Runs,
+    *,
+    who: str,
+    reason: str,
+    allow_breaking: bool,
+    without_conflicts: bool,
 ) -> DecisionReport:
     """Check and decide about a publication, without changing anything."""
-    publication = Publication(plan, workspace, who, reason)
-    act = publication.decide(require_verified(plan, workspace), allow_breaking=allow_breaking)
-    return DecisionReport(plan.id, act, writers_to_live(workspace, runs))
+    publication = Publication(plan, workspace, who, reason, without_conflicts)
+    decided = publication.decide(require_verified(plan, workspace), allow_breaking=allow_breaking)
+    return DecisionReport(plan.id, decided, writers_to_live(workspace, runs))
 
 
 def publish_plan(
@@ -190,20 +205,22 @@ def publish_plan(
     who: str,
     reason: str,
     allow_breaking: bool,
+    without_conflicts: bool,
     patience: Patience,
 ) -> PublishReport:
     """Put the days of a plan's shadow into live and into one release.
 
-    `runs` names the runs of live that are not finished. Those that have written to live are waited
-    for with `patience`. Dagster's record follows if it answers.
+    With `without_conflicts`, days that live has changed stay in the shadow, and what is read
+    together with them. `runs` names the runs of live that are not finished. Those that have written
+    to live are waited for with `patience`. Dagster's record follows if it answers.
     """
-    publication = Publication(plan, workspace, who, reason)
+    publication = Publication(plan, workspace, who, reason, without_conflicts)
     approve = require_verified(plan, workspace)
     published = publication.publish(
         utc_now, approve, runs=runs, allow_breaking=allow_breaking, patience=patience
     )
     not_following = pointer_lines(workspace.lake.root)
-    readers = readers_left(plan, workspace)
+    readers = readers_left(plan, workspace, published.kept)
     not_reported = report_to_dagster(plan, published.builds, readers, workspace, dagster)
     ask_above = workspace.settings.ask_above_days
     return PublishReport(plan.id, published, not_following, readers, not_reported, ask_above)
@@ -236,21 +253,38 @@ class RebaseReport(Report):
             yield from text.rebased_preview_lines(self.preview, self.state)
 
     def as_json(self) -> Mapping[str, Any]:
-        return {"plan": self.plan.id, "conflicts": by_partition(self.state.conflicts)}
+        kept = self.state.shadow.base.kept
+        return {
+            "plan": self.plan.id,
+            "conflicts": by_partition(self.state.conflicts),
+            "kept": [f"{table} {day}" for table, day in sorted(kept)],
+        }
 
 
-def rebase_plan(plan: Plan, workspace: Workspace, who: str) -> RebaseReport:
-    """Let a plan's shadow read live as it is now. A resumed plan builds what is not built then."""
-    state = shadows.rebase(plan, workspace, who)
+def rebase_plan(
+    plan: Plan, workspace: Workspace, who: str, *, keep_live: bool = False
+) -> RebaseReport:
+    """Let a plan's shadow read live as it is now. A resumed plan builds what is not built then.
+
+    With `keep_live`, the plan gives up the days that were built in live meanwhile.
+    """
+    state = shadows.rebase(plan, workspace, who, keep_live=keep_live)
     return RebaseReport(plan, state, read_preview(workspace.lake.root, plan.id))
 
 
 @dataclass(frozen=True)
 class DiscardReport(Report):
     plan: str
+    # A part of the plan was published before.
+    is_in_part: bool = False
 
     def lines(self) -> Iterator[Line]:
         yield f"Plan {self.plan} is discarded: its shadow is deleted. Live is unchanged."
+        if self.is_in_part:
+            yield (
+                "The part of it that was published stays in live. To take it back: `backfill"
+                f" rollback {self.plan}`."
+            )
 
 
 def discard_plan(
@@ -260,4 +294,5 @@ def discard_plan(
     shadows.discard(plan, workspace, who=who, now=utc_now, reason=reason)
     with suppress(BackfillError):  # the next shadow wipes what Dagster shows of this one
         wipe_shadows(dagster(), workspace.lake.root, workspace.names)
-    return DiscardReport(plan.id)
+    is_in_part = bool(Plans(workspace.lake.root).left(plan.id))
+    return DiscardReport(plan.id, is_in_part)

@@ -47,7 +47,6 @@ from backfill_assets.verify.checklist import (
     CheckOutcome,
     PlanVerdict,
     Remedy,
-    VerdictResult,
     read_verdict,
     verdict_json,
 )
@@ -199,7 +198,8 @@ def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState]
     """A function that refuses to publish a shadow that was not verified.
 
     It raises RefusedByGuard if the plan has no verdict, if the newest one did not pass, or if that
-    one is about other versions.
+    one is about other versions. A verdict is about all of a shadow, and so about each part. What it
+    says about conflicts with live does not count: the publication compares live as it is now.
     """
 
     def approve(state: ShadowState) -> None:
@@ -213,19 +213,18 @@ def require_verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState]
         verdict.refuse_other_versions(
             verified_versions(plan, state), verified_code(plan, workspace)
         )
-        if verdict.result == VerdictResult.FAILED:
-            failed = [
-                f"{line.name} ({line.figures})"
-                for line in verdict.lines
-                if line.outcome == CheckOutcome.FAILED
-            ]
+        failed = [
+            f"{line.name} ({line.figures})"
+            for line in verdict.lines
+            if line.outcome == CheckOutcome.FAILED and line.remedy != Remedy.REBASE
+        ]
+        if failed:
             raise RefusedByGuard(
                 f"Plan {plan.id} failed its checks: {'; '.join(failed)}.",
                 unchanged=NOT_PUBLISHED,
                 next_step=f"Fix the cause and plan again, or `backfill discard {plan.id}`.",
             )
-        if verdict.result == VerdictResult.NEEDS_A_DECISION:
-            names = [line.name for line in verdict.undecided()]
+        if names := [line.name for line in verdict.undecided()]:
             raise RefusedByGuard(
                 f"The verdict on plan {plan.id} needs a decision: {', '.join(names)}.",
                 unchanged=NOT_PUBLISHED,

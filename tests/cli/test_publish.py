@@ -15,7 +15,7 @@ from backfill_assets.publish.conflicts import state_of
 from backfill_assets.reading import read
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, PlanVerdict
 from backfill_assets.verify.verify import Verdicts, verified_code, verified_versions
-from backfill_assets.workspace import open_workspace
+from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.command_line import (
     FIRST,
     REJECTED,
@@ -40,6 +40,12 @@ def plan(lake, tmp_path) -> Plan:
     workspace = open_workspace(home=tmp_path, landing=tmp_path)
     plan = lake.shadow_plan({REJECTED: [SECOND]}, workspace=workspace)
     lake.write({SECOND: 7}, table=REJECTED, into=plan)
+    accepted(plan, lake, workspace)
+    return plan
+
+
+def accepted(plan: Plan, lake: SmallLake, workspace: Workspace) -> None:
+    """Store a verdict that passed, on the shadow as it is now."""
     seen = verified_versions(plan, state_of(plan, workspace))
     Verdicts(str(lake.root)).keep(
         PlanVerdict(
@@ -51,7 +57,6 @@ def plan(lake, tmp_path) -> Plan:
             "ada",
         )
     )
-    return plan
 
 
 def test_a_verified_plan_is_published_and_what_readers_get_is_said(lake, plan, tmp_path):
@@ -210,3 +215,29 @@ def test_a_discarded_plan_is_gone_and_the_same_request_makes_a_new_one(lake, pla
     code, message = refused("resume", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
     assert message.startswith(f"Plan {plan.id} was discarded, and is not carried out again")
+
+
+def test_a_plan_is_published_in_part_and_live_keeps_the_rest(lake, tmp_path):
+    def command(*words: str) -> Any:
+        return values_of(*words, home=tmp_path, landing=tmp_path)
+
+    workspace = open_workspace(home=tmp_path, landing=tmp_path)
+    plan = lake.shadow_plan({REJECTED: [FIRST, SECOND]}, workspace=workspace)
+    lake.write({FIRST: 6, SECOND: 7}, table=REJECTED, into=plan)
+    accepted(plan, lake, workspace)
+    lake.write({SECOND: 5}, table=REJECTED)
+    decided = command("publish", "--without-conflicts", "--dry-run")
+    assert (decided["accepted"], list(decided["left"])) == (1, [f"{REJECTED} {SECOND}"])
+    done = backfill("publish", "--without-conflicts", home=tmp_path, landing=tmp_path)
+    assert done.exit_code == exit_codes.PARTIAL, done.output
+    assert lake.values(REJECTED) == {FIRST: 6, SECOND: 5}
+    assert [(each["state"], each["left"]) for each in command("list")["plans"]] == [("done", 1)]
+    shown = backfill("show", plan.id, home=tmp_path, landing=tmp_path).stdout
+    assert "1 of 2 partition(s), 1 stay in the shadow" in shown.replace("\n", " ")
+    assert command("rebase", "--keep", "live")["kept"] == [f"{REJECTED} {SECOND}"]
+    accepted(plan, lake, workspace)
+    assert command("publish")["left"] == {}
+    assert (lake.values(REJECTED), lake.plans.state(plan.id)) == (
+        {FIRST: 6, SECOND: 5},
+        "published",
+    )

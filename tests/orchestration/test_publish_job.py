@@ -96,3 +96,17 @@ def test_without_a_webserver_the_plan_is_published_and_the_log_names_the_command
     assert result.success
     assert lake.values() == {FIRST: 10, SECOND: 21}
     assert any("`backfill reconcile --repair`" in message for message in messages)
+
+
+def test_days_in_conflict_stay_and_the_run_fails_after_the_others_are_published(lake):
+    plan = lake.shadow_plan({A.name: [FIRST, SECOND]})
+    lake.write({FIRST: 11, SECOND: 21}, into=plan)
+    verify_and_accept(lake, plan)
+    lake.write({FIRST: 12})
+    webserver = ReportingWebserver()
+    options = {"plan": plan.id, "without_conflicts": True}
+    result = executed("publish", lake.workspace, webserver.dagster, **options)
+    assert f"{A.name} {FIRST}: built in live by run" in failure(result)
+    assert lake.values() == {FIRST: 12, SECOND: 21}
+    assert [event["partition"] for _, event in webserver.reported] == [str(SECOND)]
+    assert webserver.wiped == []

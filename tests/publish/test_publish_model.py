@@ -19,12 +19,23 @@ from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.pointers import follow, pin
+from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.publish.switch import Switch
 from backfill_assets.tables.declaration import SliceDays
-from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, preview, publish, released
+from tests.worlds.small_lake import (
+    DAYS,
+    NOW,
+    A,
+    B,
+    SmallLake,
+    approved,
+    preview,
+    publish,
+    released,
+)
 
 Values = dict[date, int]
 CHANNELS = ["stable", "candidate"]
@@ -206,19 +217,46 @@ class AsInMemory(RuleBasedStateMachine):
         self.end(shadow)
         self.ended.append(shadow.plan)
 
+    @precondition(lambda self: any(map(self.conflicts, self.shadows)))
+    @rule(data=st.data())
+    def publish_without_conflicts(self, data: st.DataObject) -> None:
+        """No day here reads another one, so only the days in conflict stay."""
+        shadow = data.draw(st.sampled_from(list(filter(self.conflicts, self.shadows))))
+        plan = shadow.plan
+        conflicts = self.conflicts(shadow)
+        rows = {
+            day: (plan.id, value) for day, value in shadow.values.items() if day not in conflicts
+        }
+        self.model.release()
+        with self.changing(self.model.write(rows)):
+            publication = Publication(plan, self.lake.workspace, "ada", without_conflicts=True)
+            try:
+                left = publication.publish(lambda: NOW, approved).left
+            except RefusedByGuard:  # all of these days are there already
+                assert not self.model.is_changed
+                return
+        assert left.keys() == {(A.name, day) for day in conflicts}
+        self.model.is_changed = True
+        self.model.release()
+        self.ended.append(plan)
+
     def end(self, shadow: ShadowPlan) -> None:
         self.shadows.remove(shadow)
         if self.model.tried[0] == shadow.plan.id:
             self.model.tried = ("", {})
 
     @precondition(lambda self: self.shadows)
-    @rule(data=st.data())
-    def rebase(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), keep_live=st.booleans())
+    def rebase(self, data: st.DataObject, keep_live: bool) -> None:
+        """The plan wins where both have new rows, or gives these days up."""
         shadow = data.draw(st.sampled_from(self.shadows))
         with self.changing():
-            rebase(shadow.plan, self.lake.workspace, "ada")
-        if self.conflicts(shadow):  # else it stays on live as it was when it was opened
+            rebase(shadow.plan, self.lake.workspace, "ada", keep_live=keep_live)
+        if conflicts := self.conflicts(shadow):  # else it stays on live as when it was opened
             shadow.opened = self.model.live
+            if keep_live:
+                for day in conflicts:
+                    del shadow.values[day]
         if shadow.plan.id in self.previewed:
             self.model.release()
         if self.model.tried[0] == shadow.plan.id:
@@ -278,11 +316,17 @@ class AsInMemory(RuleBasedStateMachine):
         with self.changing(before):
             decided = self.lake.roll_back(plan)
         assert {day for (_, day), kind in decided.items() if kind == Kind.RESTORE} == set(before)
-        if self.lake.plans.is_rolled_back(plan.id):
-            self.model.rolled_back.add(plan.id)
         for day, rows in before.items():
             self.model.rows[day].append(rows)
         self.model.is_changed |= bool(before)
+        if before:
+            self.model.release()
+        if self.lake.plans.is_rolled_back(plan.id):
+            self.model.rolled_back.add(plan.id)
+            if self.model.tried[0] == plan.id:
+                self.model.point()
+            for shadow in [each for each in self.shadows if each.plan == plan]:
+                self.end(shadow)
         self.release_live()
 
     @invariant()

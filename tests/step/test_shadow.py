@@ -10,6 +10,7 @@ from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.shadows import rebase
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from tests.worlds.deliveries import arriving, day, days
@@ -97,3 +98,24 @@ def test_days_outside_the_plan_are_read_from_the_base_of_the_shadow(built, in_li
     assert built.fingerprints(OUTAGES) == in_live.fingerprints(OUTAGES)  # live went on
     state = state_of(plan, built.workspace)
     assert (set(state.unbuilt), {at for _, at in state.conflicts}) == (set(), set(FOUR[1:]))
+
+
+def test_days_that_read_rows_which_live_keeps_come_out_as_in_live(built, tmp_path):
+    correct(built)
+    plan = shadow_plan_of(built, dict.fromkeys(NAMES, FOUR))
+    plans = Plans(str(built.root))
+    plans.keep(plan)
+    plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
+    build_in_shadow(built, plan, NAMES)
+    built.write(day(2), arriving(2, 0, 1, 2, 3, 4, began=2))
+    expected = built.copied(tmp_path / "expected")
+    expected.run(FOUR, run="in live")
+    built.run(FOUR, run="a night", only=NAMES[:4])
+    state = rebase(plan, built.workspace, "ada", keep_live=True)
+    assert state.shadow.base.kept
+    assert state.unbuilt
+    assert not state.unbuilt.keys() & state.shadow.base.kept
+    build_in_shadow(built, plan, NAMES)
+    assert state_of(plan, built.workspace).unbuilt == {}
+    Publication(plan, built.workspace, "ada").publish(lambda: datetime.now(UTC), lambda state: None)
+    assert_same(built, expected)

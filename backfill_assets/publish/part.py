@@ -1,0 +1,81 @@
+"""Publish a part of a plan: which days stay in the shadow, as live changed under them.
+
+A day stays if it is in conflict with live, or connected with such a day through reads in the plan:
+a reader was computed from rows that live does not get, and an input would make live's rows of the
+reader outdated. Rows that live has already connect no days.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import NoReturn
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import RefusedByGuard
+from backfill_assets.lake.damage import Depth
+from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
+from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.guards import NOT_PUBLISHED, examples
+from backfill_assets.workspace import Workspace
+
+
+def staying(
+    workspace: Workspace, builds: Mapping[Partition, Build], conflicts: Mapping[Partition, str]
+) -> dict[Partition, str]:
+    """Return the partitions that stay when other `builds` of the shadow are published, and why.
+
+    No other day of the shadow reads one of them with other rows than live has, or is read so.
+    """
+    linked = _linked(workspace, builds, conflicts)
+    stay = dict(conflicts)
+    found = list(conflicts)
+    while found:
+        partition = found.pop()
+        for other in sorted(linked.get(partition, set()) - stay.keys()):
+            stay[other] = f"is read together with {partition[0]} {partition[1]}"
+            found.append(other)
+    return stay
+
+
+def refuse_nothing(plan: Plan, left: Mapping[Partition, str]) -> NoReturn:
+    """Raise RefusedByGuard: all that is not in live yet stays."""
+    raise RefusedByGuard(
+        f"Nothing of plan {plan.id} is left to publish without its conflicts:"
+        f" {len(left)} partition(s) stay in the shadow:\n{examples(left)}",
+        unchanged=NOT_PUBLISHED,
+        next_step=(
+            f"`backfill rebase {plan.id}` builds what this concerns on live as it is now. With"
+            " `--keep live`, live keeps its newer rows."
+        ),
+    )
+
+
+def _linked(
+    workspace: Workspace, builds: Mapping[Partition, Build], conflicts: Collection[Partition]
+) -> dict[Partition, set[Partition]]:
+    """The partitions that each partition reads, or is read by, with other rows than live has."""
+    partitions = {*builds, *conflicts}
+    other = partitions - _same_in_live(workspace, builds)
+    linked: dict[Partition, set[Partition]] = {}
+    for reader in partitions:
+        for read in workspace.graph.reads(reader):
+            if read in other:
+                linked.setdefault(reader, set()).add(read)
+                linked.setdefault(read, set()).add(reader)
+    return linked
+
+
+def _same_in_live(workspace: Workspace, builds: Mapping[Partition, Build]) -> set[Partition]:
+    """The partitions of `builds` whose rows live has."""
+    of_live = accepted_in_live(workspace, builds)
+    return {p for p in builds if p in of_live and of_live[p].fingerprint == builds[p].fingerprint}
+
+
+def accepted_in_live(
+    workspace: Workspace, partitions: Collection[Partition]
+) -> dict[Partition, Build]:
+    """The accepted builds of these partitions whose rows live holds."""
+    lake = workspace.lake
+    by_table = workspace.graph.by_table(partitions)
+    days = {name: of_table for name, of_table in by_table.items() if of_table}
+    known = lake.latest(days, BUILD_SCHEMA.names)
+    damaged = lake.damaged(known, dict.fromkeys(days), Depth.FILES)
+    return {p: build for p, build in known.accepted.items() if p not in damaged}
