@@ -191,19 +191,25 @@ def refuse_unrecorded(plan: Plan, workspace: Workspace, recorded: Collection[Par
             )
 
 
-def conflict_facts(plan: Plan, conflicts: Mapping[Partition, str]) -> dict[str, str]:
-    """The facts of the error about days that live changed since the shadow was opened."""
+def conflict_facts(
+    plan: Plan, conflicts: Mapping[Partition, str], *, has_others: bool = False
+) -> dict[str, str]:
+    """The facts of the error about days that live changed since the shadow was opened.
+
+    `has_others`: other days of the plan can be published without these.
+    """
+    others = f"Or publish the other days first: `backfill publish {plan.id} --without-conflicts`."
     what = (
         f"Live has changed under {len(conflicts)} partition(s) of plan {plan.id} since its shadow"
         f" was opened:\n{examples(conflicts)}"
     )
     next_step = (
         f"`backfill rebase {plan.id}` builds what this concerns on live as it is now; then verify"
-        " and publish. With `--keep live`, live keeps its newer rows. Or publish the other days"
-        f" first: `backfill publish {plan.id} --without-conflicts`."
+        " and publish. With `--keep live`, live keeps its newer rows."
     )
     unchanged = "These days were not published."
-    return {"what": what, "unchanged": unchanged, "next_step": next_step}
+    steps = [next_step, *([others] if has_others else [])]
+    return {"what": what, "unchanged": unchanged, "next_step": " ".join(steps)}
 
 
 def examples(partitions: Mapping[Partition, str]) -> str:

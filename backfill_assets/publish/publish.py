@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import Conflict
+from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake.acts import Act, Ended, TableChange, deciding, finish
 from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, ActKind, Build
 from backfill_assets.lake.moves import shadow_files
@@ -30,11 +30,15 @@ from backfill_assets.publish.guards import (
     refuse_not_in_shadow,
     refuse_not_publishable,
     refuse_unbuilt,
-    refuse_unfinished,
     refuse_unreleased,
 )
 from backfill_assets.publish.live import LiveState, live_state
-from backfill_assets.publish.part import accepted_in_live, refuse_nothing, staying
+from backfill_assets.publish.part import (
+    accepted_in_live,
+    has_others,
+    refuse_nothing,
+    staying,
+)
 from backfill_assets.publish.release_live import (
     Obstacle,
     Runs,
@@ -223,10 +227,11 @@ class Publication:
     ) -> ShadowState:
         """The shadow now. Raises if it may not be published."""
         state = state_of(self.plan, self.workspace)
-        if self.without_conflicts:
-            refuse_unbuilt(self.plan, state)
-        else:
-            refuse_unfinished(self.plan, state)
+        refuse_unbuilt(self.plan, state)
+        if state.conflicts and not self.without_conflicts:
+            others = has_others(self.workspace, state.builds, state.conflicts)
+            facts = conflict_facts(self.plan, state.conflicts, has_others=others)
+            raise RefusedByGuard(**facts)
         if not allow_breaking:
             refuse_breaking(self.plan, self.workspace, state)
         approve(state)
