@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backfill_assets.calendar import Calendar, today_utc
-from backfill_assets.errors import ProjectError, SettingsError
+from backfill_assets.errors import NOTHING_CHANGED, ProjectError, SettingsError, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.project import Project, load
 from backfill_assets.settings import PRIVATE, Settings, project_at, read_settings
@@ -119,6 +119,17 @@ class Workspace:
         Raises UsageError for a name or pattern without a table.
         """
         return tables_named(target, self.tables)
+
+    def only_table(self, name: str) -> Table:
+        """The one table that `name` names. Raises UsageError if there are several, or none."""
+        tables = self.named(name)
+        if len(tables) != 1:
+            raise UsageError(
+                f"{name} names {len(tables)} tables: {', '.join(table.name for table in tables)}.",
+                unchanged=NOTHING_CHANGED,
+                next_step="Name one of them.",
+            )
+        return tables[0]
 
     def make_home(self) -> None:
         """Make the home, private to its owner, if it does not exist."""

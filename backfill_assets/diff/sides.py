@@ -76,9 +76,9 @@ class DiffRequest:
                 unchanged=NOTHING_CHANGED,
                 next_step="Leave out --target and --partitions.",
             )
-        table = _only_table(self.first, workspace)
+        table = workspace.only_table(self.first)
         if "/" in self.second:
-            return _tables_of_live(table, _only_table(self.second, workspace), workspace, days)
+            return _tables_of_live(table, workspace.only_table(self.second), workspace, days)
         return _tables_of_builds(table, workspace.calendar.select(self.second), workspace)
 
     def _tables_of_plan(
@@ -106,17 +106,6 @@ class DiffRequest:
                 next_step=f"See `backfill show {plan.id}`.",
             )
         return compared
-
-
-def _only_table(name: str, workspace: Workspace) -> Table:
-    tables = workspace.named(name)
-    if len(tables) != 1:
-        raise UsageError(
-            f"{name} names {len(tables)} tables: {', '.join(table.name for table in tables)}.",
-            unchanged=NOTHING_CHANGED,
-            next_step="Name one of them.",
-        )
-    return tables[0]
 
 
 def tables_of_shadow(

@@ -245,7 +245,7 @@ def _downstream(
     """Return the readers of the selected partitions, and the readers of these.
 
     A reader may come out different once its input has been rebuilt. So a table that was never built
-    has none, unless all are asked for. With `within`, only these partitions are returned.
+    has none, unless all are requested. With `within`, only these partitions are returned.
     """
     downstream: dict[Partition, Reason] = {}
     built = {name for (name, _), its in status.items() if its.is_built}

@@ -229,7 +229,7 @@ def _after_others(
     """The judgements after commits of other writers. A changed day is no longer `unchanged`.
 
     Raises InputsChanged if another writer changed an input, or built a day by newer code. Raises
-    Conflict if another writer changed a day of which this request keeps rows (merge), or merged
+    Conflict if another writer changed a day whose rows this request keeps (merge), or merged
     rows into a day that this request replaces.
     """
     name = table.name

@@ -44,13 +44,7 @@ def accept_code(
 
     Raises UsageError without a reason, for more than one table, and if no day has other code.
     """
-    tables = workspace.named(name)
-    if len(tables) != 1:
-        raise UsageError(
-            f"{name} names {len(tables)} tables.",
-            unchanged=NOTHING_CHANGED,
-            next_step="Name one table.",
-        )
+    table = workspace.only_table(name)
     if not reason.strip():
         raise UsageError(
             f"{name} cannot keep rows of earlier code without a reason.",
@@ -58,7 +52,6 @@ def accept_code(
             next_step="Add --reason 'why'. It is recorded.",
         )
     refuse_unstorable_text("reason", reason)
-    (table,) = tables
     first_new = as_day(before)
     run = f"accept-code-{secrets.token_hex(4)}"
     lake = workspace.lake

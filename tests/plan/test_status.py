@@ -284,7 +284,7 @@ def test_a_day_that_the_rules_refused_since_has_failed_and_keeps_its_rows():
 def test_only_unprotected_days_are_outdated_by_their_inputs(protected, outdated, tmp_path):
     table = replace(outages, protected=protected)
     workspace = workspace_of([updates, table], TEN_DAYS, str(tmp_path))
-    read = {updates.name: {str(day(3)): "of before"}}
+    read = {updates.name: {str(day(3)): "earlier"}}
     builds = built(updates, 3, 4, 5) | built(table, 3, inputs=read)
     workspace.lake.ledger.append(list(builds.values()))
     found = outdated_by_inputs(workspace, [(table.name, day(3))])
@@ -304,9 +304,9 @@ def test_a_built_day_that_its_table_protects_is_up_to_date(protected):
     "failed",
     [
         pytest.param({"fingerprint": "", "message": "the engine died"}, id="not computed"),
-        pytest.param({"rules": "of before"}, id="refused by other rules"),
-        pytest.param({"code_version": "of before"}, id="refused by other code"),
-        pytest.param({"delivered": "of before"}, id="refused from other files"),
+        pytest.param({"rules": "earlier"}, id="refused by other rules"),
+        pytest.param({"code_version": "earlier"}, id="refused by other code"),
+        pytest.param({"delivered": "earlier"}, id="refused from other files"),
     ],
 )
 def test_a_day_that_failed_since_but_is_as_it_should_be_is_up_to_date(failed):

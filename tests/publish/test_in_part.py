@@ -45,7 +45,7 @@ from tests.worlds.tables import workspace_of
 
 D0, D1, D2, D3 = DAYS
 WRITES_OF_A_PUBLICATION = 11
-# A table of which each day reads two days of A.
+# A table whose days read two days of A each.
 TWO_DAYS = Table(
     "raw/two_days",
     lambda: None,
@@ -68,7 +68,7 @@ def night(lake: SmallLake, values: dict[date, int], of: Collection[Table] = (A, 
 
 
 def in_conflict(lake: SmallLake) -> Plan:
-    """A plan of two days of both tables, of which a night has built the first one since."""
+    """A plan of two days of both tables. A night has built the first one since."""
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
     night(lake, {D1: 5})
     return plan

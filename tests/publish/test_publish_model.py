@@ -180,7 +180,7 @@ class AsInMemory(RuleBasedStateMachine):
         self.shadows.append(ShadowPlan(plan, values, self.model.live))
 
     def conflicts(self, shadow: ShadowPlan) -> set[date]:
-        """The days of which live has other rows than when it was opened, and than the shadow."""
+        """The days with other rows in live than when it was opened, and than in the shadow."""
         live = self.model.live.items()
         of = {day: {shadow.opened[day], value} for day, value in shadow.values.items()}
         return {day for day, value in live if day in of and value not in of[day]}
