@@ -338,22 +338,21 @@ def test_a_name_that_cannot_be_followed_needs_a_version_by_hand(project, old, ne
         project.edit("features", old, new)
 
 
-def test_a_loaded_constant_counts_by_its_value_however_it_is_written(project):
-    features = importlib.import_module(f"{project.name}.features")
-    before = project.version()
-
-    def written(old: str, new: str) -> str:
-        project.edit("features", old, new)
-        importlib.reload(features)
-        return project.version()
-
-    assert written("WEEK = 7", "WEEK = 3 + 4") == before
-    assert written("WEEK = 3 + 4", "WEEK = 30 + 4") != before
+@pytest.mark.parametrize(
+    ("written", "same", "other"),
+    [("7", "1 + 2 * 3", "8"), ("7", "7 ", "timedelta(days=7).days"), ("7.0", "14 / 2", "7.5")],
+)
+def test_a_constant_counts_by_its_value_if_it_is_written_out(project, written, same, other):
+    before = project.edit("features", "WEEK = 7", f"WEEK = {written}")
+    assert project.edit("features", f"WEEK = {written}", f"WEEK = {same}") == before
+    project.edit("features", "OTHER = 8", "from datetime import timedelta\nOTHER = 8")
+    assert project.edit("features", f"WEEK = {same}", f"WEEK = {other}") != before
 
 
-def test_arithmetic_counts_by_its_value_before_and_after_its_module_is_loaded(project):
-    project.edit("features", "WEEK = 7", "WEEK = 1 + 2 * 3")
-    before = project.version()
+@pytest.mark.parametrize("week", ["1 + 2 * 3", "timedelta(days=7).days", "max(OTHER, 7)"])
+def test_a_constant_counts_the_same_before_and_after_its_module_is_loaded(project, week):
+    constants = f"from datetime import timedelta\nOTHER = 8\nWEEK = {week}"
+    before = project.edit("features", "WEEK = 7\nOTHER = 8", constants)
     importlib.import_module(f"{project.name}.features")
     assert project.version() == before
 

@@ -430,8 +430,15 @@ def test_code_that_reads_nothing_is_not_refused(folder, text):
     assert version(folder, shop=text)
 
 
-def test_a_number_from_the_environment_counts_by_its_value(folder, monkeypatch):
-    shop = "import os\nN = int(os.environ['N'])\nK = (N, 1)\ndef t(x):\n    return K\n"
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param("N = int(os.environ['N'])", id="directly"),
+        pytest.param("def n():\n    return os.environ['N']\nN = int(n())", id="by a function"),
+    ],
+)
+def test_a_number_from_the_environment_counts_by_its_value(folder, monkeypatch, read):
+    shop = f"import os\n{read}\nK = (N, 1)\ndef t(x):\n    return K\n"
     versions = set()
     for value in ("1", "2"):
         monkeypatch.setenv("N", value)

@@ -2,9 +2,8 @@
 
 Nothing is imported or run for it. source.py reads files as text.
 
-Functions and classes count by their source, without comments, docstrings and layout. Numbers and
-dates count by their value, however it is written or computed. Texts and collections count as they
-are written.
+Definitions count by their source, without comments, docstrings and layout. Constants that are
+written out count by their value, and so does arithmetic with numbers: `7` is `3 + 4`.
 
 Names are followed through imports within the project: every module in the folder of the top-level
 package or module of the function. Other packages do not count. A module that is used as a value
@@ -12,9 +11,10 @@ counts whole. What `@table` declares of a function counts where a value of that 
 as `orders.columns`.
 
 Code that reads a file or an environment variable, or imports by computed names, is refused, unless
-its result is a number or a date. These changes are not seen: names that are looked up only
-while running (`getattr`), files that other packages read, and values that another module adds to a
-registry or sets on a class. Such a table needs a version by hand.
+its result is a number or a date in a loaded module: that counts by its value. These changes are not
+seen: names that are looked up only while running (`getattr`), files that other packages read, and
+values that another module adds to a registry or sets on a class. Such a table needs a version by
+hand.
 """
 
 import builtins
@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from backfill_assets.tables.code_version.source import (
     NUMBERS,
     VALUE,
+    Definition,
     TopLevelName,
     declaration_of,
     file_of,
@@ -64,29 +65,64 @@ def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[
         place = f"{origin}:{name}"
         if place in texts:
             continue
-        source = source_of(origin)
         if name == WHOLE_MODULE:
-            pending += [(origin, top_level) for top_level in source.definitions]
+            pending += _used_by(project, origin, name)
             continue
-        if name not in source.definitions:
-            raise ValueError(f"{place} is not defined at the top of its file; {BY_HAND}")
+        definition = _definition(origin, name)
+        # A number that was read is in no file. All other values count as they are written: their
+        # module may be loaded in one process and not in another.
         loaded = getattr(sys.modules.get(origin), name, None)
-        # Only numbers count by value: computed texts and collections may differ from place to
-        # place, or in their order.
-        if type(loaded) in NUMBERS:
+        if type(loaded) in NUMBERS and _is_read(project, origin, name):
             texts[place] = plain(loaded)
             continue
-        definition = source.definitions[name]
         texts[place] = definition.text
-        readers = {*readers_among(definition.used, source), *definition.reading_methods}
+        readers = _readers(origin, name)
         if readers and not may_read:
             raise ValueError(
                 f"{place} uses {min(readers)}, and its result is not part of the code version:"
                 f" write it in the code, or {BY_HAND}"
             )
-        for used in definition.used:
-            pending += definitions_of(project, origin, used, place)
+        pending += _used_by(project, origin, name)
     return texts
+
+
+def _definition(module: str, name: str) -> Definition:
+    definitions = source_of(module).definitions
+    if name not in definitions:
+        raise ValueError(f"{module}:{name} is not defined at the top of its file; {BY_HAND}")
+    return definitions[name]
+
+
+def _used_by(project: str, module: str, name: str) -> Iterator[TopLevelName]:
+    """What a definition uses directly; all definitions of a module for the whole module."""
+    if name == WHOLE_MODULE:
+        yield from ((module, top_level) for top_level in source_of(module).definitions)
+        return
+    for used in _definition(module, name).used:
+        yield from definitions_of(project, module, used, f"{module}:{name}")
+
+
+def _is_read(project: str, module: str, name: str) -> bool:
+    """True if a definition reads data, or if one that it uses does, directly or not."""
+    seen = set[TopLevelName]()
+    pending = [(module, name)]
+    while pending:
+        place = pending.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        if _readers(*place):
+            return True
+        pending += _used_by(project, *place)
+    return False
+
+
+def _readers(module: str, name: str) -> set[str]:
+    """The functions by which a definition reads data that is not in the code."""
+    if name == WHOLE_MODULE:
+        return set()
+    definition = _definition(module, name)
+    return {*readers_among(definition.used, source_of(module)), *definition.reading_methods}
 
 
 def definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[TopLevelName]:
