@@ -1,0 +1,81 @@
+"""Four tools on the same files and tables: `python -m tests.benchmarks.peers`.
+
+Each tool builds 59 days, rebuilds three corrected days that it is told, builds one new day, and
+types its routine command after a correction that nobody told it, and after a change of code.
+Prints seconds (whole commands), and the days that are wrong then, by DuckDB over the files. The
+servers of a tool that has some are started just before its first build, and run until the end.
+SQLMesh and dbt compute with DuckDB; the others compute with Spark. So compare seconds only between
+rows of one engine.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
+from tests.benchmarks.peers.deliveries import correct, deliver, wrong_days
+from tests.benchmarks.peers.tools import TOOLS, Tool, installed
+
+COLUMNS = ("tool", "what", "seconds", "wrong days", "which")
+TOLD = (date(2019, 9, 3), date(2019, 9, 5))
+UNTOLD = date(2019, 9, 20)
+
+
+def story(tool: Tool, first: date, last: date, shown: Table) -> None:
+    """All steps with one tool, a row of the table for each."""
+
+    def step(what: str, act: Callable[[], None], of_day: str = "max") -> None:
+        started = time.monotonic()
+        act()
+        seconds = time.monotonic() - started
+        wrong = wrong_days(tool.landing, tool.tables(), of_day)
+        which = [f"{name} {days[0]}..{days[-1]}" for name, days in wrong.items() if days]
+        count = sum(map(len, wrong.values()))
+        shown.add_row(tool.name, what, f"{seconds:.1f}", str(count), ", ".join(which))
+
+    before = last - timedelta(days=1)
+    deliver(tool.landing, [first + timedelta(days=n) for n in range((last - first).days)])
+    step(f"{(last - first).days} days, first build", lambda: tool.build(first, before))
+    correct(tool.landing, _between(*TOLD))
+    step("3 corrected days, told", lambda: tool.rebuild(*TOLD))
+    deliver(tool.landing, [last])
+    step("1 new day", lambda: tool.build(last, last))
+    correct(tool.landing, [UNTOLD])
+    step("1 corrected day, not told", lambda: tool.routine(last))
+    tool.change_code()
+    step("changed code", lambda: tool.routine(last), of_day="sum")
+
+
+def _between(first: date, last: date) -> list[date]:
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--environments", type=Path, help="a folder that keeps their packages")
+    parser.add_argument("--tools", nargs="*", help="only these, by the name of their project")
+    given = parser.parse_args()
+    console = Console(width=130)
+    shown = Table(*COLUMNS, title=f"{FIRST_DAY} to {LAST_DAY}, three tables")
+    with tempfile.TemporaryDirectory(prefix="peers") as folder:
+        root = Path(folder)
+        for kind in TOOLS:
+            if given.tools and kind.project not in given.tools:
+                continue
+            python = installed(kind, given.environments or root)
+            landing = root / kind.project / "landing"
+            landing.mkdir(parents=True)
+            tool = kind(root / kind.project / "project", landing, python)
+            with tool.running():
+                story(tool, FIRST_DAY, LAST_DAY, shown)
+    console.print(shown)
+
+
+if __name__ == "__main__":
+    main()
