@@ -10,6 +10,7 @@ from typing import Any
 from dagster import AssetKey, AssetObservation, Config, MetadataValue
 from pydantic import Field
 
+from backfill_assets.calendar import ranges
 from backfill_assets.dagster_client.names import SPARK
 from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.diff.diff import Diffs
@@ -24,6 +25,7 @@ from backfill_assets.publish.waiting import Patience
 from backfill_assets.reproduce.inputs import RecordedBuild
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction
+from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
 from backfill_assets.verbs.diff import DiffReport, diff_tables
 from backfill_assets.verbs.maintain import maintain_lake
@@ -206,8 +208,8 @@ def _diff(run: VerbRun, config: DiffConfig) -> None:
 
 
 class ReproduceConfig(Config):
-    table: str = Field(description="The table, by its name.")
-    day: str = Field(description="The day, in quotes.")
+    target: str = Field(description="One table, by its name.")
+    partitions: str = Field(description="One day, in quotes.")
     release: int = Field(
         default=0,
         description="A release's number: the build whose rows its readers get. 0: live's.",
@@ -220,7 +222,7 @@ def _reproduce(run: VerbRun, config: ReproduceConfig) -> None:
         return reproduce(recorded, run.workspace, spark.session(recorded.build.spark_conf))
 
     release = config.release or None
-    report = reproduce_day(run.workspace, config.table, config.day, release, compute)
+    report = reproduce_day(run.workspace, config.target, config.partitions, release, compute)
     metadata = {
         "reproduced": report.reproduction.result.value,
         "reproduced from": as_code(report.details),
@@ -238,6 +240,19 @@ def _observation(report: ReproduceReport, metadata: Mapping[str, Any]) -> AssetO
         description=sentences(report.lines()),
         metadata=metadata,
     )
+
+
+class AcceptCodeConfig(Config):
+    target: str = Field(description="One table, by its name.")
+    before: str = Field(description="Keep the built days before this day, in quotes.")
+    reason: str = Field(description="Why; kept in the ledger.")
+
+
+def _accept_code(run: VerbRun, config: AcceptCodeConfig) -> None:
+    report = accept_code(
+        run.workspace, config.target, config.before, who=run.who, reason=config.reason
+    )
+    run.show(sentences(report.lines()), {"code": report.code, "days": ranges(report.days)})
 
 
 class MaintainConfig(Config):
@@ -325,6 +340,14 @@ VERB_JOBS = (
         "Build a day again from its recorded code and inputs, outside the lake, and compare."
         " Changes nothing.",
         needs_engine=True,
+    ),
+    VerbJob(
+        "accept_code",
+        "keep_days",
+        AcceptCodeConfig,
+        _accept_code,
+        "Keep days that earlier code built: the present code then builds only new days. No row"
+        " changes. After the next change of the code, the days are outdated again.",
     ),
     VerbJob(
         "maintain",

@@ -12,10 +12,10 @@ from datetime import UTC, date, datetime
 from deltalake import DeltaTable
 
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.acts import NextRelease
 from backfill_assets.lake.delta import last_commit, open_table
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import differing_days
+from backfill_assets.lake.recorded_acts import NextRelease
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Release, Releases, TableVersion
 from backfill_assets.plan.status import latest_builds

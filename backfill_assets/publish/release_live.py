@@ -16,9 +16,10 @@ from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import Conflict, TableUnreadable, UsageError
-from backfill_assets.lake.acts import Act, Acts, finish
+from backfill_assets.lake.acts import finish
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.recorded_acts import Act, Acts
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
 from backfill_assets.plan.lifecycle import in_part_words, refuse_left_in_part

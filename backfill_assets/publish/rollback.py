@@ -12,13 +12,14 @@ from enum import StrEnum
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
-from backfill_assets.lake.acts import Act, NextRelease, TableChange, deciding, finish
+from backfill_assets.lake.acts import deciding, finish
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import Latest, origin_builds
 from backfill_assets.lake.integrity import damaged_at
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.moves import Move, RestoreCommit, RestoreRecord
+from backfill_assets.lake.recorded_acts import Act, NextRelease, TableChange
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.lifecycle import refuse_protected

@@ -102,7 +102,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     workspace = workspace.with_cached_listing()
     tables = workspace.named(target)
     runs = runs_by_partition(workspace)
-    selected = workspace.calendar.select(days) if days else workspace.calendar.days()
+    selected = workspace.days(days)
     latest = latest_builds(workspace)
     lake = workspace.lake
     folders = [lake.paths.ledger, *map(lake.path, workspace.names)]
