@@ -7,7 +7,7 @@ all days.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 from enum import StrEnum
 from statistics import median
 from textwrap import shorten
@@ -18,7 +18,7 @@ from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.integrity import damaged, data_files, day_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.drift import chance_of_share
-from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
+from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, trailing_days
 from backfill_assets.quality.thresholds import DriftThresholds, thresholds_of
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, Remedy, figures_text
 
@@ -65,8 +65,7 @@ def row_counts(table: str, rebuilt: BuildsByDay, live: BuildsByDay) -> CheckLine
     outside: dict[date, str] = {}
     excess = 0.0
     for day, build in sorted(rebuilt.items()):
-        before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
-        trailing = [rows[earlier] for earlier in before if earlier in rows]
+        trailing = [rows[earlier] for earlier in trailing_days(day) if earlier in rows]
         if day in live:
             expected: float = live[day].rows
             low, high = _BOUNDS_OF_LIVE
