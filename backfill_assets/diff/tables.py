@@ -26,6 +26,7 @@ from backfill_assets.diff.tolerance import (
     tolerances_of,
 )
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.columns import type_words
 from backfill_assets.lake.delta import open_table, other_partitioning
 from backfill_assets.lake.integrity import damaged_files, data_files, day_files
@@ -182,10 +183,7 @@ class TablePair:
     @cached_property
     def files(self) -> dict[date, tuple[str, str]]:
         """The hashes of the names of each day's data files before and after; "" without files."""
-        by_side: dict[Side, list[date]] = {}
-        for day, sides in self.days.items():
-            for side in set(sides):
-                by_side.setdefault(side, []).append(day)
+        by_side = grouped((side, day) for day, sides in self.days.items() for side in set(sides))
         files = {side: side.files(days) for side, days in by_side.items()}
         return {
             day: (files[before].get(day, ""), files[after].get(day, ""))

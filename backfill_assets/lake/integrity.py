@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
 from backfill_assets.errors import TableUnreadable
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
 from backfill_assets.lake.delta import (
     deleted_rows_by_file,
@@ -58,9 +59,7 @@ def damaged_at(
     folder: str, builds: Iterable[tuple[Build, int]], depth: Depth = Depth.LOG
 ) -> dict[date, Damage]:
     """The same for builds that are each checked at a version of their own."""
-    by_version: dict[int, list[Build]] = {}
-    for build, version in builds:
-        by_version.setdefault(version, []).append(build)
+    by_version = grouped((version, build) for build, version in builds)
     found: dict[date, Damage] = {}
     for version, builds_at in by_version.items():
         found |= damaged(folder, builds_at, version, depth)
@@ -323,9 +322,7 @@ def data_files(table: DeltaTable, days: Iterable[date]) -> dict[date, str]:
 
 def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
     """A hash of the names of the files of each day."""
-    names_by_day: dict[date, list[str]] = {}
-    for day, name in files:
-        names_by_day.setdefault(day, []).append(name)
+    names_by_day = grouped(files)
     return {
         day: hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
         for day, names in names_by_day.items()

@@ -15,7 +15,6 @@ someone starts them.
 
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.names import own
 from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.grouping import grouped
 from backfill_assets.orchestration.local.unfinished import unfinished_runs, unfinished_runs_of_job
 from backfill_assets.plan.late import Late, LateDay, late_rows
 from backfill_assets.plan.source_changes import ChangedDay, SourceChanges, source_changes
@@ -142,9 +142,7 @@ def source_changes_sensor(
 
 def late_batches(late: Late) -> list[Batch]:
     """One batch for each table with late days within the horizon."""
-    by_table = defaultdict[str, list[LateDay]](list)
-    for late_day in late.within():
-        by_table[late_day.table].append(late_day)
+    by_table = grouped((late_day.table, late_day) for late_day in late.within())
     return [_late_batch(table, days) for table, days in by_table.items()]
 
 

@@ -13,6 +13,7 @@ from datetime import date
 from statistics import median
 
 from backfill_assets.calendar import days_around, days_around_any
+from backfill_assets.grouping import grouped
 from backfill_assets.quality.rule import Cut, DayProfile, Judged, Rule
 
 _TRAILING_DAYS = 28
@@ -274,9 +275,7 @@ def _unparsed(name: str, shares: Mapping[str, float]) -> Rule:
             counts,
         )
 
-    by_share: dict[float, list[str]] = {}
-    for column, share in shares.items():
-        by_share.setdefault(share, []).append(column)
+    by_share = grouped((share, column) for column, share in shares.items())
     bounds = "; ".join(f"{share:.2%} in {', '.join(of)}" for share, of in by_share.items())
     return Rule(
         name,

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from backfill_assets.calendar import ranges
+from backfill_assets.grouping import grouped
 from backfill_assets.plan.arrivals_picture import data_uri
 from backfill_assets.plan.late import (
     Arrivals,
@@ -133,9 +134,7 @@ def _table(days: list[LateDay]) -> Table:
 
 def _unplaced_lines(late: Late) -> list[str]:
     """Return a line for each table that has rows of an input in no day."""
-    by_table: dict[tuple[str, str], list[Unplaced]] = {}
-    for unplaced in late.unplaced:
-        by_table.setdefault((unplaced.table, unplaced.input), []).append(unplaced)
+    by_table = grouped(((unplaced.table, unplaced.input), unplaced) for unplaced in late.unplaced)
     return [
         f"{sum(unplaced.rows for unplaced in rows):,} row(s) of {name} are in no day of {table}:"
         f" they arrived before their day, or beyond its horizon. They stay in {name}:"

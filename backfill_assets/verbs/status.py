@@ -14,6 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from backfill_assets.calendar import ranges
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.plan.columns import column_lines
@@ -193,9 +194,7 @@ def _strip(month: Sequence[date], states: Mapping[date, State]) -> Text:
 
 def _reason_lines(why: Mapping[date, str]) -> Iterator[str]:
     """Yield the reasons of days. Reasons that differ only in days are joined."""
-    reasons: dict[str, list[date]] = {}
-    for day, reason in why.items():
-        reasons.setdefault(DAYS.sub("", reason), []).append(day)
+    reasons = grouped((DAYS.sub("", reason), day) for day, reason in why.items())
     for days in reasons.values():
         which = f"{ranges(days)}: " if len(reasons) > 1 else ""
         differ = len({why[day] for day in days}) > 1

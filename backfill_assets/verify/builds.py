@@ -13,6 +13,7 @@ from statistics import median
 from textwrap import shorten
 
 from backfill_assets.calendar import ranges
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.integrity import damaged, data_files, day_files
@@ -251,9 +252,7 @@ def outside_days(
     The shadow (`in_shadow`) must have no day outside the plan.
     """
     others = {*opened.files, *now.files, *opened.accepted, *now.accepted} - {*days}
-    changes: dict[_DayChange, list[date]] = {}
-    for day in sorted(others):
-        changes.setdefault(_change(day, plan, opened, now), []).append(day)
+    changes = grouped((_change(day, plan, opened, now), day) for day in sorted(others))
     figures = [
         f"{len(changed)} {change}" + ("" if change == _DayChange.NONE else f": {ranges(changed)}")
         for change, changed in changes.items()
