@@ -25,7 +25,7 @@ from backfill_assets.diff.tolerance import (
     refuse_unknown_columns,
     tolerances_of,
 )
-from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable
+from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.columns import type_words
 from backfill_assets.lake.delta import open_table, other_partitioning
@@ -132,11 +132,11 @@ class Side:
             is_day = ds.field(self.column) == pa.scalar(day, pa.date32())
             return files.to_table(columns=list(self.types), filter=is_day)
         except DeltaProtocolError as error:
-            why = f"pyarrow does not read how it is stored: {str(error).splitlines()[0]}"
+            why = f"pyarrow does not read how it is stored: {first_line(error)}"
         except (OSError, pa.ArrowException, DeltaError) as error:
             lost = damaged_files(self.folder, [day], self.version).get(day)
             why = (
-                f"On {day}, {lost or str(error).splitlines()[0][:300]}."
+                f"On {day}, {lost or first_line(error, 300)}."
                 " Delta's vacuum must keep compared files."
             )
         raise self._unreadable(why)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
-from backfill_assets.errors import TableUnreadable
+from backfill_assets.errors import TableUnreadable, first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
 from backfill_assets.lake.delta import (
@@ -134,7 +134,7 @@ def _unreadable(store: FileSystem, file: DataFile) -> Damage | None:
             for _ in pq.ParquetFile(opened).iter_batches():
                 pass
     except (OSError, pa.ArrowException) as error:
-        detail = str(error).partition("\n")[0][:200] or type(error).__name__
+        detail = first_line(error, 200) or type(error).__name__
         return Damage(DamageKind.FILE_UNREADABLE, file=file.path, detail=detail)
     return None
 

@@ -15,7 +15,7 @@ from datetime import date
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.errors import Conflict, TableUnreadable, UsageError
+from backfill_assets.errors import Conflict, TableUnreadable, UsageError, first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.history import Latest
@@ -24,7 +24,7 @@ from backfill_assets.lake.recorded_acts import Act, Acts
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
 from backfill_assets.plan.lifecycle import in_part_words, refuse_left_in_part
-from backfill_assets.plan.status import first_line, outdated_by_inputs
+from backfill_assets.plan.status import outdated_by_inputs
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.live import (
     LiveState,

@@ -35,6 +35,7 @@ import obstore
 from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import from_url
 
+from backfill_assets.errors import first_line
 from backfill_assets.sources.copies import LocalCopies
 from backfill_assets.sources.filesystem import (
     CANNOT_BE_LISTED,
@@ -232,4 +233,4 @@ def _why(error: Exception) -> str:
     if "error sending request" in text:
         endpoint = re.search(r"https?://[^/\s]+", text)
         return f"{endpoint[0] if endpoint else 'the store'} does not answer"
-    return text.partition("\n")[0][:200]
+    return first_line(text, 200)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.errors import first_line
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.point_in_time.leaks import leaks
@@ -235,10 +236,9 @@ def _rows_shown(table: Table, rows: DataFrame, day: date, condition: str | None)
     except Exception as error:
         if is_of_step(error):
             raise
-        first_line = str(error).partition("\n")[0][:LONGEST_ERROR]
         return [
             f"its rows cannot be shown: {condition or 'its keys'} raised {type(error).__name__}:"
-            f" {first_line}"
+            f" {first_line(error, LONGEST_ERROR)}"
         ]
 
 

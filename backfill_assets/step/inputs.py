@@ -24,6 +24,7 @@ from backfill_assets.errors import (
     NotDelivered,
     ServiceUnavailable,
     SourceError,
+    counted,
     named,
 )
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest
@@ -376,8 +377,7 @@ def files_changed(last: Build, made_from: Build | Delivery) -> str:
     ]
     if not before or not changed:
         return ""
-    files = "1 file" if len(changed) == 1 else f"{len(changed)} files"
-    return f"{files} changed: {named(changed)}"
+    return f"{counted(len(changed), 'file')} changed: {named(changed)}"
 
 
 def ask_source(source: Source, ask: Callable[[], T]) -> T | SourceError:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from backfill_assets.calendar import ranges
+from backfill_assets.errors import first_of
 from backfill_assets.grouping import grouped
 from backfill_assets.plan.arrivals_picture import data_uri
 from backfill_assets.plan.late import (
@@ -144,5 +145,4 @@ def _unplaced_lines(late: Late) -> list[str]:
 
 
 def _examples(rows: list[Unplaced]) -> str:
-    shown = "; ".join(f"{of.rows:,} of {of.day}, about {of.about}" for of in rows[:3])
-    return f"{shown}; and {len(rows) - 3} more days" if len(rows) > 3 else shown
+    return "; ".join(first_of([f"{of.rows:,} of {of.day}, about {of.about}" for of in rows], 3))

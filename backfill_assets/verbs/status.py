@@ -14,6 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from backfill_assets.calendar import ranges
+from backfill_assets.errors import first_of
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.pointers import pointer_lines
@@ -124,11 +125,10 @@ def reason_values(reasons: Sequence[Obstacle]) -> list[dict[str, object]]:
 
 
 def _not_released_line(reasons: Sequence[Obstacle]) -> str:
-    shown = [f"{reason.cause}: {reason}" for reason in reasons[:REASONS_SHOWN]]
-    more = [f"and {len(reasons) - REASONS_SHOWN} more"] if len(reasons) > REASONS_SHOWN else []
+    shown = first_of([f"{reason.cause}: {reason}" for reason in reasons], REASONS_SHOWN)
     failed = any(reason.cause in FAILURES for reason in reasons)
     remedy = ". To release it anyway: `backfill release --reason 'why'`" if failed else ""
-    return f"live is not released: {'; '.join(shown + more)}{remedy}"
+    return f"live is not released: {'; '.join(shown)}{remedy}"
 
 
 def _no_lake_line(settings: Settings) -> str:

@@ -13,6 +13,7 @@ from statistics import median
 from textwrap import shorten
 
 from backfill_assets.calendar import ranges
+from backfill_assets.errors import first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage
 from backfill_assets.lake.delta import open_table
@@ -42,7 +43,7 @@ def days_built(
     in_live = len({*days} - {*rebuilt} - unbuilt.keys())
     figures = f"{len(days) - len(unbuilt) - in_live} of {len(days)} days built"
     figures += f", {in_live} up to date in live" if in_live else ""
-    reasons = [f"{day} {unbuilt[day].strip().partition(chr(10))[0]}" for day in sorted(unbuilt)]
+    reasons = [f"{day} {first_line(unbuilt[day])}" for day in sorted(unbuilt)]
     first = [f"for example {shorten(reason, _REASON_SHOWN)}" for reason in reasons[:1]]
     line = _line("days built", table, "; ".join([figures, *first]), unbuilt)
     return replace(line, findings=(figures, *reasons), remedy=Remedy.BUILD)

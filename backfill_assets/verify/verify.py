@@ -27,6 +27,7 @@ from backfill_assets.errors import (
     RefusedByGuard,
     TableUnreadable,
     UsageError,
+    first_line,
 )
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import listed_files
@@ -165,8 +166,7 @@ def _row_reader(
             read = lake.arrow(Slice(name, table.partition_by, tuple(days), version), columns)
         except (OSError, pa.ArrowException, DeltaError) as error:
             damage = next(iter(lake.damaged_files(name, days, version).items()), None)
-            first_line = str(error).partition("\n")[0][:300]
-            why = f"on {damage[0]}, {damage[1]}" if damage else first_line
+            why = f"on {damage[0]}, {damage[1]}" if damage else first_line(error, 300)
             raise TableUnreadable(
                 f"Version {version} of {name} cannot be read: {why}.",
                 unchanged="No verdict was stored.",
