@@ -63,7 +63,7 @@ def _verify(run: VerbRun, config: VerifyConfig) -> None:
         "verdict": report.verdict.result.value,
         "checklist": MetadataValue.md(markdown(report.verdict)),
     }
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 class PreviewConfig(Config):
@@ -78,7 +78,7 @@ def _preview(run: VerbRun, config: PreviewConfig) -> None:
     plan = run.plan_in_shadow(config.plan)
     report = preview_plan(plan, run.workspace, _runs(run), who=run.who, **_options(config))
     metadata = {"plan": plan.id, "release": report.preview.number, "channel": config.channel}
-    run.show(sentences(report.lines()), metadata)
+    run.show_report(report, metadata)
 
 
 def _runs(run: VerbRun) -> Runs:
@@ -117,7 +117,7 @@ def _publish(run: VerbRun, config: PublishConfig) -> None:
     )
     release = report.published.release.number
     metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 class RollbackConfig(Config):
@@ -141,7 +141,7 @@ def _rollback(run: VerbRun, config: RollbackConfig) -> None:
         **_options(config),
     )
     metadata = {"plan": plan.id, "days": as_table(report.table)}
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 class SwitchConfig(Config):
@@ -163,7 +163,7 @@ def _switch(run: VerbRun, config: SwitchConfig) -> None:
         allow_breaking=config.allow_breaking,
     )
     number = report.release.number if report.release else None
-    run.show(sentences(report.lines()), {"release": number, "readers get": config.to})
+    run.show_report(report, {"release": number, "readers get": config.to})
 
 
 class DiffConfig(Config):
@@ -204,7 +204,7 @@ def _diff(run: VerbRun, config: DiffConfig) -> None:
         **totals,
         **({"details": as_code(report.details)} if report.details else {}),
     }
-    run.show(sentences(report.lines()), metadata)
+    run.show_report(report, metadata)
 
 
 class ReproduceConfig(Config):
@@ -229,7 +229,7 @@ def _reproduce(run: VerbRun, config: ReproduceConfig) -> None:
         REPRODUCTION: MetadataValue.json(report.as_json()),
     }
     run.context.log_event(_observation(report, metadata))
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 def _observation(report: ReproduceReport, metadata: Mapping[str, Any]) -> AssetObservation:
@@ -252,7 +252,7 @@ def _accept_code(run: VerbRun, config: AcceptCodeConfig) -> None:
     report = accept_code(
         run.workspace, config.target, config.before, who=run.who, reason=config.reason
     )
-    run.show(sentences(report.lines()), {"code": report.code, "days": ranges(report.days)})
+    run.show_report(report, {"code": report.code, "days": ranges(report.days)})
 
 
 class MaintainConfig(Config):
@@ -282,7 +282,7 @@ def _maintain(run: VerbRun, config: MaintainConfig) -> None:
         "removed_bytes": sum(upkeep.removed_bytes for upkeep in result.tables),
         "tables": as_table(report.table),
     }
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 VERB_JOBS = (

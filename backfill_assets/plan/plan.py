@@ -7,6 +7,7 @@ reads.
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -53,7 +54,8 @@ def cut(
     themselves, and those downstream of them, are built with the last of their inputs instead: with
     newest days first, the first chunk would otherwise need all of history.
     """
-    planned = {table: set(days) for table, days in graph.by_table(partitions).items()}
+    planned = defaultdict[str, set[date]](set)
+    planned |= {table: set(days) for table, days in graph.by_table(partitions).items()}
     groups = _groups(sorted(set().union(*planned.values())), days_per_run, order, canary)
     recursive = _recursive(graph.tables)
     places: Places = {table.name: {} for table in graph.tables}
@@ -338,10 +340,9 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
             unchanged="Nothing was planned.",
             next_step=f"{go_on} `backfill status`.",
         )
-    planned = {table: days for table, days in graph.by_table(selection.partitions).items() if days}
     reasons = {
         table: {day: selection.partitions[table, day] for day in days}
-        for table, days in planned.items()
+        for table, days in graph.by_table(selection.partitions).items()
     }
     code = {table.name: table.version for table in graph.tables if table.name in reasons}
     chunks = cut(

@@ -48,9 +48,9 @@ def readers_left(
     """
     graph = workspace.graph
     builds = latest_builds(workspace)
-    planned = {name: days for name, days in graph.by_table(plan.partitions()).items() if days}
     of_plan = workspace.lake.ledger.builds(
-        planned, ("table", "day", "run", "code_version", "outcome", "plan", "at")
+        graph.by_table(plan.partitions()),
+        ("table", "day", "run", "code_version", "outcome", "plan", "at"),
     )
     changed = {
         (b.table, b.day)
@@ -61,7 +61,7 @@ def readers_left(
         plan.partitions().keys() - kept
     )
     days = graph.by_table(readers)
-    tables = [table for table in workspace.tables if days[table.name]]
+    tables = [table for table in workspace.tables if table.name in days]
     if not tables:
         return Readers({})
     partitions = status_of(

@@ -354,14 +354,13 @@ def outdated_by_inputs(
     """
     graph = workspace.graph
     needed = {read for partition in partitions for read in graph.reads(partition)}
-    of_tables = graph.by_table({*partitions, *needed})
-    builds = workspace.lake.latest({name: days for name, days in of_tables.items() if days})
+    builds = workspace.lake.latest(graph.by_table({*partitions, *needed}))
     builds.add(also)
     found = {}
     wanted = graph.by_table(partitions)
     for table in workspace.tables:
         inputs = InputReader(table, builds.accepted, workspace.calendar)
-        for day in wanted[table.name]:
+        for day in wanted.get(table.name, ()):
             partition = (table.name, day)
             accepted = builds.accepted.get(partition)
             if accepted and workspace.protection(table, day):

@@ -277,8 +277,7 @@ class Publication:
         lake = self.workspace.lake
         shadow = state.shadow
         published = state.builds.keys() - left
-        built = self.workspace.graph.by_table(published)
-        days = {name: of_table for name, of_table in built.items() if of_table}
+        days = self.workspace.graph.by_table(published)
         of_live = accepted_in_live(self.workspace, published)
         for table in (table for table in self.workspace.graph.tables if table.name in days):
             name = table.name

@@ -222,15 +222,13 @@ def report_shown_wrong(
     needed = {other for partition in up_to_date for other in graph.needs(partition)}
     days = graph.by_table({*up_to_date, *needed})
     records = {
-        name: read_materialized(dagster, name, table_days)
-        for name, table_days in days.items()
-        if table_days
+        name: read_materialized(dagster, name, table_days) for name, table_days in days.items()
     }
     at = _materialized_at(records)
     later = max(at.values(), default=0) + 1
     count = 0
     for name, table_days in graph.by_table(up_to_date).items():
-        if not table_days or (record := records[name]) is None:
+        if (record := records[name]) is None:
             continue
         left = {(name, day) for day in table_days}
         wrong = {(name, day) for day in table_days if day in record.failed}
