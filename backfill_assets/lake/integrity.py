@@ -6,7 +6,6 @@ rewrite files but not rows (OPTIMIZE). The store knows whether a file exists and
 reading shows whether a file can be read.
 """
 
-import hashlib
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import TableUnreadable, first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
@@ -323,10 +323,7 @@ def data_files(table: DeltaTable, days: Iterable[date]) -> dict[date, str]:
 def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
     """A hash of the names of the files of each day."""
     names_by_day = grouped(files)
-    return {
-        day: hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
-        for day, names in names_by_day.items()
-    }
+    return {day: digest(*sorted(names), length=16) for day, names in names_by_day.items()}
 
 
 def renamed_columns(table: DeltaTable) -> str:

@@ -13,7 +13,6 @@ someone starts them.
   Days that were never built are left to the nightly run.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +35,7 @@ from dagster import (
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.names import own
+from backfill_assets.digest import digest
 from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.orchestration.local.unfinished import unfinished_runs, unfinished_runs_of_job
@@ -221,7 +221,7 @@ def _source_request(changed: Sequence[ChangedDay], since: date) -> dict[str, Any
 
 
 def _key(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return digest(*parts, length=16)
 
 
 def _request(days: Iterable[date], tables: Iterable[str], reason: str) -> dict[str, Any]:

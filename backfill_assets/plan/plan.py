@@ -5,7 +5,6 @@ on the same state gives the same plan. Chunks are ordered so that nothing is bui
 reads.
 """
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.calendar import Partition, consecutive, days_around_any, days_as_typed
+from backfill_assets.digest import digest
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.request import DayOrder, PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
@@ -171,7 +171,7 @@ class Plan:
 
     @cached_property
     def id(self) -> str:
-        return hashlib.sha256(self.contents().encode()).hexdigest()[:ID_LENGTH]
+        return digest(self.contents(), length=ID_LENGTH)
 
     def contents(self) -> str:
         """The plan as JSON text. The same plan always has the same text."""
