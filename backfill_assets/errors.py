@@ -153,6 +153,22 @@ def named(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
+def first_of(lines: Sequence[str], most: int) -> list[str]:
+    """The first lines, and then the number of the others: `and 2 more`."""
+    more = [f"and {len(lines) - most} more"] if len(lines) > most else []
+    return [*lines[:most], *more]
+
+
+def first_line(text: object, longest: int | None = None) -> str:
+    """The first line of a message or of an error, cut if it is long."""
+    return str(text).strip().partition("\n")[0][:longest]
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 day`, `1,200 days`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """The candidate most similar to `name`, or "" if none is similar."""
     return next(iter(get_close_matches(name, sorted(candidates), n=1)), "")

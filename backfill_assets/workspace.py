@@ -124,12 +124,29 @@ class Workspace:
         """The one table that `name` names. Raises UsageError if there are several, or none."""
         tables = self.named(name)
         if len(tables) != 1:
+            names = ", ".join(table.name for table in tables)
             raise UsageError(
-                f"{name} names {len(tables)} tables: {', '.join(table.name for table in tables)}.",
+                f"One table is needed, and {name!r} names {len(tables)}: {names}.",
                 unchanged=NOTHING_CHANGED,
                 next_step="Name one of them.",
             )
         return tables[0]
+
+    def days(self, text: str) -> list[date]:
+        """The days that `--partitions` names. All days of the calendar if it is empty."""
+        return self.calendar.select(text) if text else self.calendar.days()
+
+    def only_partition(self, name: str, text: str) -> tuple[Table, date]:
+        """The one table and the one day that are named. Raises UsageError for others."""
+        table = self.only_table(name)
+        days = self.days(text)
+        if len(days) != 1:
+            raise UsageError(
+                f"One day is needed, and {text!r} names {len(days)}.",
+                unchanged=NOTHING_CHANGED,
+                next_step=f"Name one, for example {days[0]}.",
+            )
+        return table, days[0]
 
     def make_home(self) -> None:
         """Make the home, private to its owner, if it does not exist."""

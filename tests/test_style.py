@@ -17,12 +17,14 @@ LONGEST = 600
 # Files that may be longer, each with the reason.
 LONGER: dict[str, str] = {}
 
-# What each package, or module at the top, may import; `errors`, `calendar` and `user` are open to
-# all. Dagster and Spark are listed like packages. The root, `backfill_assets/__init__.py`, only
-# forwards names, and is left out.
+# What each package, or module at the top, may import; `OPEN_TO_ALL` are open to all. Dagster
+# and Spark are listed like packages. The root, `backfill_assets/__init__.py`, only forwards names,
+# and is left out.
 ARROWS = {
     "errors": "",
     "calendar": "",
+    "digest": "",
+    "grouping": "",
     "user": "",
     "settings": "setting_names",
     "quality": "spark",
@@ -58,7 +60,7 @@ ARROWS = {
     ),
 }
 SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile", "verbs")
-OPEN_TO_ALL = {"errors", "calendar", "user"}
+OPEN_TO_ALL = {"errors", "calendar", "digest", "grouping", "user"}
 IS_TEST = re.compile(r"^tests\.(.*\.)?test_")
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}
 

@@ -140,7 +140,7 @@ def interrupted_by_signals() -> Iterator[None]:
 def run_demo(*, days: str, port: int | None, exits: bool) -> int:
     console = terminal()
     workspace = workspace_for(days)
-    selected = workspace.calendar.select(days) if days else workspace.calendar.days()
+    selected = workspace.days(days)
     copied = deliver(folder_of(workspace.settings))
     console.print(f"{copied} file(s) of the sample delivered to {workspace.settings.landing}.")
 

@@ -45,8 +45,8 @@ def status(
     workspace = open_workspace(only_reading=True)
     table, days = table_and_days(table, days, target=target, partitions=partitions)
     if why:
-        Output(json_).end(explain_day(workspace, table or target, days))
-    report = read_status(workspace, days, table or target)
+        Output(json_).end(explain_day(workspace, table, days))
+    report = read_status(workspace, days, table)
     Output(json_).end(report, None if check else exit_codes.DONE)
 
 

@@ -78,7 +78,7 @@ def maintain(
     report = maintain_lake(
         Lake(settings.lake),
         settings.rollback_days,
-        table or target,
+        table,
         apply=apply,
         who=user_name(),
         now=utc_now(),
@@ -107,9 +107,6 @@ def reproduce(
     from backfill_assets.workspace import open_workspace
 
     table, day = table_and_days(table, day, target=target, partitions=partitions)
-    table = table or target
-    if not table or not day:
-        raise typer.BadParameter("one day of one table is built again: give TABLE and DAY")
     workspace = open_workspace(only_reading=True)
     note = Output(as_json=True).note
     report = reproduce_on_server(workspace, table, day, release, who=user_name(), note=note)

@@ -65,14 +65,13 @@ ShadowId = Annotated[
 def table_and_days(
     table: str, days: str, *, target: str = "", partitions: str = ""
 ) -> tuple[str, str]:
-    """Return the table that an argument names, and the days. The first argument may be days too.
+    """Return the tables and the days that arguments or options name.
 
-    Raises UsageError if an option names the same a second time.
+    The first argument may be days too. Raises UsageError if an option names the same a second time.
     """
     if _LOOKS_LIKE_DAYS.match(table) and not days:
         return table_and_days("", table, target=target, partitions=partitions)
-    either(table, target, "--target")
-    return table, either(days, partitions, "--partitions")
+    return either(table, target, "--target"), either(days, partitions, "--partitions")
 
 
 def either(argument: str, given: str, option: str) -> str:

@@ -247,7 +247,5 @@ def accept_code(
     from backfill_assets.workspace import open_workspace
 
     table = either(table, target, "--target")
-    if not table:
-        raise typer.BadParameter("days of one table are kept: give TABLE")
     report = keep_days(open_workspace(), table, before, who=user_name(), reason=reason)
     Output(json_).end(report)

@@ -27,7 +27,7 @@ from backfill_assets.diff.diff import (
     ValueChange,
 )
 from backfill_assets.diff.groups import GroupTotals, is_number
-from backfill_assets.diff.rows import Codes, Column, DayRows, take
+from backfill_assets.diff.rows import Codes, Column, DayRows, as_doubles, entries_of, is_list, take
 from backfill_assets.diff.tolerance import NO_TOLERANCES, Tolerances
 
 # Differences of one day that are kept to compute the median of several days.
@@ -169,10 +169,7 @@ def _column_changes(name: str, before: pa.Array, after: pa.Array) -> ChangedColu
 
 def _number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, _Floats]:
     """The distribution of after - before, and the differences in order or an even sample."""
-    old, new = (
-        side.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        for side in (before, after)
-    )
+    old, new = map(as_doubles, (before, after))
     finite = np.isfinite(old) & np.isfinite(new)
     if not finite.any():
         return NumberChanges(other=len(old)), np.empty(0)
@@ -375,14 +372,10 @@ def _nulls_by_path(name: str, values: pa.Array) -> dict[str, tuple[int, int]]:
 def _parts(name: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     kind = values.type
     if pa.types.is_map(kind):
-        entries = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
-        values = values.cast(entries)
-        items = values.drop_null().flatten()
+        items = entries_of(values).drop_null().flatten()
         of_values = items.field(1) if len(items) else pa.array([], kind.item_type)
         children = [(f"{name}.value", of_values)]
-    elif (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    ):
+    elif is_list(kind):
         children = [(f"{name}.element", values.drop_null().flatten())]
     elif pa.types.is_struct(kind):
         present = values.drop_null()

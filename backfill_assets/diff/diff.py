@@ -5,7 +5,6 @@ unchanged. Diffs are stored as `_diffs/<id>.json`. A diff that cannot be read is
 here reads a table.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from backfill_assets.diff.tolerance import Tolerance
+from backfill_assets.digest import digest
 from backfill_assets.lake.storage import Documents, Paths
 
 
@@ -226,7 +226,7 @@ class Diff:
 
 def diff_id(compared: Mapping[str, Any]) -> str:
     """A hash of the compared sides, given as JSON values."""
-    return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:12]
+    return digest(json.dumps(compared, sort_keys=True), length=12)
 
 
 def read_diff(contents: str | bytes) -> Diff:

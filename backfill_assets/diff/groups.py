@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from backfill_assets.diff.diff import GroupChange
-from backfill_assets.diff.rows import Column
+from backfill_assets.diff.rows import Column, as_doubles
 
 # A key column with more different values than these, and than this share of the rows, names single
 # rows and no groups.
@@ -58,7 +58,7 @@ class GroupTotals:
             if name in columns and not types.is_nested(columns[name].after.type)
         ]
         for at, side in enumerate(("before", "after")):
-            values = {name: _numbers(getattr(column, side)) for name, column in numbers.items()}
+            values = {name: as_doubles(getattr(column, side)) for name, column in numbers.items()}
             rows = len(getattr(next(iter(columns.values())), side)) if columns else 0
             self._add_side(at, _DAY, np.zeros(rows, np.int64), [day], values)
             for name in keys:
@@ -148,9 +148,3 @@ def _change(
 
 def is_number(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
-
-
-def _numbers(values: pa.Array) -> _Floats:
-    """The values as doubles, nulls as NaN."""
-    numbers: _Floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return numbers

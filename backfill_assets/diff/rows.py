@@ -118,8 +118,8 @@ class DayRows:
         codes_before, codes_after, count = self._codes(columns, before, after)
         rows_before = np.bincount(codes_before, minlength=count)
         rows_after = np.bincount(codes_after, minlength=count)
-        removed = before[_surplus(codes_before, rows_before, rows_after)]
-        added = after[_surplus(codes_after, rows_after, rows_before)]
+        removed = before[_surplus(codes_before, rows_after)]
+        added = after[_surplus(codes_after, rows_before)]
         return RowMatches(none, none, removed, added, same=len(before) - len(removed))
 
     def _paired_besides_lineage(self, matches: RowMatches) -> RowMatches:
@@ -170,21 +170,23 @@ def _last_rows(codes: Codes, count: int) -> Codes:
     return rows
 
 
-def _surplus(codes: Codes, rows: Codes, rows_of_other: Codes) -> Codes:
+def _surplus(codes: Codes, rows_of_other: Codes) -> Codes:
     """The rows that remain after each code loses as many rows as the other side has."""
-    order = np.argsort(codes, kind="stable")
-    rank = np.empty_like(codes)
-    rank[order] = np.arange(len(codes)) - np.repeat(np.cumsum(rows) - rows, rows)
-    return np.flatnonzero(rank >= rows_of_other[codes])
+    return np.flatnonzero(_places(codes) >= rows_of_other[codes])
 
 
 def _numbered(codes: Codes, most: int) -> Codes:
     """A different number for each row: its code, and its place among the rows of that code."""
-    order = np.argsort(codes, kind="stable")
+    return codes * (most + 1) + _places(codes)
+
+
+def _places(codes: Codes) -> Codes:
+    """The place of each row among the rows of its code, from 0."""
     rows = np.bincount(codes) if len(codes) else codes
-    place = np.empty_like(codes)
-    place[order] = np.arange(len(codes)) - np.repeat(np.cumsum(rows) - rows, rows)
-    return codes * (most + 1) + place
+    places = np.empty_like(codes)
+    order = np.argsort(codes, kind="stable")
+    places[order] = np.arange(len(codes)) - np.repeat(np.cumsum(rows) - rows, rows)
+    return places
 
 
 def changed_positions(before: pa.Array, after: pa.Array) -> Codes:
@@ -209,9 +211,8 @@ def _value_codes(values: pa.Array) -> tuple[Codes, int]:
     if pa.types.is_struct(kind):
         return _joined([_nulls(values), *map(_value_codes, values.flatten())], len(values))
     if pa.types.is_map(kind):
-        entries = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
-        return _list_codes(values.cast(entries), sort=True)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _list_codes(entries_of(values), sort=True)
+    if is_list(kind):
         return _list_codes(values.cast(pa.large_list(kind.value_type)))
     if pa.types.is_floating(kind):
         # One NaN and one zero: their bits differ.
@@ -219,6 +220,26 @@ def _value_codes(values: pa.Array) -> tuple[Codes, int]:
         values = pc.add(pc.if_else(pc.is_nan(values), nan, values), pa.scalar(0.0, kind))
     encoded = values.dictionary_encode(null_encoding="encode")
     return _integers(encoded.indices), len(encoded.dictionary) + 1
+
+
+def entries_of(maps: pa.Array) -> pa.Array:
+    """Maps as lists of structs with `key` and `value`."""
+    kind = maps.type
+    return maps.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def as_doubles(values: pa.Array) -> npt.NDArray[np.float64]:
+    """Numbers as doubles, nulls as NaN."""
+    doubles: npt.NDArray[np.float64] = values.cast(pa.float64(), safe=False).to_numpy(
+        zero_copy_only=False
+    )
+    return doubles
 
 
 def _list_codes(lists: pa.Array, *, sort: bool = False) -> tuple[Codes, int]:

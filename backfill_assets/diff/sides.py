@@ -16,6 +16,7 @@ from backfill_assets.diff.diff import Diff, Diffs
 from backfill_assets.diff.tables import RecordedRows, Side, TablePair, diff_tables, stored_column
 from backfill_assets.diff.tolerance import parse_tolerances
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import COMMITTED, Build
@@ -225,9 +226,7 @@ def _pairs_of_builds(
     pairs = dict[str, TablePair]()
     for name, table in declared.items():
         builds = successful_builds(name, days.get(name, ()), workspace.lake)
-        by_day: dict[date, list[Build]] = {}
-        for build in builds:
-            by_day.setdefault(build.day, []).append(build)
+        by_day = grouped((build.day, build) for build in builds)
         chosen = {day: pair for day in sorted(by_day) if (pair := versions(by_day[day]))}
         if not chosen:
             continue

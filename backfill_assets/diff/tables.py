@@ -25,7 +25,8 @@ from backfill_assets.diff.tolerance import (
     refuse_unknown_columns,
     tolerances_of,
 )
-from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable
+from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, first_line
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.columns import type_words
 from backfill_assets.lake.delta import open_table, other_partitioning
 from backfill_assets.lake.integrity import damaged_files, data_files, day_files
@@ -131,11 +132,11 @@ class Side:
             is_day = ds.field(self.column) == pa.scalar(day, pa.date32())
             return files.to_table(columns=list(self.types), filter=is_day)
         except DeltaProtocolError as error:
-            why = f"pyarrow does not read how it is stored: {str(error).splitlines()[0]}"
+            why = f"pyarrow does not read how it is stored: {first_line(error)}"
         except (OSError, pa.ArrowException, DeltaError) as error:
             lost = damaged_files(self.folder, [day], self.version).get(day)
             why = (
-                f"On {day}, {lost or str(error).splitlines()[0][:300]}."
+                f"On {day}, {lost or first_line(error, 300)}."
                 " Delta's vacuum must keep compared files."
             )
         raise self._unreadable(why)
@@ -182,10 +183,7 @@ class TablePair:
     @cached_property
     def files(self) -> dict[date, tuple[str, str]]:
         """The hashes of the names of each day's data files before and after; "" without files."""
-        by_side: dict[Side, list[date]] = {}
-        for day, sides in self.days.items():
-            for side in set(sides):
-                by_side.setdefault(side, []).append(day)
+        by_side = grouped((side, day) for day, sides in self.days.items() for side in set(sides))
         files = {side: side.files(days) for side, days in by_side.items()}
         return {
             day: (files[before].get(day, ""), files[after].get(day, ""))

@@ -19,6 +19,7 @@ from backfill_assets.diff.diff import (
     TableDiff,
     by_changes,
 )
+from backfill_assets.errors import first_of
 
 SUMMARY_COLUMNS = (
     "table",
@@ -50,9 +51,8 @@ def _row(table: TableDiff) -> tuple[str, ...]:
         f"{table.total(f):,}" for f in ("rows_before", "rows_after", "added", "removed", "changed")
     ]
     columns = [f"{column.name} ({column.changed:,})" for column in table.most_changed]
-    more = len(columns) - _COLUMNS_SHOWN
-    shown = columns[:_COLUMNS_SHOWN] + ([f"{more} more"] if more > 0 else [])
-    return (table.name, f"{len(days)}: {ranges(days)}" if days else "0", *counts, ", ".join(shown))
+    shown = ", ".join(first_of(columns, _COLUMNS_SHOWN))
+    return (table.name, f"{len(days)}: {ranges(days)}" if days else "0", *counts, shown)
 
 
 def detail_lines(diff: Diff) -> Iterator[str]:

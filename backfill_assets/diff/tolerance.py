@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from backfill_assets.diff.rows import as_doubles
 from backfill_assets.errors import NOTHING_CHANGED, UsageError, did_you_mean
 
 _FORM = re.compile(r"(?P<column>.+?)\s*=(?P<size>[^=%]+)(?P<percent>%?)")
@@ -33,19 +34,12 @@ class Tolerance:
 
     def allows(self, before: pa.Array, after: pa.Array) -> npt.NDArray[np.bool_]:
         """Whether each pair is within the tolerance. Null, NaN and infinity never are."""
-        old, new = (_doubles(side) for side in (before, after))
+        old, new = map(as_doubles, (before, after))
         is_finite = np.isfinite(old) & np.isfinite(new)
         with np.errstate(over="ignore", invalid="ignore"):
             scale = np.maximum(np.abs(old), np.abs(new)) if self.is_relative else 1.0
             within: npt.NDArray[np.bool_] = np.abs(new - old) <= self.size * scale
         return is_finite & within
-
-
-def _doubles(values: pa.Array) -> npt.NDArray[np.float64]:
-    doubles: npt.NDArray[np.float64] = values.cast(pa.float64(), safe=False).to_numpy(
-        zero_copy_only=False
-    )
-    return doubles
 
 
 # By column. As typed, a column may be a pattern with *.

@@ -15,12 +15,13 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict, NotRecorded, UsageError
-from backfill_assets.lake.acts import Acts, finish
+from backfill_assets.lake.acts import finish
 from backfill_assets.lake.delta import one_line, open_table, version_of
 from backfill_assets.lake.file_commit import Committed, refuse_unfit
 from backfill_assets.lake.history import commit_metadata, recover_locked, version_with
 from backfill_assets.lake.integrity import data_files, hash_by_day
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
+from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.running import announced
 from backfill_assets.lake.storage import writing
 

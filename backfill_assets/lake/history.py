@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage, DamageKind
 from backfill_assets.lake.delta import commits_at, open_table, read_commits, version_of
 from backfill_assets.lake.ledger import (
@@ -131,9 +132,7 @@ def record_missing(ledger: Ledger, builds: Sequence[Build]) -> list[Build]:
     """Record those of `builds` that the ledger lacks, and return them."""
     if not builds:
         return []
-    days: dict[str, set[date]] = {}
-    for build in builds:
-        days.setdefault(build.table, set()).add(build.day)
+    days = grouped((build.table, build.day) for build in builds)
     missing = unrecorded(ledger.builds(days, ("table", "day", "run", "outcome", "at")), builds)
     ledger.append(missing)
     return missing

@@ -6,7 +6,6 @@ rewrite files but not rows (OPTIMIZE). The store knows whether a file exists and
 reading shows whether a file can be read.
 """
 
-import hashlib
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -21,7 +20,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
-from backfill_assets.errors import TableUnreadable
+from backfill_assets.digest import digest
+from backfill_assets.errors import TableUnreadable, first_line
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
 from backfill_assets.lake.delta import (
     deleted_rows_by_file,
@@ -58,9 +59,7 @@ def damaged_at(
     folder: str, builds: Iterable[tuple[Build, int]], depth: Depth = Depth.LOG
 ) -> dict[date, Damage]:
     """The same for builds that are each checked at a version of their own."""
-    by_version: dict[int, list[Build]] = {}
-    for build, version in builds:
-        by_version.setdefault(version, []).append(build)
+    by_version = grouped((version, build) for build, version in builds)
     found: dict[date, Damage] = {}
     for version, builds_at in by_version.items():
         found |= damaged(folder, builds_at, version, depth)
@@ -135,7 +134,7 @@ def _unreadable(store: FileSystem, file: DataFile) -> Damage | None:
             for _ in pq.ParquetFile(opened).iter_batches():
                 pass
     except (OSError, pa.ArrowException) as error:
-        detail = str(error).partition("\n")[0][:200] or type(error).__name__
+        detail = first_line(error, 200) or type(error).__name__
         return Damage(DamageKind.FILE_UNREADABLE, file=file.path, detail=detail)
     return None
 
@@ -323,13 +322,8 @@ def data_files(table: DeltaTable, days: Iterable[date]) -> dict[date, str]:
 
 def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
     """A hash of the names of the files of each day."""
-    names_by_day: dict[date, list[str]] = {}
-    for day, name in files:
-        names_by_day.setdefault(day, []).append(name)
-    return {
-        day: hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
-        for day, names in names_by_day.items()
-    }
+    names_by_day = grouped(files)
+    return {day: digest(*sorted(names), length=16) for day, names in names_by_day.items()}
 
 
 def renamed_columns(table: DeltaTable) -> str:

@@ -22,6 +22,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import CachedTable
 from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
 
@@ -229,10 +230,7 @@ class LedgerFiles:
 
     @cached_property
     def by_table(self) -> dict[str, list[RecordFile]]:
-        by_table: dict[str, list[RecordFile]] = {}
-        for file in self.files.listed:
-            by_table.setdefault(file.facts["partition.table"], []).append(file)
-        return by_table
+        return grouped((file.facts["partition.table"], file) for file in self.files.listed)
 
     def rows(
         self,

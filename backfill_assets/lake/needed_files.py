@@ -8,7 +8,7 @@ read, and no version is opened.
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from urllib.parse import unquote
 
@@ -18,6 +18,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import TableUnreadable
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import open_version_of
 from backfill_assets.lake.integrity import damaged, day_files
 from backfill_assets.lake.ledger import Build
@@ -77,10 +78,11 @@ def needed_files(
 def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) -> Iterator[str]:
     """The accepted files of days that another writer changed, of builds before a version."""
     builds = {build.day: build for build in accepted}
-    days = dict[int, list[date]]()
-    for day in damaged(folder, accepted):
-        if 0 <= (version := builds[day].delta_version) < before:
-            days.setdefault(version, []).append(day)
+    days = grouped(
+        (version, day)
+        for day in damaged(folder, accepted)
+        if 0 <= (version := builds[day].delta_version) < before
+    )
     for version, of_version in days.items():
         try:
             files = list(day_files(open_version_of(folder, version), of_version))

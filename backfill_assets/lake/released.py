@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 from pyarrow.fs import FileType
 
-from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.errors import TableUnreadable, UsageError, first_line
 from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.slices import condition, is_in_folder
@@ -80,7 +80,7 @@ class ReleasedTable:
             try:
                 rows_of_day = rows.to_table(filter=is_day)
             except (OSError, pa.ArrowException, DeltaError) as error:
-                raise self._parts[0].gone(f"{str(error).strip().splitlines()[0][:300]}.") from None
+                raise self._parts[0].gone(f"{first_line(error, 300)}.") from None
             yield from rows_of_day.sort_by(order).to_batches()
 
     def frame(self, spark: SparkSession, days: DaysRead = None) -> DataFrame:
@@ -173,8 +173,7 @@ class _Part:
             rows = self._log.to_pyarrow_dataset(file_pruning_predicate=wanted)
         except DeltaProtocolError as error:
             raise TableUnreadable(
-                f"{self.which} is stored in a way that pyarrow does not read:"
-                f" {str(error).splitlines()[0]}",
+                f"{self.which} is stored in a way that pyarrow does not read: {first_line(error)}",
                 unchanged="Nothing was read.",
                 next_step="Read it with a Spark session, `read(..., spark=spark)`.",
             ) from None

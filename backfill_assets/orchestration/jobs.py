@@ -34,7 +34,7 @@ from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.verbs.publish import plan_in_shadow
-from backfill_assets.verbs.report import TableContents
+from backfill_assets.verbs.report import Report, TableContents, sentences
 from backfill_assets.workspace import Workspace
 
 # Messages name the flags of commands.
@@ -65,6 +65,10 @@ class VerbRun:
     def plan_in_shadow(self, plan_id: str) -> Plan:
         """Return the plan with this id, or without an id the only one in a shadow, as `plan`."""
         return self.plan(plan_in_shadow(plan_id, self.workspace).id)
+
+    def show_report(self, report: Report, metadata: Mapping[str, Any]) -> None:
+        """Show what the verb did, as `show` does."""
+        self.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
 
     def show(self, message: str, metadata: Mapping[str, Any], *, is_complete: bool = True) -> None:
         """Log the message and show the metadata. Raise Failure if the report is not complete."""

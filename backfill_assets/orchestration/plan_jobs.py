@@ -89,7 +89,7 @@ def plan_named(config: Mapping[str, Any]) -> str:
 def _make_plan(run: VerbRun, config: Config) -> None:
     report = plan_rebuild(request_of(dict(config)), run.workspace)
     if isinstance(report, NothingBuilt):
-        run.show(report.why, {})
+        run.show_report(report, {})
         return
     plan_id = log_plan(run, report)
     launch = f'launch the job backfill_run_plan with `plan: "{plan_id}"`'
@@ -106,7 +106,7 @@ def _run_plan(run: VerbRun, config: Config) -> None:
         if isinstance(planned, NothingBuilt):
             after_nothing(request, run.workspace, run.dagster(), run.context.log.warning)
             built = "nothing: every day is up to date"
-            run.show(planned.why, {"ending": Ending.DONE.value, "built": built})
+            run.show_report(planned, {"ending": Ending.DONE.value, "built": built})
             return
         plan_id = log_plan(run, planned)
     report = carry_out(run, run.plan(plan_id).id)

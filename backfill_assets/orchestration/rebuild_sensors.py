@@ -13,9 +13,7 @@ someone starts them.
   Days that were never built are left to the nightly run.
 """
 
-import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,7 +35,9 @@ from dagster import (
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.names import own
+from backfill_assets.digest import digest
 from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.grouping import grouped
 from backfill_assets.orchestration.local.unfinished import unfinished_runs, unfinished_runs_of_job
 from backfill_assets.plan.late import Late, LateDay, late_rows
 from backfill_assets.plan.source_changes import ChangedDay, SourceChanges, source_changes
@@ -142,9 +142,7 @@ def source_changes_sensor(
 
 def late_batches(late: Late) -> list[Batch]:
     """One batch for each table with late days within the horizon."""
-    by_table = defaultdict[str, list[LateDay]](list)
-    for late_day in late.within():
-        by_table[late_day.table].append(late_day)
+    by_table = grouped((late_day.table, late_day) for late_day in late.within())
     return [_late_batch(table, days) for table, days in by_table.items()]
 
 
@@ -223,7 +221,7 @@ def _source_request(changed: Sequence[ChangedDay], since: date) -> dict[str, Any
 
 
 def _key(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return digest(*parts, length=16)
 
 
 def _request(days: Iterable[date], tables: Iterable[str], reason: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The result of a step as Dagster events: materializations and checks of each day."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from dagster import (
 )
 
 from backfill_assets.dagster_client.tags import runs_of
+from backfill_assets.digest import digest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.orchestration.local.recorded import failing_partitions
 from backfill_assets.orchestration.local.step_events import (
@@ -172,7 +172,7 @@ def _input_tags(
     for other, _ in table.windows():
         days = build.inputs.get(other.name, {})
         fingerprints = " ".join(days[day] for day in sorted(days))
-        version = hashlib.sha256(fingerprints.encode()).hexdigest()[:16]
+        version = digest(fingerprints, length=16)
         asset = "/".join([*prefix, other.name])
         tags[f"dagster/input_data_version/{asset}"] = version
         has_event = other is not table and pointer is not None

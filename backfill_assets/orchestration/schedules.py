@@ -6,7 +6,6 @@ are not computed again. The schedule of a table builds its newest complete day; 
 built on demand. All schedules are stopped until someone starts them.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from typing import Any
@@ -24,6 +23,7 @@ from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG
 from backfill_assets.dagster_client.names import OPTIONS, own, own_job, step_of
+from backfill_assets.grouping import grouped
 from backfill_assets.orchestration.assets import asset_key, executor, live_assets
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.step.due import waiting_for_calendar
@@ -86,9 +86,7 @@ def days_of_the_night(
     """
     newest = calendar.last
     oldest = max(calendar.first, newest - timedelta(days=CATCH_UP_DAYS - 1))
-    built = defaultdict[str, set[date]](set)
-    for name, day in accepted:
-        built[name].add(day)
+    built = {name: set(days) for name, days in grouped(accepted).items()}
     missed = {
         day
         for days in built.values()

@@ -34,6 +34,7 @@ from dagster import (
 
 from backfill_assets.dagster_client.names import OWN, own, step_of
 from backfill_assets.errors import BackfillError, SourceError
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun
 from backfill_assets.orchestration.local.recorded import (
@@ -86,10 +87,7 @@ def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
     Tables with the same source share its asset. If sources that differ have one name, each table
     has its own.
     """
-    by_name: dict[str, list[Table]] = {}
-    for table in tables:
-        if source := table.source():
-            by_name.setdefault(source.name, []).append(table)
+    by_name = grouped((source.name, table) for table in tables if (source := table.source()))
     keys = {}
     for name, readers in by_name.items():
         is_shared = all(table.source() == readers[0].source() for table in readers)
@@ -101,9 +99,7 @@ def source_keys(tables: Iterable[Table]) -> dict[str, AssetKey]:
 
 def source_specs(tables: Sequence[Table], partitions: DailyPartitionsDefinition) -> list[AssetSpec]:
     """An external asset for each source."""
-    readers: dict[AssetKey, list[str]] = {}
-    for name, key in source_keys(tables).items():
-        readers.setdefault(key, []).append(name)
+    readers = grouped((key, name) for name, key in source_keys(tables).items())
     return [
         AssetSpec(
             key,

@@ -10,6 +10,7 @@ from typing import Any
 from dagster import AssetKey, AssetObservation, Config, MetadataValue
 from pydantic import Field
 
+from backfill_assets.calendar import ranges
 from backfill_assets.dagster_client.names import SPARK
 from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION
 from backfill_assets.diff.diff import Diffs
@@ -24,6 +25,7 @@ from backfill_assets.publish.waiting import Patience
 from backfill_assets.reproduce.inputs import RecordedBuild
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction
+from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.verbs.audit import ReproduceReport, reproduce_day
 from backfill_assets.verbs.diff import DiffReport, diff_tables
 from backfill_assets.verbs.maintain import maintain_lake
@@ -61,7 +63,7 @@ def _verify(run: VerbRun, config: VerifyConfig) -> None:
         "verdict": report.verdict.result.value,
         "checklist": MetadataValue.md(markdown(report.verdict)),
     }
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 class PreviewConfig(Config):
@@ -76,7 +78,7 @@ def _preview(run: VerbRun, config: PreviewConfig) -> None:
     plan = run.plan_in_shadow(config.plan)
     report = preview_plan(plan, run.workspace, _runs(run), who=run.who, **_options(config))
     metadata = {"plan": plan.id, "release": report.preview.number, "channel": config.channel}
-    run.show(sentences(report.lines()), metadata)
+    run.show_report(report, metadata)
 
 
 def _runs(run: VerbRun) -> Runs:
@@ -115,7 +117,7 @@ def _publish(run: VerbRun, config: PublishConfig) -> None:
     )
     release = report.published.release.number
     metadata = {"plan": plan.id, "release": release, "days": as_table(report.table)}
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 class RollbackConfig(Config):
@@ -139,7 +141,7 @@ def _rollback(run: VerbRun, config: RollbackConfig) -> None:
         **_options(config),
     )
     metadata = {"plan": plan.id, "days": as_table(report.table)}
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 class SwitchConfig(Config):
@@ -161,7 +163,7 @@ def _switch(run: VerbRun, config: SwitchConfig) -> None:
         allow_breaking=config.allow_breaking,
     )
     number = report.release.number if report.release else None
-    run.show(sentences(report.lines()), {"release": number, "readers get": config.to})
+    run.show_report(report, {"release": number, "readers get": config.to})
 
 
 class DiffConfig(Config):
@@ -202,12 +204,12 @@ def _diff(run: VerbRun, config: DiffConfig) -> None:
         **totals,
         **({"details": as_code(report.details)} if report.details else {}),
     }
-    run.show(sentences(report.lines()), metadata)
+    run.show_report(report, metadata)
 
 
 class ReproduceConfig(Config):
-    table: str = Field(description="The table, by its name.")
-    day: str = Field(description="The day, in quotes.")
+    target: str = Field(description="One table, by its name.")
+    partitions: str = Field(description="One day, in quotes.")
     release: int = Field(
         default=0,
         description="A release's number: the build whose rows its readers get. 0: live's.",
@@ -220,14 +222,14 @@ def _reproduce(run: VerbRun, config: ReproduceConfig) -> None:
         return reproduce(recorded, run.workspace, spark.session(recorded.build.spark_conf))
 
     release = config.release or None
-    report = reproduce_day(run.workspace, config.table, config.day, release, compute)
+    report = reproduce_day(run.workspace, config.target, config.partitions, release, compute)
     metadata = {
         "reproduced": report.reproduction.result.value,
         "reproduced from": as_code(report.details),
         REPRODUCTION: MetadataValue.json(report.as_json()),
     }
     run.context.log_event(_observation(report, metadata))
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 def _observation(report: ReproduceReport, metadata: Mapping[str, Any]) -> AssetObservation:
@@ -238,6 +240,19 @@ def _observation(report: ReproduceReport, metadata: Mapping[str, Any]) -> AssetO
         description=sentences(report.lines()),
         metadata=metadata,
     )
+
+
+class AcceptCodeConfig(Config):
+    target: str = Field(description="One table, by its name.")
+    before: str = Field(description="Keep the built days before this day, in quotes.")
+    reason: str = Field(description="Why; kept in the ledger.")
+
+
+def _accept_code(run: VerbRun, config: AcceptCodeConfig) -> None:
+    report = accept_code(
+        run.workspace, config.target, config.before, who=run.who, reason=config.reason
+    )
+    run.show_report(report, {"code": report.code, "days": ranges(report.days)})
 
 
 class MaintainConfig(Config):
@@ -267,7 +282,7 @@ def _maintain(run: VerbRun, config: MaintainConfig) -> None:
         "removed_bytes": sum(upkeep.removed_bytes for upkeep in result.tables),
         "tables": as_table(report.table),
     }
-    run.show(sentences(report.lines()), metadata, is_complete=report.is_complete)
+    run.show_report(report, metadata)
 
 
 VERB_JOBS = (
@@ -325,6 +340,14 @@ VERB_JOBS = (
         "Build a day again from its recorded code and inputs, outside the lake, and compare."
         " Changes nothing.",
         needs_engine=True,
+    ),
+    VerbJob(
+        "accept_code",
+        "keep_days",
+        AcceptCodeConfig,
+        _accept_code,
+        "Keep days that earlier code built: the present code then builds only new days. No row"
+        " changes. After the next change of the code, the days are outdated again.",
     ),
     VerbJob(
         "maintain",

@@ -10,7 +10,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
 from backfill_assets.lake.storage import writing
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import CLOSED, PLANNED, STATES, Plans, in_words, last_of
+from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, STATES, Plans, in_words, last_of
 from backfill_assets.workspace import Workspace
 
 
@@ -22,11 +22,27 @@ def in_part_words(plan_id: str) -> str:
     )
 
 
-def refuse_left_in_part(plans: Plans, nothing: str) -> None:
-    """Raise RefusedByGuard while live may have a part of a plan. `nothing` was not done."""
-    if in_part := plans.left_in_part():
+def refuse_left_in_part(plans: Plans, nothing: str, plan_id: str = "") -> None:
+    """Raise RefusedByGuard while live may have a part of a plan (of `plan_id`, if it is named).
+
+    `nothing` was not done.
+    """
+    if in_part := [known for known in plans.left_in_part() if plan_id in ("", known)]:
         words = "; ".join(map(in_part_words, in_part))
         raise RefusedByGuard(f"{words[0].upper()}{words[1:]}.", unchanged=nothing)
+
+
+def refuse_open(plan: Plan, plans: Plans, nothing: str) -> None:
+    """Raise RefusedByGuard for an open plan. `nothing` says what was not done."""
+    if plans.state(plan.id) == OPEN:
+        raise RefusedByGuard(
+            f"Plan {plan.id} is open.",
+            unchanged=nothing,
+            next_step=(
+                f"Let it end (`backfill resume {plan.id}`), or cancel it first:"
+                f" `backfill cancel {plan.id}`."
+            ),
+        )
 
 
 # The states in which a plan has no shadow: not yet, or not any more.

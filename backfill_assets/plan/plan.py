@@ -5,8 +5,8 @@ on the same state gives the same plan. Chunks are ordered so that nothing is bui
 reads.
 """
 
-import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.calendar import Partition, consecutive, days_around_any, days_as_typed
+from backfill_assets.digest import digest
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.request import DayOrder, PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
@@ -53,7 +54,8 @@ def cut(
     themselves, and those downstream of them, are built with the last of their inputs instead: with
     newest days first, the first chunk would otherwise need all of history.
     """
-    planned = {table: set(days) for table, days in graph.by_table(partitions).items()}
+    planned = defaultdict[str, set[date]](set)
+    planned |= {table: set(days) for table, days in graph.by_table(partitions).items()}
     groups = _groups(sorted(set().union(*planned.values())), days_per_run, order, canary)
     recursive = _recursive(graph.tables)
     places: Places = {table.name: {} for table in graph.tables}
@@ -169,7 +171,7 @@ class Plan:
 
     @cached_property
     def id(self) -> str:
-        return hashlib.sha256(self.contents().encode()).hexdigest()[:ID_LENGTH]
+        return digest(self.contents(), length=ID_LENGTH)
 
     def contents(self) -> str:
         """The plan as JSON text. The same plan always has the same text."""
@@ -338,10 +340,9 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
             unchanged="Nothing was planned.",
             next_step=f"{go_on} `backfill status`.",
         )
-    planned = {table: days for table, days in graph.by_table(selection.partitions).items() if days}
     reasons = {
         table: {day: selection.partitions[table, day] for day in days}
-        for table, days in planned.items()
+        for table, days in graph.by_table(selection.partitions).items()
     }
     code = {table.name: table.version for table in graph.tables if table.name in reasons}
     chunks = cut(

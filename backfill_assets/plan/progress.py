@@ -14,6 +14,7 @@ from statistics import fmean, pstdev
 from typing import Literal
 
 from backfill_assets.calendar import Partition
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Remaining, WorkState
@@ -88,12 +89,8 @@ def outcomes(
 
     `at_work` are the partitions that are being computed.
     """
-    days: dict[str, list[date]] = {}
-    for table, day in states:
-        days.setdefault(table, []).append(day)
-    builds: dict[Partition, list[Build]] = {}
-    for build in ledger.builds(days):
-        builds.setdefault((build.table, build.day), []).append(build)
+    days = grouped(states)
+    builds = grouped(((build.table, build.day), build) for build in ledger.builds(days))
     running = {p for p in at_work if states.get(p) == WorkState.PENDING}
     made = [
         _outcome(table, {day: states[table, day] for day in of}, builds, plan_id)
@@ -288,11 +285,9 @@ def estimate(
 
 def seconds_by_table(builds: Iterable[Build]) -> dict[str, list[float]]:
     """The seconds that each accepted build of each table took."""
-    seconds: dict[str, list[float]] = {}
-    for build in builds:
-        if build.succeeded and build.seconds > 0:
-            seconds.setdefault(build.table, []).append(build.seconds)
-    return seconds
+    return grouped(
+        (build.table, build.seconds) for build in builds if build.succeeded and build.seconds > 0
+    )
 
 
 def expected_end(

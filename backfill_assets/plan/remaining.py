@@ -14,6 +14,7 @@ from datetime import date
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.running import running_steps
@@ -47,9 +48,9 @@ def readers_left(
     """
     graph = workspace.graph
     builds = latest_builds(workspace)
-    planned = {name: days for name, days in graph.by_table(plan.partitions()).items() if days}
     of_plan = workspace.lake.ledger.builds(
-        planned, ("table", "day", "run", "code_version", "outcome", "plan", "at")
+        graph.by_table(plan.partitions()),
+        ("table", "day", "run", "code_version", "outcome", "plan", "at"),
     )
     changed = {
         (b.table, b.day)
@@ -60,7 +61,7 @@ def readers_left(
         plan.partitions().keys() - kept
     )
     days = graph.by_table(readers)
-    tables = [table for table in workspace.tables if days[table.name]]
+    tables = [table for table in workspace.tables if table.name in days]
     if not tables:
         return Readers({})
     partitions = status_of(
@@ -155,11 +156,11 @@ class Remaining:
 
     def pending_days(self, partitions: Collection[Partition]) -> dict[str, list[date]]:
         """Return the days of `partitions` that must still be built, by table."""
-        pending: dict[str, list[date]] = {}
-        for table, day in sorted(partitions):
-            if self.states[table, day] == WorkState.PENDING:
-                pending.setdefault(table, []).append(day)
-        return pending
+        return grouped(
+            (table, day)
+            for table, day in sorted(partitions)
+            if self.states[table, day] == WorkState.PENDING
+        )
 
 
 def remaining_of(

@@ -293,7 +293,7 @@ def _buildable(
     days = graph.by_table(wanted)
     for table in graph.tables:
         incomplete = graph.lacking_inputs(table, available)
-        for partition in ((table.name, day) for day in days[table.name]):
+        for partition in ((table.name, day) for day in days.get(table.name, ())):
             needed = graph.needs(partition) if partition[1] in incomplete else ()
             lacking = next(
                 ((other, day) for other, day in needed if day not in available[other]), None

@@ -10,6 +10,7 @@ from datetime import date, datetime, timedelta
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
@@ -52,7 +53,7 @@ def changed_files(plan: Plan, lake: Lake) -> dict[Partition, str]:
         for partition, reason in plan.partitions().items()
         if reason.kind == ReasonKind.SOURCE_CHANGED
     ]
-    days = {table: [day for name, day in planned if name == table] for table, _ in planned}
+    days = grouped(planned)
     builds: dict[Partition, list[Build]] = {partition: [] for partition in planned}
     for build in sorted(
         lake.ledger.builds(days, _COLUMNS) if days else (), key=lambda build: build.at
@@ -105,10 +106,11 @@ def source_changes(workspace: Workspace) -> list[SourceChanges]:
     workspace = replace(workspace, area=workspace.area.with_cached_listing(whole_folders=False))
     running = runs_by_partition(workspace)
     builds = latest_builds(workspace)
-    tables: dict[tuple[str, int], list[Table]] = {}
-    for table in workspace.tables:
-        if source := table.source():
-            tables.setdefault((source.name, source.horizon), []).append(table)
+    tables = grouped(
+        ((source.name, source.horizon), table)
+        for table in workspace.tables
+        if (source := table.source())
+    )
     return [
         _of_source(of_source, horizon, workspace, builds, running)
         for (_, horizon), of_source in tables.items()

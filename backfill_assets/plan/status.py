@@ -16,6 +16,7 @@ from backfill_assets.errors import (
     NotDelivered,
     NotFetchedYet,
     SourceError,
+    first_line,
     named,
 )
 from backfill_assets.lake.damage import Depth
@@ -38,11 +39,6 @@ from backfill_assets.step.inputs import (
 )
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-
-
-def first_line(message: str) -> str:
-    """The first line of a message. Rows that broke a rule follow on the other lines."""
-    return message.strip().partition("\n")[0]
 
 
 def rest_hint(message: str, table: str, day: date) -> str:
@@ -268,7 +264,7 @@ class _TableHistory:
         audit = self.latest.audit_of(partition)
         accepted = self.latest.accepted[partition]
         if audit and audit.rules == rules:
-            message = audit.message.strip().partition("\n")[0]
+            message = first_line(audit.message)
             return (
                 f"refused by an audit: {message} (run {audit.run})"
                 if audit.outcome == "refused"
@@ -358,14 +354,13 @@ def outdated_by_inputs(
     """
     graph = workspace.graph
     needed = {read for partition in partitions for read in graph.reads(partition)}
-    of_tables = graph.by_table({*partitions, *needed})
-    builds = workspace.lake.latest({name: days for name, days in of_tables.items() if days})
+    builds = workspace.lake.latest(graph.by_table({*partitions, *needed}))
     builds.add(also)
     found = {}
     wanted = graph.by_table(partitions)
     for table in workspace.tables:
         inputs = InputReader(table, builds.accepted, workspace.calendar)
-        for day in wanted[table.name]:
+        for day in wanted.get(table.name, ()):
             partition = (table.name, day)
             accepted = builds.accepted.get(partition)
             if accepted and workspace.protection(table, day):

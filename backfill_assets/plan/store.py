@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
-from backfill_assets.lake.acts import ActEntry, Acts
+from backfill_assets.lake.recorded_acts import ActEntry, Acts
 from backfill_assets.lake.storage import Documents, LockHeld, Paths, file_lock
 from backfill_assets.plan.plan import Plan, read
 

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.errors import SourceError
+from backfill_assets.errors import SourceError, first_line
+from backfill_assets.grouping import grouped
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Estimate, Progress
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
-from backfill_assets.plan.status import first_line, rest_hint
+from backfill_assets.plan.status import rest_hint
 
 CHUNKS_SHOWN = 12
 _BLOCKED_SHOWN = 5
@@ -20,9 +21,7 @@ UNUSABLE_SHOWN = 5
 
 def table_rows(plan: Plan) -> list[tuple[str, int, str, str]]:
     """A row for each table: its name, how many days, which, and why."""
-    days: dict[str, list[date]] = {}
-    for table, day in plan.partitions():
-        days.setdefault(table, []).append(day)
+    days = grouped(plan.partitions())
     return [
         (name, len(days[name]), ranges(days[name]), _why(reasons))
         for name, reasons in plan.reasons.items()

@@ -165,8 +165,7 @@ def _waiting(
 ) -> dict[Partition, str]:
     """Return the unbuilt partitions of the plan that wait for an unbuilt input."""
     waiting = dict[Partition, str]()
-    of_tables = workspace.graph.by_table(plan.partitions().keys() - kept)
-    for partition in ((name, day) for name, days in of_tables.items() for day in days):
+    for partition in workspace.graph.in_order(plan.partitions().keys() - kept):
         late = (
             read for read in workspace.graph.reads(partition) if read in unbuilt or read in waiting
         )
@@ -220,7 +219,7 @@ def _builds_of(plan: Plan, inside: Workspace, columns: Iterable[str] = LATEST_CO
     """
     graph = inside.graph
     read = {read for partition in plan.partitions() for read in graph.reads(partition)}
-    days = {name: of for name, of in graph.by_table({*plan.partitions(), *read}).items() if of}
+    days = graph.by_table({*plan.partitions(), *read})
     builds = inside.lake.latest(days, columns, plan=plan.id)
     damaged = inside.lake.damaged(builds, dict.fromkeys(days), Depth.FILES)
     return replace(builds, damaged=damaged)

@@ -8,17 +8,16 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
+from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, first_of
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import last_committed
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
-from backfill_assets.plan.lifecycle import refuse_overlap
+from backfill_assets.plan.lifecycle import refuse_open, refuse_overlap
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import (
     DISCARDED,
-    OPEN,
     PLANNED,
     PUBLISHED,
     ROLLED_BACK,
@@ -30,7 +29,7 @@ from backfill_assets.publish.release_live import Obstacle
 from backfill_assets.workspace import Workspace
 
 NOT_PUBLISHED = "Nothing was published."
-SHOWN = 5
+_EXAMPLES_SHOWN = 5
 NOT_RESTORED = "Nothing was restored."
 
 
@@ -55,12 +54,7 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
             unchanged=nothing,
             next_step=start if state == PLANNED else again,
         )
-    if state == OPEN:
-        raise RefusedByGuard(
-            f"Plan {plan.id} is open.",
-            unchanged=nothing,
-            next_step=f"Let it end: `backfill resume {plan.id}`.",
-        )
+    refuse_open(plan, plans, nothing)
 
 
 def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
@@ -142,15 +136,7 @@ def refuse_not_in_live(plan: Plan, plans: Plans) -> None:
         raise UsageError(
             f"Plan {plan.id} was never started, so it has built nothing.", unchanged=NOT_RESTORED
         )
-    if state == OPEN:
-        raise RefusedByGuard(
-            f"Plan {plan.id} is open.",
-            unchanged=NOT_RESTORED,
-            next_step=(
-                f"Let it end (`backfill resume {plan.id}`), or cancel it first:"
-                f" `backfill cancel {plan.id}`."
-            ),
-        )
+    refuse_open(plan, plans, NOT_RESTORED)
     is_in_part = bool(plans.left(plan.id)) or plan.id in plans.left_in_part()
     is_in_live = state in (PUBLISHED, ROLLED_BACK) or is_in_part
     if plan.is_shadow and not is_in_live:
@@ -214,7 +200,5 @@ def conflict_facts(
 
 def examples(partitions: Mapping[Partition, str]) -> str:
     """The first few of these, each with what is the matter, a line each."""
-    lines = [f"  {table} {day}: {why}" for (table, day), why in list(partitions.items())[:SHOWN]]
-    return "\n".join(
-        [*lines, *([f"  and {len(partitions) - SHOWN} more"] if len(partitions) > SHOWN else [])]
-    )
+    lines = [f"{table} {day}: {why}" for (table, day), why in partitions.items()]
+    return "\n".join(f"  {line}" for line in first_of(lines, _EXAMPLES_SHOWN))

@@ -3,7 +3,6 @@
 `last_commits` answers more cheaply whether anything has changed since an earlier decision.
 """
 
-import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,11 +10,12 @@ from datetime import UTC, date, datetime
 
 from deltalake import DeltaTable
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.acts import NextRelease
 from backfill_assets.lake.delta import last_commit, open_table
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import differing_days
+from backfill_assets.lake.recorded_acts import NextRelease
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Release, Releases, TableVersion
 from backfill_assets.plan.status import latest_builds
@@ -70,9 +70,7 @@ def last_commits(workspace: Workspace) -> str:
         last_commit(path)
         for path in (paths.releases, paths.acts, paths.ledger, *map(paths.table, workspace.names))
     ]
-    return hashlib.sha256(
-        json.dumps([commits, Plans(paths.root).last_events()]).encode()
-    ).hexdigest()[:16]
+    return digest(json.dumps([commits, Plans(paths.root).last_events()]), length=16)
 
 
 def live_state(workspace: Workspace) -> LiveState:

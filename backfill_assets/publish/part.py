@@ -82,8 +82,7 @@ def accepted_in_live(
 ) -> dict[Partition, Build]:
     """The accepted builds of these partitions whose rows live holds."""
     lake = workspace.lake
-    by_table = workspace.graph.by_table(partitions)
-    days = {name: of_table for name, of_table in by_table.items() if of_table}
+    days = workspace.graph.by_table(partitions)
     known = lake.latest(days, BUILD_SCHEMA.names)
     damaged = lake.damaged(known, dict.fromkeys(days), Depth.FILES)
     return {p: build for p, build in known.accepted.items() if p not in damaged}

@@ -6,7 +6,6 @@ No row is changed. What a pointer is, and how readers follow it, is in `lake/poi
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -18,6 +17,7 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.pointers import read_preview, write_preview
@@ -195,9 +195,7 @@ def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:
     release = releases.current(newest)
     if unreleased := outdated_on(_base_of(release, workspace), plan, workspace, state.shadow):
         raise _reads_unreleased(plan, release, unreleased)
-    days: dict[str, list[date]] = {}
-    for name, day in state.builds:
-        days.setdefault(name, []).append(day)
+    days = grouped(state.builds)
     tables = dict(release.tables)
     previewed: dict[str, PreviewedDays] = {}
     for name, of_table in days.items():

@@ -13,9 +13,10 @@ from functools import cached_property
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Conflict, RefusedByGuard
-from backfill_assets.lake.acts import Act, Ended, TableChange, deciding, finish
+from backfill_assets.lake.acts import Ended, deciding, finish
 from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, ActKind, Build
 from backfill_assets.lake.moves import shadow_files
+from backfill_assets.lake.recorded_acts import Act, TableChange
 from backfill_assets.lake.releases import Release
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.lake.storage import SHADOWS
@@ -276,8 +277,7 @@ class Publication:
         lake = self.workspace.lake
         shadow = state.shadow
         published = state.builds.keys() - left
-        built = self.workspace.graph.by_table(published)
-        days = {name: of_table for name, of_table in built.items() if of_table}
+        days = self.workspace.graph.by_table(published)
         of_live = accepted_in_live(self.workspace, published)
         for table in (table for table in self.workspace.graph.tables if table.name in days):
             name = table.name

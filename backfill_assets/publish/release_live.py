@@ -15,14 +15,16 @@ from datetime import date
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, ranges
-from backfill_assets.errors import Conflict, TableUnreadable, UsageError
-from backfill_assets.lake.acts import Act, Acts, finish
+from backfill_assets.errors import Conflict, TableUnreadable, UsageError, first_line
+from backfill_assets.grouping import grouped
+from backfill_assets.lake.acts import finish
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.recorded_acts import Act, Acts
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
 from backfill_assets.plan.lifecycle import in_part_words, refuse_left_in_part
-from backfill_assets.plan.status import first_line, outdated_by_inputs
+from backfill_assets.plan.status import outdated_by_inputs
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.live import (
     LiveState,
@@ -83,11 +85,11 @@ def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Obstacle]
 
     `but` is a run that is left out.
     """
-    days: dict[tuple[str, str], list[date]] = {}
-    for (table, day), step in running_steps(root).items():
-        if step.run == but:
-            continue
-        days.setdefault((table, step.run), []).append(day)
+    days = grouped(
+        ((table, step.run), day)
+        for (table, day), step in running_steps(root).items()
+        if step.run != but
+    )
     steps = [
         Obstacle(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of), run=run)
         for (name, run), of in days.items()
@@ -213,9 +215,7 @@ def _rewritten(
 
 
 def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Obstacle]:
-    days: dict[tuple[str, str], list[date]] = {}
-    for (name, day), why in partitions.items():
-        days.setdefault((name, why), []).append(day)
+    days = grouped(((name, why), day) for (name, day), why in partitions.items())
     return (Obstacle(cause, why, name, _in_order(of)) for (name, why), of in sorted(days.items()))
 
 

@@ -12,13 +12,15 @@ from enum import StrEnum
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError
-from backfill_assets.lake.acts import Act, NextRelease, TableChange, deciding, finish
+from backfill_assets.grouping import grouped
+from backfill_assets.lake.acts import deciding, finish
 from backfill_assets.lake.damage import Damage, Depth
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.history import Latest, origin_builds
 from backfill_assets.lake.integrity import damaged_at
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.moves import Move, RestoreCommit, RestoreRecord
+from backfill_assets.lake.recorded_acts import Act, NextRelease, TableChange
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.lifecycle import refuse_protected
@@ -178,10 +180,11 @@ def _decisions(plan: Plan, workspace: Workspace, *, force: bool) -> Decisions:
     refuse_undeclared(plan, workspace)
     lake = workspace.lake
     recorded = lake.ledger.builds({name: plan.days_of(name) for name in plan.reasons})
-    builds: dict[Partition, list[Build]] = {}
-    for build in recorded:
-        if build.succeeded or build.outcome == "removed":
-            builds.setdefault((build.table, build.day), []).append(build)
+    builds = grouped(
+        ((build.table, build.day), build)
+        for build in recorded
+        if build.succeeded or build.outcome == "removed"
+    )
     known = Latest()
     known.add(recorded)
     damaged = lake.damaged(known, dict.fromkeys(plan.reasons), Depth.FILES)

@@ -8,15 +8,17 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.shadow import delete_shadow, write_base
-from backfill_assets.plan.lifecycle import in_part_words
+from backfill_assets.plan.lifecycle import refuse_left_in_part, refuse_open
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now
-from backfill_assets.plan.store import DISCARDED, OPEN, Plans
+from backfill_assets.plan.store import DISCARDED, Plans
 from backfill_assets.publish.conflicts import ShadowState, rewritten_in_live, state_of
 from backfill_assets.publish.guards import examples, refuse_not_in_shadow
 from backfill_assets.publish.part import accepted_in_live
 from backfill_assets.publish.pointers import end_preview, move_preview
 from backfill_assets.workspace import Workspace
+
+_NOT_DISCARDED = "Nothing was discarded."
 
 
 def rebase(plan: Plan, workspace: Workspace, who: str, *, keep_live: bool = False) -> ShadowState:
@@ -93,22 +95,10 @@ def discard(
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
         finish(workspace.lake.root)
-        if plans.state(plan.id) == OPEN:
-            raise RefusedByGuard(
-                f"Plan {plan.id} is open.",
-                unchanged="Nothing was discarded.",
-                next_step=(
-                    f"Let it end (`backfill resume {plan.id}`), or cancel it"
-                    f" first: `backfill cancel {plan.id}`."
-                ),
-            )
+        refuse_open(plan, plans, _NOT_DISCARDED)
         if plans.state(plan.id) != DISCARDED:  # a discard that was killed is finished
-            refuse_not_in_shadow(plan, plans, "Nothing was discarded.")
-        if plan.id in plans.left_in_part():
-            words = in_part_words(plan.id)
-            raise RefusedByGuard(
-                f"{words[0].upper()}{words[1:]}.", unchanged="Nothing was discarded."
-            )
+            refuse_not_in_shadow(plan, plans, _NOT_DISCARDED)
+        refuse_left_in_part(plans, _NOT_DISCARDED, plan.id)
         end_preview(plan, workspace, who, reason)
         if plans.state(plan.id) != DISCARDED:
             plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)

@@ -23,7 +23,6 @@ COLUMNS = (
     Kind.LOST.value,
 )
 PUBLISHED = ("table", "new rows", "live had the same")
-EXAMPLES_SHOWN = 5
 
 
 def rows(decisions: Decisions) -> list[tuple[str, ...]]:
@@ -67,9 +66,8 @@ def question(decisions: Decisions) -> str:
 def lines_of_left(decisions: Decisions) -> list[str]:
     """Return the days that stay in the tables, the reason, and the next step."""
     kinds = {d.kind for d in decisions.values()}
-    why = [f"  {t} {day}: {d.why}" for (t, day), d in decisions.items() if d.why]
-    more = [f"  and {len(why) - EXAMPLES_SHOWN} more"] if len(why) > EXAMPLES_SHOWN else []
-    lines = [*why[:EXAMPLES_SHOWN], *more]
+    why = {partition: each.why for partition, each in decisions.items() if each.why}
+    lines = [examples(why)] if why else []
     if Kind.CONFLICT in kinds:
         lines.append(
             "Days that others built since stay as they are. With --force they are restored too, and"

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, StructType
 
+from backfill_assets.grouping import grouped
 from backfill_assets.quality.rule import DayProfile
 
 SAMPLE_SIZE = 20
@@ -65,9 +66,7 @@ def profiles(
         for n, (name, sql) in enumerate(samples.items())
         if any(group.sampled[n] for group in groups)
     }
-    by_day: dict[date, list[Any]] = {}
-    for group in groups:
-        by_day.setdefault(group.day, []).append(group)
+    by_day = grouped((group.day, group) for group in groups)
     return {
         at: DayProfile(
             at,

@@ -7,19 +7,32 @@ that one pass answers all rules of a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from statistics import median
 
+from backfill_assets.calendar import days_around, days_around_any
+from backfill_assets.grouping import grouped
 from backfill_assets.quality.rule import Cut, DayProfile, Judged, Rule
 
-TRAILING_DAYS = 28
+_TRAILING_DAYS = 28
 # Fewer days than a week say little about what is usual: weekdays differ.
 ENOUGH_TRAILING_DAYS = 7
 MALFORMED = "malformed"
 _EXAMPLES = 3
 # In fewer rows, a column that is filled in half of them may well be null.
 _ENOUGH_ROWS = 10
+
+
+def trailing_days(day: date) -> list[date]:
+    """The 28 days before a day, with which it is compared, the latest first."""
+    return days_around(day, -_TRAILING_DAYS, -1)[::-1]
+
+
+def with_trailing_days(days: Iterable[date]) -> list[date]:
+    """These days, and those with which they are compared."""
+    return days_around_any(days, -_TRAILING_DAYS, 0)
 
 
 def types_as_declared() -> Rule:
@@ -262,9 +275,7 @@ def _unparsed(name: str, shares: Mapping[str, float]) -> Rule:
             counts,
         )
 
-    by_share: dict[float, list[str]] = {}
-    for column, share in shares.items():
-        by_share.setdefault(share, []).append(column)
+    by_share = grouped((share, column) for column, share in shares.items())
     bounds = "; ".join(f"{share:.2%} in {', '.join(of)}" for share, of in by_share.items())
     return Rule(
         name,

@@ -25,6 +25,7 @@ from backfill_assets.dagster_client.client import Dagster, payload
 from backfill_assets.dagster_client.names import SHADOW
 from backfill_assets.dagster_client.requests import reload, shadow_locations
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
@@ -149,7 +150,7 @@ def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
 
 def not_shown(dagster: Dagster, builds: Mapping[Partition, Build]) -> list[Build]:
     """Return the accepted builds whose rows Dagster does not show, in their order."""
-    days = _by_table(builds)
+    days = grouped(sorted(builds))
     records = {name: read_materialized(dagster, name, of_table) for name, of_table in days.items()}
     return [
         build
@@ -221,15 +222,13 @@ def report_shown_wrong(
     needed = {other for partition in up_to_date for other in graph.needs(partition)}
     days = graph.by_table({*up_to_date, *needed})
     records = {
-        name: read_materialized(dagster, name, table_days)
-        for name, table_days in days.items()
-        if table_days
+        name: read_materialized(dagster, name, table_days) for name, table_days in days.items()
     }
     at = _materialized_at(records)
     later = max(at.values(), default=0) + 1
     count = 0
     for name, table_days in graph.by_table(up_to_date).items():
-        if not table_days or (record := records[name]) is None:
+        if (record := records[name]) is None:
             continue
         left = {(name, day) for day in table_days}
         wrong = {(name, day) for day in table_days if day in record.failed}
@@ -248,7 +247,7 @@ def report_shown_wrong(
 
 def _report_accepted(partitions: Sequence[Partition], lake: Lake, dagster: Dagster) -> int:
     """Report the accepted builds of these partitions, without those that an audit refused."""
-    builds = lake.latest(_by_table(partitions), BUILD_SCHEMA.names) if partitions else Latest()
+    builds = lake.latest(grouped(partitions), BUILD_SCHEMA.names) if partitions else Latest()
     right = builds.accepted.keys() - builds.refused()
     return report_builds(dagster, [builds.accepted[p] for p in partitions if p in right])
 
@@ -260,7 +259,7 @@ def with_stale(
 ) -> dict[str, DagsterRecord | None]:
     """Return the same records with the stale days."""
     at = _materialized_at(records)
-    days = _by_table(perhaps_stale(graph, at, at))
+    days = grouped(sorted(perhaps_stale(graph, at, at)))
     stale = {name: read_stale(dagster, name, table_days) for name, table_days in days.items()}
     return {
         name: replace(record, stale=stale.get(name, ())) if record else None
@@ -291,10 +290,3 @@ def perhaps_stale(
         if partition in at
         and any(at.get(needed, 0) > at[partition] for needed in graph.needs(partition))
     ]
-
-
-def _by_table(partitions: Iterable[Partition]) -> dict[str, list[date]]:
-    days: dict[str, list[date]] = {}
-    for table, day in sorted(partitions):
-        days.setdefault(table, []).append(day)
-    return days

@@ -63,25 +63,14 @@ def recorded_build(name: str, day: str, release: int | None, workspace: Workspac
     In a release, `name` is the name that readers use. Raises UsageError unless this is one table
     and one day that was built, and a release that can be read.
     """
-    tables = workspace.named(name) if name else []
-    days = workspace.calendar.select(day)
-    if len(tables) != 1 or len(days) != 1:
-        raise UsageError(
-            "One day of one table is reproduced.",
-            unchanged=NOTHING_CHANGED,
-            next_step=(
-                f"Type, for example, `backfill reproduce {workspace.names[0]} "
-                f"{workspace.calendar.first}`."
-            ),
-        )
-    table = tables[0]
-    partition = (table.name, days[0])
+    table, only_day = workspace.only_partition(name, day)
     if release is not None:
-        return _released_build(*partition, release, workspace)
-    build = workspace.lake.latest({table.name: days}, BUILD_SCHEMA.names).accepted.get(partition)
+        return _released_build(table.name, only_day, release, workspace)
+    latest_of_day = workspace.lake.latest({table.name: [only_day]}, BUILD_SCHEMA.names)
+    build = latest_of_day.accepted.get((table.name, only_day))
     if build is None:
         raise UsageError(
-            f"No build of {table.name} {days[0]} was accepted.",
+            f"No build of {table.name} {only_day} was accepted.",
             unchanged=NOTHING_CHANGED,
             next_step="See `backfill status`.",
         )

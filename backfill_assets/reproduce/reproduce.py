@@ -21,6 +21,7 @@ from backfill_assets.diff.diff import Diff
 from backfill_assets.diff.sides import key_columns
 from backfill_assets.diff.tables import Side, TablePair, diff_tables
 from backfill_assets.errors import TableUnreadable
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.slices import Slice
@@ -187,9 +188,7 @@ class _RecordedLake(Lake):
     versions: Mapping[Partition, int]
 
     def slices(self, rows: Slice) -> list[tuple[str, Slice]]:
-        by_version: dict[int, list[date]] = {}
-        for day in rows.days:
-            by_version.setdefault(self.versions[rows.table, day], []).append(day)
+        by_version = grouped((self.versions[rows.table, day], day) for day in rows.days)
         return [
             (self.path(rows.table), replace(rows, days=tuple(days), version=version))
             for version, days in by_version.items()

@@ -1,12 +1,12 @@
 """The landing area: the folder, or address of an object store, where deliveries arrive."""
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from backfill_assets.digest import digest
 from backfill_assets.sources.filesystem import DISK, EVERYTHING, Entry, FileSystem, Subfolder, Tree
 
 
@@ -83,5 +83,5 @@ class LandingArea:
 
     def manifest(self, name: str, form: object) -> Path | None:
         """Return the manifest's file for files of one format in the folder `name`."""
-        of_form = hashlib.sha256(repr(form).encode()).hexdigest()[:8]
+        of_form = digest(repr(form), length=8)
         return self.cache and self.cache / f"{self.files.prefix}{name}.{of_form}.json"

@@ -7,7 +7,6 @@ are part of the fingerprint, and marked rows do not count.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from deltalake.schema import PrimitiveType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import (
     IncompleteDelivery,
     NotDelivered,
@@ -179,7 +179,7 @@ class DeltaSource(Source):
     ) -> Delivery | SourceError:
         if not files:
             return self._missing(area, day)
-        fingerprint = hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:32]
+        fingerprint = digest(*map(str, files))
         # One name for all files, because OPTIMIZE renames files.
         rows = sum(file.rows for file in files)
         return Delivery(

@@ -19,7 +19,6 @@ the engine runs elsewhere, BACKFILL_HOME must be a folder that it sees too.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +34,8 @@ import obstore
 from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import from_url
 
+from backfill_assets.digest import digest
+from backfill_assets.errors import first_line
 from backfill_assets.sources.copies import LocalCopies
 from backfill_assets.sources.filesystem import (
     CANNOT_BE_LISTED,
@@ -67,7 +68,7 @@ class ObjectStore(FileSystem):
 
     @property
     def prefix(self) -> str:
-        return f"{hashlib.sha256(self.place.encode()).hexdigest()[:12]}-"
+        return f"{digest(self.place, length=12)}-"
 
     @cached_property
     def _store(self) -> Any:
@@ -148,9 +149,7 @@ class ObjectStore(FileSystem):
     def _copied(self, entry: Entry) -> tuple[str, Callable[[], Iterator[bytes]]]:
         """Return the name of an object's copy, and how to fetch its bytes."""
         assert isinstance(entry, StoredObject)
-        key = hashlib.sha256(
-            f"{self.display_path(entry.path)} {self.state(entry).text}".encode()
-        ).hexdigest()[:32]
+        key = digest(f"{self.display_path(entry.path)} {self.state(entry).text}")
         ending = re.sub(r"[^\w.]", "_", PurePosixPath(entry.path).suffix)
         return f"{key}{ending}", lambda: self._pieces(entry)
 
@@ -232,4 +231,4 @@ def _why(error: Exception) -> str:
     if "error sending request" in text:
         endpoint = re.search(r"https?://[^/\s]+", text)
         return f"{endpoint[0] if endpoint else 'the store'} does not answer"
-    return text.partition("\n")[0][:200]
+    return first_line(text, 200)

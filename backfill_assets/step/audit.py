@@ -5,21 +5,22 @@ second time. A leak is a property of the code, so one day is enough. If its rows
 committed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.errors import first_line
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.spark.session import without_code_generation
 from backfill_assets.point_in_time.leaks import leaks
 from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
 from backfill_assets.quality.rule import LONGEST_ERROR, DayProfile, RuleVerdict
-from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
+from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, trailing_days
 from backfill_assets.step.accept import is_accepted
 from backfill_assets.step.compute import SMALL, Computed, InputRows
 from backfill_assets.step.errors import is_of_step
@@ -100,13 +101,14 @@ def audit(
     failed = 0
     for day in sorted(days):
         baseline = baselines[day]
+        past = list(_past_days(table, day, builds.accepted, baselines, audited))
         profile = replace(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.all_measures, 0))),
             schema_mismatches=faults,
             filled_before=baseline.filled,
-            **_usual(table, day, baselines, audited),
+            **_usual(table, baseline, past),
             leaks=leaks,
-            trailing_rows=_trailing(table, day, builds.accepted, audited),
+            trailing_rows=[past_day.rows for past_day in past],
             compared_rows={
                 other.name: build.rows
                 for other in table.compared_with
@@ -157,50 +159,47 @@ def _measure(table: Table, rows: DataFrame, merge_key: Sequence[str]) -> dict[da
 
 
 class _PastDay(NamedTuple):
+    """What a later day is compared with."""
+
     rows: int
     nulls: Mapping[str, int]
     lines: int
     undeclared: Sequence[str]
 
 
-def _usual(
+def _past_days(
     table: Table,
     day: date,
+    accepted: AcceptedBuilds,
     baselines: Mapping[date, Baseline],
     audited: Mapping[date, Audited],
-) -> dict[str, Any]:
-    """What the delivery of a day is compared with: the accepted days before, as in `_trailing`."""
+) -> Iterator[_PastDay]:
+    """Yield the accepted days among the 28 before, the latest first, with those of this run."""
+    for on in trailing_days(day):
+        today = audited.get(on)
+        if today and today.passed:
+            profile = today.profile
+            delivery = baselines[on].delivery
+            lines = sum(delivery.files.values())
+            yield _PastDay(profile.rows, profile.nulls, lines, delivery.undeclared)
+        elif build := baselines[day].before.get(on) or accepted.get((table.name, on)):
+            lines = sum(build.files.values())
+            undeclared = build.samples.get(UNDECLARED, ())
+            yield _PastDay(build.rows, build.nulls, lines, undeclared)
+
+
+def _usual(table: Table, baseline: Baseline, past: Sequence[_PastDay]) -> dict[str, Any]:
+    """What the delivery of a day is compared with. `past` are the days before, the latest first."""
     if not table.sources():
         return {}
-    baseline = baselines[day]
-    past = {
-        on: _PastDay(
-            build.rows,
-            build.nulls,
-            sum(build.files.values()),
-            build.samples.get(UNDECLARED, ()),
-        )
-        for on, build in baseline.before.items()
-    }
-    for on, today in audited.items():
-        if today.passed:
-            delivery = baselines[on].delivery
-            past[on] = _PastDay(
-                today.profile.rows,
-                today.profile.nulls,
-                sum(delivery.files.values()),
-                delivery.undeclared,
-            )
-    before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
-    trailing = [past[on] for on in before if on in past]
-    recent = [past_day for past_day in trailing if past_day.rows][:ENOUGH_TRAILING_DAYS]
+    recent = [past_day for past_day in past if past_day.rows][:ENOUGH_TRAILING_DAYS]
     delivery = baseline.delivery
     vanished = set[str]()
-    if trailing and delivery.columns:
-        vanished = {*trailing[0].undeclared}.difference(delivery.columns)
+    if past and delivery.columns:
+        vanished = {*past[0].undeclared}.difference(delivery.columns)
     return {
         "lines": sum(delivery.files.values()),
-        "trailing_lines": [past_day.lines for past_day in trailing],
+        "trailing_lines": [past_day.lines for past_day in past],
         "usually_filled": [
             name
             for name in sorted(types_of(table.columns))
@@ -213,16 +212,6 @@ def _usual(
         "absent": delivery.absent,
         "vanished": sorted(vanished),
     }
-
-
-def _trailing(
-    table: Table, day: date, accepted: AcceptedBuilds, audited: Mapping[date, Audited]
-) -> list[int]:
-    """Row counts of the accepted days among the 28 days before, including those of this run."""
-    before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
-    rows = {d: build.rows for d in before if (build := accepted.get((table.name, d)))}
-    rows |= {d: today.profile.rows for d, today in audited.items() if today.passed}
-    return [rows[d] for d in before if d in rows]
 
 
 def _at_fault(
@@ -247,10 +236,9 @@ def _rows_shown(table: Table, rows: DataFrame, day: date, condition: str | None)
     except Exception as error:
         if is_of_step(error):
             raise
-        first_line = str(error).partition("\n")[0][:LONGEST_ERROR]
         return [
             f"its rows cannot be shown: {condition or 'its keys'} raised {type(error).__name__}:"
-            f" {first_line}"
+            f" {first_line(error, LONGEST_ERROR)}"
         ]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, Days, Finding
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.spark.reading import SliceRows, schema_of
 from backfill_assets.quality.profile import schema_mismatches
-from backfill_assets.quality.rules import TRAILING_DAYS
+from backfill_assets.quality.rules import with_trailing_days
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.audit import Audited, audit
 from backfill_assets.step.commit import verdicts_of
@@ -143,8 +143,8 @@ def built_days(table: Table, workspace: Workspace) -> list[date]:
 
 def _relevant(table: Table, days: Sequence[date]) -> Days:
     """The partitions that rules look at: the days, the days before, and tables compared with."""
-    before = {day - timedelta(days=n) for day in days for n in range(TRAILING_DAYS + 1)}
-    return {table.name: before, **{other.name: set(days) for other in table.compared_with}}
+    compared = {other.name: set(days) for other in table.compared_with}
+    return {table.name: with_trailing_days(days), **compared}
 
 
 def _judged(

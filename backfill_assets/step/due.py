@@ -18,7 +18,7 @@ from backfill_assets.lake.history import STEP_COLUMNS, Latest
 from backfill_assets.lake.integrity import rows_without_build
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import WriteMode
-from backfill_assets.quality.rules import TRAILING_DAYS
+from backfill_assets.quality.rules import with_trailing_days
 from backfill_assets.step.inputs import (
     NO_DELIVERY,
     AcceptedBuilds,
@@ -375,9 +375,7 @@ def _relevant_partitions(
     Without them, a step of one day would read the whole ledger.
     """
     relevant = defaultdict(set, days_of_inputs(table, days, workspace.calendar))
-    relevant[table.name].update(
-        day - timedelta(days=n) for day in days for n in range(TRAILING_DAYS + 1)
-    )
+    relevant[table.name].update(with_trailing_days(days))
     if request.plan:
         for ancestor in table.ancestors():
             relevant.setdefault(ancestor.name, set())

@@ -10,7 +10,7 @@ only the days of that source.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from enum import StrEnum
 from functools import cache, partial
 from shlex import quote
@@ -24,12 +24,13 @@ from backfill_assets.errors import (
     NotDelivered,
     ServiceUnavailable,
     SourceError,
+    counted,
     named,
 )
 from backfill_assets.lake.history import LATEST_COLUMNS, Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.rule import Rule
-from backfill_assets.quality.rules import TRAILING_DAYS
+from backfill_assets.quality.rules import with_trailing_days
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.step.accept import is_accepted
@@ -376,8 +377,7 @@ def files_changed(last: Build, made_from: Build | Delivery) -> str:
     ]
     if not before or not changed:
         return ""
-    files = "1 file" if len(changed) == 1 else f"{len(changed)} files"
-    return f"{files} changed: {named(changed)}"
+    return f"{counted(len(changed), 'file')} changed: {named(changed)}"
 
 
 def ask_source(source: Source, ask: Callable[[], T]) -> T | SourceError:
@@ -439,8 +439,7 @@ def baselines(
         for lacking, of_era in ({} if isinstance(eras, SourceError) else eras).items()
         for day in of_era
     }
-    wanted = {day - timedelta(days=n) for day in days for n in range(TRAILING_DAYS + 1)}
-    accepted = workspace.lake.latest({table.name: wanted}, _FIGURES).accepted
+    accepted = workspace.lake.latest({table.name: with_trailing_days(days)}, _FIGURES).accepted
     before = {day: build for (_, day), build in accepted.items()}
     judged = sorted(types_of(table.columns))
 

@@ -11,6 +11,7 @@ from datetime import date
 from typing import get_args
 
 from backfill_assets.calendar import Partition, ranges
+from backfill_assets.errors import counted
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build, WriteMode, refuse_unstorable_text
 from backfill_assets.step.inputs import own_days
@@ -26,7 +27,7 @@ class EarlyStop:
     left: Sequence[date]
 
     def __str__(self) -> str:
-        days = "1 day" if len(self.left) == 1 else f"{len(self.left)} days"
+        days = counted(len(self.left), "day")
         return (
             f"{self.table}: stopped early. The rows of {self.day} did not change. {days} computed"
             f" from it, {ranges(self.left)}, were not rebuilt."

@@ -10,7 +10,7 @@ from itertools import chain
 from shlex import quote
 
 from backfill_assets.calendar import ranges
-from backfill_assets.errors import SourceError, UsageError, named
+from backfill_assets.errors import SourceError, UsageError, counted, named
 from backfill_assets.sources.archives.archive import Archive
 from backfill_assets.sources.archives.loading import LoadResult, is_selected, load_archives
 from backfill_assets.sources.area import LandingArea
@@ -103,7 +103,7 @@ def _listed(area: LandingArea, archives: Sequence[Archive]) -> list[str]:
 def load_sentence(result: LoadResult) -> str:
     """The result of loading one archive, as a sentence."""
     days = f" ({ranges(result.days)})" if result.days else ""
-    rows = f"{_counted(result.rows, 'row')} of {_counted(len(result.days), 'day')}{days}"
+    rows = f"{counted(result.rows, 'row')} of {counted(len(result.days), 'day')}{days}"
     if result.problem:
         accept = (
             f" Fix the file, or accept it as is: `backfill archive --accept {quote(result.name)}"
@@ -125,20 +125,16 @@ def load_sentence(result: LoadResult) -> str:
         if record.same_as:
             parts.append(f"the same content as {record.same_as}, which is in")
         if record.before:
-            parts.append(f"{_counted(record.before, 'row')} of days before the first one left out")
+            parts.append(f"{counted(record.before, 'row')} of days before the first one left out")
         if record.undated:
             examples = ", ".join(map(str, record.examples))
             parts.append(
-                f"{_counted(record.undated, 'row')} without a day that can be read left out, the"
+                f"{counted(record.undated, 'row')} without a day that can be read left out, the"
                 f" first in row {examples}"
             )
         if record.accepted:
             parts.append(f"accepted: {record.accepted}")
     return "; ".join(parts)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def comma_separated(names: str) -> list[str]:

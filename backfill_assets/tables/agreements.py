@@ -7,13 +7,13 @@ published: the rebuilt days, and all other days as they are live.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any, Protocol
 
+from backfill_assets.digest import digest
 from backfill_assets.tables.code_version.rules import JudgedBy, module_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Agreement:
         used = JudgedBy(module_of(self.function))
         used.add("function", self.function)
         content = repr((self._declared(), sorted(used.texts.items())))
-        return hashlib.sha256(content.encode()).hexdigest()[:12]
+        return digest(content, length=12)
 
     def _declared(self) -> tuple[object, ...]:
         return (self.tables,)

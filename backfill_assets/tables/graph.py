@@ -93,11 +93,11 @@ class Graph:
         return [(table, day) for table, days in self.by_table(partitions).items() for day in days]
 
     def by_table(self, partitions: Iterable[Partition]) -> dict[str, list[date]]:
-        """The days of every table. Tables come inputs first, days in order."""
+        """The days of each table that has any. Tables come inputs first, days in order."""
         by_table: dict[str, list[date]] = {table.name: [] for table in self.tables}
         for table, day in partitions:
             by_table[table].append(day)
-        return {table: sorted(days) for table, days in by_table.items()}
+        return {table: sorted(days) for table, days in by_table.items() if days}
 
     @cached_property
     def _days(self) -> dict[str, frozenset[date]]:

@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any
 
 from backfill_assets.calendar import as_day, ranges
-from backfill_assets.errors import NOTHING_CHANGED, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, refuse_unstorable_text
@@ -29,7 +29,7 @@ class AcceptedCode(Report):
     run: str
 
     def lines(self) -> Iterator[Line]:
-        days = "1 day" if len(self.days) == 1 else f"{len(self.days)} days"
+        days = counted(len(self.days), "day")
         yield f"{self.table}: {days} built by earlier code stay as they are: {ranges(self.days)}."
         yield f"They count as built by code {self.code}. No row was changed."
 

@@ -114,7 +114,7 @@ def accepted_days(workspace: Workspace, text: str, target: str) -> dict[str, lis
 
     UsageError for unknown tables and days.
     """
-    named = workspace.calendar.select(text) if text else workspace.calendar.days()
+    named = workspace.days(text)
     tables = workspace.named(target)
     accepted = latest_builds(workspace).accepted
     days = {table.name: [day for day in named if (table.name, day) in accepted] for table in tables}
@@ -224,7 +224,11 @@ def reproduced_by(
     `name` is the table as it was named: a release may have it under another name. `note` gets the
     run's address.
     """
-    config = {"table": name, "day": str(recorded.day), "release": recorded.release or 0}
+    config = {
+        "target": name,
+        "partitions": str(recorded.day),
+        "release": recorded.release or 0,
+    }
     launched = launch_job(dagster, REPRODUCE, "build_again", config, _tags(who))
     note(f"Rebuilt by {launched}: {dagster.url}{launched.page}")
     return read_reproduction(observed(dagster, launched, REPRODUCTION, sleep))

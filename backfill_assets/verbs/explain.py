@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from backfill_assets.errors import SourceError, UsageError
+from backfill_assets.errors import SourceError
 from backfill_assets.lake.ledger import Build, short_fingerprint
 from backfill_assets.lake.running import RunningStep, running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
@@ -86,17 +86,7 @@ class Explanation(Report):
 
 def explain_day(workspace: Workspace, name: str, day_text: str) -> Explanation:
     """Explain one day of one table. UsageError for an unknown table or day."""
-    tables = workspace.named(name) if name else []
-    days = workspace.calendar.select(day_text) if day_text else []
-    if len(tables) != 1 or len(days) != 1:
-        example = f"{workspace.names[0]} {workspace.calendar.first}"
-        raise UsageError(
-            "--why explains one day of one table.",
-            unchanged="Nothing was read.",
-            next_step=f"Type, for example, `backfill status {example} --why`.",
-        )
-    table = tables[0]
-    day = days[0]
+    table, day = workspace.only_partition(name, day_text)
     partition = (table.name, day)
     source = table.source()
     step = running_steps(workspace.lake.root).get(partition)

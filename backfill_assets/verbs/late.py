@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from backfill_assets.calendar import ranges
+from backfill_assets.errors import first_of
+from backfill_assets.grouping import grouped
 from backfill_assets.plan.arrivals_picture import data_uri
 from backfill_assets.plan.late import (
     Arrivals,
@@ -133,9 +135,7 @@ def _table(days: list[LateDay]) -> Table:
 
 def _unplaced_lines(late: Late) -> list[str]:
     """Return a line for each table that has rows of an input in no day."""
-    by_table: dict[tuple[str, str], list[Unplaced]] = {}
-    for unplaced in late.unplaced:
-        by_table.setdefault((unplaced.table, unplaced.input), []).append(unplaced)
+    by_table = grouped(((unplaced.table, unplaced.input), unplaced) for unplaced in late.unplaced)
     return [
         f"{sum(unplaced.rows for unplaced in rows):,} row(s) of {name} are in no day of {table}:"
         f" they arrived before their day, or beyond its horizon. They stay in {name}:"
@@ -145,5 +145,4 @@ def _unplaced_lines(late: Late) -> list[str]:
 
 
 def _examples(rows: list[Unplaced]) -> str:
-    shown = "; ".join(f"{of.rows:,} of {of.day}, about {of.about}" for of in rows[:3])
-    return f"{shown}; and {len(rows) - 3} more days" if len(rows) > 3 else shown
+    return "; ".join(first_of([f"{of.rows:,} of {of.day}, about {of.about}" for of in rows], 3))

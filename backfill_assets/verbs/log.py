@@ -11,7 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from backfill_assets.calendar import Calendar, ranges
-from backfill_assets.errors import UsageError, did_you_mean
+from backfill_assets.errors import UsageError, counted, did_you_mean, first_line
 from backfill_assets.lake.history import BuildHistory, build_history, build_key, tables_in
 from backfill_assets.lake.ledger import COMMITTED, Build, short_fingerprint
 from backfill_assets.lake.shadow import ledgers_of_shadows
@@ -237,7 +237,7 @@ def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
     days = len(set(line.days))
     at = max(build.at for build in line.builds)
     text = Text(f"  {at:%Y-%m-%d %H:%M:%S} {one.table}: ")
-    text.append(f"{days} day{'s' if days > 1 else ''} {one.outcome}", STYLES.get(one.outcome, ""))
+    text.append(f"{counted(days, 'day')} {one.outcome}", STYLES.get(one.outcome, ""))
     tries = f", in {len(line.builds)} builds" if len(line.builds) > days else ""
     yield text.append(f", {ranges(line.days)}{tries}")
     rows = sum(build.rows for build in line.builds)
@@ -246,7 +246,7 @@ def _lines_of(line: LogLine, *, in_full: bool) -> Iterator[Text]:
     yield Text(f"    {', '.join(counts + _facts(one))}")
     messages = line.messages()
     for message, day in list(messages.items())[:1]:
-        shown = message.strip() if in_full else message.strip().partition("\n")[0]
+        shown = message.strip() if in_full else first_line(message)
         example = f"for example {day}: " if len(messages) > 1 else ""
         yield Text(f"    {example}{shown}")
     if not line.recorded:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from backfill_assets.errors import first_of
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.maintenance import (
@@ -111,9 +112,7 @@ def _size(files: int, size: int) -> str:
 
 
 def _numbers(releases: Sequence[Release]) -> str:
-    numbers = [str(release.number) for release in releases]
-    more = len(numbers) - RELEASES_SHOWN
-    return ", ".join([*numbers[:RELEASES_SHOWN], *([f"{more} more"] if more > 0 else [])])
+    return ", ".join(first_of([str(release.number) for release in releases], RELEASES_SHOWN))
 
 
 def maintain_lake(

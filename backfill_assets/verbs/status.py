@@ -14,6 +14,8 @@ from typing import Any
 from rich.text import Text
 
 from backfill_assets.calendar import ranges
+from backfill_assets.errors import first_of
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.plan.columns import column_lines
@@ -102,7 +104,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     workspace = workspace.with_cached_listing()
     tables = workspace.named(target)
     runs = runs_by_partition(workspace)
-    selected = workspace.calendar.select(days) if days else workspace.calendar.days()
+    selected = workspace.days(days)
     latest = latest_builds(workspace)
     lake = workspace.lake
     folders = [lake.paths.ledger, *map(lake.path, workspace.names)]
@@ -123,11 +125,10 @@ def reason_values(reasons: Sequence[Obstacle]) -> list[dict[str, object]]:
 
 
 def _not_released_line(reasons: Sequence[Obstacle]) -> str:
-    shown = [f"{reason.cause}: {reason}" for reason in reasons[:REASONS_SHOWN]]
-    more = [f"and {len(reasons) - REASONS_SHOWN} more"] if len(reasons) > REASONS_SHOWN else []
+    shown = first_of([f"{reason.cause}: {reason}" for reason in reasons], REASONS_SHOWN)
     failed = any(reason.cause in FAILURES for reason in reasons)
     remedy = ". To release it anyway: `backfill release --reason 'why'`" if failed else ""
-    return f"live is not released: {'; '.join(shown + more)}{remedy}"
+    return f"live is not released: {'; '.join(shown)}{remedy}"
 
 
 def _no_lake_line(settings: Settings) -> str:
@@ -193,9 +194,7 @@ def _strip(month: Sequence[date], states: Mapping[date, State]) -> Text:
 
 def _reason_lines(why: Mapping[date, str]) -> Iterator[str]:
     """Yield the reasons of days. Reasons that differ only in days are joined."""
-    reasons: dict[str, list[date]] = {}
-    for day, reason in why.items():
-        reasons.setdefault(DAYS.sub("", reason), []).append(day)
+    reasons = grouped((DAYS.sub("", reason), day) for day, reason in why.items())
     for days in reasons.values():
         which = f"{ranges(days)}: " if len(reasons) > 1 else ""
         differ = len({why[day] for day in days}) > 1

@@ -7,18 +7,20 @@ all days.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 from enum import StrEnum
 from statistics import median
 from textwrap import shorten
 
 from backfill_assets.calendar import ranges
+from backfill_assets.errors import first_line
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.integrity import damaged, data_files, day_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.drift import chance_of_share
-from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
+from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, trailing_days
 from backfill_assets.quality.thresholds import DriftThresholds, thresholds_of
 from backfill_assets.verify.checklist import CheckLine, CheckOutcome, Remedy, figures_text
 
@@ -41,7 +43,7 @@ def days_built(
     in_live = len({*days} - {*rebuilt} - unbuilt.keys())
     figures = f"{len(days) - len(unbuilt) - in_live} of {len(days)} days built"
     figures += f", {in_live} up to date in live" if in_live else ""
-    reasons = [f"{day} {unbuilt[day].strip().partition(chr(10))[0]}" for day in sorted(unbuilt)]
+    reasons = [f"{day} {first_line(unbuilt[day])}" for day in sorted(unbuilt)]
     first = [f"for example {shorten(reason, _REASON_SHOWN)}" for reason in reasons[:1]]
     line = _line("days built", table, "; ".join([figures, *first]), unbuilt)
     return replace(line, findings=(figures, *reasons), remedy=Remedy.BUILD)
@@ -65,8 +67,7 @@ def row_counts(table: str, rebuilt: BuildsByDay, live: BuildsByDay) -> CheckLine
     outside: dict[date, str] = {}
     excess = 0.0
     for day, build in sorted(rebuilt.items()):
-        before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
-        trailing = [rows[earlier] for earlier in before if earlier in rows]
+        trailing = [rows[earlier] for earlier in trailing_days(day) if earlier in rows]
         if day in live:
             expected: float = live[day].rows
             low, high = _BOUNDS_OF_LIVE
@@ -252,9 +253,7 @@ def outside_days(
     The shadow (`in_shadow`) must have no day outside the plan.
     """
     others = {*opened.files, *now.files, *opened.accepted, *now.accepted} - {*days}
-    changes: dict[_DayChange, list[date]] = {}
-    for day in sorted(others):
-        changes.setdefault(_change(day, plan, opened, now), []).append(day)
+    changes = grouped((_change(day, plan, opened, now), day) for day in sorted(others))
     figures = [
         f"{len(changed)} {change}" + ("" if change == _DayChange.NONE else f": {ranges(changed)}")
         for change, changed in changes.items()

@@ -14,7 +14,7 @@ from functools import cache
 
 from pydantic import TypeAdapter
 
-from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
+from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError, first_of
 
 _FORMAT = 1
 _EXAMPLES_SHOWN = 3
@@ -68,9 +68,7 @@ class CheckLine:
 
 def figures_text(figures: str, examples: Sequence[str]) -> str:
     """The figures of a check, its first examples, and the number of the others."""
-    others = len(examples) - _EXAMPLES_SHOWN
-    more = [f"and {others} more"] if others > 0 else []
-    return "; ".join([figures, *examples[:_EXAMPLES_SHOWN], *more])
+    return "; ".join([figures, *first_of(examples, _EXAMPLES_SHOWN)])
 
 
 @dataclass(frozen=True)

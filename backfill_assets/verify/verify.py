@@ -5,7 +5,6 @@ A verdict is about the shadow, and about live as the shadow reads it. Each verdi
 only on exactly the versions that would be published.
 """
 
-import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,12 +20,14 @@ from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff import Diffs, TableDiff
 from backfill_assets.diff.sides import tables_of_shadow
 from backfill_assets.diff.tables import diff_tables
+from backfill_assets.digest import digest
 from backfill_assets.errors import (
     NOTHING_CHANGED,
     Conflict,
     RefusedByGuard,
     TableUnreadable,
     UsageError,
+    first_line,
 )
 from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import listed_files
@@ -165,8 +166,7 @@ def _row_reader(
             read = lake.arrow(Slice(name, table.partition_by, tuple(days), version), columns)
         except (OSError, pa.ArrowException, DeltaError) as error:
             damage = next(iter(lake.damaged_files(name, days, version).items()), None)
-            first_line = str(error).partition("\n")[0][:300]
-            why = f"on {damage[0]}, {damage[1]}" if damage else first_line
+            why = f"on {damage[0]}, {damage[1]}" if damage else first_line(error, 300)
             raise TableUnreadable(
                 f"Version {version} of {name} cannot be read: {why}.",
                 unchanged="No verdict was stored.",
@@ -257,7 +257,7 @@ def _content_hash(name: str, state: ShadowState) -> int:
 
 
 def _hash(texts: Iterable[str]) -> int:
-    return int(hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12], 16)
+    return int(digest(*texts, length=12), 16)
 
 
 def verified_code(plan: Plan, workspace: Workspace) -> dict[str, str]:

@@ -298,7 +298,7 @@ def test_what_cannot_be_compared_is_refused(lake, rebuilt):
         (OUTAGES,): f"Which day of {OUTAGES}?",
         (OUTAGES, one_day, "--partitions", one_day): "Leave out --target and --partitions",
         (REGIONS, one_day): "No build of",
-        ("raw/*s", one_day): "names 2 tables",
+        ("raw/*s", one_day): "One table is needed",
         (rebuilt, "--html", "page.txt"): "page.txt is not a file that ends in .html.",
         (rebuilt, "--html", "no/page.html"): "There is no folder no",
     }

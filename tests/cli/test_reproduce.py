@@ -57,7 +57,7 @@ def test_table_and_day_may_be_named_by_the_options_of_every_command(tmp_path):
     options = ("--target", NAME, "--partitions", str(DAY))
     by_options = values_of("reproduce", *options, home=tmp_path)
     assert by_options == values_of("reproduce", NAME, str(DAY), home=tmp_path)
-    assert backfill("reproduce", NAME, home=tmp_path).exit_code == exit_codes.WRONG_USAGE
+    assert refused("reproduce", NAME, home=tmp_path)[0] == exit_codes.WRONG_USAGE
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,8 @@ def test_table_and_day_may_be_named_by_the_options_of_every_command(tmp_path):
             "No build of staging/outages 2019-08-16 was accepted",
             id="never built",
         ),
-        pytest.param(
-            (NAME, "2019-08-15..2019-08-16"), "One day of one table is reproduced", id="two days"
-        ),
-        pytest.param(("raw/*", str(DAY)), "One day of one table is reproduced", id="two tables"),
+        pytest.param((NAME, "2019-08-15..2019-08-16"), "One day is needed", id="two days"),
+        pytest.param(("raw/*", str(DAY)), "One table is needed", id="two tables"),
         pytest.param((NAME, str(DAY), "--release", "3"), "There is no release", id="no release"),
     ],
 )
@@ -181,9 +179,8 @@ def test_the_server_is_asked_for_that_day_of_that_release_and_its_answer_is_prin
     assert asked(server, tmp_path, release=3).diff == diff
     (launched,) = server.launched
     assert launched["selector"]["jobName"] == "backfill_reproduce"
-    assert launched["runConfigData"] == {
-        "ops": {"backfill_build_again": {"config": {"table": NAME, "day": str(DAY), "release": 3}}}
-    }
+    config = {"target": NAME, "partitions": str(DAY), "release": 3}
+    assert launched["runConfigData"] == {"ops": {"backfill_build_again": {"config": config}}}
     Output(as_json=False).preview(ReproduceReport(answer).lines())
     printed = capsys.readouterr().out
     assert f"{NAME} {DAY} differs, from the same code and inputs." in printed

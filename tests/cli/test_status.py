@@ -271,13 +271,14 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
             "The range 2019-08-17..2019-08-16 is reversed",
         ),
         (["--why", NAME, "yesterday"], "'yesterday' is not a day."),
-        (["--why", NAME, "2019-08-15..2019-08-16"], "--why explains one day of one table."),
         (
-            ["--why", "raw/outage_events,raw/rejected_lines", "2019-08-15"],
-            "--why explains one day of one table.",
+            ["--why", NAME, "2019-08-15..2019-08-16"],
+            "One day is needed, and '2019-08-15..2019-08-16' names 2. Nothing was changed."
+            " Name one, for example 2019-08-15.",
         ),
-        (["--why", "", "2019-08-15"], "--why explains one day of one table."),
-        (["--why"], "--why explains one day of one table."),
+        (["--why", "raw/outage_events,raw/rejected_lines", "2019-08-15"], "One table is needed"),
+        (["--why", "", "2019-08-15"], "One table is needed"),
+        (["--why"], "One table is needed"),
         (["--why", "raw/nothing", "2019-08-15"], "There is no table raw/nothing."),
     ],
     ids=[

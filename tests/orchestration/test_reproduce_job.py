@@ -42,7 +42,12 @@ def launched(
     instance = DagsterInstance.ephemeral()
     resource = spark(spark_config={})
     result = executed(
-        "reproduce", workspace, instance=instance, spark=resource, table=table, day=str(day(1))
+        "reproduce",
+        workspace,
+        instance=instance,
+        spark=resource,
+        target=table,
+        partitions=str(day(1)),
     )
     return result, instance
 

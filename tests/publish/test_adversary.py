@@ -11,9 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.acts import Acts, Stage, finish
+from backfill_assets.lake.acts import finish
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.pointers import open_channel
+from backfill_assets.lake.recorded_acts import Acts, Stage
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.publish import pointers

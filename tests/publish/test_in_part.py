@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import RefusedByGuard
-from backfill_assets.lake.acts import NAME, Acts, Stage
 from backfill_assets.lake.ledger import Build
+from backfill_assets.lake.recorded_acts import NAME, Acts, Stage
 from backfill_assets.lake.shadow import Base, read_base
 from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.plan import Plan

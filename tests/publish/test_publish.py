@@ -11,9 +11,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import Conflict, RefusedByGuard, UsageError
-from backfill_assets.lake.acts import Acts, Stage, finish
+from backfill_assets.lake.acts import finish
 from backfill_assets.lake.damage import Depth
 from backfill_assets.lake.ledger import BUILD_SCHEMA
+from backfill_assets.lake.recorded_acts import Acts, Stage
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import latest_builds

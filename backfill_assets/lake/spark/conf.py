@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from backfill_assets.errors import NOTHING_COMPUTED, UsageError
+from backfill_assets.errors import NOTHING_COMPUTED, UsageError, first_line
 
 # Delta's settings belong to a session too, but Spark does not know that.
 OF_DELTA = "spark.databricks.delta."
@@ -176,7 +176,7 @@ def values_judged() -> Iterator[None]:
         yield
     except IllegalArgumentException as error:
         raise UsageError(
-            f"Spark refuses a setting. {str(error).splitlines()[0]}",
+            f"Spark refuses a setting. {first_line(error)}",
             unchanged=NOTHING_COMPUTED,
             next_step="Give it another value.",
         ) from error

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.spark.reading import read_files
@@ -127,7 +127,7 @@ class TwoFlows(Source):
             return replace(archived, set_aside=[*landed.files], overlap=overlap)
         return replace(
             landed,
-            fingerprint=_hash_of([landed.fingerprint, *archives.contents]),
+            fingerprint=digest(landed.fingerprint, *archives.contents),
             files={**landed.files, **archived.files},
             stamp=f"{landed.stamp}\n{archived.stamp}",
             hashes={**landed.hashes, **archived.hashes},
@@ -271,20 +271,16 @@ class ArchivedDay:
     def delivery(self, fewest: float) -> Delivery:
         """Return the day's rows from archives as a delivery."""
         return Delivery(
-            _hash_of(self.contents),
+            digest(*self.contents),
             {
                 name: sum(file.rows or 0 for file in files)
                 for name, files in self.by_archive.items()
             },
             "\n".join(file.path for file in self.files),
             {
-                name: _hash_of(map(lines_hash, files))[:HASH_DIGITS]
+                name: digest(*map(lines_hash, files), length=HASH_DIGITS)
                 for name, files in self.by_archive.items()
             },
             fewest=fewest,
             doubts=self.doubts,
         )
-
-
-def _hash_of(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from annotated_types import Ge, Le
 
 from backfill_assets.errors import named, nearest
+from backfill_assets.grouping import grouped
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import rows_well_formed, values_parsed
 from backfill_assets.sources.protocol import refuse_mistyped
@@ -247,11 +248,11 @@ def columns_of_rules(rules: Sequence[Rule]) -> dict[str, str]:
 
 def eras(fields: Sequence[Field], days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
     """Group the days, in order, by the declared columns that their files lack."""
-    by_missing: dict[tuple[str, ...], list[date]] = {}
-    for day in sorted(days):
-        missing = tuple(column.name for column in fields if not column.in_files_of(day))
-        by_missing.setdefault(missing, []).append(day)
-    return by_missing
+
+    def missing(day: date) -> tuple[str, ...]:
+        return tuple(column.name for column in fields if not column.in_files_of(day))
+
+    return grouped((missing(day), day) for day in sorted(days))
 
 
 def refuse_unusable_fields(fields: Sequence[Field]) -> None:

@@ -4,7 +4,6 @@ Read here how a day's delivery is found and judged. `listing.py` finds the day's
 `manifest.py` reads each file once, and `rows.py` reads them with Spark.
 """
 
-import hashlib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Annotated
 from annotated_types import Ge, Le
 from pyspark.sql import DataFrame, SparkSession
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError, named
 from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.area import LandingArea
@@ -300,7 +300,7 @@ class Landing(Source):
         lines = [f"{name} {contents.size} {contents.content}" for name, contents in by_name.items()]
         headers = [self._header(contents) for contents in files.values()] if self.fields else []
         return Delivery(
-            fingerprint=hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
+            fingerprint=digest(*lines),
             files={name: contents.lines for name, contents in by_name.items()},
             stamp="\n".join(contents.stamp for contents in files.values()),
             hashes={name: contents.content[:HASH_DIGITS] for name, contents in by_name.items()},

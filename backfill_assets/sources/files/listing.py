@@ -10,6 +10,7 @@ from functools import cache, cached_property
 from itertools import groupby
 
 from backfill_assets.errors import NOTHING_CHANGED, SourceError
+from backfill_assets.grouping import grouped
 from backfill_assets.sources.filesystem import CANNOT_BE_LISTED, Entry, Subfolder, Tree
 
 # The parts of a day: how a pattern may also write {year}, {month} and {day}, and their digits.
@@ -198,10 +199,7 @@ def _days_by_parts(days: Collection[date]) -> Callable[[dict[str, str]], Collect
 
     @cache
     def by_parts(names: tuple[str, ...]) -> dict[tuple[int, ...], list[date]]:
-        found: dict[tuple[int, ...], list[date]] = {}
-        for day in days:
-            found.setdefault(tuple(getattr(day, name) for name in names), []).append(day)
-        return found
+        return grouped((tuple(getattr(day, name) for name in names), day) for day in days)
 
     return lambda parts: by_parts(tuple(parts)).get(tuple(map(int, parts.values())), ())
 

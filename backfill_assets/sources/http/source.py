@@ -11,7 +11,6 @@ request a day again, delete its files and rebuild it with --force.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import NotFetchedYet, SourceError
 from backfill_assets.lake.storage import Documents, Paths
 from backfill_assets.sources.area import LandingArea
@@ -91,9 +91,7 @@ class HttpSource(Source):
         }
 
     def _delivery(self, day: date, answers: Sequence[Answer]) -> Delivery:
-        fingerprint = hashlib.sha256(
-            "\n".join(answer.content for answer in answers).encode()
-        ).hexdigest()[:32]
+        fingerprint = digest(*(answer.content for answer in answers))
         return Delivery(fingerprint, {f"{self.name}/{day}": sum(answer.rows for answer in answers)})
 
     def described(self, area: LandingArea, day: date) -> list[str]:
@@ -182,12 +180,12 @@ class AnswerStore:
 
 
 def _hash_of(rows: Sequence[Sequence[Any]]) -> str:
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:32]
+    return digest(json.dumps(rows))
 
 
 def _query_key(query: Query) -> str:
     """Return the folder name of a query's answers."""
-    return hashlib.sha256(json.dumps(sorted(query.items())).encode()).hexdigest()[:16]
+    return digest(json.dumps(sorted(query.items())), length=16)
 
 
 def _by_day(folder: str, names: Iterable[str]) -> dict[date, Answer]:

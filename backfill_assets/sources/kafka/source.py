@@ -18,7 +18,6 @@ bytes), and Azure Event Hubs (port 9093, with `options={"security.protocol": "SA
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import IncompleteDelivery, NotDelivered, SourceError
 from backfill_assets.lake.spark.jars import needing
 from backfill_assets.sources.area import LandingArea
@@ -225,7 +225,7 @@ class Kafka(Source):
             f"{n} {of_day[0].first} {of_day[-1].end} {_records(of_day)}"
             for n, of_day in sorted(runs.items())
         ]
-        fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+        fingerprint = digest(*lines)
         # A name includes the first offset: another topic of the same name delivers other files.
         files = {
             f"{self.topic}/{number}@{of_day[0].first}": of_day for number, of_day in runs.items()

@@ -17,7 +17,6 @@ commits, and starts again if they changed. The transaction numbers of the rows (
 change that was reverted; a view has none.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from annotated_types import Ge, Le
 
+from backfill_assets.digest import digest
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.spark.jars import needing
 from backfill_assets.sources.area import LandingArea
@@ -245,9 +245,7 @@ class PostgresTable(Source):
         if not figures:
             return self._missing(day)
         rows, hashed, written = figures
-        fingerprint = hashlib.sha256(f"{rows} {hashed} {columns.signature}".encode()).hexdigest()[
-            :32
-        ]
+        fingerprint = digest(f"{rows} {hashed} {columns.signature}")
         return Delivery(
             fingerprint,
             {self.name: rows},

@@ -7,7 +7,6 @@ source, objects by their class and its attributes.
 import ast
 import dis
 import functools
-import hashlib
 import inspect
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from backfill_assets.digest import digest
 from backfill_assets.quality import rules as built_in
 from backfill_assets.quality.rule import Rule
 from backfill_assets.tables.code_version.source import (
@@ -44,7 +44,7 @@ ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 
 def rules_version(rules: Sequence[Rule]) -> str:
     """A hash of the rules, twelve hexadecimal digits."""
-    return hashlib.sha256("\n".join(map(signature, rules)).encode()).hexdigest()[:LENGTH]
+    return digest(*map(signature, rules), length=LENGTH)
 
 
 def signature(rule: Rule) -> str:

@@ -23,6 +23,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backfill_assets.grouping import grouped
+
 TopLevelName = tuple[str, str]  # a module, and a name at the top of it
 
 _PACKAGE = __name__.partition(".")[0]
@@ -142,9 +144,7 @@ def source_of(module: str) -> ModuleSource:
 @lru_cache(maxsize=256)
 def parsed(module: str, path: str) -> ModuleSource:
     tree = ast.parse(Path(path).read_bytes())
-    imports: dict[str, list[list[str]]] = {}
-    for name, full in _imported_names(tree, module, package=path.endswith("/__init__.py")):
-        imports.setdefault(name, []).append(full)
+    imports = grouped(_imported_names(tree, module, package=path.endswith("/__init__.py")))
     stripped = _Stripped(imports)
     stripped.visit(tree)
     statements = _statements_by_name(tree)
@@ -296,10 +296,7 @@ def _statements_by_name(tree: ast.Module) -> dict[str, list[ast.stmt]]:
     add a function to a registry, and so can the class that a class extends. A function that is
     only called stays as it is.
     """
-    statements: dict[str, list[ast.stmt]] = {}
-    for node in tree.body:
-        for name in _bound(node):
-            statements.setdefault(name, []).append(node)
+    statements = grouped((name, node) for node in tree.body for name in _bound(node))
     functions = {name for name, nodes in statements.items() if isinstance(nodes[0], FUNCTIONS)}
     uses: dict[str, set[str]] = {}
     changes: dict[str, set[str]] = {}
