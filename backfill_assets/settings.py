@@ -422,11 +422,13 @@ class Settings(BaseSettings):
                 f"BACKFILL_SPARK_REMOTE has {', '.join(secret)}, which logs and errors would show:"
                 " take it out. A token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN"
             )
-        cluster = self.spark_remote or self.spark_master or "local[*]"
+        own = self.spark_conf.get("spark.master")  # It comes before ours.
+        cluster = self.spark_remote or own or self.spark_master or "local[*]"
         places = {"BACKFILL_LAKE": self.lake, "BACKFILL_LANDING": self.landing}
         local = [name for name, place in places.items() if "://" not in place]
         if local and not self.shared_disk and not runs_on_this_machine(cluster):
-            setting = "BACKFILL_SPARK_REMOTE" if self.spark_remote else "BACKFILL_SPARK_MASTER"
+            of_master = "BACKFILL_SPARK_CONF" if own else "BACKFILL_SPARK_MASTER"
+            setting = "BACKFILL_SPARK_REMOTE" if self.spark_remote else of_master
             raise ValueError(
                 f"{setting} names another machine, and {' and '.join(local)} is a folder: executors"
                 " would write rows to their own disks, and these rows would be lost. Use an object"

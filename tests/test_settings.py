@@ -73,6 +73,10 @@ ELSEWHERE = [
     pytest.param({"spark_master": "spark://host:7077"}, id="a master on another host"),
     pytest.param({"spark_master": "spark://127.0.0.1:7077,host:7077"}, id="a second master"),
     pytest.param({"spark_master": "yarn"}, id="a cluster without an address"),
+    pytest.param(
+        {"spark_conf": {"spark.master": "spark://host:7077"}, "spark_master": "local[*]"},
+        id="a master among Spark's settings",
+    ),
     pytest.param({"spark_remote": "sc://host:15002/;use_ssl=true"}, id="a Connect server"),
 ]
 HERE = [

@@ -106,7 +106,7 @@ class RestoreRecord:
         """The record of a restored build: its rows, code and inputs, and who restored it when."""
         why = f"{self.what}: {self.reason}" if self.reason else self.what
         return replace(
-            build, outcome="restored", run=self.run, plan="", who=self.who, reason=why, message="",
+            build, outcome="restored", run=self.run, plan="", who=self.who, reason=why,
             act=self.act, undone_plan=self.undone_plan, finding="",
             seconds=0.0, at=at,
         )  # fmt: skip

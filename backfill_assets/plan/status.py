@@ -239,7 +239,7 @@ class _TableHistory:
         if accepted and not changed and not self._refused_since(day, delivery):
             note = "; ".join(filter(None, (accepted.message, not_read(delivery))))
             notes = (why, self._by_rules(day), _by_code(self.table, accepted), note)
-            return _Found(State.UP_TO_DATE, next(filter(None, notes), ""))
+            return _Found(State.UP_TO_DATE, "; ".join(filter(None, notes)))
         if accepted and (protected := self.protection(day)):
             return _Found(State.UP_TO_DATE, f"built and protected ({protected})")
         if last and not last.succeeded:

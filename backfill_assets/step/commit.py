@@ -48,7 +48,8 @@ class Judgement:
     """The outcome of one day, before its commit. `same_as` is the build with the same rows.
 
     `message` says why the day failed, or has the warnings of a day that passed. `mixed` has the
-    same meaning as in `Build`.
+    same meaning as in `Build`. `kept_code` made rows that the day keeps, and that someone kept for
+    the present code (merge).
     """
 
     day: date
@@ -58,6 +59,7 @@ class Judgement:
     audited: Audited | None = None
     same_as: Build | None = None
     mixed: bool = False
+    kept_code: str = ""
 
 
 def judge_days(
@@ -100,14 +102,15 @@ def judge_days(
             continue
         outcome: Outcome = "failed" if message else "unchanged" if day in same else "accepted"
         same_as = same[day] if outcome == "unchanged" else None
-        mixed = bool(
-            day in kept
-            and last
-            and last.rows
-            and change_since(table, last, inputs.tables, inputs.delivery)
-        )
+        kept_from = last if day in kept and last and last.rows else None
+        mixed = bool(kept_from and change_since(table, kept_from, inputs.tables, inputs.delivery))
+        kept_code = ""
+        if kept_from and kept_from.accepted_code == table.version:
+            kept_code = kept_from.code_version
         message = message or audited[day].warnings()
-        judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as, mixed)
+        judgements[day] = Judgement(
+            day, outcome, message, inputs, audited[day], same_as, mixed, kept_code
+        )
         if outcome == "failed":
             failed_days.add(day)
         else:
@@ -150,7 +153,8 @@ def record(
         day=judgement.day,
         outcome=judgement.outcome,
         run=request.run,
-        code_version=table.version,
+        code_version=judgement.kept_code or table.version,
+        accepted_code=table.version if judgement.kept_code else "",
         code_loaded_at=table.loaded_at,
         fingerprint=profile.fingerprint,
         rows=profile.rows,
@@ -240,7 +244,7 @@ def _after_others(
     now = latest.accepted
     _refuse_newer_code(table, days, now)
     if request.write_mode == "overwrite":
-        _refuse_merged_meanwhile(table, days, now, request, began)
+        _refuse_merged_meanwhile(table, days, now, request, workspace, began)
     computed = {judgement.day for judgement in judgements}
     _refuse_changed_inputs(table, passed, computed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}
@@ -281,20 +285,32 @@ def _refuse_newer_code(table: Table, days: Iterable[date], now: AcceptedBuilds) 
 
 
 def _refuse_merged_meanwhile(
-    table: Table, days: Iterable[date], now: AcceptedBuilds, request: StepRequest, began: datetime
+    table: Table,
+    days: Iterable[date],
+    now: AcceptedBuilds,
+    request: StepRequest,
+    workspace: Workspace,
+    began: datetime,
 ) -> None:
     """Raise Conflict if another run merged rows into one of the days. They would be lost."""
+    since = {
+        day
+        for day in days
+        if (build := now.get((table.name, day)))
+        and build.write_mode == "merge"
+        and build.at > began
+    }
+    # The last build may be a repeated merge, which left the rows of the first one.
     merged = [
         build
-        for day in sorted(days)
-        if (build := now.get((table.name, day)))
-        and (build.write_mode, build.outcome) == ("merge", "accepted")
+        for build in (workspace.lake.ledger.builds({table.name: since}) if since else ())
+        if (build.write_mode, build.outcome) == ("merge", "accepted")
         and build.at > began
         and build.run != request.run
     ]
     if merged:
         raise Conflict(
-            f"{table.name} {ranges([build.day for build in merged])} got rows of run"
+            f"{table.name} {ranges({build.day for build in merged})} got rows of run"
             f" {merged[0].run} (merge) while this run was computing, and would lose them.",
             unchanged=NOTHING_COMMITTED,
             next_step="If these rows may be replaced, run it again.",

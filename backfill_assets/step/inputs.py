@@ -134,7 +134,7 @@ def newer_code(table: Table, last: Build | None) -> str:
     """The version of the newer code that made the build `last`; "" if it was not newer."""
     is_newer = (
         last is not None
-        and last.code_version != table.version
+        and not last.is_of_code(table.version)
         and last.code_loaded_at > table.loaded_at
     )
     return last.code_version if last and is_newer else ""

@@ -15,26 +15,37 @@ from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, refuse_unstorable_text
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
 
 @dataclass(frozen=True)
 class AcceptedCode(Report):
-    """The days of a table that keep the rows of earlier code, and the present code version."""
+    """The days of a table that keep the rows of earlier code, and the present code version.
+
+    `outdated` are those of them that have other deliveries or inputs than when they were built.
+    """
 
     table: str
     code: str
     days: Sequence[date]
     run: str
+    outdated: Sequence[date] = ()
 
     def lines(self) -> Iterator[Line]:
         days = counted(len(self.days), "day")
         yield f"{self.table}: {days} built by earlier code stay as they are: {ranges(self.days)}."
         yield f"They count as built by code {self.code}. No row was changed."
+        if self.outdated:
+            yield (
+                f"But the files or inputs of {ranges(self.outdated)} have changed: the next run"
+                f" builds them by code {self.code}. See `backfill status --target {self.table}`."
+            )
 
     def as_json(self) -> Mapping[str, Any]:
-        return vars(self) | {"days": list(map(str, self.days))}
+        days = {name: list(map(str, getattr(self, name))) for name in ("days", "outdated")}
+        return vars(self) | days
 
 
 def accept_code(
@@ -69,7 +80,6 @@ def accept_code(
                 reason=reason,
                 act="",
                 undone_plan="",
-                message="",
                 seconds=0.0,
                 at=at,
             )
@@ -85,7 +95,10 @@ def accept_code(
             unchanged=NOTHING_CHANGED,
             next_step=f"`backfill status --target {table.name}` shows its days.",
         )
-    return AcceptedCode(table.name, table.version, [build.day for build in builds], run)
+    days = [build.day for build in builds]
+    states = status_of(workspace, [table], days, latest=latest_builds(workspace)).of(table.name)
+    outdated = {day for state, of in states.items() if state != State.UP_TO_DATE for day in of}
+    return AcceptedCode(table.name, table.version, days, run, sorted(outdated))
 
 
 def _of_other_code(workspace: Workspace, name: str, before: date) -> list[Build]:

@@ -1,19 +1,22 @@
 """Days of earlier code that are kept: the present code builds new days only. No Spark."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from backfill_assets.errors import NOTHING_CHANGED, UsageError
+from backfill_assets.lake.ledger import BUILD_SCHEMA
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.verbs.explain import explain_day
 from backfill_assets.verbs.log import BuildFilter, read_log
 from backfill_assets.workspace import Workspace
 from tests.worlds.deliveries import day
-from tests.worlds.small_lake import DAYS, A, SmallLake, four_days
+from tests.worlds.small_lake import DAYS, A, B, SmallLake, four_days
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 KEPT = {FIRST: State.UP_TO_DATE, SECOND: State.UP_TO_DATE}
 
 
@@ -62,6 +65,28 @@ def test_the_next_change_of_the_code_makes_kept_days_outdated(lake):
     accepted(newer, before=str(FOURTH))
     assert list(states(newer).values()) == [State.UP_TO_DATE] * 3 + [State.CODE_CHANGED]
     assert set(states(lake.workspace).values()) == {State.CODE_CHANGED}
+
+
+def test_kept_days_whose_inputs_changed_are_named(lake):
+    """The next run builds them all the same."""
+    lake.write(dict.fromkeys(DAYS, 5), table=B.name, code="0")
+    assert accepted(lake.workspace, B.name).outdated == []
+    lake.write({SECOND: 7, FOURTH: 7})
+    newer = replace(lake.workspace, tables=(A, replace(B, version="2")))
+    report = accepted(newer, B.name)
+    assert (report.days, report.outdated) == ([FIRST, SECOND], [SECOND])
+    assert report.as_json()["outdated"] == [str(SECOND)]
+
+
+def test_a_kept_day_keeps_its_warnings(lake):
+    (build,) = lake.workspace.lake.latest({A.name: [FIRST]}, BUILD_SCHEMA.names).accepted.values()
+    warned = replace(build, message="lines_as_usual: 4 lines", at=LATER)
+    lake.workspace.lake.ledger.append([warned])
+    accepted(lake.workspace)
+    status = status_of(lake.workspace, [A], [FIRST], latest=latest_builds(lake.workspace))
+    why = status.partitions[A.name, FIRST].why
+    assert "kept for 1" in why
+    assert why.endswith("lines_as_usual: 4 lines")
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,20 @@ def test_code_that_was_put_back_and_loaded_again_replaces_rows_of_other_code(bui
     assert (build.outcome, build.rows) == ("accepted", 3)
 
 
-@pytest.mark.parametrize("numbers", [[1], [1, 2]], ids=["one day", "with another day"])
-def test_rows_that_were_merged_meanwhile_are_not_dropped(built, numbers):
+@pytest.mark.parametrize(
+    ("numbers", "merges"),
+    [
+        pytest.param([1], 1, id="one day"),
+        pytest.param([1, 2], 1, id="with another day"),
+        pytest.param([1], 2, id="a merge that is repeated"),
+    ],
+)
+def test_rows_that_were_merged_meanwhile_are_not_dropped(built, numbers, merges):
     other = only_some(built, "100", version=built.table(OUTAGES).version)
 
     def merge() -> None:
-        built.run(days(1), other, run="the other", force=True, write_mode="merge")
+        for _ in range(merges):
+            built.run(days(1), other, run="the other", force=True, write_mode="merge")
 
     mine = during_the_first(built.table(OUTAGES), merge, [])
     merged = "2019-08-16 got rows of run the other"

@@ -99,6 +99,17 @@ def test_a_run_computes_no_day_that_is_kept_for_its_code(built):
     assert [build.day for build in built.run(FOUR, newer)[UPDATES].built] == days(2, 3)
 
 
+def test_rows_merged_into_a_kept_day_do_not_make_it_a_day_of_the_present_code(built):
+    newer = only_some(built, "100", version="2")
+    workspace = replace(built.workspace, tables=(newer,))
+    before = built.accepted(OUTAGES)[day(1)]
+    accept_code(workspace, OUTAGES, str(day(2)), who="ada", reason="new days only")
+    (build,) = built.run(days(1), newer, write_mode="merge", force=True)[OUTAGES].built
+    assert (build.outcome, build.mixed) == ("accepted", False)
+    assert (build.code_version, build.accepted_code) == (before.code_version, "2")
+    assert replace(built, spark=no_spark).run(days(1), newer)[OUTAGES].built == []
+
+
 def test_after_a_crash_before_the_ledger_the_record_is_repaired_without_computing(built):
     recorded = built.lake.ledger.builds({OUTAGES: None})
     forget_the_record(built, OUTAGES)

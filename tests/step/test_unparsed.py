@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets import Csv, JsonLines, Landing, field, table
+from backfill_assets import Archive, Csv, JsonLines, Landing, Parquet, TwoFlows, field, table
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.ledger import Build
+from backfill_assets.sources.archives.loading import load_archives
 from backfill_assets.step import compute
 from backfill_assets.tables.declaration import Table, settings_of
 from tests.worlds.deliveries import day, put
@@ -26,7 +27,7 @@ HEADER = "country,active,deaths,lat\n"
 GOOD = "a,1,2,3.5\n"
 
 
-def reading(source: Landing) -> Table:
+def reading(source: Landing | TwoFlows) -> Table:
     return table(
         "raw/cases",
         partition_by="arrival_day",
@@ -112,6 +113,17 @@ def test_lines_of_json_without_a_required_column_are_malformed(tmp_path, spark):
     source = replace(CASES, format=JsonLines())
     cases = OneTable(tmp_path, reading(source), lambda: spark, Calendar(day(0), day(0)))
     put(tmp_path, f"cases/{day(0)}.jsonl", '{"country": "a", "active": 1.0}\n' * 30 + "[]\n")
+    (build,) = cases.run().built
+    assert figures(build) == {"rows_well_formed": {"malformed": 1}}
+
+
+def test_lines_of_archives_are_judged_also_if_days_arrive_as_parquet(tmp_path, spark):
+    landing = replace(CASES, format=Parquet(), fields=CASES.fields[1:])
+    source = TwoFlows(landing, Archive("past", files="{year}-{month}-{day}.jsonl"))
+    cases = OneTable(tmp_path, reading(source), lambda: spark, Calendar(day(0), day(0)))
+    put(cases.root, f"past/{day(0)}.jsonl", '{"active": 1}\n' * 30 + "[]\n")
+    area = cases.workspace.area
+    assert [each.problem for each in load_archives(source.archive, area)] == [""]
     (build,) = cases.run().built
     assert figures(build) == {"rows_well_formed": {"malformed": 1}}
 

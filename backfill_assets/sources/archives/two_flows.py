@@ -25,7 +25,8 @@ from backfill_assets.sources.archives.loads import (
     loaded_archives,
 )
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.files.formats import JsonLines
+from backfill_assets.sources.files.fields import columns_of_rules
+from backfill_assets.sources.files.formats import JSON_LINES, JsonLines
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.rows import read_json
 from backfill_assets.sources.protocol import (
@@ -98,10 +99,12 @@ class TwoFlows(Source):
         return self.landing.row_columns
 
     def rules(self) -> list[Rule]:
-        return self.landing.rules()
+        """Return the landing's rules. Rows of archives can always be malformed: they are lines."""
+        forms = (each.format.row_form for each in (self.landing, self.archive))
+        return self.landing.rules_for(next(filter(None, forms), JSON_LINES.row_form))
 
     def kept_columns(self) -> dict[str, str]:
-        return self.landing.kept_columns()
+        return columns_of_rules(self.rules())
 
     def delivered(
         self, area: LandingArea, days: Sequence[date]

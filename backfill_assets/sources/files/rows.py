@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, FractionalType, StringType, TimestampType
+from pyspark.sql.types import DataType, StringType, TimestampType
 
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
@@ -58,11 +58,18 @@ _REPLACEMENT = "\ufffd"
 # Texts of another form are not times. Spark would read "12:00" as today, and "2020" as a year.
 _ISO = dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"), "____-__-__%")
 _WHOLE = {"TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG"}
+_DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)\b(?:.*,\s*(\d+))?")
+_FLOATING = {"FLOAT", "REAL", "DOUBLE"}
+# Java would read more texts: "12d", and "0x1p3" as 8.
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_NO_NUMBER = r"(?i)^\s*(nan|[+-]?inf(inity)?)\s*$"
 _ZERO_FRACTION = r"^\s*([+-]?\d+)\.0+\s*$"
 _SCIENTIFIC = r"^\s*[+-]?\d{1,15}(\.\d{1,17})?[eE]\+?\d{1,2}\s*$"
 _EXACT = "DECIMAL(38, 18)"
 # A double is exact up to 15 digits.
 _WHOLE_DOUBLE = r"^(-?\d{1,15})\.0+$"
+_SHORT_SCIENTIFIC = r"^\s*[+-]?[0.]*+(?=(\d\.?){0,15}[eE])\d*\.?\d*[eE][+-]?\d{1,3}\s*$"
+_LONG_FRACTION = r"^-?(?=\d*[.E])[0.]*+(\d\.?){16,}(E-?\d+)?$"
 _TEXT = StringType()
 _NO_TYPES: Mapping[str, DataType] = MappingProxyType({})
 # By default Spark accepts 'single quotes' and NaN too.
@@ -129,17 +136,30 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
             is_malformed = is_malformed | (_on_days_of(column) & is_missing)
     rows = with_fields(lines).withColumn(MALFORMED, F.when(is_malformed, F.col("line")))
     well_formed = F.col(MALFORMED).isNull()
-    values = {
-        column.name: F.when(
-            well_formed, F.coalesce(*[F.col("fields")[name] for name in column.names])
-        )
-        for column in fields
-    }
+    values = {column.name: F.when(well_formed, _text_in_json(column)) for column in fields}
     declared = [F.lit(name) for column in fields for name in column.names]
     unknown = F.map_filter("fields", lambda name, value: ~name.isin(*declared) & value.isNotNull())
     no_fields = F.create_map().cast("MAP<STRING, STRING>")
     unknown_fields = F.coalesce(F.when(well_formed, unknown), no_fields).alias(UNKNOWN_FIELDS)
     return _conformed(rows, values, fields, unknown_fields)
+
+
+def _text_in_json(column: Field) -> Column:
+    """The text of a value. For text and decimals, no digit of a number is lost."""
+    texts = {name: F.col("fields")[name] for name in column.names}
+    if column.type == "STRING" or _DECIMAL.match(column.type):
+        texts = {name: _all_digits(name, text) for name, text in texts.items()}
+    return F.coalesce(*texts.values())
+
+
+def _all_digits(name: str, text: Column) -> Column:
+    """The text with all digits of the line, or with `~` before it if they cannot be had."""
+    # Spark reads numbers with a fraction as doubles. Numbers in quotes are text.
+    is_quoted = F.contains("line", F.concat(F.lit('"'), text, F.lit('"')))
+    is_rounded = text.rlike(_LONG_FRACTION) & ~is_quoted
+    exact = F.try_variant_get(F.try_parse_json("line"), f'$["{name}"]', "string")
+    found = F.when(F.contains("line", exact), exact).otherwise(F.concat(F.lit("~"), text))
+    return F.when(is_rounded, found).otherwise(text)
 
 
 def local_files(
@@ -275,11 +295,30 @@ def _value(cell: Column, column: Field, kind: DataType) -> Column:
         return F.coalesce(*times).cast(column.type)
     value = cell.try_cast(column.type)
     if column.type in _ISO:
+        return F.when(text.like(_ISO[column.type]), _time(cell, column.type, zone))
+    if not isinstance(kind, StringType):
+        # Spark would cut off the fraction, or round it. Floats are rounded anyway.
+        return value if column.type in _FLOATING else F.when(value.cast(kind) == cell, value)
+    if column.type in _WHOLE:
+        return _whole(cell, value, column.type)
+    if _DECIMAL.match(column.type):
+        return _decimal(cell, value, column.type)
+    if column.type in _FLOATING:
+        is_number = cell.rlike(_NUMBER) & (F.abs(value) < F.lit(float("inf")))
+        return F.when(is_number | cell.rlike(_NO_NUMBER), value)
+    return value
+
+
+def _time(cell: Column, declared: str, zone: str) -> Column:
+    """The day or moment of a cell in ISO 8601. A text must have a time after its day, if any."""
+    moment = cell.try_cast("TIMESTAMP")
+    if zone:
         # After the date, only a zone has letters or signs.
-        is_local = ~F.substring(text, 12, 64).rlike("[A-Za-z+-]")
-        moment = F.when(is_local, _moment(value, zone)).otherwise(value) if zone else value
-        return F.when(text.like(_ISO[column.type]), moment)
-    return _whole(cell, value, column.type, kind) if column.type in _WHOLE else value
+        is_local = ~F.substring(cell.cast("string"), 12, 64).rlike("[A-Za-z+-]")
+        moment = F.when(is_local, _moment(moment, zone)).otherwise(moment)
+    # Spark would ignore what follows a day, and the zone of a time.
+    value = cell.try_cast("DATE") if declared == "DATE" else moment.cast(declared)
+    return F.when(moment.isNotNull(), value)
 
 
 def _moment(local: Column, zone: str) -> Column:
@@ -293,20 +332,24 @@ def _moment(local: Column, zone: str) -> Column:
     return F.when(F.from_utc_timestamp(moment, zone) == local, moment)
 
 
-def _whole(cell: Column, value: Column, declared: str, kind: DataType) -> Column:
-    """The whole number of a cell, also if it has a zero fraction: "106.0" and "1.06E2" are 106."""
-    if isinstance(kind, FractionalType):
-        # Spark would cut off the fraction.
-        return F.when(cell % 1 == 0, value)
-    if not isinstance(kind, StringType):
-        return value
+def _whole(text: Column, value: Column, declared: str) -> Column:
+    """The whole number of a text, also with a zero fraction: "106.0" and "1.06E2" are 106."""
     # Spark writes numbers of JSON from ten millions on with an exponent.
-    exact = F.regexp_extract(cell, _SCIENTIFIC, 0).try_cast(_EXACT).cast("string")
+    exact = F.regexp_extract(text, _SCIENTIFIC, 0).try_cast(_EXACT).cast("string")
     return F.coalesce(
         value,
-        F.regexp_extract(cell, _ZERO_FRACTION, 1).try_cast(declared),
+        F.regexp_extract(text, _ZERO_FRACTION, 1).try_cast(declared),
         F.regexp_extract(exact, _WHOLE_DOUBLE, 1).try_cast(declared),
     )
+
+
+def _decimal(text: Column, value: Column, declared: str) -> Column:
+    """The decimal of a text that has no more digits after the point than the type."""
+    found = _DECIMAL.match(declared)
+    scale = (found and found[1]) or 0
+    fits = text.rlike(rf"^\s*[+-]?\d*\.?\d{{0,{scale}}}0*\s*$")
+    is_same = value.cast("DOUBLE") == text.try_cast("DOUBLE")
+    return F.when(fits | (text.rlike(_SHORT_SCIENTIFIC) & is_same), value)
 
 
 def _unknown(unknown: Mapping[str, Column]) -> Column:

@@ -1,0 +1,152 @@
+"""Decimals, floats and times of files: read exactly, or kept as text. Oracle: Python's decimals."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal, localcontext
+from math import isnan
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backfill_assets import Csv, Landing, Parquet, field
+from backfill_assets.sources.area import LandingArea
+from tests.worlds.deliveries import day, put
+
+
+def read(tmp_path, spark, kind: str, texts: list[str], **declared) -> list[tuple]:
+    """The value and the unparsed text of each text in a file of CSV."""
+    put(tmp_path, f"cases/{day(0)}.csv", "v\n" + "".join(f'"{text}"\n' for text in texts))
+    source = Landing("cases", format=Csv(), fields=[field(f"v {kind}", **declared)])
+    return values(source, tmp_path, spark)
+
+
+def values(source: Landing, tmp_path, spark) -> list[tuple]:
+    rows = source.read(LandingArea(tmp_path), spark, [day(0)]).collect()
+    return [(row.v, row.unparsed.get("v")) for row in rows]
+
+
+DECIMALS = st.one_of(
+    st.decimals(-(10**8), 10**8, places=6).map(str),
+    st.builds("{}{}".format, st.integers(-(10**9), 10**9), st.sampled_from(["", ".", ".50", ".0"])),
+    st.builds(
+        "{}{}".format,
+        st.sampled_from(["1", "-2.5", "123.45", "99999999", "0.125", "00.5"]),
+        st.sampled_from(["e0", "E-2", "e+3", "E6", "e-9"]),
+    ),
+)
+
+
+@given(st.lists(DECIMALS, min_size=1, max_size=200))
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_decimal_is_read_exactly_or_not_at_all(tmp_path, spark, texts):
+    def expected(text: str) -> tuple:
+        with localcontext(prec=60):
+            number = Decimal(text)
+            rounded = round(number, 3)
+        fits = number == rounded and abs(number) < 10**7
+        return (rounded, None) if fits else (None, text)
+
+    assert read(tmp_path, spark, "DECIMAL(10, 3)", texts) == list(map(expected, texts))
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        pytest.param(
+            "DOUBLE",
+            {"1.": 1.0, ".5": 0.5, " -2e3 ": -2000.0, "Infinity": float("inf")},
+            ["1d", "12F", "0x1p3", "1e400", "1,5"],
+            id="double",
+        ),
+        pytest.param("FLOAT", {"0.5": 0.5}, ["1f", "1e39"], id="float"),
+        pytest.param(
+            "DATE",
+            {
+                "2024-06-01": date(2024, 6, 1),
+                "2024-06-01T23:30:00-05:00": date(2024, 6, 1),
+                "2024-06-01 00:00:00": date(2024, 6, 1),
+            },
+            ["2024-06-01 or so", "2024-06-01T25:00", "2023-02-29"],
+            id="date",
+        ),
+        pytest.param(
+            "TIMESTAMP_NTZ",
+            {
+                "2024-06-01T12:30:00+02:00": datetime(2024, 6, 1, 10, 30),
+                "2024-06-01T12:30:00": datetime(2024, 6, 1, 12, 30),
+            },
+            ["2024-06-01 x"],
+            id="time without zone",
+        ),
+    ],
+)
+def test_a_text_of_another_form_is_no_value(tmp_path, spark, kind, good, bad):
+    expected = [*((value, None) for value in good.values()), *((None, text) for text in bad)]
+    assert read(tmp_path, spark, kind, [*good, *bad]) == expected
+
+
+def test_not_a_number_is_a_double(tmp_path, spark):
+    assert isnan(read(tmp_path, spark, "DOUBLE", ["NaN"])[0][0])
+
+
+LONG = """\
+{"v": 12345678901234.5678}
+{"v": -0.1234567890123456789}
+{"v": "0.1234567890123456789"}
+{"v": 12345678901234567890}
+{"v": 12345678.25}
+{"v": 0.0001}
+{"v": 1.2345678901234567e5}
+"""
+
+
+def test_no_digit_of_a_number_in_json_is_lost(tmp_path, spark):
+    put(tmp_path, f"cases/{day(0)}.jsonl", LONG)
+
+    def of(kind: str) -> list[tuple]:
+        return values(Landing("cases", fields=[field(f"v {kind}")]), tmp_path, spark)
+
+    assert of("DECIMAL(38, 19)") == [
+        (Decimal("12345678901234.5678"), None),
+        (Decimal("-0.1234567890123456789"), None),
+        (Decimal("0.1234567890123456789"), None),
+        (None, "12345678901234567890"),  # It has 20 digits before the point.
+        (Decimal("12345678.25"), None),
+        (Decimal("0.0001"), None),
+        (None, "~123456.78901234567"),
+    ]
+    assert of("DECIMAL(20, 0)")[3] == (Decimal("12345678901234567890"), None)
+    texts = [text for text, _ in of("STRING")]
+    assert texts[:4] == [
+        "12345678901234.5678",
+        "-0.1234567890123456789",
+        "0.1234567890123456789",
+        "12345678901234567890",
+    ]
+
+
+def test_values_of_parquet_are_not_rounded(tmp_path, spark):
+    path = put(tmp_path, f"cases/{day(0)}.parquet", b"")
+    at = datetime(2024, 6, 1, 12, 30, 5, 7, tzinfo=UTC)
+    columns = {
+        "decimal": pa.array([Decimal("1.25"), Decimal("1.50")], pa.decimal128(9, 2)),
+        "double": pa.array([1.25, 1.5]),
+        "whole": pa.array([2, 1]),
+        "moment": pa.array([at, at.replace(microsecond=0)], pa.timestamp("us", "UTC")),
+    }
+    pq.write_table(pa.table(columns), path)
+
+    def of(column: str, kind: str) -> list[tuple]:
+        source = Landing("cases", format=Parquet(), fields=[field(f"v {kind}", column)])
+        return values(source, tmp_path, spark)
+
+    assert of("decimal", "DECIMAL(9,1)") == [(None, "1.25"), (Decimal("1.5"), None)]
+    assert of("double", "DECIMAL(9,1)") == [(None, "1.25"), (Decimal("1.5"), None)]
+    assert of("double", "FLOAT") == [(1.25, None), (1.5, None)]
+    assert of("whole", "BOOLEAN") == [(None, "2"), (True, None)]
+    seconds = (int(at.timestamp()), None)
+    assert of("moment", "BIGINT") == [(None, "2024-06-01 12:30:05.000007"), seconds]
