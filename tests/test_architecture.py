@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from backfill_assets.cli.app import app
+from tests.worlds.code import nodes_of
 
 PROJECT = Path(__file__).resolve().parent.parent
 PACKAGE = PROJECT / "backfill_assets"
@@ -97,7 +98,7 @@ def is_name(span: str) -> bool:
 def defined_in(path: Path) -> set[str]:
     """Every name that a module defines: its own, and those of its classes and parameters."""
     found = set[str]()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.arg):
@@ -113,7 +114,7 @@ def members() -> dict[str, set[str]]:
     found = dict[str, set[str]]()
     for path in PACKAGE.rglob("*.py"):
         found.setdefault(path.stem, set()).update(defined_in(path))
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 within = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
                 fields = (each.target for each in node.body if isinstance(each, ast.AnnAssign))
@@ -128,7 +129,7 @@ def names() -> set[str]:
     found = set[str]()
     for path in PACKAGE.rglob("*.py"):
         found |= defined_in(path)
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 found.update(part for alias in node.names for part in alias.name.split("."))
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -141,9 +142,8 @@ def texts() -> set[str]:
     """Every text in the package's code that is one word, docstrings left out."""
     found = set[str]()
     for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        docstrings = {id(node.value) for node in nodes_of(path) if isinstance(node, ast.Expr)}
+        constants = (node for node in nodes_of(path) if isinstance(node, ast.Constant))
         found.update(
             node.value
             for node in constants

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.code import nodes_of, tree_of
+
 PROJECT = Path(__file__).resolve().parent.parent
 PACKAGE = PROJECT / "backfill_assets"
 TOP = {"pyproject.toml", "backfill_assets", "tests", "workspace.yaml", "dagster.yaml", "README.md"}
@@ -81,7 +83,7 @@ def package_of(path: Path) -> str:
 
 def imported_modules(path: Path) -> Iterator[str]:
     """The modules that a file imports anywhere in it, inside of functions too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif (
@@ -193,7 +195,7 @@ def test_no_setting_is_read_when_a_module_is_imported():
     calls = {
         (str(path.relative_to(PACKAGE)), name)
         for path in PACKAGE.rglob("*.py")
-        for node in run_at_import(ast.parse(path.read_text()))
+        for node in run_at_import(tree_of(path))
         if isinstance(node, ast.Call)
         if (name := getattr(node.func, "id", getattr(node.func, "attr", ""))) in READ_SETTINGS
     }
@@ -210,7 +212,7 @@ def test_names_of_tests_have_at_most_80_characters():
     functions = (
         node.name
         for path in (PROJECT / "tests").rglob("test_*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef)
     )
     assert [name for name in functions if name.startswith("test_") and len(name) > 80] == []
@@ -263,7 +265,7 @@ def test_the_tools_report_nothing(command):
 
 def packs(path: Path) -> Iterator[str]:
     """The assignments of several values to plain names in one statement, swaps excepted."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
             continue
         target = node.targets[0]
@@ -287,7 +289,7 @@ UNUSUAL = re.compile(
 
 
 def docstrings(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node) or ""
 
