@@ -21,7 +21,7 @@ from backfill_assets.cli.options import (
     either,
 )
 from backfill_assets.cli.output import Output, records
-from backfill_assets.errors import UsageError
+from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
 
 app = typer.Typer()
@@ -90,7 +90,7 @@ def preview(
     Output(json_).end(report)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=_PANEL, cls=Command)
 def publish(
     plan_id: ShadowId = "",
     reason: Reason = "",
@@ -111,8 +111,6 @@ def publish(
         bool, typer.Option("--dry-run", help="Check and decide, and change nothing.")
     ] = False,
     json_: Json = False,
-    channel: Annotated[str | None, typer.Option(hidden=True)] = None,
-    with_: Annotated[list[str] | None, typer.Option("--with", hidden=True)] = None,
 ) -> None:
     """Publish a plan that was verified: put its days into live and into one release.
 
@@ -124,7 +122,6 @@ def publish(
     from backfill_assets.verbs.releases import unfinished_in
     from backfill_assets.workspace import open_workspace
 
-    _refuse_gone_options(plan_id, channel, with_)
     output = Output(json_)
     workspace = open_workspace()
     plan = plan_in_shadow(plan_id, workspace)
@@ -153,28 +150,6 @@ def publish(
         patience=Patience(report=output.note),
     )
     output.end(report)
-
-
-def _refuse_gone_options(plan_id: str, channel: str | None, plans: list[str] | None) -> None:
-    """Raise UsageError for options of older versions, and say what to type instead."""
-    named = f" {plan_id}" if plan_id else ""
-    publish_all = f"`backfill publish{named}`"
-    if channel not in (None, "stable"):
-        raise UsageError(
-            "`publish` has no --channel any more: it gives a plan to all readers.",
-            unchanged="Nothing was published.",
-            next_step=(
-                f"`backfill preview{named} --channel candidate` gives it to a few readers first;"
-                f" {publish_all} gives it to all."
-            ),
-        )
-    if channel or plans:
-        gone = "--with" if plans else "--channel"
-        raise UsageError(
-            f"`publish` has no {gone} any more: all readers get what is in live.",
-            unchanged="Nothing was published.",
-            next_step=f"Type {publish_all}.",
-        )
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -407,6 +382,6 @@ def export(
     workspace = records()
     days = workspace.calendar.select(partitions) if partitions else None
     report = export_table(
-        workspace, table or target, file, days, number=number, channel=channel, overwrite=overwrite
+        workspace, table, file, days, number=number, channel=channel, overwrite=overwrite
     )
     Output(json_).end(report)

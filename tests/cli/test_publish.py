@@ -142,21 +142,6 @@ def test_a_rebase_moves_the_preview_and_says_to_which_release(lake, plan, tmp_pa
     assert done.stdout.splitlines()[-1] == "Its preview is on release 2."
 
 
-@pytest.mark.parametrize(
-    ("options", "instead"),
-    [
-        (("--channel", "candidate"), "`backfill preview {plan} --channel candidate`"),
-        (("--channel", "stable"), "`backfill publish {plan}`"),
-        (("--with", "0a1b"), "`backfill publish {plan}`"),
-    ],
-    ids=["a channel", "stable", "another plan"],
-)
-def test_options_of_publish_that_are_gone_say_what_to_type(lake, plan, tmp_path, options, instead):
-    code, message = refused("publish", plan.id, *options, home=tmp_path, landing=tmp_path)
-    assert (code, lake.values(REJECTED)[SECOND]) == (exit_codes.WRONG_USAGE, 2)
-    assert instead.format(plan=plan.id) in message
-
-
 def test_stable_gets_no_preview(lake, plan, tmp_path):
     code, message = refused(
         "preview", plan.id, "--channel", "stable", home=tmp_path, landing=tmp_path

@@ -4,19 +4,21 @@ import pytest
 
 from backfill_assets.cli.app import command_line
 from backfill_assets.cli.exit_codes import WRONG_USAGE
-from backfill_assets.cli.spelling import OPTIONAL_VALUES, RENAMED
+from backfill_assets.cli.spelling import GONE, OPTIONAL_VALUES
 from tests.worlds.command_line import backfill_main
 
 COMMANDS = command_line().commands
 
 
-@pytest.mark.parametrize(("command", "old"), RENAMED)
-def test_an_option_of_an_older_version_is_refused_with_the_new_one(tmp_path, command, old):
+@pytest.mark.parametrize(("command", "old"), GONE)
+def test_an_option_of_an_older_version_is_refused_with_what_to_do(tmp_path, command, old):
     for words in ((old, "x"), (f"{old}=x",)):
         done = backfill_main(command, *words, home=tmp_path)
-        assert (done.returncode, RENAMED[command, old] in done.stderr) == (WRONG_USAGE, True)
+        assert (done.returncode, GONE[command, old] in done.stderr) == (WRONG_USAGE, True)
     options = {name for option in COMMANDS[command].params for name in option.opts}
-    assert (old in options, RENAMED[command, old] in options) == (False, True)
+    named = {word for word in GONE[command, old].split() if word.startswith("--")}
+    of_preview = {name for option in COMMANDS["preview"].params for name in option.opts}
+    assert (old in options, named <= options | of_preview) == (False, True)
 
 
 @pytest.mark.parametrize("option", OPTIONAL_VALUES)
