@@ -9,9 +9,10 @@ import errno
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
@@ -140,6 +141,22 @@ class Paths:
     def announced_acts(self) -> Path:
         """As for locks."""
         return self.locks / "acts"
+
+
+# The times in the names of documents that are read in the order of writing.
+STAMP = "%Y%m%dT%H%M%S%f"
+
+
+def name_after(names: Sequence[str], at: datetime, kind: str = "") -> str:
+    """The name of a document that was written at a time, sorted after these `names`.
+
+    Another host's clock may be ahead. Then the time in the name is later than `at`.
+    """
+    order = at.astimezone(UTC)
+    for name in names[-1:]:
+        last = datetime.strptime(name.partition("-")[0], STAMP).replace(tzinfo=UTC)
+        order = max(order, last + timedelta(microseconds=1))
+    return "-".join(filter(None, (f"{order:{STAMP}}", kind, f"{secrets.token_hex(2)}.json")))
 
 
 def files_in(folder: str) -> FileSystem:

@@ -28,13 +28,9 @@ from backfill_assets.plan.arrivals_picture import data_uri
 from backfill_assets.plan.late import arrivals_of, late_reads, late_rows
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.text import markdown_table
-from backfill_assets.step.sources import (
-    archives_of,
-    comma_separated,
-    load_named_archives,
-    load_sentence,
-    next_step_after_load,
-)
+from backfill_assets.step.sources import archives_of, load_sentence
+from backfill_assets.verbs.maintain import import_archives
+from backfill_assets.verbs.report import sentences
 from backfill_assets.workspace import Workspace
 
 GROUP = POOL = "archives"
@@ -77,25 +73,15 @@ def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
         description=DESCRIPTION.format(name),
     )
     def archives(context: AssetExecutionContext, config: ArchiveConfig) -> MaterializeResult:
-        files = comma_separated(config.files)
-        done = []
         with failing_without_retry():
-            for _, result in load_named_archives(
-                workspace,
-                name,
-                full_refresh=config.full_refresh,
-                files=files,
-                accept=config.accept,
-                reason=config.reason,
-            ):
-                done.append(result)
-                context.log.info(load_sentence(result))
+            report = import_archives(workspace, name, **config.model_dump(), note=context.log.info)
+        done = [result for _, result in report.results]
         lines = [(result.name, load_sentence(result)) for result in done]
         metadata: dict[str, Any] = {
             "bytes read": sum(result.bytes_read for result in done),
             "dagster/row_count": sum(result.rows for result in done if not result.dropped),
             "archives": MetadataValue.md(markdown_table(("archive", "result"), lines)),
-            "next": next_step_after_load(workspace.tables, [name]),
+            "next": sentences(report.lines()),
         }
         if problems := [load_sentence(result) for result in done if result.problem]:
             raise Failure("\n".join(problems), metadata=metadata, allow_retries=False)

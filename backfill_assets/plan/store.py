@@ -8,17 +8,16 @@ files answer most questions: a file that cannot be read then affects its own pla
 
 import json
 import re
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
 from backfill_assets.lake.recorded_acts import ActEntry, Acts
-from backfill_assets.lake.storage import Documents, LockHeld, Paths, file_lock
+from backfill_assets.lake.storage import STAMP, Documents, LockHeld, Paths, file_lock, name_after
 from backfill_assets.plan.plan import Plan, read
 
 EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
@@ -36,14 +35,6 @@ def last_of(files: Sequence[str], among: Collection[str]) -> tuple[str, str]:
     """The kind and the file of the last event that is `among` these kinds; "" if there is none."""
     kinds = [(file.split("-")[1], file) for file in files]
     return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", ""))
-
-
-_STAMP = "%Y%m%dT%H%M%S%f"
-
-
-def _stamp_of(file: str) -> datetime:
-    """The time in the name of an event's file. It orders the events of a plan."""
-    return datetime.strptime(file.partition("-")[0], _STAMP).replace(tzinfo=UTC)
 
 
 PLANNED = "planned"
@@ -230,10 +221,7 @@ class Plans:
         """
         event = Event(at.astimezone(UTC), kind, facts)
         contents = json.dumps({"at": event.at.isoformat(), "kind": kind, "facts": facts})
-        order = event.at
-        for file in self._event_files(plan_id)[-1:]:
-            order = max(order, _stamp_of(file) + timedelta(microseconds=1))
-        name = f"{order:{_STAMP}}-{kind}-{secrets.token_hex(2)}.json"
+        name = name_after(self._event_files(plan_id), event.at, kind)
         self._complete_notes()
         if kind in _OPENING:
             # Before the event, so that a killed process leaves a note too much, and none too few.
@@ -335,7 +323,7 @@ class Plans:
 
         def last(plan_id: str) -> str:
             # The name of an event begins with its time.
-            return max([*files[plan_id][-1:], f"{made[plan_id].astimezone(UTC):{_STAMP}}"])
+            return max([*files[plan_id][-1:], f"{made[plan_id].astimezone(UTC):{STAMP}}"])
 
         return {plan_id: files[plan_id] for plan_id in sorted(files, key=last, reverse=True)}
 

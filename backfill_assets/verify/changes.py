@@ -4,6 +4,7 @@ The diff compares rows (`diff/`). Here its figures meet their bounds.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 
 from backfill_assets.diff.diff import DayDiff, GroupChange, NestedNulls, TableDiff
@@ -91,15 +92,7 @@ def _nested(
         if column in lineage:
             continue
         for line in _line(diff.name, f"nulls of {path}", shares, bound, f"nulls of {path} moved"):
-            yield CheckLine(
-                line.name,
-                line.outcome,
-                line.figures,
-                line.table,
-                line.days,
-                column=column,
-                excess=line.excess,
-            )
+            yield replace(line, column=column)
 
 
 def _moved(nulls: NestedNulls) -> float:

@@ -5,11 +5,10 @@ A verdict is about the shadow, and about live as the shadow reads it. Each verdi
 only on exactly the versions that would be published.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from functools import cached_property
 from typing import TypeVar
 
@@ -35,7 +34,7 @@ from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.shadow import read_base
 from backfill_assets.lake.slices import Slice
-from backfill_assets.lake.storage import Documents, Paths, writing
+from backfill_assets.lake.storage import Documents, Paths, name_after, writing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of
@@ -55,7 +54,6 @@ from backfill_assets.verify.checks import RebuiltTable, SideReader, checklist
 from backfill_assets.workspace import Workspace
 
 # A verdict's file is named by its time.
-_STAMP = "%Y%m%dT%H%M%S%f"
 _Value = TypeVar("_Value")
 
 
@@ -295,12 +293,7 @@ class Verdicts:
 
     def _keep(self, verdict: PlanVerdict) -> None:
         """Write a verdict atomically as the newest of its plan."""
-        # Another host's clock may be ahead.
-        order = verdict.at.astimezone(UTC)
-        for name in self._documents.names(verdict.plan)[-1:]:
-            last = datetime.strptime(name.partition("-")[0], _STAMP).replace(tzinfo=UTC)
-            order = max(order, last + timedelta(microseconds=1))
-        name = f"{order:{_STAMP}}-{secrets.token_hex(2)}.json"
+        name = name_after(self._documents.names(verdict.plan), verdict.at)
         self._documents.write(f"{verdict.plan}/{name}", verdict_json(verdict))
 
     def all(self, plan: str) -> list[PlanVerdict]:
