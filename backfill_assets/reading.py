@@ -11,7 +11,7 @@ from datetime import date
 from operator import index
 from typing import TYPE_CHECKING, overload
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import fixed_days
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.pointers import open_channel, open_preview
 from backfill_assets.lake.released import ReleasedTable, live_table
@@ -163,10 +163,4 @@ def days_of(days: DaySelection) -> Collection[date]:
     named = [days] if isinstance(days, str | date) else days
     # A date with a time is a date too.
     parts = [part if isinstance(part, str) else part.strftime("%Y-%m-%d") for part in named]
-    if any("last" in part for part in parts):
-        raise UsageError(
-            "`last` has another meaning every day.",
-            unchanged="Nothing was read.",
-            next_step="Name the days, as 2019-09-01..2019-09-07.",
-        )
-    return Calendar(date.min, date.max).select(",".join(parts)) if parts else []
+    return fixed_days(",".join(parts))

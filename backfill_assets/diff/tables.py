@@ -4,7 +4,6 @@ A day is not read if its data files are the same, or if its rows were recorded w
 fingerprint.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,9 +26,9 @@ from backfill_assets.diff.tolerance import (
 )
 from backfill_assets.errors import NOTHING_CHANGED, TableUnreadable, first_line
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.columns import type_words
+from backfill_assets.lake.columns import column_types, type_words
 from backfill_assets.lake.delta import open_table, other_partitioning
-from backfill_assets.lake.integrity import damaged_files, data_files, day_files
+from backfill_assets.lake.integrity import damaged_files, data_files, rows_by_day
 
 
 def diff_tables(
@@ -98,7 +97,7 @@ class Side:
     @cached_property
     def all_days(self) -> set[date]:
         """Every day that has data files."""
-        return {day for day, _, _ in day_files(self.log)} if self.exists else set()
+        return set(rows_by_day(self.log)) if self.exists else set()
 
     def files(self, days: Collection[date]) -> dict[date, str]:
         """A hash of the names of the data files, for each of these days that has files."""
@@ -106,17 +105,13 @@ class Side:
 
     def rows(self, days: Collection[date]) -> dict[date, int | None]:
         """The row count of each of these days in the log; None where the log has no count."""
-        rows: dict[date, int | None] = dict.fromkeys(days, 0)
-        for day, _, count in day_files(self.log, days) if self.exists else ():
-            before = rows[day]
-            rows[day] = None if before is None or count is None else before + count
-        return rows
+        counted = rows_by_day(self.log, days) if self.exists else {}
+        return dict.fromkeys(days, 0) | counted
 
     @cached_property
     def types(self) -> dict[str, Any]:
         """The columns to compare: all but the day, with Delta's type of each."""
-        fields = json.loads(self.log.schema().to_json())["fields"] if self.exists else []
-        return {field["name"]: field["type"] for field in fields if field["name"] != self.column}
+        return column_types(self.log.schema(), self.column) if self.exists else {}
 
     def day(self, day: date) -> pa.Table:
         """The rows of a day, without the day column.

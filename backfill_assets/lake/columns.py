@@ -56,7 +56,7 @@ def column_changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChan
 
     Of nested types only the kind is compared: struct, array, map.
     """
-    stored = {field["name"]: field["type"] for field in _fields(table.schema().to_json())}
+    stored = column_types(table.schema())
     spelled = {name.lower(): name for name in stored}
     declared_names = {name.lower() for name in declared}
     return ColumnChanges(
@@ -133,8 +133,8 @@ def merged_schema(
     a column has another type. The library does not refuse that: it would use the columns of an
     overwrite for the whole table.
     """
-    stored = _fields(table.schema().to_json())
-    declared = nullable(_fields(columns))
+    stored = fields_of(table.schema())
+    declared = nullable(json.loads(columns)["fields"])
     types = {field["name"]: field["type"] for field in stored}
     spelled = {name.lower(): name for name in types}
     new = [field for field in declared if field["name"] not in types]
@@ -175,15 +175,19 @@ def merged_schema(
     return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new}))
 
 
-def _fields(schema: str) -> list[dict[str, Any]]:
-    """The fields of a schema in JSON."""
-    fields: list[dict[str, Any]] = json.loads(schema)["fields"]
-    return fields
+def fields_of(schema: Schema) -> list[dict[str, Any]]:
+    """The columns of a schema, as in its JSON."""
+    return list(json.loads(schema.to_json())["fields"])
+
+
+def column_types(schema: Schema, without: str = "") -> dict[str, Any]:
+    """Delta's type of each column of a schema, without one column."""
+    return {field["name"]: field["type"] for field in fields_of(schema) if field["name"] != without}
 
 
 def _types(schema: str) -> dict[str, Any]:
     """The type of each column of a schema in JSON, with nulls allowed."""
-    return {field["name"]: nullable(field["type"]) for field in _fields(schema)}
+    return {field["name"]: nullable(field["type"]) for field in json.loads(schema)["fields"]}
 
 
 def nullable(kind: Any) -> Any:

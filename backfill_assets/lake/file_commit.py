@@ -19,7 +19,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
-from backfill_assets.lake.columns import column_differences, delta_schema, merged_schema, undeclared
+from backfill_assets.lake.columns import (
+    column_differences,
+    delta_schema,
+    fields_of,
+    merged_schema,
+    undeclared,
+)
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
 from backfill_assets.lake.integrity import day_files, renamed_columns
 from backfill_assets.lake.slices import DataFile
@@ -204,10 +210,9 @@ def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
     constraints = [
         name for name in table.metadata().configuration if name.startswith("delta.constraints.")
     ]
-    fields = json.loads(table.schema().to_json())["fields"]
     of_columns = [
         field["name"]
-        for field in fields
+        for field in fields_of(table.schema())
         if not field["nullable"] or ASK_FOR_VALUES & field["metadata"].keys()
     ]
     restore = "restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF)"

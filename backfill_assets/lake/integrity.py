@@ -107,8 +107,7 @@ def listed_files(folder: str) -> list[str]:
     table = open_table(folder)
     if table is None:
         return []
-    days = {day for day, _, _ in day_files(table)}
-    names = sorted(file.path for file in _files_below(table, days))
+    names = sorted(file.path for file in _files_below(table, rows_by_day(table)))
     infos = files_in(folder).get_file_info([unquote(name) for name in names]) if names else []
     return [f"{info.path} {info.size} {info.mtime_ns}" for info in infos]
 
@@ -239,12 +238,9 @@ def read_state(path: str, since: int = 0, version: int | None = None) -> TableSt
     last = int(table.version())
     commits = read_commits(path, last, min(since, last))[::-1]
     builds = [build for commit in commits for build in builds_of(commit)]
-    rows: dict[date, int | None] = {}
-    for day, _, count in day_files(table):
-        counted = rows.get(day, 0)
-        rows[day] = None if counted is None or count is None else counted + count
     oldest = commits[0]["version"] if commits else 0
-    return TableState(last, oldest, rows, builds, list(_foreign_commits(path, commits)))
+    foreign = list(_foreign_commits(path, commits))
+    return TableState(last, oldest, rows_by_day(table), builds, foreign)
 
 
 def _foreign_commits(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterator[ForeignCommits]:
@@ -293,6 +289,15 @@ def day_files(
     return list(zip(*files.to_pydict().values(), strict=True))
 
 
+def rows_by_day(table: DeltaTable, of_days: Iterable[date] | None = None) -> dict[date, int | None]:
+    """The number of rows of each day that has files; None where a file has no count."""
+    rows: dict[date, int | None] = {}
+    for day, _, count in day_files(table, of_days):
+        counted = rows.get(day, 0)
+        rows[day] = None if counted is None or count is None else counted + count
+    return rows
+
+
 _NO_FILES = pa.table({"day": pa.array([], pa.date32()), "name": pa.array([], pa.string())})
 
 
@@ -315,8 +320,8 @@ def _files(table: DeltaTable) -> pa.Table:
     return files.filter(pc.is_valid(files["day"]))
 
 
-def data_files(table: DeltaTable, days: Iterable[date]) -> dict[date, str]:
-    """A hash of the names of the data files, for each of these days that has any."""
+def data_files(table: DeltaTable, days: Iterable[date] | None = None) -> dict[date, str]:
+    """A hash of the names of the data files, for each of these days (None: all) that has any."""
     return hash_by_day((day, name) for day, name, _ in day_files(table, days))
 
 

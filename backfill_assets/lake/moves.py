@@ -20,7 +20,7 @@ from pyarrow.fs import FileType, copy_files
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.columns import nullable, type_words
+from backfill_assets.lake.columns import fields_of, nullable, type_words
 from backfill_assets.lake.delta import open_table, open_version_of
 from backfill_assets.lake.file_commit import Committed, FileCommit
 from backfill_assets.lake.ledger import ActKind, Build
@@ -176,7 +176,7 @@ class RestoreCommit:
         """The columns of all tables, as JSON. Raises UsageError if a column has two types."""
         fields: dict[str, dict[str, object]] = {}
         for table in tables:
-            for field in json.loads(table.schema().to_json())["fields"]:
+            for field in fields_of(table.schema()):
                 now = fields.setdefault(field["name"].lower(), field)
                 if [now["name"], nullable(now["type"])] != [field["name"], nullable(field["type"])]:
                     raise UsageError(

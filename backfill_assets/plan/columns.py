@@ -9,7 +9,7 @@ from backfill_assets.calendar import Calendar, one_range, ranges
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.columns import ColumnChanges, column_changes
 from backfill_assets.lake.delta import open_table, other_partitioning
-from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.integrity import rows_by_day
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
@@ -60,7 +60,7 @@ def refuse_type_of_some_days(plan: Plan, workspace: Workspace, tables: Sequence[
         changed = column_changes(stored, types_of(table.columns)) if stored else None
         if not stored or not changed or not changed.retyped:
             continue
-        days = {day for day, _, _ in day_files(stored)}
+        days = set(rows_by_day(stored))
         missing = sorted(days - plan.days_of(table.name))
         if not missing:
             continue
@@ -113,7 +113,7 @@ def _lines(
     chunks: Sequence[Chunk] | None,
 ) -> Iterator[str]:
     name = table.name
-    days = {day for day, _, _ in day_files(stored)}
+    days = set(rows_by_day(stored))
     if changed.new:
         yield (
             f"{name} gets {', '.join(changed.new)} with the first day built; days built before then"

@@ -19,7 +19,7 @@ from backfill_assets.errors import Conflict, TableUnreadable, UsageError, first_
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.history import Latest
-from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.integrity import rows_by_day
 from backfill_assets.lake.recorded_acts import Act, Acts
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
@@ -197,7 +197,7 @@ def _rewritten(
     found = dict[Partition, str]()
     for name, changed in changed_in.items():
         table = opened(workspace, state.tables.get(name))
-        filled = {day for day, _, _ in day_files(table, changed)} if table else set()
+        filled = rows_by_day(table, changed) if table else {}
         found |= {(name, day): UNRECORDED for day in filled if (name, day) not in builds.accepted}
         audited = {
             day

@@ -6,14 +6,13 @@ they got.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date
 
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, did_you_mean
 from backfill_assets.lake.columns import columns_lost
-from backfill_assets.lake.integrity import day_files
+from backfill_assets.lake.integrity import rows_by_day
 from backfill_assets.lake.pointers import open_channel
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import (
@@ -91,7 +90,7 @@ class Switch:
     ) -> None:
         tables = [_opened(workspace, version) for version in (before, after)]
         losses = [*_lost(*tables), *_key_lost(workspace, before.path, after.path)]
-        days = sorted(_days(tables[0]) - _days(tables[1]))
+        days = sorted(rows_by_day(tables[0]).keys() - rows_by_day(tables[1]).keys())
         losses += [f"{len(days)} day(s) are missing ({ranges(days)})"] if days else []
         if losses:
             build = (
@@ -135,7 +134,3 @@ def _key_lost(workspace: Workspace, before: str, after: str) -> Iterator[str]:
     keys = {table.name: table.key for table in workspace.tables}
     if before in keys and after in keys and set(keys[before]) != set(keys[after]):
         yield f"its key is {', '.join(keys[after]) or 'not declared'}"
-
-
-def _days(table: DeltaTable) -> set[date]:
-    return {day for day, _, _ in day_files(table)}

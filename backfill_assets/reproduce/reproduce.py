@@ -6,7 +6,6 @@ left behind if the process is killed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -22,7 +21,7 @@ from backfill_assets.diff.sides import key_columns
 from backfill_assets.diff.tables import Side, TablePair, diff_tables
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.columns import delta_schema
+from backfill_assets.lake.columns import column_types, delta_schema
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.spark.conf import refuse_changes
@@ -211,8 +210,7 @@ class _RebuiltSide(Side):
 
     @property
     def types(self) -> dict[str, Any]:
-        fields = json.loads(delta_schema(self.schema).to_json())["fields"]
-        return {field["name"]: field["type"] for field in fields if field["name"] != self.column}
+        return column_types(delta_schema(self.schema), self.column)
 
     def files(self, days: Collection[date]) -> dict[date, str]:
         return {}

@@ -17,7 +17,7 @@ from backfill_assets.errors import first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage
 from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.integrity import damaged, data_files, day_files
+from backfill_assets.lake.integrity import damaged, data_files
 from backfill_assets.lake.ledger import Build
 from backfill_assets.quality.drift import chance_of_share
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, trailing_days
@@ -220,7 +220,7 @@ def table_days(folder: str, version: int, accepted: Mapping[date, Build]) -> Tab
     Raises TableUnreadable if the log no longer has that version.
     """
     table = open_table(folder, version) if version >= 0 else None
-    files = data_files(table, {day for day, _, _ in day_files(table)}) if table else {}
+    files = data_files(table) if table else {}
     return TableDays(files, accepted, damaged(folder, accepted.values(), version))
 
 
