@@ -1,5 +1,6 @@
 """New days against the accepted days before them: fewer lines, empty columns, other layouts."""
 
+import shutil
 from dataclasses import replace
 from datetime import date
 
@@ -39,15 +40,28 @@ def reading(*declared: Rule) -> Table:
     )(lambda rows: rows)
 
 
-@pytest.fixture(params=["day by day", "in one run"])
-def sales(request, tmp_path, spark) -> OneTable:
-    """Nine usual days, built before the last one or together with it."""
-    made = OneTable(tmp_path, reading(), lambda: spark, Calendar(day(0), LAST))
+@pytest.fixture(scope="module")
+def nine_days(tmp_path_factory, spark) -> OneTable:
+    """Nine usual days, delivered and built."""
+    calendar = Calendar(day(0), day(8))
+    made = OneTable(tmp_path_factory.mktemp("nine"), reading(), lambda: spark, calendar)
     for n in range(9):
         deliver(made, day(n))
-    if request.param == "day by day":
-        replace(made, calendar=Calendar(day(0), day(8))).run()
+    made.run()
     return made
+
+
+@pytest.fixture
+def sales(request, tmp_path, nine_days) -> OneTable:
+    """Nine usual days before the last one, built before it or together with it."""
+    root = tmp_path / "copied"
+    shutil.copytree(nine_days.root, root)
+    if getattr(request, "param", "") == "in one run":
+        shutil.rmtree(root / "lake")
+    return replace(nine_days, root=root, calendar=Calendar(day(0), LAST))
+
+
+either_way = pytest.mark.parametrize("sales", ["day by day", "in one run"], indirect=True)
 
 
 def deliver(sales: OneTable, at: date, rows: int = 40, header: str = HEADER, row: str = "7.5,x,A"):
@@ -90,6 +104,7 @@ def test_a_usual_day_has_no_warning(sales):
     )
 
 
+@either_way
 def test_far_fewer_lines_than_usual_are_a_warning_that_status_shows(sales):
     deliver(sales, LAST, rows=9)
     build = last_build(sales)
@@ -101,6 +116,7 @@ def test_far_fewer_lines_than_usual_are_a_warning_that_status_shows(sales):
     assert build.message.startswith("lines_as_usual: 9 lines were delivered, and 40 are usual.")
 
 
+@either_way
 def test_a_column_without_any_value_is_a_warning_with_its_likely_new_name(sales):
     deliver(sales, LAST, header="number,latitudine,note,iso3")
     build = last_build(sales)
@@ -115,6 +131,7 @@ def test_a_column_without_any_value_is_a_warning_with_its_likely_new_name(sales)
     )
 
 
+@either_way
 def test_an_undeclared_column_that_disappears_is_a_warning(sales):
     deliver(sales, LAST, header="number,latitude,note", row="7.5,x")
     build = last_build(sales)

@@ -37,12 +37,15 @@ def reading(source: Landing | TwoFlows) -> Table:
     )(lambda rows: rows)
 
 
-@pytest.fixture(params=["small", "large"])
+@pytest.fixture
 def cases(request, tmp_path, spark, monkeypatch) -> OneTable:
     """A table of one day, profiled in this process or by Spark."""
-    if request.param == "large":
+    if getattr(request, "param", "small") == "large":
         monkeypatch.setattr(compute, "SMALL", -1)
     return OneTable(tmp_path, reading(CASES), lambda: spark, Calendar(day(0), day(0)))
+
+
+either_way = pytest.mark.parametrize("cases", ["small", "large"], indirect=True)
 
 
 def built(cases: OneTable, rows: str, **request) -> Build:
@@ -60,6 +63,7 @@ def figures(build: Build) -> dict[str, dict]:
     }
 
 
+@either_way
 def test_a_day_whose_values_cannot_be_parsed_is_refused_with_texts(cases):
     assert built(cases, GOOD * 102).outcome == "accepted"
     build = built(cases, GOOD * 98 + 'b,"1,100",2,x\nb,106.5,2,y\nb,,2,z\n')
@@ -76,6 +80,7 @@ def test_whole_numbers_with_a_zero_fraction_are_numbers(cases):
     assert {(row[3], row[4]) for row in cases.rows()} == {(106, 2)}
 
 
+@either_way
 def test_up_to_the_share_of_a_field_the_text_is_kept_instead(cases):
     build = built(cases, "a,1,x,x\n" * 50 + GOOD * 50)
     assert (build.outcome, build.measures["unparsed_deaths"]) == ("accepted", 50)
@@ -99,6 +104,7 @@ def test_what_cannot_be_parsed_can_be_accepted_by_the_name_of_the_rule(cases):
     assert (build.outcome, build.accept) == ("accepted", "values_parsed")
 
 
+@either_way
 def test_malformed_rows_are_refused_with_their_text(cases):
     build = built(cases, GOOD * 999 + "b,1\n" + "c,1,2,3,4\n")
     assert figures(build) == {"rows_well_formed": {"malformed": 2}}
