@@ -133,9 +133,10 @@ def test_values_of_parquet_are_not_rounded(tmp_path, spark):
     path = put(tmp_path, f"cases/{day(0)}.parquet", b"")
     at = datetime(2024, 6, 1, 12, 30, 5, 7, tzinfo=UTC)
     columns = {
-        "decimal": pa.array([Decimal("1.25"), Decimal("1.50")], pa.decimal128(9, 2)),
+        "decimal": pa.array([Decimal("9.96"), Decimal("1.50")], pa.decimal128(3, 2)),
         "double": pa.array([1.25, 1.5]),
         "whole": pa.array([2, 1]),
+        "pairs": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
         "moment": pa.array([at, at.replace(microsecond=0)], pa.timestamp("us", "UTC")),
     }
     pq.write_table(pa.table(columns), path)
@@ -144,9 +145,10 @@ def test_values_of_parquet_are_not_rounded(tmp_path, spark):
         source = Landing("cases", format=Parquet(), fields=[field(f"v {kind}", column)])
         return values(source, tmp_path, spark)
 
-    assert of("decimal", "DECIMAL(9,1)") == [(None, "1.25"), (Decimal("1.5"), None)]
+    assert of("decimal", "DECIMAL(9,1)") == [(None, "9.96"), (Decimal("1.5"), None)]
     assert of("double", "DECIMAL(9,1)") == [(None, "1.25"), (Decimal("1.5"), None)]
     assert of("double", "FLOAT") == [(1.25, None), (1.5, None)]
     assert of("whole", "BOOLEAN") == [(None, "2"), (True, None)]
     seconds = (int(at.timestamp()), None)
+    assert of("pairs", "MAP<STRING, BIGINT>") == [({"a": 1}, None), (None, None)]
     assert of("moment", "BIGINT") == [(None, "2024-06-01 12:30:05.000007"), seconds]

@@ -296,12 +296,14 @@ def _value(cell: Column, column: Field, kind: DataType) -> Column:
     value = cell.try_cast(column.type)
     if column.type in _ISO:
         return F.when(text.like(_ISO[column.type]), _time(cell, column.type, zone))
+    is_decimal = _DECIMAL.match(column.type)
     if not isinstance(kind, StringType):
-        # Spark would cut off the fraction, or round it. Floats are rounded anyway.
-        return value if column.type in _FLOATING else F.when(value.cast(kind) == cell, value)
+        is_exact = is_decimal or column.type in (*_WHOLE, "BOOLEAN")
+        # Spark would cut off the fraction, or round it.
+        return F.when(value.try_cast(kind) == cell, value) if is_exact else value
     if column.type in _WHOLE:
         return _whole(cell, value, column.type)
-    if _DECIMAL.match(column.type):
+    if is_decimal:
         return _decimal(cell, value, column.type)
     if column.type in _FLOATING:
         is_number = cell.rlike(_NUMBER) & (F.abs(value) < F.lit(float("inf")))
