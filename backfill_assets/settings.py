@@ -90,6 +90,7 @@ EXAMPLES = {
     "shared_disk": "1",
     "spark_jars": "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar",
     "dagster_url": "http://127.0.0.1:3000",
+    "dagster_storage": "postgresql://user:password@host:5432/dagster",
     "allowed_hosts": "dagster.example.com,localhost:8080",
     "service_urls": '{"weather": "https://archive-api.open-meteo.com/v1/archive"}',
     "nightly_cron": "30 1 * * *",
@@ -119,6 +120,7 @@ MAY_BE_SECRET = frozenset(
         "spark_remote",
         "spark_conf",
         "dagster_url",
+        "dagster_storage",
         "allowed_hosts",
         "service_urls",
     }
@@ -321,6 +323,7 @@ REMEMBERED = "settings.env"
 # mode.
 PRIVATE = 0o700
 WebAddress = Annotated[str, Field(pattern=r"^https?://.+"), AfterValidator(parsable)]
+Database = Annotated[str, Field(pattern=r"^postgresql://.+"), AfterValidator(parsable)]
 Host = Annotated[str, Field(pattern=r"^([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?$")]
 
 
@@ -345,6 +348,8 @@ class Settings(BaseSettings):
     shared_disk: bool = False
     # By default only the servers of `backfill up` on this home. Others may be of another lake.
     dagster_url: WebAddress | None = None
+    # Dagster's records. By default SQLite files in the home.
+    dagster_storage: Database | None = None
     # Proxies and tunnels before the webserver of `backfill up`. It refuses other host names.
     allowed_hosts: Annotated[tuple[Host, ...], NoDecode] = ()
     # The addresses of services by the name of their source, as JSON. The query may hold a key.

@@ -26,6 +26,7 @@ from backfill_assets.rebuild.launch import WAY_OUT, tables_lacking
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import dagster_home, servers_record
 from backfill_assets.servers.listening import Listener, is_private, listeners
+from backfill_assets.servers.storage import refuse_unusable_storage, shown
 from backfill_assets.settings import REMEMBERED, Settings, host_of, read_settings
 from backfill_assets.verbs.status import project_set_by
 from backfill_assets.workspace import (
@@ -92,6 +93,7 @@ def findings() -> Iterator[Diagnosis]:
     yield _memory(settings)
     yield lake(settings)
     yield _landing(settings)
+    yield from storage(settings)
     yield from _servers(settings, workspace.packages, workspace.names)
     yield from _listening(settings)
 
@@ -260,6 +262,18 @@ def _landing(settings: Settings) -> Diagnosis:
         return Diagnosis("ok", "landing", settings.landing)
     remedy = "set BACKFILL_LANDING, or type `backfill demo`"
     return Diagnosis("warn", "landing", f"{settings.landing} is empty", remedy)
+
+
+def storage(settings: Settings) -> Iterator[Diagnosis]:
+    """Say whether Dagster's PostgreSQL answers, if it has one."""
+    if not settings.dagster_storage:
+        return
+    try:
+        refuse_unusable_storage(settings)
+    except BackfillError as error:
+        yield Diagnosis("FAIL", "storage", error.what, error.next_step)
+        return
+    yield Diagnosis("ok", "storage", f"PostgreSQL at {shown(settings.dagster_storage)}")
 
 
 def _servers(

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -19,12 +18,17 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.storage import write_whole
 from backfill_assets.servers.child import ProcessId, process_tree, wait_or_kill
+from backfill_assets.servers.storage import (
+    IN_POSTGRES,
+    VARIABLE,
+    dagster_yaml,
+    without_secrets,
+)
 from backfill_assets.settings import PRIVATE, Settings, project_at
 
 # The socket of the run starter (orchestration/local/run_starter.py). It is not a setting: `backfill
 # up` sets it for its servers.
 RUN_STARTER_VARIABLE = "_BACKFILL_RUN_STARTER"
-DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
 # A step logs an event for each day and rule. Written one by one, sixty days took longer to report
 # than to compute.
@@ -38,7 +42,8 @@ def dagster_home(settings: Settings) -> Path:
 def prepare(settings: Settings) -> Path:
     """Create Dagster's folder with this package's dagster.yaml, and return the folder.
 
-    An edited dagster.yaml is kept, and so is one in a folder that the user named.
+    An edited dagster.yaml is kept, and so is one in a folder that the user named. Raises UsageError
+    if such a file does not use the storage of the settings.
     """
     home = dagster_home(settings)
     home.mkdir(PRIVATE, parents=True, exist_ok=True)
@@ -50,8 +55,14 @@ def prepare(settings: Settings) -> Path:
         else home == settings.dagster_home
     )
     if not target.exists() or ours:
-        shutil.copyfile(DAGSTER_YAML, target)
-        shutil.copyfile(DAGSTER_YAML, written)
+        for file in (target, written):
+            file.write_text(dagster_yaml(settings))
+    elif settings.dagster_storage and VARIABLE not in target.read_text():
+        raise UsageError(
+            f"{target} is your own file, and does not use {VARIABLE}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Unset {VARIABLE}, or add these lines to the file:\n{IN_POSTGRES}",
+        )
     if "://" not in settings.landing:
         Path(settings.landing).mkdir(parents=True, exist_ok=True)
     _make_databases(settings, home)
@@ -61,25 +72,25 @@ def prepare(settings: Settings) -> Path:
 def _make_databases(settings: Settings, home: Path) -> None:
     """Create Dagster's databases in one process.
 
-    Created by three at once, they were at two versions and unusable.
+    Created by three at once, they were at two versions and unusable. A database in PostgreSQL is
+    looked at again, since it may be another one.
     """
     made = home / ".databases_made"
-    if made.exists():
+    if made.exists() and not settings.dagster_storage:
         return
     command = [sys.executable, "-m", "dagster", "instance", "info"]
     result = subprocess.run(
         command, env=environment(settings), capture_output=True, text=True, check=False
     )
     if result.returncode:
+        message = without_secrets(result.stderr, settings.dagster_storage)[-800:]
         raise ServiceUnavailable(
-            f"Dagster cannot use its folder {home}.",
+            f"Dagster cannot use its folder {home}, or the database that it names.",
             unchanged=NOTHING_CHANGED,
-            next_step=(
-                "Repair it, or set DAGSTER_HOME to another. Dagster's "
-                f"message:\n{result.stderr[-800:]}"
-            ),
+            next_step=(f"Repair it, or set DAGSTER_HOME to another. Dagster's message:\n{message}"),
         )
-    made.touch()
+    if not settings.dagster_storage:
+        made.touch()
 
 
 def environment(settings: Settings) -> dict[str, str]:

@@ -49,6 +49,7 @@ from backfill_assets.servers.home import (
     only_servers,
     prepare,
 )
+from backfill_assets.servers.storage import refuse_unusable_storage
 from backfill_assets.settings import Settings
 
 _RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_starter.py"
@@ -312,6 +313,7 @@ def servers_on(
     """
     if not settings.spark_remote:
         require_java()
+    refuse_unusable_storage(settings)
     # A socket's path has at most about a hundred characters, and a home may be longer. Only the
     # owner may enter the folder.
     with only_servers(settings, log), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:

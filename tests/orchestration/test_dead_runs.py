@@ -19,7 +19,7 @@ from dagster_shared.yaml_utils import load_run_config_yaml
 
 from backfill_assets.orchestration.local.daemon import find_dead_runs
 from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
-from backfill_assets.servers.home import DAGSTER_YAML
+from backfill_assets.servers.storage import DAGSTER_YAML
 from tests.worlds.code_location import Launches, launches_in
 
 pytestmark = pytest.mark.servers
