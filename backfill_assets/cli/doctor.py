@@ -16,15 +16,16 @@ from urllib.parse import urlsplit
 import psutil
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.errors import BackfillError, ProjectError, SettingsError
+from backfill_assets.dagster_client.client import Dagster, is_loopback
+from backfill_assets.dagster_client.documents import VERSION
+from backfill_assets.errors import BackfillError, ProjectError, ServiceUnavailable, SettingsError
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.spark.engine import packages_lacking
 from backfill_assets.lake.spark.jars import DELTA_PACKAGE, JARS_REMEDY, jar_of
 from backfill_assets.lake.spark.session import require_java
 from backfill_assets.rebuild.launch import WAY_OUT, tables_lacking
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
-from backfill_assets.servers.home import dagster_home, servers_record
+from backfill_assets.servers.home import dagster_home, servers_record, servers_records
 from backfill_assets.servers.listening import Listener, is_private, listeners
 from backfill_assets.servers.storage import refuse_unusable_storage, shown
 from backfill_assets.settings import REMEMBERED, Settings, host_of, read_settings
@@ -282,10 +283,20 @@ def _servers(
     """Say whether the servers of this home are well and have these tables, or can be started."""
     record = servers_record(settings.home)
     url = record.url if record else f"http://127.0.0.1:{USUAL_PORT}"
-    dagster = Dagster(settings.dagster_url or url, timeout=5.0)
-    port = urlsplit(dagster.url).port or 80
-    if not dagster.answers():
-        if is_taken(port):
+    dagster = Dagster(
+        settings.dagster_url or url,
+        timeout=5.0,
+        token=settings.dagster_token,
+        ca=settings.dagster_ca,
+    )
+    parts = urlsplit(dagster.url)
+    port = parts.port or 80
+    try:
+        dagster.ask(VERSION)
+    except ServiceUnavailable as error:
+        if not is_loopback(parts.hostname or ""):
+            yield Diagnosis("FAIL", "servers", error.what, error.next_step)
+        elif is_taken(port):
             remedy = f"backfill up --port {free_port()}"
             yield Diagnosis("warn", "port", f"{port} is used by another process", remedy)
         else:
@@ -321,8 +332,11 @@ def webserver(dagster: Dagster, names: Sequence[str]) -> Diagnosis:
 
 def _listening(settings: Settings) -> Iterator[Diagnosis]:
     """Name everything that the servers of this home listen on, and who may connect."""
-    record = servers_record(settings.home)
-    children = {name: child.pid for name, child in record.children.items()} if record else {}
+    children = {
+        name: child.pid
+        for record in servers_records(settings.home)
+        for name, child in record.children.items()
+    }
     for listener in listeners(children):
         clients = _clients_of(listener, settings)
         remedy = f"chmod 700 {listener.address}"

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.storage import write_whole
 from backfill_assets.servers.child import ProcessId, process_tree, wait_or_kill
+from backfill_assets.servers.parts import Part
 from backfill_assets.servers.storage import (
     IN_POSTGRES,
     VARIABLE,
@@ -126,7 +127,8 @@ def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Da
     Without either it has no URL, and every request raises ServiceUnavailable.
     """
     record = servers_record(settings.home)
-    return Dagster(settings.dagster_url or (record.url if record else ""), transport)
+    url = settings.dagster_url or (record.url if record else "")
+    return Dagster(url, transport, token=settings.dagster_token, ca=settings.dagster_ca)
 
 
 def started_dagster(settings: Settings, note: Callable[[str], None]) -> Dagster:
@@ -159,30 +161,41 @@ class ServersRecord:
     engine_port: int | None = None
     started: bool = True
 
-    def write(self, home: Path) -> None:
-        write_whole(_record_file(home), json.dumps(asdict(self)))
+    def write(self, home: Path, only: Part | None = None) -> None:
+        write_whole(_record_file(home, only), json.dumps(asdict(self)))
+
+
+def servers_records(home: Path) -> list[ServersRecord]:
+    """The records of what runs on this home: of `backfill up`, and of each `up --only`."""
+    records = [_read_record(file) for file in sorted(home.glob("servers*.json"))]
+    return [record for record in records if record and record.up.find()]
 
 
 def servers_record(home: Path) -> ServersRecord | None:
-    """The record of the servers that run on this home, or None."""
-    record = _read_record(home)
-    return record if record and record.up.find() else None
+    """The record of the servers on this home that include a webserver, or None."""
+    return next((record for record in servers_records(home) if record.url), None)
 
 
 @contextmanager
-def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iterator[None]:
+def only_servers(
+    settings: Settings, log: Callable[[str], None] = print, only: Part | None = None
+) -> Iterator[None]:
     """Lock this home, because two daemons on it would launch everything twice.
 
-    Ends servers that a killed `backfill up` left running. Raises UsageError if servers run on it.
+    `only` is the one server that is to run; servers that run alone share the home. Ends servers
+    that a killed `backfill up` left running. Raises UsageError if servers run on it.
     """
     home = settings.home
     home.mkdir(PRIVATE, parents=True, exist_ok=True)
-    lock = FileLock(home / "servers.lock")
+    names = [f"servers-{part}" for part in Part if only in (None, part)]
+    locks = ExitStack()
     try:
-        lock.acquire(timeout=0)
+        for name in [*names, *([] if only else ["servers"])]:
+            locks.enter_context(FileLock(home / f"{name}.lock", timeout=0))
     except Timeout:
-        record = servers_record(home)
-        where = f" at {record.url} (process {record.up.pid})" if record else ""
+        locks.close()
+        record = next(iter(servers_records(home)), None)
+        where = f" at {record.url or home} (process {record.up.pid})" if record else ""
         raise UsageError(
             f"Servers already run on {home}{where}.",
             unchanged=NOTHING_CHANGED,
@@ -192,16 +205,16 @@ def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iter
             ),
         ) from None
     try:
-        _end_leftovers(home, log)
+        _end_leftovers(home, _record_file(home, only), log)
         yield
     finally:
-        _record_file(home).unlink(missing_ok=True)
-        lock.release()
+        _record_file(home, only).unlink(missing_ok=True)
+        locks.close()
 
 
-def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
+def _end_leftovers(home: Path, file: Path, log: Callable[[str], None]) -> None:
     """End servers that a killed `backfill up` left running, and log their names."""
-    record = _read_record(home)
+    record = _read_record(file)
     leftovers = {
         name: process
         for name, child in (record.children if record else {}).items()
@@ -222,13 +235,13 @@ def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
     wait_or_kill(ending)
 
 
-def _record_file(home: Path) -> Path:
-    return home / "servers.json"
+def _record_file(home: Path, only: Part | None) -> Path:
+    return home / (f"servers-{only}.json" if only else "servers.json")
 
 
-def _read_record(home: Path) -> ServersRecord | None:
+def _read_record(file: Path) -> ServersRecord | None:
     try:
-        fields = json.loads(_record_file(home).read_text())
+        fields = json.loads(file.read_text())
         children = {name: ProcessId(*child) for name, child in fields["children"].items()}
         return ServersRecord(**fields | {"up": ProcessId(*fields["up"]), "children": children})
     except (OSError, ValueError, TypeError, KeyError):

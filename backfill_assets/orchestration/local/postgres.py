@@ -1,4 +1,4 @@
-"""Dagster's PostgreSQL storage, writing a batch of events in one transaction of one connection.
+"""Dagster's PostgreSQL storage, which writes a batch of events in one transaction.
 
 Dagster's own opens a connection for each event, except for materializations and observations. It
 writes such a batch in two transactions: if the second breaks, Dagster writes the events again one
