@@ -30,7 +30,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.carry_out import carry_out, prepare_rebuild
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import servers_records, started_dagster
-from backfill_assets.servers.parts import Part, Place
+from backfill_assets.servers.parts import NAMES, Part, Place
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import (
     BUNDLED,
@@ -98,7 +98,7 @@ def described(servers: Servers) -> str:
     if place.only == Part.WEBSERVER:
         return f"Dagster: {servers.dagster.url}"
     listens = f" listens at {place.host}:{place.port}" if place.port else " runs"
-    return f"The {place.only}{listens}."
+    return f"The {NAMES[place.only]}{listens}."
 
 
 def stop_servers() -> int:

@@ -307,6 +307,18 @@ def _servers(
         yield Diagnosis("ok", "servers", message, f"backfill up --port {free_port()}")
         return
     yield webserver(dagster, names)
+    if not dagster.checks_origins():
+        message = (
+            f"{dagster.url} is Dagster's own: any web page that you open can start runs there,"
+            " and plots end today"
+        )
+        yield Diagnosis("warn", "webserver", message, "`backfill up --only webserver`")
+    if not any("daemon" in found.children for found in servers_records(settings.home)):
+        message = (
+            "it runs elsewhere. A stock `dagster-daemon` starts backfills after up to 30 s, and"
+            " notices runs that died while they started only after `start_timeout_seconds`"
+        )
+        yield Diagnosis("ok", "daemon", message)
     logs = settings.home / "logs"
     for daemon, is_healthy in dagster.daemons().items():
         remedy = f"see {logs / 'daemon.log'}, then start again with `backfill up`"

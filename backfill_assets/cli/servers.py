@@ -73,6 +73,19 @@ def up(
 
 
 @app.command(rich_help_panel=_PANEL)
+def deploy(
+    kind: Annotated[
+        Literal["systemd", "compose", "helm-values", "dockerfile"],
+        typer.Argument(help="What runs the servers."),
+    ],
+) -> None:
+    """Print the files that run the servers under systemd, in containers or in Kubernetes."""
+    from backfill_assets.cli.deploy import deployed
+
+    print(deployed(kind), end="")
+
+
+@app.command(rich_help_panel=_PANEL)
 def down() -> None:
     """Stop the servers that `backfill up` runs for this BACKFILL_HOME, and wait for their end."""
     from backfill_assets.cli.demo import stop_servers

@@ -253,6 +253,17 @@ class Dagster:
         except ServiceUnavailable:
             return False
 
+    def checks_origins(self) -> bool:
+        """True if the webserver refuses web pages of other hosts, as that of `backfill up` does."""
+        foreign = {"Origin": "https://not-a-page-of-this.invalid"}
+        try:
+            response = self.client.post(
+                "/graphql", json={"query": documents.VERSION}, headers=foreign
+            )
+        except httpx.HTTPError:
+            return True
+        return not _answer(response)
+
     def daemons(self) -> dict[str, bool]:
         """Each required daemon, and whether it is healthy."""
         statuses = self.ask(documents.DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]

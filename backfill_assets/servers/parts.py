@@ -18,6 +18,7 @@ class Part(StrEnum):
     ENGINE = "engine"
 
 
+NAMES = {part: "code server" if part == Part.CODE else str(part) for part in Part}
 USUAL_PORTS = {
     Part.WEBSERVER: USUAL_PORT,
     Part.DAEMON: 0,  # It does not listen.

@@ -41,7 +41,7 @@ from backfill_assets.servers.children import (
     liveness_command,
 )
 from backfill_assets.servers.home import ServersRecord, only_servers, prepare
-from backfill_assets.servers.parts import Part, Place
+from backfill_assets.servers.parts import NAMES, Part, Place
 from backfill_assets.servers.storage import refuse_unusable_storage
 from backfill_assets.settings import Settings
 
@@ -251,7 +251,7 @@ def servers_on(
                 unchanged=NOTHING_CHANGED,
                 next_step=f"Stop the process that uses it, or use another: --port {free_port()}",
             )
-        what = f"the {only}" if only else "the servers"
+        what = f"the {NAMES[only]}" if only else "the servers"
         log(f"Starting {what} on {settings.home} (about half a minute) ...")
         servers = servers_of(settings, place or Place(free_port()), log, Path(sockets), packages)
         try:

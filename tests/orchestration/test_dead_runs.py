@@ -84,6 +84,15 @@ def test_a_run_without_a_process_is_dead_if_the_daemon_that_was_launching_it_is(
     assert monitored(launches, run_id, datetime.now(UTC) + timedelta(seconds=age)) == after
 
 
+def test_runs_of_another_launcher_are_left_to_it(tmp_path):
+    """A launcher for Kubernetes leaves a run STARTING until its pod begins."""
+    other = {"module": "dagster", "class": "DefaultRunLauncher"}
+    with launches_in(tmp_path, other) as launches:
+        run_id = launches.record(STARTING, 0)
+        later = datetime.now(UTC) + timedelta(seconds=60)
+        assert monitored(launches, run_id, later) == STARTING
+
+
 @pytest.mark.parametrize(
     ("tags", "after"),
     [
