@@ -4,10 +4,9 @@ import sys
 from pathlib import Path
 from string import Template
 
-import backfill_assets
 from backfill_assets.settings import project_at, read_settings
 
-TEMPLATES = Path(backfill_assets.__file__).parent / "servers" / "deploy"
+TEMPLATES = Path(__file__).with_name("deployment")
 
 
 def deployed(kind: str) -> str:

@@ -4,12 +4,9 @@ lake and the landing area.
 """
 
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import date
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +15,10 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.servers.child import free_port
 from backfill_assets.servers.home import servers_records
 from backfill_assets.servers.storage import VARIABLE
+from tests.worlds.deployed import UP, started
 from tests.worlds.outages import RAW
 from tests.worlds.proxy import TOKEN, token_proxy
-from tests.worlds.servers import deliver, environment
+from tests.worlds.servers import PROJECT, deliver, environment
 from tests.worlds.services import PostgresServer
 from tests.worlds.station import FIRST, Station, ended, eventually, spans
 
@@ -29,29 +27,6 @@ pytestmark = pytest.mark.scale
 LAST = date(2019, 8, 16)
 DAYS = list(between(FIRST, LAST))
 PLAN = ("run", "--yes", "--partitions", f"{FIRST}..{LAST}", "--target", RAW, "--into", "live")
-
-
-@contextmanager
-def up(home: Path, env: Mapping[str, str], *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`backfill up` with these options, once it says that it runs."""
-    home.mkdir()
-    log = home / "up.log"
-    command = [sys.executable, "-m", "backfill_assets.cli", "up", *options]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, env={**env, "BACKFILL_HOME": str(home)}, stdout=output, stderr=output
-        )
-    try:
-        eventually(
-            lambda: process.poll() is not None or "Ctrl-C" in log.read_text(),
-            what=f"up {options}",
-            patience=400,
-        )
-        assert process.poll() is None, log.read_text()
-        yield process
-    finally:
-        process.terminate()
-        assert process.wait(90) == 0
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +51,9 @@ def hosts(tmp_path_factory, spark, postgres: PostgresServer) -> Iterator[Station
             ("webserver", "--port", str(web), "--path-prefix", "/dagster"),
             ("daemon",),
         ):
-            running.enter_context(up(folder / options[0], env, "--only", *options))
+            running.enter_context(
+                started([*UP, "--only", *options], env, folder / options[0], PROJECT)
+            )
         dagster = Dagster(env["BACKFILL_DAGSTER_URL"], token=TOKEN, ca=ca)
         yield Station(dagster, folder / "client", folder / "landing", folder, env, None)  # type: ignore[arg-type]
 

@@ -1,12 +1,48 @@
-"""The commands and the environment in what `backfill deploy` prints."""
+"""Servers that run alone, and the commands and the environment that `backfill deploy` prints."""
 
 import re
 import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from backfill_assets.cli.deploy import deployed
+from tests.worlds.station import eventually
+
+UP = [sys.executable, "-m", "backfill_assets.cli", "up"]
+
+
+@contextmanager
+def started(
+    command: Sequence[str], env: Mapping[str, str], home: Path, folder: Path
+) -> Iterator[None]:
+    """`backfill up` with a home of its own, once it says that it runs."""
+    home.mkdir(exist_ok=True)
+    log = home / "up.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env={**env, "BACKFILL_HOME": str(home)},
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        eventually(
+            lambda: process.poll() is not None or "Ctrl-C" in log.read_text(),
+            what=f"{command} runs",
+            patience=400,
+        )
+        assert process.poll() is None, log.read_text()
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(90) == 0
 
 
 def units_of(text: str) -> dict[str, dict[str, str]]:
