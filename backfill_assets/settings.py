@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import ssl
 import tomllib
 from collections.abc import Collection
 from datetime import date
@@ -90,6 +91,10 @@ EXAMPLES = {
     "shared_disk": "1",
     "spark_jars": "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar",
     "dagster_url": "http://127.0.0.1:3000",
+    "dagster_token": "the token that the proxy accepts",
+    "dagster_ca": "/etc/ssl/company.pem",
+    "code_server": "code.example.com:4000",
+    "dagster_storage": "postgresql://user:password@host:5432/dagster",
     "allowed_hosts": "dagster.example.com,localhost:8080",
     "service_urls": '{"weather": "https://archive-api.open-meteo.com/v1/archive"}',
     "nightly_cron": "30 1 * * *",
@@ -103,6 +108,7 @@ EXAMPLES = {
 
 
 PREFIX = "BACKFILL_"
+LOOPBACK = "127.0.0.1"
 STORE = re.compile(r"(s3a?|gs|az|adl|azure|abfss?)://[^/]+")
 CRON_WORDS = re.compile(
     "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat|l", re.IGNORECASE
@@ -119,6 +125,8 @@ MAY_BE_SECRET = frozenset(
         "spark_remote",
         "spark_conf",
         "dagster_url",
+        "dagster_storage",
+        "dagster_token",
         "allowed_hosts",
         "service_urls",
     }
@@ -321,6 +329,7 @@ REMEMBERED = "settings.env"
 # mode.
 PRIVATE = 0o700
 WebAddress = Annotated[str, Field(pattern=r"^https?://.+"), AfterValidator(parsable)]
+Database = Annotated[str, Field(pattern=r"^postgresql://.+"), AfterValidator(parsable)]
 Host = Annotated[str, Field(pattern=r"^([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?$")]
 
 
@@ -345,6 +354,13 @@ class Settings(BaseSettings):
     shared_disk: bool = False
     # By default only the servers of `backfill up` on this home. Others may be of another lake.
     dagster_url: WebAddress | None = None
+    # A proxy before the webserver may ask for a token, or have a certificate of a private CA.
+    dagster_token: str | None = Field(default=None, pattern=r"^[!-~]+$")
+    dagster_ca: Path | None = None
+    # The code server, for a webserver or a daemon that runs alone (`backfill up --only`).
+    code_server: Annotated[str | None, Field(pattern=r"^([\w.-]+|\[[\da-fA-F:]+\]):\d+$")] = None
+    # Dagster's records. By default SQLite files in the home.
+    dagster_storage: Database | None = None
     # Proxies and tunnels before the webserver of `backfill up`. It refuses other host names.
     allowed_hosts: Annotated[tuple[Host, ...], NoDecode] = ()
     # The addresses of services by the name of their source, as JSON. The query may hold a key.
@@ -380,6 +396,16 @@ class Settings(BaseSettings):
         if missing:
             raise ValueError(f"no such file: {', '.join(missing)}")
         return jars
+
+    @field_validator("dagster_ca")
+    @classmethod
+    def _certificates(cls, file: Path | None) -> Path | None:
+        try:
+            if file:
+                ssl.create_default_context(cafile=file)
+        except OSError:  # ssl.SSLError is one
+            raise ValueError("it is not a readable file of certificates (PEM)") from None
+        return file
 
     @model_validator(mode="before")
     @classmethod

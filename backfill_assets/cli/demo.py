@@ -28,8 +28,9 @@ from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.carry_out import carry_out, prepare_rebuild
-from backfill_assets.servers.child import USUAL_PORT, is_taken
-from backfill_assets.servers.home import servers_record, started_dagster
+from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
+from backfill_assets.servers.home import servers_records, started_dagster
+from backfill_assets.servers.parts import NAMES, Part, Place
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import (
     BUNDLED,
@@ -63,22 +64,41 @@ def run_reload() -> int:
     return exit_codes.DONE
 
 
-def run_up(port: int) -> int:
+def run_up(place: Place) -> int:
     console = terminal()
-    workspace = open_workspace()
-    settings = workspace.settings
-    refuse_missing_landing(settings)
+    packages = tuple[str, ...]()
+    if place.only in (Part.WEBSERVER, Part.DAEMON):
+        # These read the project from the code server, and need no code here.
+        settings = read_settings()
+    else:
+        workspace = open_workspace()
+        settings = workspace.settings
+        packages = workspace.packages
+    if place.has(Part.CODE):
+        refuse_missing_landing(settings)
     with (
         interrupted_by_signals(),
-        servers_on(settings, port, console.print, workspace.packages) as servers,
+        servers_on(settings, place, console.print, packages) as servers,
     ):
-        spark = host_of(settings.spark_remote or "") or settings.spark_master
-        engine = f"engine {servers.engine.remote}" if servers.engine else f"Spark {spark}"
-        console.print(f"Dagster: {servers.dagster.url}   lake: {settings.lake}   {engine}")
+        console.print(described(servers))
         console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C stops all servers.")
         watch(servers)
     console.print("All servers have stopped.")
     return exit_codes.DONE
+
+
+def described(servers: Servers) -> str:
+    """The line that says what runs here, and where it listens."""
+    settings = servers.settings
+    place = servers.place
+    if place.only is None:
+        spark = host_of(settings.spark_remote or "") or settings.spark_master
+        engine = f"engine {servers.engine.remote}" if servers.engine else f"Spark {spark}"
+        return f"Dagster: {servers.dagster.url}   lake: {settings.lake}   {engine}"
+    if place.only == Part.WEBSERVER:
+        return f"Dagster: {servers.dagster.url}"
+    listens = f" listens at {place.host}:{place.port}" if place.port else " runs"
+    return f"The {NAMES[place.only]}{listens}."
 
 
 def stop_servers() -> int:
@@ -87,20 +107,30 @@ def stop_servers() -> int:
     ServiceUnavailable if they do not.
     """
     settings = read_settings()  # whether the project can be imported or not
-    record = servers_record(settings.home)
-    if record is None or (process := record.up.find()) is None:
+    stopping = [
+        process
+        for record in servers_records(settings.home)
+        if (process := record.up.find()) is not None
+    ]
+    if not stopping:
         print(f"No servers run on {settings.home}. Nothing was stopped.")
         return exit_codes.DONE
-    process.terminate()
-    # A child that was not waited for counts as ended.
-    runs = retry_if_result(lambda still: still is not None)
+    for process in stopping:
+        process.terminate()
+
+    def some_run() -> bool:
+        return bool(servers_records(settings.home))
+
     try:
-        Retrying(stop=stop_after_delay(STOP_TIMEOUT_S), wait=wait_fixed(0.2), retry=runs)(
-            record.up.find
-        )
+        Retrying(
+            stop=stop_after_delay(STOP_TIMEOUT_S),
+            wait=wait_fixed(0.2),
+            retry=retry_if_result(bool),
+        )(some_run)
     except RetryError:
+        pids = ", ".join(str(process.pid) for process in stopping)
         raise ServiceUnavailable(
-            f"The servers on {settings.home} (process {process.pid}) did not end within"
+            f"The servers on {settings.home} (process {pids}) did not end within"
             f" {STOP_TIMEOUT_S} s. They may still be ending.",
             next_step=f"See {settings.home / 'logs'}.",
         ) from None
@@ -169,7 +199,8 @@ def run_with_servers(
     started = time.monotonic()
     # If nothing names a port and the usual one is taken, any free one will do.
     port = port or (None if is_taken(USUAL_PORT) else USUAL_PORT)
-    with interrupted_by_signals(), servers_on(settings, port, console.print) as servers:
+    place = Place(port or free_port())
+    with interrupted_by_signals(), servers_on(settings, place, console.print) as servers:
         console.print(f"Dagster: {servers.dagster.url}")
         try:
             is_complete = work(servers)

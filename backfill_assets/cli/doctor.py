@@ -16,16 +16,18 @@ from urllib.parse import urlsplit
 import psutil
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.errors import BackfillError, ProjectError, SettingsError
+from backfill_assets.dagster_client.client import Dagster, is_loopback
+from backfill_assets.dagster_client.documents import VERSION
+from backfill_assets.errors import BackfillError, ProjectError, ServiceUnavailable, SettingsError
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.spark.engine import packages_lacking
 from backfill_assets.lake.spark.jars import DELTA_PACKAGE, JARS_REMEDY, jar_of
 from backfill_assets.lake.spark.session import require_java
 from backfill_assets.rebuild.launch import WAY_OUT, tables_lacking
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
-from backfill_assets.servers.home import dagster_home, servers_record
+from backfill_assets.servers.home import dagster_home, servers_record, servers_records
 from backfill_assets.servers.listening import Listener, is_private, listeners
+from backfill_assets.servers.storage import refuse_unusable_storage, shown
 from backfill_assets.settings import REMEMBERED, Settings, host_of, read_settings
 from backfill_assets.verbs.status import project_set_by
 from backfill_assets.workspace import (
@@ -92,6 +94,7 @@ def findings() -> Iterator[Diagnosis]:
     yield _memory(settings)
     yield lake(settings)
     yield _landing(settings)
+    yield from storage(settings)
     yield from _servers(settings, workspace.packages, workspace.names)
     yield from _listening(settings)
 
@@ -262,16 +265,38 @@ def _landing(settings: Settings) -> Diagnosis:
     return Diagnosis("warn", "landing", f"{settings.landing} is empty", remedy)
 
 
+def storage(settings: Settings) -> Iterator[Diagnosis]:
+    """Say whether Dagster's PostgreSQL answers, if it has one."""
+    if not settings.dagster_storage:
+        return
+    try:
+        refuse_unusable_storage(settings)
+    except BackfillError as error:
+        yield Diagnosis("FAIL", "storage", error.what, error.next_step)
+        return
+    yield Diagnosis("ok", "storage", f"PostgreSQL at {shown(settings.dagster_storage)}")
+
+
 def _servers(
     settings: Settings, packages: Sequence[str], names: Sequence[str]
 ) -> Iterator[Diagnosis]:
     """Say whether the servers of this home are well and have these tables, or can be started."""
     record = servers_record(settings.home)
     url = record.url if record else f"http://127.0.0.1:{USUAL_PORT}"
-    dagster = Dagster(settings.dagster_url or url, timeout=5.0)
-    port = urlsplit(dagster.url).port or 80
-    if not dagster.answers():
-        if is_taken(port):
+    dagster = Dagster(
+        settings.dagster_url or url,
+        timeout=5.0,
+        token=settings.dagster_token,
+        ca=settings.dagster_ca,
+    )
+    parts = urlsplit(dagster.url)
+    port = parts.port or 80
+    try:
+        dagster.ask(VERSION)
+    except ServiceUnavailable as error:
+        if not is_loopback(parts.hostname or ""):
+            yield Diagnosis("FAIL", "servers", error.what, error.next_step)
+        elif is_taken(port):
             remedy = f"backfill up --port {free_port()}"
             yield Diagnosis("warn", "port", f"{port} is used by another process", remedy)
         else:
@@ -282,6 +307,18 @@ def _servers(
         yield Diagnosis("ok", "servers", message, f"backfill up --port {free_port()}")
         return
     yield webserver(dagster, names)
+    if not dagster.checks_origins():
+        message = (
+            f"{dagster.url} is Dagster's own: any web page that you open can start runs there,"
+            " and plots end today"
+        )
+        yield Diagnosis("warn", "webserver", message, "`backfill up --only webserver`")
+    if not any("daemon" in found.children for found in servers_records(settings.home)):
+        message = (
+            "it runs elsewhere. A stock `dagster-daemon` starts backfills after up to 30 s, and"
+            " notices runs that died while they started only after `start_timeout_seconds`"
+        )
+        yield Diagnosis("ok", "daemon", message)
     logs = settings.home / "logs"
     for daemon, is_healthy in dagster.daemons().items():
         remedy = f"see {logs / 'daemon.log'}, then start again with `backfill up`"
@@ -307,8 +344,11 @@ def webserver(dagster: Dagster, names: Sequence[str]) -> Diagnosis:
 
 def _listening(settings: Settings) -> Iterator[Diagnosis]:
     """Name everything that the servers of this home listen on, and who may connect."""
-    record = servers_record(settings.home)
-    children = {name: child.pid for name, child in record.children.items()} if record else {}
+    children = {
+        name: child.pid
+        for record in servers_records(settings.home)
+        for name, child in record.children.items()
+    }
     for listener in listeners(children):
         clients = _clients_of(listener, settings)
         remedy = f"chmod 700 {listener.address}"

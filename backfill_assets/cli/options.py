@@ -33,7 +33,6 @@ def days_in(text: str) -> str:
     return ",".join(line.strip().rstrip(",") for line in lines if line.strip())
 
 
-Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. A script needs it.")]
 Target = Annotated[str, typer.Option(help=TABLES)]

@@ -1,10 +1,9 @@
 """The commands that run servers: demo, up, down, reload."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from backfill_assets.cli.options import Port
 from backfill_assets.cli.spelling import Command
 
 app = typer.Typer()
@@ -44,11 +43,46 @@ def demo(
 
 
 @app.command(rich_help_panel=_PANEL)
-def up(port: Port = 3000) -> None:
+def up(
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="Port of the Dagster UI: 3000. With --only: code 4000, engine 15002.",
+        ),
+    ] = None,
+    only: Annotated[
+        Literal["webserver", "daemon", "code", "engine"] | None,
+        typer.Option(help="Run one server here. The others run on other hosts, or as services."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at: 0.0.0.0 for all.")] = (
+        "127.0.0.1"
+    ),
+    path_prefix: Annotated[
+        str, typer.Option(help="The path of the Dagster UI behind a proxy, such as /dagster.")
+    ] = "",
+) -> None:
     """Run Dagster's webserver and daemon and the warm engine on this lake, until Ctrl-C."""
     from backfill_assets.cli.demo import run_up
+    from backfill_assets.servers.parts import USUAL_PORTS, Part, Place
 
-    raise typer.Exit(run_up(port))
+    part = Part(only) if only else None
+    place = Place(port or USUAL_PORTS[part or Part.WEBSERVER], host, path_prefix, part)
+    raise typer.Exit(run_up(place))
+
+
+@app.command(rich_help_panel=_PANEL)
+def deploy(
+    kind: Annotated[
+        Literal["systemd", "compose", "helm-values", "dockerfile"],
+        typer.Argument(help="What runs the servers."),
+    ],
+) -> None:
+    """Print the files that run the servers under systemd, in containers or in Kubernetes."""
+    from backfill_assets.cli.deploy import deployed
+
+    print(deployed(kind), end="")
 
 
 @app.command(rich_help_panel=_PANEL)

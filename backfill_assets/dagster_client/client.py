@@ -5,9 +5,12 @@ A backfill launches its runs at the daemon's next tick and ends at the tick afte
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import ssl
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import httpx
@@ -111,6 +114,7 @@ def _day_count(run_tags: Mapping[str, str]) -> int:
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
 TIMEOUT_S = 60.0
+NOT_LAUNCHED = "Nothing was launched by this request."
 # The code server is being restarted: it says nothing about the code.
 _UNREACHABLE = ("DagsterUserCodeUnreachableError", "DagsterUserCodeUnreachableTimeoutError")
 _FAILURE = "dagster._core.definitions.events.Failure: "
@@ -128,23 +132,43 @@ class StepFailure:
         return self.days.get(day, self.message)
 
 
+def is_loopback(host: str) -> bool:
+    """True for a host that is this machine. False for the name of another host."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
 @dataclass
 class Dagster:
     """The webserver at `url`. Without a `url`, every request raises ServiceUnavailable.
 
     A user and password in the URL are sent with each request. They are removed from `url`, so that
     no message shows them. `transport` replaces the network in tests. `timeout` is in seconds.
+    `token` is sent to the proxy before the webserver; `ca` has certificates to trust as well.
     """
 
     url: str
     transport: httpx.BaseTransport | None = None
     timeout: float = TIMEOUT_S
+    token: str | None = field(default=None, repr=False)
+    ca: Path | None = None
     client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # The server is often on this machine; a proxy of the environment is never on the way to it.
+        verify: ssl.SSLContext | bool = True
+        if self.ca:
+            verify = ssl.create_default_context()
+            verify.load_verify_locations(self.ca)
         self.client = httpx.Client(
-            base_url=self.url, transport=self.transport, timeout=self.timeout, trust_env=False
+            base_url=self.url,
+            transport=self.transport,
+            timeout=self.timeout,
+            headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
+            verify=verify,
+            # A proxy of the environment is never on the way to this machine.
+            trust_env=bool(self.url) and not is_loopback(httpx.URL(self.url).host),
         )
         self.url = str(httpx.URL(self.url).copy_with(userinfo=b"")) if "@" in self.url else self.url
 
@@ -157,7 +181,7 @@ class Dagster:
         if not self.url:
             raise ServiceUnavailable(
                 "No servers run on this home.",
-                unchanged="Nothing was launched by this request.",
+                unchanged=NOT_LAUNCHED,
                 next_step=(
                     "Start them with `backfill up`, or name a webserver that has this lake: "
                     "BACKFILL_DAGSTER_URL."
@@ -166,12 +190,13 @@ class Dagster:
         body = {"query": document, "variables": variables or {}}
         try:
             response = self.client.post("/graphql", json=body)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
-            raise ServiceUnavailable(
-                f"No Dagster webserver answers at {self.url} ({type(error).__name__}).",
-                unchanged="Nothing was launched by this request.",
-                next_step="Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL.",
-            ) from None
+        except (
+            httpx.ConnectError,
+            httpx.ConnectTimeout,
+            httpx.ProxyError,
+            httpx.UnsupportedProtocol,
+        ) as error:
+            raise self._unreachable(error) from None
         except httpx.HTTPError as error:
             raise AnswerLost(
                 f"The Dagster webserver at {self.url} received a request and did not answer"
@@ -180,6 +205,15 @@ class Dagster:
                 next_step="See `backfill list`.",
             ) from None
         answer = _answer(response)
+        if not answer and _is_of_a_proxy(response):
+            raise ServiceUnavailable(
+                f"{self.url} answers with {_shown(response)}, not as a Dagster webserver.",
+                unchanged=NOT_LAUNCHED,
+                next_step=(
+                    "If a proxy there asks for a login, set BACKFILL_DAGSTER_TOKEN to a token that"
+                    " it accepts; else correct BACKFILL_DAGSTER_URL."
+                ),
+            )
         if not answer:
             raise AnswerLost(
                 f"{self.url} answers (HTTP {response.status_code}), "
@@ -189,10 +223,28 @@ class Dagster:
         # Unknown days come back as HTTP 500 with the reason in the body.
         if answer.get("errors"):
             messages = "; ".join(str(error.get("message")) for error in answer["errors"])
-            raise UsageError(
-                f"Dagster refuses: {messages}.", unchanged="Nothing was launched by this request."
-            )
+            if not _OF_A_DATABASE.isdisjoint(map(_class_of, answer["errors"])):
+                raise AnswerLost(
+                    f"Dagster's database does not answer: {messages}.",
+                    unchanged="It is not known whether the request was carried out.",
+                    next_step="See `backfill list`.",
+                )
+            raise UsageError(f"Dagster refuses: {messages}.", unchanged=NOT_LAUNCHED)
         return dict(answer["data"])
+
+    def _unreachable(self, error: httpx.TransportError) -> ServiceUnavailable:
+        """The error of a request that was not sent."""
+        what = f"No Dagster webserver answers at {self.url} ({type(error).__name__})."
+        next_step = "Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL."
+        if isinstance(error, httpx.ProxyError):
+            what = (
+                f"The proxy of the environment does not pass requests on to {self.url} ({error})."
+            )
+            next_step = "Correct HTTPS_PROXY, or add the host to NO_PROXY."
+        elif any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+            what = f"The certificate of {self.url} is not trusted."
+            next_step = "Set BACKFILL_DAGSTER_CA to a file with the certificate of its CA."
+        return ServiceUnavailable(what, unchanged=NOT_LAUNCHED, next_step=next_step)
 
     def answers(self) -> bool:
         """True if the webserver can be reached."""
@@ -200,6 +252,17 @@ class Dagster:
             return bool(self.ask(documents.VERSION))
         except ServiceUnavailable:
             return False
+
+    def checks_origins(self) -> bool:
+        """True if the webserver refuses web pages of other hosts, as that of `backfill up` does."""
+        foreign = {"Origin": "https://not-a-page-of-this.invalid"}
+        try:
+            response = self.client.post(
+                "/graphql", json={"query": documents.VERSION}, headers=foreign
+            )
+        except httpx.HTTPError:
+            return True
+        return not _answer(response)
 
     def daemons(self) -> dict[str, bool]:
         """Each required daemon, and whether it is healthy."""
@@ -456,6 +519,55 @@ def _answer(response: httpx.Response) -> dict[str, Any]:
     return dict(body) if are_errors and (errors or isinstance(body.get("data"), dict)) else {}
 
 
+# The classes of errors that Dagster raises while its database is away or locked.
+_OF_A_DATABASE = frozenset(
+    {
+        "DagsterPostgresException",
+        "DatabaseError",
+        "DBAPIError",
+        "InterfaceError",
+        "OperationalError",
+        "TimeoutError",
+    }
+)
+
+
+def _class_of(error: Mapping[str, Any]) -> str:
+    """The class of an error that Dagster raised. "" if its request was not valid."""
+    info = (error.get("extensions") or {}).get("errorInfo") or {}
+    return str(info.get("cls_name", ""))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and those that it was raised for."""
+    while error:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_of_a_proxy(response: httpx.Response) -> bool:
+    """True for a redirect, a page or a refusal: the webserver did not get the request."""
+    kind = response.headers.get("content-type", "")
+    is_page = response.is_success and kind.startswith("text/html")
+    return response.is_redirect or is_page or response.status_code in _REFUSED
+
+
+_REFUSED = (401, 403, 407)
+_SHOWN_CHARACTERS = 200
+
+
+def _shown(response: httpx.Response) -> str:
+    """What a proxy answered, without its parameters, which may hold secrets."""
+    if response.is_redirect:
+        location = response.url.join(response.headers["location"])
+        return f"a redirect to {location.copy_with(query=None, fragment=None, userinfo=b'')}"
+    kind = response.headers.get("content-type", "").partition(";")[0]
+    if kind == "text/html":
+        return f"a web page (HTTP {response.status_code})"
+    text = response.text.strip() if kind == "text/plain" else ""
+    return f"HTTP {response.status_code}" + (f" ({text[:_SHOWN_CHARACTERS]})" if text else "")
+
+
 def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer. Raise UsageError or AnswerLost if it is of an error type."""
     kind = str(answer.get("__typename", ""))
@@ -474,6 +586,6 @@ def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
         )
         raise UsageError(
             f"Dagster refuses ({kind}): {str(message).strip()}.",
-            unchanged="Nothing was launched by this request.",
+            unchanged=NOT_LAUNCHED,
         )
     return dict(answer)

@@ -8,13 +8,6 @@ VERSION = "{ version }"
 
 DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { daemonType required healthy } } } }"
 
-POOLS = "{ instance { concurrencyLimits { concurrencyKey limit usingDefaultLimit } } }"
-
-SET_POOL = (
-    "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concurrencyKey: $pool, limit:"
-    " $limit) }"
-)
-
 # All keys are requested: in this Dagster the last one by `partitionKeyConnection(ascending: false)`
 # is yesterday, even where the calendar has a fixed last day.
 TABLES = """{

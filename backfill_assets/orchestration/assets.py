@@ -50,6 +50,7 @@ from backfill_assets.lake.shadow import ledgers_of_shadows
 from backfill_assets.lake.slices import Slice
 from backfill_assets.lake.storage import Paths, full_disk_message, is_disk_full
 from backfill_assets.orchestration.local.implicit_job import OWN_OP
+from backfill_assets.orchestration.local.pools import with_pool_limits
 from backfill_assets.orchestration.report import events_of
 from backfill_assets.orchestration.run import (
     RebuildOptions,
@@ -69,7 +70,7 @@ from backfill_assets.workspace import Workspace
 
 # A run has one Spark session, so it is one process. A step starts once its inputs were yielded,
 # even if the step that yielded them failed.
-executor = in_process_executor.configured(
+executor = with_pool_limits(in_process_executor).configured(
     {"step_dependency_config": {"require_upstream_step_success": False}}
 )
 

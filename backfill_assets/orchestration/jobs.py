@@ -27,6 +27,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.names import SPARK, own
 from backfill_assets.errors import BackfillError
+from backfill_assets.orchestration.local.pools import with_pool_limits
 from backfill_assets.plan import text
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
@@ -130,7 +131,7 @@ def jobs_of(
 
         @job(
             name=own(declaration.name),
-            executor_def=in_process_executor,
+            executor_def=with_pool_limits(in_process_executor),
             config={"ops": {own(declaration.step): {"config": declaration.shown_first()}}},
             tags=declaration.tags,
             description=declaration.description,

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import psutil
 
+from backfill_assets.settings import LOOPBACK
+
 # On Linux, starts are counted from the boot in hundredths of a second, and differ by rounding only.
 # Elsewhere they are read from the clock, which may be corrected meanwhile.
 _SAME_START_S = 0.05 if psutil.LINUX else 2.0
@@ -164,7 +166,7 @@ USUAL_PORT = 3000
 
 def free_port() -> int:
     with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
@@ -174,8 +176,8 @@ def accepts(unix_socket: Path) -> bool:
         return probe.connect_ex(str(unix_socket)) == 0
 
 
-def is_taken(port: int) -> bool:
-    """True if something listens on this port of this machine."""
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def is_taken(port: int, host: str = LOOPBACK) -> bool:
+    """True if something listens on this port of this machine, or of another host."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
+        return True
+    return False

@@ -2,11 +2,10 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,12 +18,18 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.storage import write_whole
 from backfill_assets.servers.child import ProcessId, process_tree, wait_or_kill
+from backfill_assets.servers.parts import Part
+from backfill_assets.servers.storage import (
+    IN_POSTGRES,
+    VARIABLE,
+    dagster_yaml,
+    without_secrets,
+)
 from backfill_assets.settings import PRIVATE, Settings, project_at
 
 # The socket of the run starter (orchestration/local/run_starter.py). It is not a setting: `backfill
 # up` sets it for its servers.
 RUN_STARTER_VARIABLE = "_BACKFILL_RUN_STARTER"
-DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
 # A step logs an event for each day and rule. Written one by one, sixty days took longer to report
 # than to compute.
@@ -38,7 +43,8 @@ def dagster_home(settings: Settings) -> Path:
 def prepare(settings: Settings) -> Path:
     """Create Dagster's folder with this package's dagster.yaml, and return the folder.
 
-    An edited dagster.yaml is kept, and so is one in a folder that the user named.
+    An edited dagster.yaml is kept, and so is one in a folder that the user named. Raises UsageError
+    if such a file does not use the storage of the settings.
     """
     home = dagster_home(settings)
     home.mkdir(PRIVATE, parents=True, exist_ok=True)
@@ -50,8 +56,14 @@ def prepare(settings: Settings) -> Path:
         else home == settings.dagster_home
     )
     if not target.exists() or ours:
-        shutil.copyfile(DAGSTER_YAML, target)
-        shutil.copyfile(DAGSTER_YAML, written)
+        for file in (target, written):
+            file.write_text(dagster_yaml(settings))
+    elif settings.dagster_storage and VARIABLE not in target.read_text():
+        raise UsageError(
+            f"{target} is your own file, and does not use {VARIABLE}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Unset {VARIABLE}, or add these lines to the file:\n{IN_POSTGRES}",
+        )
     if "://" not in settings.landing:
         Path(settings.landing).mkdir(parents=True, exist_ok=True)
     _make_databases(settings, home)
@@ -61,25 +73,25 @@ def prepare(settings: Settings) -> Path:
 def _make_databases(settings: Settings, home: Path) -> None:
     """Create Dagster's databases in one process.
 
-    Created by three at once, they were at two versions and unusable.
+    Created by three at once, they were at two versions and unusable. A database in PostgreSQL is
+    looked at again, since it may be another one.
     """
     made = home / ".databases_made"
-    if made.exists():
+    if made.exists() and not settings.dagster_storage:
         return
     command = [sys.executable, "-m", "dagster", "instance", "info"]
     result = subprocess.run(
         command, env=environment(settings), capture_output=True, text=True, check=False
     )
     if result.returncode:
+        message = without_secrets(result.stderr, settings.dagster_storage)[-800:]
         raise ServiceUnavailable(
-            f"Dagster cannot use its folder {home}.",
+            f"Dagster cannot use its folder {home}, or the database that it names.",
             unchanged=NOTHING_CHANGED,
-            next_step=(
-                "Repair it, or set DAGSTER_HOME to another. Dagster's "
-                f"message:\n{result.stderr[-800:]}"
-            ),
+            next_step=(f"Repair it, or set DAGSTER_HOME to another. Dagster's message:\n{message}"),
         )
-    made.touch()
+    if not settings.dagster_storage:
+        made.touch()
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -115,7 +127,8 @@ def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Da
     Without either it has no URL, and every request raises ServiceUnavailable.
     """
     record = servers_record(settings.home)
-    return Dagster(settings.dagster_url or (record.url if record else ""), transport)
+    url = settings.dagster_url or (record.url if record else "")
+    return Dagster(url, transport, token=settings.dagster_token, ca=settings.dagster_ca)
 
 
 def started_dagster(settings: Settings, note: Callable[[str], None]) -> Dagster:
@@ -148,30 +161,41 @@ class ServersRecord:
     engine_port: int | None = None
     started: bool = True
 
-    def write(self, home: Path) -> None:
-        write_whole(_record_file(home), json.dumps(asdict(self)))
+    def write(self, home: Path, only: Part | None = None) -> None:
+        write_whole(_record_file(home, only), json.dumps(asdict(self)))
+
+
+def servers_records(home: Path) -> list[ServersRecord]:
+    """The records of what runs on this home: of `backfill up`, and of each `up --only`."""
+    records = [_read_record(file) for file in sorted(home.glob("servers*.json"))]
+    return [record for record in records if record and record.up.find()]
 
 
 def servers_record(home: Path) -> ServersRecord | None:
-    """The record of the servers that run on this home, or None."""
-    record = _read_record(home)
-    return record if record and record.up.find() else None
+    """The record of the servers on this home that include a webserver, or None."""
+    return next((record for record in servers_records(home) if record.url), None)
 
 
 @contextmanager
-def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iterator[None]:
+def only_servers(
+    settings: Settings, log: Callable[[str], None] = print, only: Part | None = None
+) -> Iterator[None]:
     """Lock this home, because two daemons on it would launch everything twice.
 
-    Ends servers that a killed `backfill up` left running. Raises UsageError if servers run on it.
+    `only` is the one server that is to run; servers that run alone share the home. Ends servers
+    that a killed `backfill up` left running. Raises UsageError if servers run on it.
     """
     home = settings.home
     home.mkdir(PRIVATE, parents=True, exist_ok=True)
-    lock = FileLock(home / "servers.lock")
+    names = [f"servers-{part}" for part in Part if only in (None, part)]
+    locks = ExitStack()
     try:
-        lock.acquire(timeout=0)
+        for name in [*names, *([] if only else ["servers"])]:
+            locks.enter_context(FileLock(home / f"{name}.lock", timeout=0))
     except Timeout:
-        record = servers_record(home)
-        where = f" at {record.url} (process {record.up.pid})" if record else ""
+        locks.close()
+        record = next(iter(servers_records(home)), None)
+        where = f" at {record.url or home} (process {record.up.pid})" if record else ""
         raise UsageError(
             f"Servers already run on {home}{where}.",
             unchanged=NOTHING_CHANGED,
@@ -181,16 +205,16 @@ def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iter
             ),
         ) from None
     try:
-        _end_leftovers(home, log)
+        _end_leftovers(home, _record_file(home, only), log)
         yield
     finally:
-        _record_file(home).unlink(missing_ok=True)
-        lock.release()
+        _record_file(home, only).unlink(missing_ok=True)
+        locks.close()
 
 
-def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
+def _end_leftovers(home: Path, file: Path, log: Callable[[str], None]) -> None:
     """End servers that a killed `backfill up` left running, and log their names."""
-    record = _read_record(home)
+    record = _read_record(file)
     leftovers = {
         name: process
         for name, child in (record.children if record else {}).items()
@@ -211,13 +235,13 @@ def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
     wait_or_kill(ending)
 
 
-def _record_file(home: Path) -> Path:
-    return home / "servers.json"
+def _record_file(home: Path, only: Part | None) -> Path:
+    return home / (f"servers-{only}.json" if only else "servers.json")
 
 
-def _read_record(home: Path) -> ServersRecord | None:
+def _read_record(file: Path) -> ServersRecord | None:
     try:
-        fields = json.loads(_record_file(home).read_text())
+        fields = json.loads(file.read_text())
         children = {name: ProcessId(*child) for name, child in fields["children"].items()}
         return ServersRecord(**fields | {"up": ProcessId(*fields["up"]), "children": children})
     except (OSError, ValueError, TypeError, KeyError):

@@ -6,10 +6,9 @@ same token, and runs that lost it retry their step. A code server or a run start
 restarted. The runs of a run starter fail then, as after any crash. If the webserver or the daemon
 dies, all servers are stopped, because requests made meanwhile would be lost without notice.
 
-The limits of Dagster's pools are set here too: how many steps of a kind run at once, over all runs.
+`--only` runs one of them. The others are then on other hosts, or are other services of this one.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -23,15 +22,8 @@ from pathlib import Path
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.documents import POOLS, SET_POOL
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
-from backfill_assets.lake.spark.engine import (
-    LOOPBACK,
-    TOKEN_VARIABLE,
-    Engine,
-    engine_command,
-    spark_home,
-)
+from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
 from backfill_assets.lake.spark.session import require_java
 from backfill_assets.servers.child import (
     Child,
@@ -42,120 +34,19 @@ from backfill_assets.servers.child import (
     is_taken,
     stop,
 )
-from backfill_assets.servers.home import (
-    RUN_STARTER_VARIABLE,
-    ServersRecord,
-    environment,
-    only_servers,
-    prepare,
+from backfill_assets.servers.children import (
+    children_of,
+    code_server_elsewhere,
+    code_server_socket,
+    liveness_command,
 )
+from backfill_assets.servers.home import ServersRecord, only_servers, prepare
+from backfill_assets.servers.parts import NAMES, Part, Place
+from backfill_assets.servers.storage import refuse_unusable_storage
 from backfill_assets.settings import Settings
 
-_RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_starter.py"
 # These load the code location once, as they start: the code server must answer before.
 _READ_CODE = ("webserver", "daemon")
-_ORCHESTRATION = "backfill_assets.orchestration.local"
-# The engine, and the servers that start runs: the code server does while the run starter is
-# restarted. No other server gets the token.
-_USE_ENGINE = ("engine", "run-starter", "code-server")
-
-
-def children_of(
-    settings: Settings,
-    port: int,
-    engine: Engine | None,
-    sockets: Path,
-    packages: Sequence[str] = (),
-) -> dict[str, Child]:
-    """The servers by name: code-server, webserver, daemon, run-starter, and perhaps the engine.
-
-    `packages` are Maven packages for the engine.
-    """
-    env = environment(settings) | {
-        "BACKFILL_DAGSTER_URL": f"http://127.0.0.1:{port}",
-        RUN_STARTER_VARIABLE: str(sockets / "run-starter"),
-    }
-    if engine:
-        env |= engine.environment() | {
-            "BACKFILL_SPARK_REMOTE": engine.remote,
-            "SPARK_HOME": str(spark_home()),
-        }
-    socket = _code_server_socket(sockets)
-    location = settings.project
-    workspace = sockets / "workspace.yaml"
-    workspace.write_text(
-        json.dumps(
-            {"load_from": [{"grpc_server": {"socket": str(socket), "location_name": location}}]}
-        )
-    )
-    modules = {
-        "code-server": [
-            "dagster",
-            "code-server",
-            "start",
-            "-s",
-            str(socket),
-            "-m",
-            location,
-            "--location-name",
-            location,
-        ],
-        "webserver": [
-            f"{_ORCHESTRATION}.webserver",
-            "-h",
-            LOOPBACK,
-            "-p",
-            str(port),
-            "-w",
-            str(workspace),
-        ],
-        "daemon": [f"{_ORCHESTRATION}.daemon", "run", "-w", str(workspace)],
-    }
-    commands = {name: [sys.executable, "-m", *module] for name, module in modules.items()}
-    # Started by its path, it does not import this package, which each run imports from disk.
-    commands["run-starter"] = [sys.executable, "-P", str(_RUN_STARTER), env[RUN_STARTER_VARIABLE]]
-    if engine:
-        commands["engine"] = engine_command(settings, engine, settings.home / "engine", packages)
-    others = {name: value for name, value in env.items() if name != TOKEN_VARIABLE}
-    # The engine writes its scratch files into its working directory.
-    return {
-        name: Child(
-            name,
-            command,
-            env if name in _USE_ENGINE else others,
-            settings.home / "logs" / f"{name}.log",
-            settings.home / "engine" if name == "engine" else Path.cwd(),
-        )
-        for name, command in commands.items()
-    }
-
-
-def _code_server_socket(sockets: Path) -> Path:
-    return sockets / "code-server"
-
-
-POOL_LIMITS = {
-    # Reading and hashing files: two steps keep a disk busy.
-    "ingestion": 2,
-    # Steps share the memory of one engine. Two keep two cores busy: half of a step is planning and
-    # commits.
-    "spark": 2,
-    # Unpacking an archive keeps one core busy.
-    "archives": 1,
-    # A rate-limited service counts the calls of all runs together.
-    "external": 1,
-}
-
-
-def _set_pool_limits(dagster: Dagster) -> None:
-    """Set the limit of each pool that has none yet."""
-    limits = dagster.ask(POOLS)["instance"]["concurrencyLimits"]
-    configured = {pool["concurrencyKey"] for pool in limits if not pool["usingDefaultLimit"]}
-    for pool, limit in POOL_LIMITS.items():
-        if pool not in configured:
-            dagster.ask(SET_POOL, {"pool": pool, "limit": limit})
-
-
 # Two cores with a cold disk cache needed 25 s.
 START_TIMEOUT_S = 240
 _RESTARTED = ("code-server", "engine", "run-starter")
@@ -172,7 +63,7 @@ class Servers:
     """
 
     settings: Settings
-    port: int
+    place: Place
     engine: Engine | None
     children: dict[str, Child]
     sockets: Path
@@ -181,7 +72,7 @@ class Servers:
 
     @property
     def dagster(self) -> Dagster:
-        return Dagster(f"http://127.0.0.1:{self.port}")
+        return Dagster(self.place.url)
 
     def start(self) -> None:
         """Start all servers and wait until they answer.
@@ -195,19 +86,44 @@ class Servers:
             if child.name not in _READ_CODE:
                 child.start()
         self._record(started=False)
-        self._await("the code server", lambda: accepts(_code_server_socket(self.sockets)))
+        self._await(*self._code_server())
         for name in _READ_CODE:
-            self.children[name].start()
+            if name in self.children:
+                self.children[name].start()
         self._record(started=False)
-        self._await("Dagster's webserver", lambda: self.dagster.answers())
-        self.dagster.refuse_unloaded("Correct it, then start again with `backfill up`.")
-        _set_pool_limits(self.dagster)
+        if "webserver" in self.children:
+            self._await("Dagster's webserver", lambda: self.dagster.answers())
+            self.dagster.refuse_unloaded("Correct it, then start again with `backfill up`.")
         if self.engine:
-            port = self.engine.port
-            self._await("the engine", lambda: is_taken(port))
+            engine = self.engine
+            self._await("the engine", lambda: is_taken(engine.port, self.place.reached_at))
+        if "run-starter" in self.children and self.engine:
             self._warm()
-        self._await("Dagster's daemon", lambda: all(self.dagster.daemons().values()))
+        if "daemon" in self.children:
+            self._await("Dagster's daemon", self._daemons_live)
         self._record()
+
+    def _code_server(self) -> tuple[str, Callable[[], bool]]:
+        """The code server that this place needs, and whether it answers."""
+        only = self.place.only
+        if only is None:
+            return "the code server", lambda: accepts(code_server_socket(self.sockets))
+        if only == Part.ENGINE:
+            return "the code server", lambda: True
+        host, port = code_server_elsewhere(self.settings)
+        if only == Part.CODE:
+            host = self.place.reached_at
+            port = self.place.port
+        return f"the code server at {host}:{port}", lambda: is_taken(port, host)
+
+    def _daemons_live(self) -> bool:
+        if "webserver" in self.children:
+            return all(self.dagster.daemons().values())
+        daemon = self.children["daemon"]
+        done = subprocess.run(
+            liveness_command(), env=dict(daemon.environment), capture_output=True, check=False
+        )
+        return done.returncode == 0
 
     def check(self) -> None:
         """Restart a code server, engine or run starter that died.
@@ -267,8 +183,9 @@ class Servers:
         children = {name: child.id for name, child in self.children.items() if child.id}
         engine_port = self.engine.port if self.engine else None
         up = ProcessId.of(os.getpid())
-        record = ServersRecord(self.dagster.url, up, children, engine_port, started)
-        record.write(self.settings.home)
+        url = self.place.url if "webserver" in self.children else ""
+        record = ServersRecord(url, up, children, engine_port, started)
+        record.write(self.settings.home, self.place.only)
 
     def _await(self, what: str, answers: Callable[[], bool]) -> None:
         def ready() -> bool:
@@ -299,30 +216,44 @@ class Servers:
 @contextmanager
 def servers_on(
     settings: Settings,
-    port: int | None = None,
+    place: Place | None = None,
     log: Callable[[str], None] = print,
     packages: Sequence[str] = (),
 ) -> Iterator[Servers]:
     """Start the servers of this lake, and stop them when the block is left.
 
-    A missing Java is found before anything is started.
+    Without a `place`, all servers run here, the webserver at any free port. A missing Java, and a
+    database that cannot be used, are found before anything is started.
 
-    Raises UsageError if the port is taken or servers run on this home. Raises ServiceUnavailable if
-    a server does not start.
+    Raises UsageError if the port is taken, servers run on this home, or an engine alone has no
+    token. Raises ServiceUnavailable if a server does not start.
     """
-    if not settings.spark_remote:
+    only = place.only if place else None
+    if only == Part.ENGINE or (only in (None, Part.CODE) and not settings.spark_remote):
         require_java()
+    if only == Part.ENGINE and not os.environ.get(TOKEN_VARIABLE):
+        raise UsageError(
+            "An engine that runs alone needs a token, which its clients send.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Set {TOKEN_VARIABLE} here and where the code server runs.",
+        )
+    if only != Part.ENGINE:
+        refuse_unusable_storage(settings)
     # A socket's path has at most about a hundred characters, and a home may be longer. Only the
     # owner may enter the folder.
-    with only_servers(settings, log), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
-        if port and is_taken(port):
+    with (
+        only_servers(settings, log, only),
+        tempfile.TemporaryDirectory(prefix="backfill-") as sockets,
+    ):
+        if place and place.port and is_taken(place.port, place.reached_at):
             raise UsageError(
-                f"Port {port} is taken.",
+                f"Port {place.port} is taken.",
                 unchanged=NOTHING_CHANGED,
                 next_step=f"Stop the process that uses it, or use another: --port {free_port()}",
             )
-        log(f"Starting the servers on {settings.home} (about half a minute) ...")
-        servers = servers_of(settings, port or free_port(), log, Path(sockets), packages)
+        what = f"the {NAMES[only]}" if only else "the servers"
+        log(f"Starting {what} on {settings.home} (about half a minute) ...")
+        servers = servers_of(settings, place or Place(free_port()), log, Path(sockets), packages)
         try:
             servers.start()
             yield servers
@@ -333,17 +264,24 @@ def servers_on(
 
 def servers_of(
     settings: Settings,
-    port: int,
+    place: Place,
     log: Callable[[str], None],
     sockets: Path,
     packages: Sequence[str] = (),
 ) -> Servers:
-    """The servers that these settings need, not started. Their sockets are in `sockets`."""
+    """The servers that these settings need here, not started. Their sockets are in `sockets`."""
+    engine = _engine_of(settings, place)
+    children = children_of(settings, place, engine, sockets, packages)
+    return Servers(settings, place, engine, children, sockets, log)
+
+
+def _engine_of(settings: Settings, place: Place) -> Engine | None:
+    if place.only == Part.ENGINE:
+        return Engine(place.port, os.environ[TOKEN_VARIABLE], place.host)
     # No engine is needed for the user's own Spark Connect server, or with a driver in each run.
-    engine = None if settings.spark_remote or settings.spark_master else Engine(free_port())
-    return Servers(
-        settings, port, engine, children_of(settings, port, engine, sockets, packages), sockets, log
-    )
+    if place.only or settings.spark_remote or settings.spark_master:
+        return None
+    return Engine(free_port())
 
 
 def _ended(child: Child) -> str:

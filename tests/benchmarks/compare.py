@@ -34,7 +34,7 @@ from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.lake.spark.engine import Engine, engine_command, spark_home
 from backfill_assets.lake.spark.session import ALWAYS, ONE_MACHINE
 from backfill_assets.servers.child import Child, free_port, is_taken, stop
-from backfill_assets.servers.home import DAGSTER_YAML
+from backfill_assets.servers.storage import DAGSTER_YAML
 from backfill_assets.settings import read_settings
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -234,6 +234,14 @@ def test_a_failure_within_the_server_is_neither_a_refusal_nor_an_answer():
     assert lost.value.unchanged == NOT_KNOWN
 
 
+def test_a_database_that_is_away_is_no_refusal():
+    info = {"__class__": "SerializableErrorInfo", "cls_name": "OperationalError"}
+    error = {"message": "server closed the connection", "extensions": {"errorInfo": info}}
+    with pytest.raises(AnswerLost, match="closed the connection") as lost:
+        answering({"errors": [error], "data": None}, 500).ask("{ version }")
+    assert lost.value.unchanged == NOT_KNOWN
+
+
 def test_a_server_that_is_not_there_is_unavailable():
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")
@@ -269,6 +277,50 @@ def test_something_else_at_the_address_is_unavailable(body):
     )
     with pytest.raises(AnswerLost, match=r"\(HTTP 200\), but not as a Dagster webserver"):
         dagster.ask("{ version }")
+
+
+LOGIN = "https://login.example.com/sign-in?state=s3cret"
+
+
+@pytest.mark.parametrize(
+    ("response", "shown"),
+    [
+        pytest.param(
+            httpx.Response(302, headers={"location": LOGIN}),
+            "a redirect to https://login.example.com/sign-in,",
+            id="a redirect to a login",
+        ),
+        pytest.param(httpx.Response(200, html="<form>"), r"a web page \(HTTP 200\)", id="a login"),
+        pytest.param(httpx.Response(401, json={"detail": "no"}), "HTTP 401", id="no token"),
+        pytest.param(
+            httpx.Response(403, text="Add it to BACKFILL_ALLOWED_HOSTS"),
+            "HTTP 403 .*BACKFILL_ALLOWED_HOSTS",
+            id="our own refusal",
+        ),
+    ],
+)
+def test_a_login_is_recognised_and_the_token_named(response, shown):
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: response))
+    with pytest.raises(ServiceUnavailable, match=shown) as refused:
+        dagster.ask("{ version }")
+    assert not isinstance(refused.value, AnswerLost)
+    assert "BACKFILL_DAGSTER_TOKEN" in refused.value.next_step
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_token_is_sent_and_not_shown():
+    asked = []
+
+    def transport(request: httpx.Request) -> httpx.Response:
+        asked.append((str(request.url), request.headers.get("authorization")))
+        return httpx.Response(200, json={"data": {"version": "1"}})
+
+    dagster = Dagster(
+        "http://host/dagster", transport=httpx.MockTransport(transport), token="s3cret"
+    )
+    assert dagster.answers()
+    assert asked == [("http://host/dagster/graphql", "Bearer s3cret")]
+    assert "s3cret" not in repr(dagster)
 
 
 def test_a_password_in_the_address_is_sent_and_in_no_message():

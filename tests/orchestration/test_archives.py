@@ -6,8 +6,8 @@ import pytest
 from dagster import AssetKey, materialize
 
 from backfill_assets.orchestration.definitions import definitions_of
+from backfill_assets.orchestration.local.pools import POOL_LIMITS
 from backfill_assets.orchestration.other_assets import archive_assets
-from backfill_assets.servers.stack import POOL_LIMITS
 from tests.worlds.archives import DAYS, History
 from tests.worlds.outages import no_spark
 

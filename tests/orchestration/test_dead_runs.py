@@ -19,7 +19,7 @@ from dagster_shared.yaml_utils import load_run_config_yaml
 
 from backfill_assets.orchestration.local.daemon import find_dead_runs
 from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
-from backfill_assets.servers.home import DAGSTER_YAML
+from backfill_assets.servers.storage import DAGSTER_YAML
 from tests.worlds.code_location import Launches, launches_in
 
 pytestmark = pytest.mark.servers
@@ -82,6 +82,15 @@ def test_a_run_without_a_process_is_dead_if_the_daemon_that_was_launching_it_is(
 ):
     run_id = launches.record(STARTING, 0, tags)
     assert monitored(launches, run_id, datetime.now(UTC) + timedelta(seconds=age)) == after
+
+
+def test_runs_of_another_launcher_are_left_to_it(tmp_path):
+    """A launcher for Kubernetes leaves a run STARTING until its pod begins."""
+    other = {"module": "dagster", "class": "DefaultRunLauncher"}
+    with launches_in(tmp_path, other) as launches:
+        run_id = launches.record(STARTING, 0)
+        later = datetime.now(UTC) + timedelta(seconds=60)
+        assert monitored(launches, run_id, later) == STARTING
 
 
 @pytest.mark.parametrize(

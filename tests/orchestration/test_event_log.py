@@ -5,41 +5,15 @@ or not at all.
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, AssetMaterialization, DagsterInstance, EventLogEntry
-from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
+from dagster import DagsterInstance
 from dagster._core.instance import InstanceRef
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from sqlalchemy.engine import Engine
 from sqlalchemy.event import listen, remove
 
 from backfill_assets.orchestration.local.event_log import BatchingSqliteEventLogStorage
-from backfill_assets.servers.home import DAGSTER_YAML
-
-RUN = "6f0a2f5c-0000-4000-8000-000000000001"
-KEY = AssetKey(["staging", "outages"])
-
-
-def entry(day: str) -> EventLogEntry:
-    made = StepMaterializationData(
-        AssetMaterialization(KEY, partition=day, tags={"dagster/data_version": f"of {day}"})
-    )
-    event = DagsterEvent(
-        DagsterEventType.ASSET_MATERIALIZATION.value, "job", event_specific_data=made
-    )
-    return EventLogEntry(None, 10, "", RUN, 1_570_000_000.0, dagster_event=event)
-
-
-DAYS = [f"2019-09-{n:02d}" for n in range(1, 31)]
-
-
-def what_is_stored(storage: SqliteEventLogStorage) -> tuple:
-    events = storage.get_logs_for_run(RUN)
-    kind = DagsterEventType.ASSET_MATERIALIZATION
-    return (
-        [e.dagster_event.partition for e in events if e.dagster_event],
-        storage.get_latest_tags_by_partition(KEY, kind, ["dagster/data_version"]),
-        sorted(storage.get_materialized_partitions(KEY)),
-    )
+from backfill_assets.servers.storage import DAGSTER_YAML
+from tests.worlds.events import DAYS, entry, what_is_stored
 
 
 def test_a_batch_stores_what_single_writes_store(tmp_path: Path):
@@ -64,7 +38,7 @@ def test_of_a_batch_that_breaks_nothing_is_stored(tmp_path: Path):
     broken = entry(DAYS[1])._replace(timestamp=float("nan"))
     with pytest.raises(ValueError, match="NaN"):
         storage.store_event_batch([entry(DAYS[0]), broken])
-    assert what_is_stored(storage) == ([], {}, [])
+    assert what_is_stored(storage) == ([], {}, [], {})
 
 
 def test_a_batch_commits_once_to_each_of_its_two_databases(tmp_path: Path):

@@ -12,7 +12,7 @@ from dagster_shared.yaml_utils import load_run_config_yaml
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.plan_jobs import PLAN_JOBS
-from backfill_assets.servers.home import DAGSTER_YAML
+from backfill_assets.servers.storage import DAGSTER_YAML
 
 SETTINGS: Any = load_run_config_yaml(DAGSTER_YAML.read_text())
 RUNS = SETTINGS["concurrency"]["runs"]

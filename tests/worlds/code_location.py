@@ -484,10 +484,10 @@ class Launches:
 
 
 @contextmanager
-def launches_in(folder: Path) -> Iterator[Launches]:
+def launches_in(folder: Path, launcher: Mapping[str, str] = LAUNCHER) -> Iterator[Launches]:
     """Launches on an instance of its own in `folder`."""
     (folder / "dagster.yaml").write_text(
-        json.dumps({"run_launcher": LAUNCHER, "telemetry": {"enabled": False}})
+        json.dumps({"run_launcher": launcher, "telemetry": {"enabled": False}})
     )
     with DagsterInstance.from_config(str(folder)) as instance:
         yield Launches(folder, instance)

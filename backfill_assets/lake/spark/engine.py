@@ -1,7 +1,8 @@
 """The warm engine: one Spark Connect server that all runs share.
 
-It listens on this machine only, behind a token in its environment, which is not on its command
-line. All runs share its memory and cores, and its lock for commits to local Delta tables.
+It listens on this machine only, if `--host` does not say otherwise, behind a token in its
+environment, which is not on its command line. All runs share its memory and cores, and its lock for
+commits to local Delta tables.
 """
 
 import importlib.util
@@ -14,11 +15,10 @@ from pathlib import Path
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.spark.jars import PACKAGES, jar_of
 from backfill_assets.lake.spark.session import driver_conf
-from backfill_assets.settings import Settings
+from backfill_assets.settings import LOOPBACK, Settings
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # read by server and client alike
-LOOPBACK = "127.0.0.1"
 PROPERTIES = "engine.properties"
 
 LIMITS = {
@@ -37,6 +37,7 @@ class Engine:
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    host: str = LOOPBACK
 
     @property
     def remote(self) -> str:
@@ -82,7 +83,7 @@ def engine_conf(settings: Settings, engine: Engine, packages: Sequence[str] = ()
         | driver_conf(settings, packages)
         | {
             "spark.connect.grpc.binding.port": str(engine.port),
-            "spark.connect.grpc.binding.address": LOOPBACK,
+            "spark.connect.grpc.binding.address": engine.host,
         }
     )
 

@@ -16,7 +16,7 @@ from dagster._daemon import controller
 from dagster._daemon.cli import main
 from dagster._daemon.monitoring import run_monitoring
 
-from backfill_assets.orchestration.local.run_launcher import forked, process_of
+from backfill_assets.orchestration.local.run_launcher import ForkingRunLauncher, forked, process_of
 
 Monitor = Callable[[DagsterInstance, RunRecord, logging.Logger], None]
 
@@ -34,7 +34,9 @@ def ending_dead_runs(monitor: Monitor, began: datetime) -> Monitor:
     """Wrap `monitor` to end dead runs instead of waiting for their timeout."""
 
     def look(instance: DagsterInstance, record: RunRecord, logger: logging.Logger) -> None:
-        if not is_dead(record, began):
+        # Another launcher, such as that for Kubernetes, says itself which of its runs are dead.
+        is_ours = isinstance(instance.run_launcher, ForkingRunLauncher)
+        if not is_ours or not is_dead(record, began):
             monitor(instance, record, logger)
             return
         run = instance.get_run_by_id(record.dagster_run.run_id)

@@ -77,16 +77,18 @@ class RequestCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = None
         if scope["type"] in ("http", "websocket"):
-            hosts = own_hosts(scope["server"][1]) | {host.lower() for host in self.allowed_hosts}
+            hosts = own_hosts(*scope["server"]) | {host.lower() for host in self.allowed_hosts}
             refusal = refusal_of(HTTPConnection(scope), hosts)
         await (refusal or self.app)(scope, receive, send)
 
 
-def own_hosts(port: int) -> set[str]:
-    """The values of the header Host for this machine and port."""
-    return {f"{name}:{port}" for name in _LOOPBACK} | (
-        set(_LOOPBACK) if port == HTTP_PORT else set()
-    )
+def own_hosts(address: str, port: int) -> set[str]:
+    """The values of the header Host for this machine and port.
+
+    `address` is where the request arrived. Only a name can be pointed at it by an attacker.
+    """
+    names = {*_LOOPBACK, f"[{address}]" if ":" in address else address}
+    return {f"{name}:{port}" for name in names} | (names if port == HTTP_PORT else set())
 
 
 def refusal_of(request: HTTPConnection, hosts: Collection[str]) -> PlainTextResponse | None:

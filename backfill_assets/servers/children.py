@@ -1,0 +1,126 @@
+"""The commands of the servers that run here, and the environment of each."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine, engine_command, spark_home
+from backfill_assets.servers.child import Child
+from backfill_assets.servers.home import RUN_STARTER_VARIABLE, environment
+from backfill_assets.servers.parts import USUAL_CODE_SERVER, Part, Place
+from backfill_assets.servers.storage import VARIABLE as STORAGE_VARIABLE
+from backfill_assets.settings import Settings
+
+_RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "local" / "run_starter.py"
+_ORCHESTRATION = "backfill_assets.orchestration.local"
+
+
+def children_of(
+    settings: Settings,
+    place: Place,
+    engine: Engine | None,
+    sockets: Path,
+    packages: Sequence[str] = (),
+) -> dict[str, Child]:
+    """The servers that run here, by name: such as code-server, run-starter and engine.
+
+    `packages` are Maven packages for the engine.
+    """
+    env = environment(settings)
+    if place.has(Part.WEBSERVER):
+        env |= {"BACKFILL_DAGSTER_URL": place.url}
+    if place.only is None:
+        env |= {RUN_STARTER_VARIABLE: str(sockets / "run-starter")}
+    if engine:
+        env |= engine.environment() | {
+            "BACKFILL_SPARK_REMOTE": engine.remote,
+            "SPARK_HOME": str(spark_home()),
+        }
+    commands = dict[str, list[str]]()
+    if place.has(Part.CODE):
+        commands["code-server"] = _python(*_code_server(settings, place, sockets))
+    workspace = _workspace_file(settings, place, sockets)
+    if place.has(Part.WEBSERVER):
+        prefix = ("--path-prefix", place.path_prefix) if place.path_prefix else ()
+        address = ("-h", place.host, "-p", str(place.port))
+        commands["webserver"] = _python(
+            f"{_ORCHESTRATION}.webserver", *address, "-w", str(workspace), *prefix
+        )
+    if place.has(Part.DAEMON):
+        commands["daemon"] = _python(f"{_ORCHESTRATION}.daemon", "run", "-w", str(workspace))
+    if place.only is None:
+        # Started by its path, it does not import this package, which each run imports from disk.
+        commands["run-starter"] = [
+            sys.executable,
+            "-P",
+            str(_RUN_STARTER),
+            env[RUN_STARTER_VARIABLE],
+        ]
+    if engine:
+        commands["engine"] = engine_command(settings, engine, settings.home / "engine", packages)
+    return {
+        name: Child(
+            name,
+            command,
+            _without(env, *_NOT_FOR.get(name, ())),
+            settings.home / "logs" / f"{name}.log",
+            # The engine writes its scratch files into its working directory.
+            settings.home / "engine" if name == "engine" else Path.cwd(),
+        )
+        for name, command in commands.items()
+    }
+
+
+# The secrets that a server does not need. The engine's token is for the engine and for what starts
+# runs: the code server does while the run starter is restarted.
+_NOT_FOR = {
+    "webserver": (TOKEN_VARIABLE,),
+    "daemon": (TOKEN_VARIABLE,),
+    "engine": (STORAGE_VARIABLE, "BACKFILL_DAGSTER_TOKEN"),
+}
+
+
+def liveness_command() -> list[str]:
+    """The command that ends with 0 if the daemons that Dagster needs have reported recently."""
+    return _python(f"{_ORCHESTRATION}.daemon", "liveness-check")
+
+
+def code_server_socket(sockets: Path) -> Path:
+    return sockets / "code-server"
+
+
+def code_server_elsewhere(settings: Settings) -> tuple[str, int]:
+    """The host and port of the code server, for a webserver or a daemon that runs alone."""
+    host, _, port = (settings.code_server or USUAL_CODE_SERVER).rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _code_server(settings: Settings, place: Place, sockets: Path) -> list[str]:
+    listens = ["-s", str(code_server_socket(sockets))]
+    if place.only:
+        listens = ["-h", place.host, "-p", str(place.port)]
+    location = settings.project
+    start = ["dagster", "code-server", "start"]
+    return [*start, *listens, "-m", location, "--location-name", location]
+
+
+def _workspace_file(settings: Settings, place: Place, sockets: Path) -> Path:
+    """The file that tells the webserver and the daemon where the code server listens."""
+    server: dict[str, str | int] = {"location_name": settings.project}
+    if place.only:
+        host, port = code_server_elsewhere(settings)
+        server |= {"host": host, "port": port}
+    else:
+        server |= {"socket": str(code_server_socket(sockets))}
+    file = sockets / "workspace.yaml"
+    file.write_text(json.dumps({"load_from": [{"grpc_server": server}]}))
+    return file
+
+
+def _python(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", *arguments]
+
+
+def _without(env: dict[str, str], *names: str) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name not in names}

@@ -1,0 +1,55 @@
+"""Which servers run here, and where they listen."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from backfill_assets.servers.child import USUAL_PORT
+from backfill_assets.settings import LOOPBACK
+
+_ANY = ("0.0.0.0", "::")
+
+
+class Part(StrEnum):
+    """A server that `backfill up --only` runs alone."""
+
+    WEBSERVER = "webserver"
+    DAEMON = "daemon"
+    CODE = "code"
+    ENGINE = "engine"
+
+
+NAMES = {part: "code server" if part == Part.CODE else str(part) for part in Part}
+USUAL_PORTS = {
+    Part.WEBSERVER: USUAL_PORT,
+    Part.DAEMON: 0,  # It does not listen.
+    Part.CODE: 4000,
+    Part.ENGINE: 15002,
+}
+# Where the webserver and the daemon find the code, if they run alone and no setting says it.
+USUAL_CODE_SERVER = f"{LOOPBACK}:{USUAL_PORTS[Part.CODE]}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which servers run here, and where they listen.
+
+    Without `only`, all servers run here, and `host`, `port` and `path_prefix` are the webserver's.
+    """
+
+    port: int
+    host: str = LOOPBACK
+    path_prefix: str = ""
+    only: Part | None = None
+
+    def has(self, part: Part) -> bool:
+        return self.only in (None, part)
+
+    @property
+    def reached_at(self) -> str:
+        """The host by which programs of this machine reach a server that listens here."""
+        return LOOPBACK if self.host in _ANY else self.host
+
+    @property
+    def url(self) -> str:
+        """The webserver's address for programs of this machine."""
+        return f"http://{self.reached_at}:{self.port}{self.path_prefix}"

@@ -1,0 +1,78 @@
+"""Dagster's records in PostgreSQL: their part of dagster.yaml, and whether they can be used.
+
+The address may hold a password. It is in the environment of the servers only: dagster.yaml names
+the variable, and messages show the host and the database.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
+from backfill_assets.settings import Settings
+
+VARIABLE = "BACKFILL_DAGSTER_STORAGE"
+DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
+IN_POSTGRES = f"""
+# Set by {VARIABLE}. The address is read from there, since it may hold a password.
+storage:
+  custom:
+    module: backfill_assets.orchestration.local.postgres
+    class: BatchingPostgresStorage
+    config:
+      postgres_url:
+        env: {VARIABLE}
+"""
+EXTRA = "dagster-postgres"
+_PACKAGES = {"dagster_postgres": "dagster-postgres", "psycopg2": "psycopg2-binary"}
+_CONNECT_TIMEOUT_S = 10
+
+
+def dagster_yaml(settings: Settings) -> str:
+    """The contents of dagster.yaml for these settings."""
+    return DAGSTER_YAML.read_text() + (IN_POSTGRES if settings.dagster_storage else "")
+
+
+def shown(url: str) -> str:
+    """The host, port and database of an address, without its user and password."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+def without_secrets(text: str, url: str | None) -> str:
+    """The text, with the password of the address replaced wherever it appears."""
+    parts = urlsplit(url or "")
+    passwords = [parts.password or "", *parse_qs(parts.query).get("password", [])]
+    for password in filter(None, passwords):
+        for form in (password, unquote(password), quote(password, safe="")):
+            text = text.replace(form, "***")
+    return text
+
+
+def refuse_unusable_storage(settings: Settings) -> None:
+    """Raise an error if Dagster cannot keep its records where the settings say.
+
+    UsageError for a package that is not installed, ServiceUnavailable for a server that refuses the
+    connection or does not answer.
+    """
+    url = settings.dagster_storage
+    if not url:
+        return
+    lacking = [package for module, package in _PACKAGES.items() if find_spec(module) is None]
+    if lacking:
+        raise UsageError(
+            f"{VARIABLE} needs {' and '.join(lacking)}, which is not installed.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Type: pip install 'backfill-assets[{EXTRA}]'",
+        )
+    import psycopg2
+
+    try:
+        psycopg2.connect(url, connect_timeout=_CONNECT_TIMEOUT_S).close()
+    except psycopg2.Error as error:
+        reason = " ".join(without_secrets(str(error), url).split()).rstrip(".")
+        raise ServiceUnavailable(
+            f"Dagster's PostgreSQL at {shown(url)} cannot be used: {reason}.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Start it, make the database, or correct {VARIABLE}.",
+        ) from None
