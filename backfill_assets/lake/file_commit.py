@@ -22,6 +22,7 @@ from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.columns import column_differences, delta_schema, merged_schema, undeclared
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
 from backfill_assets.lake.integrity import day_files, renamed_columns
+from backfill_assets.lake.object_store import delta_options
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import files_in
 
@@ -141,6 +142,7 @@ class FileCommit:
                 adds,
                 mode="error",
                 partition_by=[self.column],
+                storage_options=delta_options(self.folder),
                 configuration=RETENTION,
                 commit_properties=properties,
             )

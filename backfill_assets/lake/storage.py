@@ -23,6 +23,7 @@ from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import Conflict, error_text
+from backfill_assets.lake.object_store import delta_options
 from backfill_assets.settings import PRIVATE
 
 
@@ -145,7 +146,7 @@ class Paths:
 def files_in(folder: str) -> FileSystem:
     """The files below a directory or an object-store prefix, with Delta's credentials."""
     if "://" in folder:
-        return PyFileSystem(DeltaStorageHandler(folder))
+        return PyFileSystem(DeltaStorageHandler(folder, delta_options(folder)))
     return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())
 
 
