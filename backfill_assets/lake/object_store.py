@@ -12,10 +12,10 @@ import secrets
 from collections.abc import Mapping
 from configparser import ConfigParser, Error
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -157,7 +157,8 @@ def s3a_conf() -> dict[str, str]:
 def put_new(store: Any, path: str, contents: bytes) -> str | None:
     """Write an object, unless there is one at `path`. Returns its etag; None if there was one.
 
-    If the answer of a write was lost, the object has these contents, and counts as written.
+    The contents are those of no other write. So if the answer was lost, an object with these
+    contents counts as written.
     """
     try:
         return _etag(obstore.put(store, path, contents, mode="create"))
@@ -166,7 +167,10 @@ def put_new(store: Any, path: str, contents: bytes) -> str | None:
 
 
 def replace(store: Any, path: str, contents: bytes, etag: str) -> str | None:
-    """Replace the object with this etag. Returns the new etag; None if another one is there."""
+    """Replace the object with this etag. Returns the new etag; None if another one is there.
+
+    As for `put_new`, the contents are those of no other write.
+    """
     try:
         return _etag(obstore.put(store, path, contents, mode={"e_tag": etag}))
     except (AlreadyExistsError, PreconditionError, FileNotFoundError):
@@ -175,14 +179,22 @@ def replace(store: Any, path: str, contents: bytes, etag: str) -> str | None:
 
 def _own_etag(store: Any, path: str, contents: bytes) -> str | None:
     found = read(store, path)
-    return found[1] if found and found[0] == contents else None
+    return found.etag if found and found.contents == contents else None
 
 
-def read(store: Any, path: str) -> tuple[bytes, str] | None:
-    """The contents and the etag of an object. None if there is none."""
+class Found(NamedTuple):
+    """An object as it was read."""
+
+    contents: bytes
+    etag: str
+    modified: datetime
+
+
+def read(store: Any, path: str) -> Found | None:
+    """The object at `path`. None if there is none."""
     try:
         answer = obstore.get(store, path)
-        return bytes(answer.bytes()), _etag(answer.meta)
+        return Found(bytes(answer.bytes()), _etag(answer.meta), answer.meta["last_modified"])
     except FileNotFoundError:
         return None
 
@@ -217,7 +229,7 @@ def refuse_unconditional(place: str) -> None:
             unchanged="Nothing was left there.",
             next_step="Correct BACKFILL_LAKE, the credentials or their permissions.",
         ) from error
-    if again or late or first == second or found is None or found[0] != b"second":
+    if again or late or first == second or found is None or found.contents != b"second":
         raise ServiceUnavailable(
             f"The store of {place} ignores the condition of a write: commits of two writers would"
             " overwrite each other.",

@@ -27,8 +27,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.lake.delta import open_table, table_to_write
+from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import delta_options
-from backfill_assets.lake.storage import files_in, writing
+from backfill_assets.lake.storage import files_in
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
 COMPACT_EVERY = 10

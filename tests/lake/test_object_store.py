@@ -137,7 +137,7 @@ def test_an_object_is_written_once_and_replaced_only_as_it_was_read(place):
     assert second
     assert replace(store, "a", b"4", first) is None
     assert replace(store, "never", b"4", first) is None
-    assert read(store, "a") == (b"3", second)
+    assert read(store, "a")[:2] == (b"3", second)  # type: ignore[index]
     assert read(store, "never") is None
 
 
