@@ -264,6 +264,11 @@ def of_known_store(place: str) -> str:
     return place
 
 
+def is_in_s3(place: str) -> bool:
+    """True for an address in an S3 store."""
+    return place.startswith(("s3://", "s3a://"))
+
+
 def runs_on_this_machine(address: str) -> bool:
     """True for a Spark master or a Spark Connect server whose executors are on this machine."""
     if address.startswith("local"):  # local[*] and local-cluster[...]

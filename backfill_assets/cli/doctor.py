@@ -20,8 +20,9 @@ from backfill_assets.dagster_client.client import Dagster, is_loopback
 from backfill_assets.dagster_client.documents import VERSION
 from backfill_assets.errors import BackfillError, ProjectError, ServiceUnavailable, SettingsError
 from backfill_assets.lake.delta import version_of
+from backfill_assets.lake.object_store import refuse_unconditional
 from backfill_assets.lake.spark.engine import packages_lacking
-from backfill_assets.lake.spark.jars import DELTA_PACKAGE, JARS_REMEDY, jar_of
+from backfill_assets.lake.spark.jars import JARS_REMEDY, jar_of, packages_of
 from backfill_assets.lake.spark.session import require_java
 from backfill_assets.rebuild.launch import WAY_OUT, tables_lacking
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
@@ -60,10 +61,13 @@ class Diagnosis:
         return f"{self.level:<5} {self.what:<9} {self.message}{remedy}"
 
 
-def run(*, as_json: bool = False) -> int:
-    """Print each finding as soon as it is made. Return 1 if one is a failure."""
+def run(*, as_json: bool = False, probe: bool = False) -> int:
+    """Print each finding as soon as it is made. Return 1 if one is a failure.
+
+    With `probe`, the conditional writes of the lake's store are tried.
+    """
     printed = []
-    for finding in findings():
+    for finding in findings(probe=probe):
         printed.append(finding)
         if not as_json:
             print(finding.line(), flush=True)
@@ -73,7 +77,7 @@ def run(*, as_json: bool = False) -> int:
     return exit_codes.PARTIAL if has_failed else exit_codes.DONE
 
 
-def findings() -> Iterator[Diagnosis]:
+def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
     """Yield every finding, in order. If the settings are not allowed, yield that one alone."""
     try:
         workspace = open_workspace(only_reading=True)
@@ -92,7 +96,7 @@ def findings() -> Iterator[Diagnosis]:
     yield jars(settings, workspace.packages)
     yield from disks(settings)
     yield _memory(settings)
-    yield lake(settings)
+    yield lake(settings, probe=probe)
     yield _landing(settings)
     yield from storage(settings)
     yield from _servers(settings, workspace.packages, workspace.names)
@@ -194,7 +198,7 @@ def jars(settings: Settings, packages: Sequence[str] = ()) -> Diagnosis:
         return _judged(not lacking, "jars", message, remedy)
     wanted = {
         package: f"{package.split(':')[0]}_{jar_of(package)}"
-        for package in (DELTA_PACKAGE, *packages)
+        for package in packages_of(settings, packages)
     }
     fetched = {path.name: path for path in Path.home().glob(".ivy2*/jars/*.jar")}
     lacking = [package for package, jar in wanted.items() if jar not in fetched]
@@ -234,18 +238,26 @@ def _memory(settings: Settings) -> Diagnosis:
     return _judged(is_enough, "memory", f"{total / GIB:.1f} GiB", remedy, "warn")
 
 
-def lake(settings: Settings) -> Diagnosis:
+def lake(settings: Settings, *, probe: bool = False) -> Diagnosis:
+    """Say whether the lake can be used. With `probe`, try what writers ask of an object store."""
+    tried = probe and "://" in settings.lake
     try:
+        if tried:
+            refuse_unconditional(settings.lake)
         if "://" not in settings.lake:
             if not Path(settings.lake).exists():
                 return _not_made(Path(settings.lake), "lake", "BACKFILL_LAKE")
             with tempfile.TemporaryFile(dir=settings.lake):
                 pass
         version = version_of(f"{settings.lake}/_ledger")
+    except ServiceUnavailable as error:
+        return Diagnosis("FAIL", "lake", error.what, error.next_step)
     except Exception as error:
         remedy = "correct its permissions or its address, or set BACKFILL_LAKE"
         return Diagnosis("FAIL", "lake", f"{settings.lake}: {error}", remedy)
     contents = "is empty" if version < 0 else f"has a ledger of {version + 1} commits"
+    if tried:
+        contents += ", and its store honours the conditions of writes"
     return Diagnosis("ok", "lake", f"{settings.lake} {contents}")
 
 

@@ -196,8 +196,13 @@ def diff(
 
 
 @app.command(rich_help_panel=_PANEL)
-def doctor(json_: Json = False) -> None:
+def doctor(
+    lake: Annotated[
+        bool, typer.Option(help="Also write, overwrite and delete an object in the lake's store.")
+    ] = False,
+    json_: Json = False,
+) -> None:
     """Check settings, machine, lake and servers, and name the remedy of each problem."""
     from backfill_assets.cli.doctor import run
 
-    raise typer.Exit(run(as_json=json_))
+    raise typer.Exit(run(as_json=json_, probe=lake))

@@ -9,8 +9,8 @@ the act. Then the ledger gets the builds once, and the release is added once. Th
 
 A writer to live, a release and maintenance first finish an act that was begun. So no act waits for
 the process that began it. On a local disk, locks keep other writers away between the decision and
-the commits. An object store has no locks: there, an empty commit to each table (a fence) makes
-writers that opened the table before the act start again.
+the commits. In an object store a writer can lose its lock unnoticed: there, an empty commit to each
+table (a fence) makes writers that opened the table before the act start again.
 
 `tests/protocol` searches all interleavings of this protocol.
 """
@@ -43,6 +43,7 @@ from backfill_assets.lake.history import (
 )
 from backfill_assets.lake.integrity import differing_days
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
+from backfill_assets.lake.locks import writing
 from backfill_assets.lake.moves import put_files
 from backfill_assets.lake.recorded_acts import Act, Acts, NextRelease, Stage, TableChange
 from backfill_assets.lake.released import open_version
@@ -54,7 +55,7 @@ from backfill_assets.lake.releases import (
     TableVersion,
 )
 from backfill_assets.lake.running import RunningStep, mark_running
-from backfill_assets.lake.storage import Paths, writing
+from backfill_assets.lake.storage import Paths
 
 # The lock of those who decide or finish an act. The table of acts has a lock of its own.
 _DECIDING = "_deciding"
@@ -201,7 +202,7 @@ class Begun:
     def _why_not(self) -> str:
         """Say why the act cannot be committed; "" if it can.
 
-        The files are put in place, and the tables are fenced where there are no locks.
+        The files are put in place, and the tables are fenced where locks can be lost.
         """
         for change in self.act.changes:
             if lost := put_files(self._source(change), self._folder(change), change.files):

@@ -11,6 +11,7 @@ from deltalake import DeltaTable, Schema
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
+from backfill_assets.lake.object_store import delta_options
 
 # SQL names of types by those that Delta keeps in a table's schema.
 DELTA_TYPES = {
@@ -112,7 +113,9 @@ def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
 
 def refuse_other_columns(folder: str, columns: str) -> None:
     """Raise UsageError unless the table has exactly these columns, as a merge needs."""
-    if names := column_differences(DeltaTable(folder), columns):
+    if names := column_differences(
+        DeltaTable(folder, storage_options=delta_options(folder)), columns
+    ):
         raise UsageError(
             f"{folder} does not have the declared columns: {', '.join(names)}. Nothing can be"
             " merged into it.",

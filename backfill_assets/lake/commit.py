@@ -21,11 +21,11 @@ from backfill_assets.lake.file_commit import Committed, refuse_unfit
 from backfill_assets.lake.history import commit_metadata, recover_locked, version_with
 from backfill_assets.lake.integrity import data_files, hash_by_day
 from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
+from backfill_assets.lake.locks import writing
 from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.running import announced
-from backfill_assets.lake.storage import writing
 
-# Object stores have no locks: other writers may commit first, several times.
+# In an object store a lock can be lost: other writers may commit first, several times.
 COMMIT_RETRIES = 200
 
 

@@ -34,6 +34,7 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
+from backfill_assets.lake.object_store import delta_options
 from backfill_assets.lake.storage import files_in
 
 
@@ -230,7 +231,7 @@ def _open(
     kind: type[DeltaTable], path: str, version: int | None, remedy: Remedy = LAKE_REMEDY
 ) -> DeltaTable | None:
     try:
-        return kind(path, version=version)
+        return kind(path, version=version, storage_options=delta_options(path))
     except TableNotFoundError as error:
         if "PermissionDenied" in str(error):
             # The library reports a missing table.

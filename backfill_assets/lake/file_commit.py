@@ -28,6 +28,7 @@ from backfill_assets.lake.columns import (
 )
 from backfill_assets.lake.delta import open_table, refuse_other_partitioning
 from backfill_assets.lake.integrity import day_files, renamed_columns
+from backfill_assets.lake.object_store import delta_options
 from backfill_assets.lake.slices import DataFile
 from backfill_assets.lake.storage import files_in
 
@@ -147,6 +148,7 @@ class FileCommit:
                 adds,
                 mode="error",
                 partition_by=[self.column],
+                storage_options=delta_options(self.folder),
                 configuration=RETENTION,
                 commit_properties=properties,
             )

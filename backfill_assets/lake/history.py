@@ -30,7 +30,8 @@ from backfill_assets.lake.ledger import (
     RecordedCommits,
     from_arrow,
 )
-from backfill_assets.lake.storage import Paths, writing
+from backfill_assets.lake.locks import writing
+from backfill_assets.lake.storage import Paths
 
 SIGNATURE = "backfill_assets"
 # In the metadata of a commit: all commits before it were in the ledger when it was made.

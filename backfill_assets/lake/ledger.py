@@ -334,8 +334,8 @@ class Ledger:
             group_rows=GROUP_ROWS,
         )
 
-    # Object stores have no locks. If two writers create the ledger, the metadata of the second one
-    # makes this append fail.
+    # In an object store a lock can be lost. If two writers create the ledger, the metadata of the
+    # second one makes this append fail.
     @retry(
         retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True
     )

@@ -24,12 +24,13 @@ from backfill_assets.errors import BackfillError, Conflict, UsageError
 from backfill_assets.lake.delta import deleted_rows_by_file, one_line, open_table, table_to_write
 from backfill_assets.lake.history import tables_in
 from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.locks import writing
 from backfill_assets.lake.needed_files import Need, data_files_in, is_younger, needed_files
 from backfill_assets.lake.pointers import previews
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import shadow_versions
-from backfill_assets.lake.storage import archived_in, files_in, writing
+from backfill_assets.lake.storage import archived_in, files_in
 
 # The last releases that always stay, however old they are.
 ALWAYS_KEPT = 5

@@ -27,7 +27,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.lake.delta import open_table, table_to_write
-from backfill_assets.lake.storage import files_in, writing
+from backfill_assets.lake.locks import writing
+from backfill_assets.lake.object_store import delta_options
+from backfill_assets.lake.storage import files_in
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
 COMPACT_EVERY = 10
@@ -76,6 +78,7 @@ class RecordTable:
                     self.schema,
                     mode="ignore",
                     partition_by=[self.partition_by] if self.partition_by else None,
+                    storage_options=delta_options(self.path),
                     configuration={
                         "delta.logRetentionDuration": "interval 36500 days",
                         "delta.checkpointInterval": str(COMPACT_EVERY),
@@ -86,7 +89,7 @@ class RecordTable:
             except DeltaError:
                 if self.open() is None:
                     raise
-        return DeltaTable(self.path)
+        return DeltaTable(self.path, storage_options=delta_options(self.path))
 
     def append(self, table: DeltaTable, rows: pa.Table) -> None:
         """Add rows in one commit to the table, as `to_write` opened it."""

@@ -6,15 +6,15 @@ loses its locks, so its marker no longer counts. Readers take the lock in shared
 nothing. The next step removes markers of dead processes. An act, such as a publication, announces
 itself by a marker too: runs that have written nothing yet wait for it.
 
-Object stores have no such locks. There, nothing is written, no day is ever running, and no act is
-announced.
+In an object store a marker is a lease (`lake/leases.py`). It counts for a minute after its process
+was killed.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
@@ -24,6 +24,7 @@ from typing import IO
 from pydantic import TypeAdapter
 
 from backfill_assets.calendar import Partition
+from backfill_assets.lake.leases import held_markers, marker
 from backfill_assets.lake.storage import Paths
 
 
@@ -53,11 +54,10 @@ def mark_running(root: str, work: RunningStep) -> Iterator[None]:
     On a disk without locks there is no marker, and the work continues: markers only inform.
     """
     with ExitStack() as until_done:
-        if work.days and Paths(root).is_local:
+        if work.days:
             with suppress(OSError):
                 name = work.table.replace("/", ".")
-                marker = _marker(Paths(root).running_steps, name, work.to_json())
-                until_done.enter_context(marker)
+                until_done.enter_context(_marker(root, _RUNNING, name, work.to_json()))
         yield
 
 
@@ -66,10 +66,8 @@ def running_steps(root: str) -> dict[Partition, RunningStep]:
 
     If two steps work on the same day, the one that began first counts.
     """
-    if not Paths(root).is_local:
-        return {}
     works = list[RunningStep]()
-    for contents in _held(Paths(root).running_steps):
+    for contents in _held(root, _RUNNING):
         with suppress(ValueError):
             works.append(RunningStep.from_json(contents))
     works.sort(key=lambda work: work.since)
@@ -80,22 +78,38 @@ def running_steps(root: str) -> dict[Partition, RunningStep]:
 def announce(root: str, act: str) -> Iterator[None]:
     """Announce an act on live during the block. Runs that have written nothing yet wait for it."""
     with ExitStack() as until_done:
-        if Paths(root).is_local:
-            with suppress(OSError):
-                marker = _marker(Paths(root).announced_acts, "act", act.encode())
-                until_done.enter_context(marker)
+        with suppress(OSError):
+            until_done.enter_context(_marker(root, _ACTS, "act", act.encode()))
         yield
 
 
 def announced(root: str) -> list[str]:
     """The acts that are announced now."""
-    if not Paths(root).is_local:
-        return []
-    return [contents.decode() for contents in _held(Paths(root).announced_acts)]
+    return [contents.decode() for contents in _held(root, _ACTS)]
+
+
+_RUNNING = "running"
+_ACTS = "acts"
+
+
+def _marker(root: str, folder: str, name: str, contents: bytes) -> AbstractContextManager[None]:
+    """Keep a marker with these contents in the folder of locks during a block."""
+    paths = Paths(root)
+    if paths.is_local:
+        return _locked_file(paths.locks / folder, name, contents)
+    return marker(paths.leases, folder, name, contents)
+
+
+def _held(root: str, folder: str) -> Iterator[bytes]:
+    """The contents of the markers whose processes are at work."""
+    paths = Paths(root)
+    if paths.is_local:
+        return _locked_files(paths.locks / folder)
+    return held_markers(paths.leases, folder)
 
 
 @contextmanager
-def _marker(folder: Path, name: str, contents: bytes) -> Iterator[None]:
+def _locked_file(folder: Path, name: str, contents: bytes) -> Iterator[None]:
     """Keep a file with these contents, and a lock on it, during the block."""
     folder.mkdir(parents=True, exist_ok=True)
     _remove_dead(folder)
@@ -123,8 +137,8 @@ def _remove_dead(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _held(folder: Path) -> Iterator[bytes]:
-    """The contents of the markers whose processes are at work."""
+def _locked_files(folder: Path) -> Iterator[bytes]:
+    """The contents of the files on which a process holds a lock."""
     for path in folder.glob("*.json"):
         with suppress(OSError), path.open("rb") as file:
             contents = file.read()

@@ -1,8 +1,6 @@
-"""Where everything in a lake is, small files that are written atomically, and locks.
+"""Where everything in a lake is, and small files that are written atomically.
 
-Live tables are at `<lake>/<layer>/<table>`. Names with an underscore are our own. Locks are files
-of a lake on a local path, and end with their process. Object stores have none: there, a commit is
-refused if another one came first.
+Live tables are at `<lake>/<layer>/<table>`. Names with an underscore are our own.
 """
 
 import errno
@@ -18,12 +16,12 @@ from pathlib import Path
 
 import psutil
 from deltalake.fs import DeltaStorageHandler
-from filelock import FileLock, Timeout
 from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from backfill_assets.errors import Conflict, error_text
+from backfill_assets.errors import error_text
+from backfill_assets.lake.object_store import delta_options
 from backfill_assets.settings import PRIVATE
 
 
@@ -129,18 +127,13 @@ class Paths:
 
     @property
     def locks(self) -> Path:
-        """Only for a local lake: object stores have no file locks."""
+        """Files on which processes hold locks: only of a local lake (`lake/locks.py`)."""
         return Path(self.root) / "_locks"
 
     @property
-    def running_steps(self) -> Path:
-        """As for locks."""
-        return self.locks / "running"
-
-    @property
-    def announced_acts(self) -> Path:
-        """As for locks."""
-        return self.locks / "acts"
+    def leases(self) -> str:
+        """Where locks and markers of a lake in an object store are (`lake/leases.py`)."""
+        return f"{self.root}/_locks"
 
 
 # The times in the names of documents that are read in the order of writing.
@@ -162,7 +155,7 @@ def name_after(names: Sequence[str], at: datetime, kind: str = "") -> str:
 def files_in(folder: str) -> FileSystem:
     """The files below a directory or an object-store prefix, with Delta's credentials."""
     if "://" in folder:
-        return PyFileSystem(DeltaStorageHandler(folder))
+        return PyFileSystem(DeltaStorageHandler(folder, delta_options(folder)))
     return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())
 
 
@@ -254,49 +247,3 @@ def replacing(path: Path) -> Iterator[Path]:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-# Longer than a commit takes. A lock ends with its process, so after that a writer is stuck.
-LOCK_PATIENCE_S = 1800
-
-
-class LockHeld(Exception):
-    """Another process holds the lock."""
-
-
-@contextmanager
-def file_lock(path: Path, *, patience: float = 0) -> Iterator[None]:
-    """Hold the lock of `path`. Raises LockHeld after waiting `patience` seconds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, timeout=patience, poll_interval=0.01)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise LockHeld(str(path)) from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def writing(root: str, name: str) -> Iterator[None]:
-    """Hold the lock for writing the table `name` in the lake at `root`.
-
-    Raises Conflict if another process holds it for half an hour.
-    """
-    paths = Paths(root)
-    if not paths.is_local:
-        yield
-        return
-    path = paths.locks / f"{name.replace('/', '.')}.lock"
-    try:
-        with file_lock(path, patience=LOCK_PATIENCE_S):
-            yield
-    except LockHeld:
-        raise Conflict(
-            f"Another process has been writing {name} for {LOCK_PATIENCE_S // 60} minutes"
-            f" (lock {path}).",
-            unchanged="Nothing was written.",
-            next_step="Wait for it or end it, then run again.",
-        ) from None

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
-from backfill_assets.lake.storage import writing
+from backfill_assets.lake.locks import writing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, STATES, Plans, in_words, last_of
 from backfill_assets.workspace import Workspace

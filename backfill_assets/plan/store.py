@@ -8,7 +8,7 @@ files answer most questions: a file that cannot be read then affects its own pla
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,8 +16,9 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
+from backfill_assets.lake.locks import LockHeld, lock
 from backfill_assets.lake.recorded_acts import ActEntry, Acts
-from backfill_assets.lake.storage import STAMP, Documents, LockHeld, Paths, file_lock, name_after
+from backfill_assets.lake.storage import STAMP, Documents, Paths, name_after
 from backfill_assets.plan.plan import Plan, read
 
 EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
@@ -345,19 +346,15 @@ class Plans:
             ) from None
 
     @contextmanager
-    def exclusive(self, plan_id: str) -> Iterator[None]:
+    def exclusive(self, plan_id: str) -> Iterator[Callable[[], None]]:
         """Hold the lock of a plan, so that one command at a time launches, publishes or changes it.
 
-        In an object store there is no lock. There, the tags of running backfills are looked up
-        before each launch. Raises RefusedByGuard if another command holds the lock.
+        Yields a function that raises Conflict if the lock was lost. Raises RefusedByGuard if
+        another command holds the lock.
         """
-        paths = Paths(self.root)
-        if not paths.is_local:
-            yield
-            return
         try:
-            with file_lock(paths.locks / f"plan.{plan_id}.lock"):
-                yield
+            with lock(self.root, f"plan.{plan_id}") as refuse_lost:
+                yield refuse_lost
         except LockHeld:
             raise RefusedByGuard(
                 f"Another command is carrying out plan {plan_id}.",

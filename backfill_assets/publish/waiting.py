@@ -2,7 +2,7 @@
 
 An act announces itself. Runs that have written nothing yet then wait before their first commit
 (`lake/commit.py`). So an act waits only for the runs that are half done, and more of them do not
-come. In an object store nothing is announced, and every unfinished run is waited for.
+come.
 """
 
 import time
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from backfill_assets.lake.locks import writing
 from backfill_assets.lake.running import announce
-from backfill_assets.lake.storage import Paths, writing
 from backfill_assets.publish.release_live import Obstacle, Runs, running
 from backfill_assets.workspace import Workspace
 
@@ -43,7 +43,7 @@ def alone_on_live(workspace: Workspace, act: str, runs: Runs, patience: Patience
     """
     root = workspace.lake.root
     with announce(root, act):
-        for table in workspace.names if Paths(root).is_local else ():
+        for table in workspace.names:
             # A commit that began before the announcement ends.
             with writing(root, table):
                 pass
@@ -64,7 +64,5 @@ def writers_to_live(workspace: Workspace, runs: Runs) -> list[Obstacle]:
     """The unfinished runs that may have written a part of what they write to live."""
     root = workspace.lake.root
     unfinished = running(root, runs)
-    if not Paths(root).is_local:
-        return unfinished
     ledger = workspace.lake.ledger
     return [each for each in unfinished if each.run and ledger.has_committed(each.run)]

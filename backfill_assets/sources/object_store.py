@@ -1,10 +1,9 @@
 """Files in an object store: S3 and compatible stores, Google Cloud Storage, Azure.
 
-`obstore` reads them, with the same environment variables as `deltalake`. Set these where the
-servers and commands are started:
+`obstore` reads them, with the same settings as a lake in a store. Set these where the servers and
+commands are started:
 
-- `s3://bucket/prefix`: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; for a compatible
-  store also AWS_ENDPOINT_URL.
+- `s3://bucket/prefix`: AWS's variables, or a profile (`lake/object_store.py`).
 - `gs://bucket/prefix`: GOOGLE_SERVICE_ACCOUNT, the path of a service account's key file.
 - `abfs://container@account.dfs.core.windows.net/prefix`: AZURE_STORAGE_ACCOUNT_KEY; or
   AZURE_STORAGE_CLIENT_ID, AZURE_STORAGE_CLIENT_SECRET and AZURE_STORAGE_TENANT_ID of a service
@@ -24,7 +23,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cached_property
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -32,10 +30,9 @@ from typing import Any
 
 import obstore
 from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
-from obstore.store import from_url
 
 from backfill_assets.digest import digest
-from backfill_assets.errors import first_line
+from backfill_assets.lake.object_store import RETRIES, store_at, why
 from backfill_assets.sources.copies import LocalCopies
 from backfill_assets.sources.filesystem import (
     CANNOT_BE_LISTED,
@@ -49,12 +46,6 @@ from backfill_assets.sources.filesystem import (
 
 # The bytes of one request. Its answer must come within the client's 30 seconds.
 _RANGE_BYTES = 8 * 2**20
-# Where clouds give credentials to their own machines. The library asks there if it has none.
-_METADATA_SERVICE = "169.254.169.254"
-_NO_CREDENTIALS = (
-    "there are no credentials for it: set the store's variables, as AWS_ACCESS_KEY_ID and"
-    " AWS_SECRET_ACCESS_KEY"
-)
 
 
 @dataclass(frozen=True)
@@ -63,7 +54,7 @@ class ObjectStore(FileSystem):
 
     place: str
     copies: LocalCopies = field(compare=False)
-    retries: int = 4
+    retries: int = RETRIES
     readers: int = 8
 
     @property
@@ -72,9 +63,7 @@ class ObjectStore(FileSystem):
 
     @cached_property
     def _store(self) -> Any:
-        # A store that does not answer is reported within a minute.
-        retry = {"max_retries": self.retries, "retry_timeout": timedelta(seconds=30)}
-        return from_url(self.place, retry_config=retry)  # type: ignore[call-overload]
+        return store_at(self.place, self.retries)
 
     def tree(self, folder: str, parts: Callable[[], Collection[Subfolder]]) -> Tree:
         folder = "" if folder == "." else folder
@@ -89,7 +78,7 @@ class ObjectStore(FileSystem):
             try:
                 inner, objects = listing.result()
             except (BaseError, OSError) as error:
-                fault = f"{CANNOT_BE_LISTED} ({self.place}: {_why(error)})"
+                fault = f"{CANNOT_BE_LISTED} ({self.place}: {why(error)})"
                 is_away = not isinstance(error, InvalidPathError)
                 if not is_away:
                     # Nothing next to that object is listed either.
@@ -165,7 +154,7 @@ class ObjectStore(FileSystem):
         except FileNotFoundError:
             raise OSError("it was deleted") from None
         except BaseError as error:
-            raise OSError(f"{self.place}: {_why(error)}") from None
+            raise OSError(f"{self.place}: {why(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -218,17 +207,3 @@ def _add(folders: dict[str, StoredObject], path: str, **facts: Any) -> None:
         siblings[name] = StoredObject(path, siblings=siblings, **facts)
     if is_folder:
         folders[path] = siblings[name]
-
-
-def _why(error: Exception) -> str:
-    """Turn the library's report into a short reason."""
-    text = str(error).partition("\n\nDebug source")[0]
-    if _METADATA_SERVICE in text:
-        return _NO_CREDENTIALS
-    answer = re.search(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text, re.DOTALL)
-    if answer:
-        return f"{answer[1]}, {answer[2].rstrip('.')}"
-    if "error sending request" in text:
-        endpoint = re.search(r"https?://[^/\s]+", text)
-        return f"{endpoint[0] if endpoint else 'the store'} does not answer"
-    return first_line(text, 200)

@@ -32,9 +32,10 @@ from backfill_assets.lake.history import latest
 from backfill_assets.lake.integrity import listed_files
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
+from backfill_assets.lake.locks import writing
 from backfill_assets.lake.shadow import read_base
 from backfill_assets.lake.slices import Slice
-from backfill_assets.lake.storage import Documents, Paths, name_after, writing
+from backfill_assets.lake.storage import Documents, Paths, name_after
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of

@@ -18,7 +18,7 @@ from backfill_assets.calendar import Calendar, between
 from backfill_assets.dagster_client.client import Launched
 from backfill_assets.dagster_client.requests import reload
 from backfill_assets.lake.ledger import Build
-from backfill_assets.lake.storage import writing
+from backfill_assets.lake.locks import writing
 from backfill_assets.plan.store import Plans
 from backfill_assets.settings import BUNDLED
 from tests.worlds.outages import LATE, RAW, REJECTED, UPDATES, World

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from backfill_assets.calendar import between
-from backfill_assets.lake.storage import writing
+from backfill_assets.lake.locks import writing
 from backfill_assets.plan.store import Plans
 from backfill_assets.servers.home import servers_record
 from backfill_assets.servers.storage import VARIABLE

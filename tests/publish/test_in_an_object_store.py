@@ -1,4 +1,4 @@
-"""Publishing and taking back in a lake in an object store: no links and no locks, only copies and
+"""Publishing and taking back in a lake in an object store: no links, only copies, leases and
 conditional writes. On moto's S3 over HTTP, without Spark.
 """
 
@@ -85,7 +85,7 @@ def test_a_few_readers_try_a_plan_until_it_ends(lake, end):
     assert released(lake) == released(lake, channel="candidate") == now
 
 
-def test_concurrent_publications_without_locks_lose_nothing(lake):
+def test_concurrent_publications_lose_nothing(lake):
     rebuilds = {D0: 5, D1: 6}
     plans = [rebuilt_in_shadow(lake, {at: value}) for at, value in rebuilds.items()]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.errors import NotFetchedYet, SourceError
-from backfill_assets.lake import storage
+from backfill_assets.lake import locks
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.budget import Budget
 from backfill_assets.sources.http.client import RequestRefused, fetch_days, seconds_after
@@ -357,8 +357,8 @@ def test_places_on_a_fine_grid_get_their_own_answers(weather, area, policy):
 
 def test_days_wait_while_another_process_holds_the_lock(weather, area, policy, monkeypatch):
     # A writer waits half an hour for the lock of another.
-    monkeypatch.setattr(storage, "LOCK_PATIENCE_S", 0.1)
-    with storage.writing(area.lake, "_answers/weather"):
+    monkeypatch.setattr(locks, "LOCK_PATIENCE_S", 0.1)
+    with locks.writing(area.lake, "_answers/weather"):
         why = fetch_days(service(PLENTY), area, DAYS[:2], policy)
     assert ({*why}, {type(error) for error in why.values()}, weather.log) == (
         {*DAYS[:2]},

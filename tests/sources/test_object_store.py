@@ -20,6 +20,7 @@ from backfill_assets.errors import (
     NotDelivered,
     SourceError,
 )
+from backfill_assets.lake.object_store import NO_CREDENTIALS
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.archives.archive import Archive
@@ -29,7 +30,6 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.formats import Parquet
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.manifest import manifest_at
-from backfill_assets.sources.object_store import _NO_CREDENTIALS
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.verbs.status import read_status
 from backfill_assets.workspace import Workspace, open_workspace
@@ -201,7 +201,7 @@ def no_credentials(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
 WRONG = {
     no_bucket: "NoSuchBucket, The specified bucket does not exist",
     no_server: "http://127.0.0.1:9 does not answer",
-    no_credentials: _NO_CREDENTIALS,
+    no_credentials: NO_CREDENTIALS,
 }
 
 

@@ -63,4 +63,4 @@ def test_a_step_with_nothing_to_compute_is_not_seen(built, looking):
     table, answers = looking
     built.run(FOUR, table)
     assert answers == []
-    assert not list(Paths(str(built.root)).running_steps.glob("*"))
+    assert not list((Paths(str(built.root)).locks / "running").glob("*"))

@@ -76,12 +76,17 @@ OF_DRIVER = (
     "spark.hadoop.dfs.",
     "spark.hadoop.fs.",
     "spark.hadoop.hadoop.security.",
+    # How files of a write come to their places in an object store (S3A's magic committer).
+    "spark.hadoop.mapreduce.fileoutputcommitter.",
+    "spark.hadoop.mapreduce.outputcommitter.",
     "spark.sql.artifact.",
     "spark.sql.catalog.",
     "spark.sql.debug.",
     "spark.sql.execution.arrow.",
     "spark.sql.extensions",
     "spark.sql.hive.metastore.",
+    "spark.sql.parquet.output.committer.class",
+    "spark.sql.sources.commitProtocolClass",
     "spark.sql.ui.",
     "spark.sql.warehouse.dir",
 )

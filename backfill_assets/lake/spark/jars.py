@@ -10,13 +10,26 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
-from backfill_assets.settings import Settings
+from backfill_assets.settings import Settings, is_in_s3
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# For a lake or a landing area in S3: the file system of Spark's Hadoop, and the parts of AWS's
+# library that it uses. Its own package depends on all parts, a jar of 686 MB.
+_AWS = "software.amazon.awssdk"
+S3_PACKAGES = (
+    "org.apache.hadoop:hadoop-aws:3.5.0",
+    f"{_AWS}:s3-transfer-manager:2.35.4",
+    f"{_AWS}:sts:2.35.4",
+    f"{_AWS}:sso:2.35.4",
+)
 # Delta's package depends on 33 jars. These are in Spark's folder already. Resolving them would cost
 # time at every start.
 IN_SPARK_ALREADY = (
-    "org.apache.hadoop:*",
+    "org.apache.hadoop:hadoop-client-*",
+    f"{_AWS}:bundle",
+    "io.netty:*",
+    "org.apache.httpcomponents:*",
+    "commons-codec:*",
     "org.apache.parquet:*",
     "org.apache.logging.log4j:*",
     "org.slf4j:*",
@@ -47,9 +60,15 @@ def jars_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, str
     if settings.spark_jars:
         return {"spark.jars": ",".join(str(jar) for jar in settings.spark_jars)}
     return {
-        PACKAGES: ",".join([DELTA_PACKAGE, *packages]),
+        PACKAGES: ",".join(packages_of(settings, packages)),
         "spark.jars.excludes": ",".join(IN_SPARK_ALREADY),
     }
+
+
+def packages_of(settings: Settings, packages: Sequence[str] = ()) -> list[str]:
+    """The packages of a driver: Delta's, those of sources, and those of S3 if a place is there."""
+    places = (settings.lake, settings.landing)
+    return [DELTA_PACKAGE, *packages, *(S3_PACKAGES if any(map(is_in_s3, places)) else ())]
 
 
 def jar_of(package: str) -> str:

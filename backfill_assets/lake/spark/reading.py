@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from backfill_assets.lake.delta import refuse_other_partitioning
+from backfill_assets.lake.delta import open_version_of, refuse_other_partitioning
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.slices import DataFile, Slice, files_of
 
@@ -64,7 +64,7 @@ class SliceReader:
     def _table(self) -> DeltaTable | None:
         if self.slice.version < 0 or not self.slice.days:
             return None
-        table = DeltaTable(self.folder, version=self.slice.version)
+        table = open_version_of(self.folder, self.slice.version)
         refuse_other_partitioning(self.folder, table, self.slice.column)
         return table
 

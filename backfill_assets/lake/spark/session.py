@@ -14,9 +14,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable, SettingsError
+from backfill_assets.lake.object_store import s3a_conf
 from backfill_assets.lake.spark.conf import OF_DRIVER, ROW_SETTINGS, is_listed
 from backfill_assets.lake.spark.jars import JARS_REMEDY, jars_conf
-from backfill_assets.settings import Settings, host_of
+from backfill_assets.settings import Settings, host_of, is_in_s3
 
 OLDEST_JAVA = 17
 JAVA_REMEDY = (
@@ -81,6 +82,8 @@ def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, s
     master = settings.spark_master or "local[*]"
     conf = ALWAYS | (ONE_MACHINE if master.startswith("local") else {})
     conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
+    if any(map(is_in_s3, (settings.lake, settings.landing))):
+        conf |= s3a_conf()
     return conf | jars_conf(settings, packages) | _own_conf(settings)
 
 

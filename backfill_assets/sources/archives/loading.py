@@ -16,8 +16,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from backfill_assets.errors import SourceError
+from backfill_assets.lake.locks import writing
 from backfill_assets.lake.slices import DataFile
-from backfill_assets.lake.storage import ARCHIVED, Paths, writing
+from backfill_assets.lake.storage import ARCHIVED, Paths
 from backfill_assets.sources.archives.archive import Archive, file_stamp, missing_in_archive
 from backfill_assets.sources.archives.loads import (
     LoadedArchives,

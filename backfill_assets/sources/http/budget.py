@@ -1,4 +1,4 @@
-"""The request budget of a service, shared by all processes in one file.
+"""The request budget of a service, shared by all processes in one file or one object.
 
 A limit is a number of units in any span of some seconds. What counts is when a request reaches the
 service. The client does not know that moment, only that it is between start and end of the request.
@@ -8,20 +8,34 @@ service never sees more than the limit.
 
 The file has its own clock, which never goes back. It follows the seconds since the machine started,
 whatever the machine's time is set to. Only across a restart it follows the time.
+
+In an object store the file is an object, which is replaced if no other process was faster. There,
+processes of several hosts share it, and the clock is that of the store.
 """
 
+import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from obstore.exceptions import BaseError
 
 from backfill_assets.errors import NotFetchedYet
+from backfill_assets.lake.leases import CLOCK_STEP_S, time_of
+from backfill_assets.lake.object_store import put_new, read, replace, store_at
+
+T = TypeVar("T")
 
 # A writer holds the file for milliseconds.
 _LOCK_TIMEOUT_S = 30
+# A change of the object may take so long. After that, its time is too old to send a request.
+_SLOWEST_S = 10.0
+# How often the object is read again after another process replaced it.
+_ATTEMPTS = 50
 # At least so long a request is remembered: for other limits, which a source of the same name has,
 # or will have.
 _MEMORY_S = 86_400.0
@@ -78,9 +92,12 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget in the file `path`. The client must end a request within `longest` seconds."""
+    """The budget in the file `path`, or in the object at this address.
 
-    path: Path
+    The client must end a request within `longest` seconds.
+    """
+
+    path: Path | str
     limits: Sequence[Limit]
     longest: float
     clock: Callable[[], Moment] = field(default=current_moment, repr=False)
@@ -96,7 +113,8 @@ class Budget:
                 f"a request of {units:,} units never fits into a limit of {tight[0]}: request less"
                 " at a time"
             )
-        with self._file() as (file, now):
+
+        def take(file: sqlite3.Connection, now: float, step: float) -> Slot:
             oldest = now - max(_MEMORY_S, *(limit.seconds for limit in self.limits))
             file.execute("DELETE FROM sent WHERE until <= ?", [oldest])
             (pause,) = file.execute(
@@ -106,47 +124,93 @@ class Budget:
             longest = max([Slot(0, pause), *waits], key=lambda slot: slot.wait)
             if longest.wait > 0:
                 return longest
+            sent = now + step + (_SLOWEST_S if step else 0.0)
             added = file.execute(
-                "INSERT INTO sent (until, units) VALUES (?, ?)", [now + self.longest, units]
+                "INSERT INTO sent (until, units) VALUES (?, ?)", [sent + self.longest, units]
             )
             return Slot(added.lastrowid or 0)
 
+        return self._change(take)
+
     def answered(self, slot: Slot) -> None:
         """Record that the request of `slot` has ended."""
-        with self._file() as (file, now):
-            file.execute("UPDATE sent SET until = ? WHERE id = ?", [now, slot.id])
+        self._change(
+            lambda file, now, step: file.execute(
+                "UPDATE sent SET until = ? WHERE id = ?", [now + step, slot.id]
+            )
+        )
 
     def pause(self, seconds: float) -> None:
         """Stop all requests for so many seconds, because the service asked for it."""
-        with self._file() as (file, now):
-            file.execute("DELETE FROM waits WHERE until <= ?", [now + seconds])
+
+        def pause(file: sqlite3.Connection, now: float, step: float) -> None:
+            until = now + step + seconds
+            file.execute("DELETE FROM waits WHERE until <= ?", [until])
             file.execute(
-                "INSERT INTO waits SELECT ? WHERE NOT EXISTS (SELECT * FROM waits)", [now + seconds]
+                "INSERT INTO waits SELECT ? WHERE NOT EXISTS (SELECT * FROM waits)", [until]
             )
 
-    @contextmanager
-    def _file(self) -> Iterator[tuple[sqlite3.Connection, float]]:
-        """Open the file for this process alone, with its time, and save what is written.
+        self._change(pause)
 
-        Raises NotFetchedYet if it cannot be used, because then what the limits allow is not known.
+    def _change(self, change: Callable[[sqlite3.Connection, float, float], T]) -> T:
+        """Change the file for this process alone, and save it. Returns what `change` returns.
+
+        `change` gets the file's time, and how many seconds that may be behind. Raises NotFetchedYet
+        if the file cannot be used, because then what the limits allow is not known.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with closing(
-                sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
-            ) as file:
-                file.execute("BEGIN IMMEDIATE")
-                for statement in _SCHEMA:
-                    file.execute(statement)
-                yield file, _now(file, self.clock())
-                file.execute("COMMIT")  # else, nothing is written
-        except sqlite3.Error as error:
+            if isinstance(self.path, str):
+                return self._change_object(self.path, change)
+            return self._change_file(self.path, change)
+        except (sqlite3.Error, BaseError, OSError) as error:
             raise NotFetchedYet(
                 f"The record of requests {self.path} cannot be used ({error}).",
                 unchanged="Nothing was requested.",
                 next_step="Free disk space, or correct its permissions. If it is damaged, delete it"
                 " a day after the last request.",
             ) from None
+
+    def _change_file(
+        self, path: Path, change: Callable[[sqlite3.Connection, float, float], T]
+    ) -> T:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)) as file:
+            file.execute("BEGIN IMMEDIATE")
+            for statement in _SCHEMA:
+                file.execute(statement)
+            done = change(file, _now(file, self.clock()), 0.0)
+            file.execute("COMMIT")  # else, nothing is written
+        return done
+
+    def _change_object(
+        self, place: str, change: Callable[[sqlite3.Connection, float, float], T]
+    ) -> T:
+        folder, _, name = place.rpartition("/")
+        store = store_at(folder)
+        for _ in range(_ATTEMPTS):
+            found = read(store, name)
+            started = time.monotonic()
+            # Read after the object, so the time is never earlier than that of its last writer.
+            wall = time_of(store).timestamp()
+            with closing(sqlite3.connect(":memory:", isolation_level=None)) as file:
+                if found:
+                    file.deserialize(found.contents)
+                for statement in _SCHEMA:
+                    file.execute(statement)
+                done = change(file, _now(file, Moment("", wall, wall)), CLOCK_STEP_S)
+                # No two writes are the same bytes, so each writer knows its own.
+                file.execute(f"PRAGMA user_version = {secrets.randbits(31)}")
+                contents = file.serialize()
+            written = (
+                replace(store, name, contents, found.etag)
+                if found
+                else put_new(store, name, contents)
+            )
+            if time.monotonic() - started > _SLOWEST_S:
+                raise OSError(f"its store took longer than {_SLOWEST_S:.0f} s")
+            if written:
+                return done
+        raise OSError(f"other processes changed it {_ATTEMPTS} times first")
 
 
 def _now(file: sqlite3.Connection, at: Moment) -> float:

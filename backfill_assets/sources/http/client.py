@@ -12,7 +12,6 @@ because a service may not have all of them.
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,7 +26,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.errors import Conflict, NotFetchedYet, SourceError
-from backfill_assets.lake.storage import ANSWERS, Paths, writing
+from backfill_assets.lake.locks import writing
+from backfill_assets.lake.storage import ANSWERS, Paths
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.http.budget import Budget, Limit, Moment, Slot, current_moment
 from backfill_assets.sources.http.source import AnswerStore, HttpSource, Query, Row
@@ -138,12 +138,8 @@ def rate_limited_client(
 ) -> Iterator[RateLimitedClient]:
     """Provide a client of the service within the block."""
     paths = Paths(area.lake)
-    # An object store has no locks: there, each home has its own budget.
-    path = (
-        Path(paths.answers(source.name), "_budget.sqlite")
-        if paths.is_local
-        else (area.cache or Path(tempfile.gettempdir())) / f"{source.name}.sqlite"
-    )
+    address = f"{paths.answers(source.name)}/_budget.sqlite"
+    path = Path(address) if paths.is_local else address
     limits = [Limit(*limit) for limit in source.limits]
     budget = Budget(path, limits, policy.longest, policy.clock)
     with httpx.Client(timeout=policy.silence) as client:

@@ -1,0 +1,77 @@
+"""Locks of a lake: files of a lake on a local path, leases in an object store.
+
+Both end with their process. A lock orders the work of several writers. That nothing is lost rests
+on commits: one is refused if another one came first.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from backfill_assets.errors import Conflict
+from backfill_assets.lake.leases import LeaseHeld, leased
+from backfill_assets.lake.storage import Paths
+
+# Longer than a commit takes. A lock ends with its process, so after that a writer is stuck.
+LOCK_PATIENCE_S = 1800
+
+
+class LockHeld(Exception):
+    """Another process holds the lock."""
+
+
+@contextmanager
+def file_lock(path: Path, *, patience: float = 0) -> Iterator[None]:
+    """Hold the lock of `path`. Raises LockHeld after waiting `patience` seconds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, timeout=patience, poll_interval=0.01)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise LockHeld(str(path)) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _nothing() -> None:
+    pass
+
+
+@contextmanager
+def lock(root: str, name: str, *, patience: float = 0) -> Iterator[Callable[[], None]]:
+    """Hold the lock `name` of the lake at `root`. Raises LockHeld after waiting `patience` seconds.
+
+    Yields a function that raises Conflict if another process may hold the lock by now.
+    """
+    paths = Paths(root)
+    if paths.is_local:
+        with file_lock(paths.locks / f"{name}.lock", patience=patience):
+            yield _nothing
+        return
+    try:
+        with leased(paths.leases, f"{name}.lock", patience) as lease:
+            yield lease.refuse_lost
+    except LeaseHeld:
+        raise LockHeld(f"{paths.leases}/{name}.lock") from None
+
+
+@contextmanager
+def writing(root: str, name: str) -> Iterator[None]:
+    """Hold the lock for writing the table `name` in the lake at `root`.
+
+    Raises Conflict if another process holds it for half an hour.
+    """
+    try:
+        with lock(root, name.replace("/", "."), patience=LOCK_PATIENCE_S):
+            yield
+    except LockHeld as held:
+        raise Conflict(
+            f"Another process has been writing {name} for {LOCK_PATIENCE_S // 60} minutes"
+            f" (lock {held}).",
+            unchanged="Nothing was written.",
+            next_step="Wait for it or end it, then run again.",
+        ) from None

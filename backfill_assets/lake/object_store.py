@@ -1,0 +1,260 @@
+"""An S3 store: one set of settings for the three libraries that read it, and conditional writes.
+
+`deltalake` reads and commits tables, `obstore` reads deliveries and keeps leases, and Spark's S3A
+reads and writes rows. All get the keys, the region and the endpoint from AWS's usual variables, or
+else from the profile that `AWS_PROFILE` names. Other stores are known to `deltalake` and `obstore`
+only, by their own variables.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from configparser import ConfigParser, Error
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import from_url
+
+from backfill_assets.errors import ServiceUnavailable, first_line
+from backfill_assets.settings import is_in_s3
+
+# A store that does not answer is reported within a minute.
+_PATIENCE = timedelta(seconds=30)
+RETRIES = 4
+
+
+@dataclass(frozen=True)
+class S3Settings:
+    """How an S3 store is reached. Keys that are empty come from the machine or its service."""
+
+    key: str = ""
+    secret: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    region: str = "us-east-1"
+    endpoint: str = ""
+    by_host: bool = False
+    from_profile: bool = False
+
+    @property
+    def is_plain_http(self) -> bool:
+        return self.endpoint.startswith("http://")
+
+
+def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
+    """The settings of S3 stores in the environment and the profile that it names."""
+    key = environ.get("AWS_ACCESS_KEY_ID", "")
+    profile = _profile(environ)
+    from_profile = not key and "aws_access_key_id" in profile
+    endpoint = (
+        environ.get("AWS_ENDPOINT_URL_S3")
+        or environ.get("AWS_ENDPOINT_URL")
+        or profile.get("endpoint_url", "")
+    )
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    by_host = environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "" if endpoint else "true")
+    return S3Settings(
+        key=profile["aws_access_key_id"] if from_profile else key,
+        secret=(
+            profile.get("aws_secret_access_key", "")
+            if from_profile
+            else environ.get("AWS_SECRET_ACCESS_KEY", "")
+        ),
+        token=(
+            profile.get("aws_session_token", "")
+            if from_profile
+            else environ.get("AWS_SESSION_TOKEN", "")
+        ),
+        region=region or profile.get("region", S3Settings.region),
+        endpoint=endpoint.rstrip("/"),
+        by_host=by_host.lower() == "true",
+        from_profile=from_profile,
+    )
+
+
+def _profile(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The values of the profile in AWS's two files. There are none without the files."""
+    name = environ.get("AWS_PROFILE", "default")
+    folder = Path("~/.aws").expanduser()
+    config = environ.get("AWS_CONFIG_FILE") or folder / "config"
+    keys = environ.get("AWS_SHARED_CREDENTIALS_FILE") or folder / "credentials"
+    values: dict[str, str] = {}
+    for file, section in ((config, f"profile {name}"), (config, name), (keys, name)):
+        parser = ConfigParser(interpolation=None)
+        try:
+            parser.read(Path(file).expanduser())
+        except (OSError, Error):
+            continue
+        values |= dict(parser[section]) if section in parser else {}
+    return values
+
+
+def delta_options(place: str) -> dict[str, str] | None:
+    """The `storage_options` of a Delta table or a file at `place`. None if it has its own."""
+    if not is_in_s3(place):
+        return None
+    settings = s3_settings()
+    options = {
+        "AWS_ACCESS_KEY_ID": settings.key,
+        "AWS_SECRET_ACCESS_KEY": settings.secret,
+        "AWS_SESSION_TOKEN": settings.token,
+        "AWS_REGION": settings.region,
+        "AWS_ENDPOINT_URL": settings.endpoint,
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(settings.by_host).lower(),
+        "AWS_ALLOW_HTTP": "true" if settings.is_plain_http else "",
+    }
+    return {name: value for name, value in options.items() if value}
+
+
+def store_at(place: str, retries: int = RETRIES) -> Any:
+    """The objects below `place`, read with `obstore`. Its paths are relative to `place`."""
+    return _store(place, retries, s3_settings() if is_in_s3(place) else None)
+
+
+@lru_cache(maxsize=64)
+def _store(place: str, retries: int, settings: S3Settings | None) -> Any:
+    retry: Any = {"max_retries": retries, "retry_timeout": _PATIENCE}
+    if settings is None:
+        return from_url(place, retry_config=retry)
+    options = {
+        "access_key_id": settings.key,
+        "secret_access_key": settings.secret,
+        "session_token": settings.token,
+        "region": settings.region,
+        "endpoint": settings.endpoint,
+        "virtual_hosted_style_request": str(settings.by_host).lower(),
+    }
+    config: Any = {name: value for name, value in options.items() if value}
+    client: Any = {"allow_http": settings.is_plain_http}
+    return from_url(place, config=config, client_options=client, retry_config=retry)
+
+
+def s3a_conf() -> dict[str, str]:
+    """The settings of Spark's S3A. They hold no key: Spark reads the same variables and profile."""
+    settings = s3_settings()
+    conf = {
+        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.s3a.endpoint.region": settings.region,
+        "fs.s3a.path.style.access": str(not settings.by_host).lower(),
+        # Each write has a folder of its own, so nothing can be there before it.
+        "fs.s3a.performance.flags": "create,mkdir,delete",
+    }
+    if settings.endpoint:
+        conf["fs.s3a.endpoint"] = settings.endpoint
+        conf["fs.s3a.connection.ssl.enabled"] = str(not settings.is_plain_http).lower()
+    if settings.from_profile:
+        conf["fs.s3a.aws.credentials.provider"] = (
+            "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider"
+        )
+    return {f"spark.hadoop.{name}": value for name, value in conf.items()}
+
+
+def put_new(store: Any, path: str, contents: bytes) -> str | None:
+    """Write an object, unless there is one at `path`. Returns its etag; None if there was one.
+
+    The contents are those of no other write. So if the answer was lost, an object with these
+    contents counts as written.
+    """
+    try:
+        return _etag(obstore.put(store, path, contents, mode="create"))
+    except (AlreadyExistsError, PreconditionError):
+        return _own_etag(store, path, contents)
+
+
+def replace(store: Any, path: str, contents: bytes, etag: str) -> str | None:
+    """Replace the object with this etag. Returns the new etag; None if another one is there.
+
+    As for `put_new`, the contents are those of no other write.
+    """
+    try:
+        return _etag(obstore.put(store, path, contents, mode={"e_tag": etag}))
+    except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+        return _own_etag(store, path, contents)
+
+
+def _own_etag(store: Any, path: str, contents: bytes) -> str | None:
+    found = read(store, path)
+    return found.etag if found and found.contents == contents else None
+
+
+class Found(NamedTuple):
+    """An object as it was read."""
+
+    contents: bytes
+    etag: str
+    modified: datetime
+
+
+def read(store: Any, path: str) -> Found | None:
+    """The object at `path`. None if there is none."""
+    try:
+        answer = obstore.get(store, path)
+        return Found(bytes(answer.bytes()), _etag(answer.meta), answer.meta["last_modified"])
+    except FileNotFoundError:
+        return None
+
+
+def _etag(answer: Mapping[str, Any]) -> str:
+    return str(answer["e_tag"] or "")
+
+
+PROBE = "_probe"
+
+
+def refuse_unconditional(place: str) -> None:
+    """Write, conditionally overwrite and delete an object below `place`.
+
+    Raises ServiceUnavailable if the store does not answer, refuses one of them, or overwrites an
+    object although the condition does not hold.
+    """
+    store = store_at(place)
+    path = f"{PROBE}/{secrets.token_hex(8)}"
+    try:
+        first = obstore.put(store, path, b"first", mode="create")["e_tag"]
+        try:
+            again = put_new(store, path, b"again")
+            second = obstore.put(store, path, b"second", mode={"e_tag": first or ""})["e_tag"]
+            late = replace(store, path, b"late", first or "")
+            found = read(store, path)
+        finally:
+            obstore.delete(store, path)
+    except (BaseError, OSError) as error:
+        raise ServiceUnavailable(
+            f"{place} cannot be written: {why(error)}.",
+            unchanged="Nothing was left there.",
+            next_step="Correct BACKFILL_LAKE, the credentials or their permissions.",
+        ) from error
+    if again or late or first == second or found is None or found.contents != b"second":
+        raise ServiceUnavailable(
+            f"The store of {place} ignores the condition of a write: commits of two writers would"
+            " overwrite each other.",
+            unchanged="Nothing was left there.",
+            next_step="Use a store with conditional writes (If-Match and If-None-Match).",
+        )
+
+
+# Where clouds give credentials to their own machines. The library asks there if it has none.
+_METADATA_SERVICE = "169.254.169.254"
+NO_CREDENTIALS = (
+    "there are no credentials for it: set the store's variables, as AWS_ACCESS_KEY_ID and"
+    " AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+)
+
+
+def why(error: Exception) -> str:
+    """Turn the library's report into a short reason."""
+    text = str(error).partition("\n\nDebug source")[0]
+    if _METADATA_SERVICE in text:
+        return NO_CREDENTIALS
+    answer = re.search(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text, re.DOTALL)
+    if answer:
+        return f"{answer[1]}, {answer[2].rstrip('.')}"
+    if "error sending request" in text:
+        endpoint = re.search(r"https?://[^/\s]+", text)
+        return f"{endpoint[0] if endpoint else 'the store'} does not answer"
+    return first_line(text, 200)

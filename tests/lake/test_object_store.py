@@ -1,0 +1,200 @@
+"""A lake in an S3 store: its settings, its conditional writes, and its faults. On versitygw."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from backfill_assets.cli import doctor
+from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.object_store import (
+    put_new,
+    read,
+    refuse_unconditional,
+    replace,
+    s3_settings,
+    s3a_conf,
+    store_at,
+)
+from backfill_assets.lake.spark.jars import S3_PACKAGES
+from backfill_assets.lake.spark.session import session_conf
+from backfill_assets.settings import read_settings
+from tests.worlds.s3 import BUCKET, KEY, S3, SECRET, Faults, proxy_before, s3_server
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_machine(monkeypatch, tmp_path):
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+@pytest.fixture
+def place(server, monkeypatch) -> str:
+    """A new lake, with the settings of its clients."""
+    use(server, monkeypatch)
+    return server.place(f"lake-{uuid4().hex[:12]}")
+
+
+def use(server: S3, monkeypatch: pytest.MonkeyPatch, endpoint: str = "", **other: str) -> None:
+    for name, value in (server.environment(endpoint) | other).items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_profile_gives_all_readers_keys_region_and_endpoint(server, tmp_path, monkeypatch):
+    (tmp_path / "credentials").write_text(
+        f"[team]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
+    )
+    (tmp_path / "config").write_text(
+        f"[profile team]\nregion = us-east-1\nendpoint_url = {server.endpoint}\n"
+    )
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    place = server.place("of-a-profile")
+    refuse_unconditional(place)
+    assert Ledger(place).rows(["day"]).num_rows == 0
+    conf = s3a_conf()
+    assert conf["spark.hadoop.fs.s3a.endpoint"] == server.endpoint
+    assert conf["spark.hadoop.fs.s3a.aws.credentials.provider"].endswith(
+        ".ProfileAWSCredentialsProvider"
+    )
+    assert SECRET not in " ".join(conf.values())
+
+
+def test_variables_come_before_the_profile(tmp_path):
+    keys = "aws_access_key_id = p\naws_secret_access_key = p\n"
+    (tmp_path / "credentials").write_text(f"[default]\n{keys}aws_session_token = t\n")
+    profile = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
+    own = {"AWS_ACCESS_KEY_ID": "e", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
+    assert (s3_settings(profile).key, s3_settings(profile).token) == ("p", "t")
+    settings = s3_settings(profile | own)
+    assert (settings.key, settings.secret, settings.token) == ("e", "s", "")
+    assert (settings.region, settings.from_profile) == ("eu-west-1", False)
+
+
+@pytest.mark.parametrize(
+    ("variables", "by_host", "is_plain_http"),
+    [
+        ({}, True, False),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, False, True),
+        ({"AWS_ENDPOINT_URL_S3": "https://s3.example.com/"}, False, False),
+        (
+            {
+                "AWS_ENDPOINT_URL": "https://example.com",
+                "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
+            },
+            True,
+            False,
+        ),
+    ],
+    ids=["AWS itself", "plain HTTP", "S3 only", "by the name of the host"],
+)
+def test_the_endpoint_decides_how_a_bucket_is_named(variables, by_host, is_plain_http):
+    settings = s3_settings(variables)
+    assert (settings.by_host, settings.is_plain_http) == (by_host, is_plain_http)
+
+
+@pytest.mark.parametrize("name", ["lake", "landing"])
+def test_spark_gets_the_jars_and_settings_of_s3_only_if_a_place_is_there(name):
+    place: Any = {name: f"s3://{BUCKET}/x"}
+    conf = session_conf(read_settings(**place))
+    assert conf["spark.hadoop.fs.s3.impl"].endswith("S3AFileSystem")
+    assert set(S3_PACKAGES) <= set(conf["spark.jars.packages"].split(","))
+    other = session_conf(read_settings())
+    assert not any("s3" in setting for setting in other)
+    assert not set(S3_PACKAGES) & set(other["spark.jars.packages"].split(","))
+
+
+def test_the_committers_of_s3a_may_be_chosen():
+    committer = {
+        "spark.hadoop.fs.s3a.committer.name": "magic",
+        "spark.hadoop.mapreduce.outputcommitter.factory.scheme.s3a": "x.S3ACommitterFactory",
+        "spark.sql.sources.commitProtocolClass": "x.PathOutputCommitProtocol",
+        "spark.sql.parquet.output.committer.class": "x.BindingParquetOutputCommitter",
+    }
+    conf = session_conf(read_settings(spark_conf=committer))
+    assert {name: conf[name] for name in committer} == committer
+
+
+def test_an_object_is_written_once_and_replaced_only_as_it_was_read(place):
+    store = store_at(place)
+    first = put_new(store, "a", b"1")
+    assert first
+    assert put_new(store, "a", b"2") is None
+    second = replace(store, "a", b"3", first)
+    assert second
+    assert replace(store, "a", b"4", first) is None
+    assert replace(store, "never", b"4", first) is None
+    assert read(store, "a")[:2] == (b"3", second)  # type: ignore[index]
+    assert read(store, "never") is None
+
+
+def test_a_write_whose_answer_was_lost_counts_as_written(server, place, monkeypatch):
+    faults = Faults()
+    with proxy_before(server.endpoint, faults) as endpoint:
+        use(server, monkeypatch, endpoint)
+        store = store_at(place)
+        faults.lose = faults.once("PUT", "/a")
+        first = put_new(store, "a", b"1")
+        assert first
+        faults.lose = faults.once("PUT", "/a")
+        assert replace(store, "a", b"2", first)
+        assert read(store, "a")[0] == b"2"  # type: ignore[index]
+
+
+def test_a_probe_leaves_nothing(server, place):
+    refuse_unconditional(place)
+    assert not list((server.folder / BUCKET / place.rpartition("/")[2]).rglob("_probe/*"))
+
+
+def test_a_store_that_ignores_conditions_is_refused(server, place, monkeypatch):
+    with proxy_before(server.endpoint, Faults(drop_conditions=True)) as endpoint:
+        use(server, monkeypatch, endpoint)
+        with pytest.raises(ServiceUnavailable) as refused:
+            refuse_unconditional(place)
+    assert "ignores the condition of a write" in refused.value.what
+
+
+WRONG = [
+    pytest.param({"AWS_ACCESS_KEY_ID": "nobody"}, "", id="an unknown key"),
+    pytest.param({"AWS_SECRET_ACCESS_KEY": "wrong"}, "", id="a wrong secret"),
+    pytest.param({"AWS_SESSION_TOKEN": "expired"}, "", id="a token that is not valid"),
+    pytest.param({}, "s3://no-such-bucket/lake", id="a missing bucket"),
+]
+
+
+def test_the_doctor_tries_conditional_writes_only_if_it_is_asked_to(server, place, monkeypatch):
+    settings = read_settings(lake=place)
+    with proxy_before(server.endpoint, Faults(drop_conditions=True)) as endpoint:
+        use(server, monkeypatch, endpoint)
+        assert doctor.lake(settings).level == "ok"
+        refused = doctor.lake(settings, probe=True)
+    assert (refused.level, refused.remedy) == (
+        "FAIL",
+        "Use a store with conditional writes (If-Match and If-None-Match).",
+    )
+    use(server, monkeypatch)
+    assert doctor.lake(settings, probe=True).level == "ok"
+
+
+@pytest.mark.parametrize(("variables", "other_place"), WRONG)
+def test_wrong_credentials_and_a_missing_bucket_are_no_empty_lake(
+    server, place, monkeypatch, variables, other_place
+):
+    use(server, monkeypatch, **variables)
+    with pytest.raises(ServiceUnavailable):
+        open_table(f"{other_place or place}/raw/outages")
+    with pytest.raises(ServiceUnavailable):
+        refuse_unconditional(other_place or place)
