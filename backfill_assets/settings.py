@@ -264,6 +264,12 @@ def runs_on_this_machine(address: str) -> bool:
     return all(_is_loopback(place) for place in places)
 
 
+def executors_elsewhere(settings: Settings) -> bool:
+    """True if Spark's executors are on other machines."""
+    cluster = settings.spark_remote or settings.spark_master or "local[*]"
+    return not runs_on_this_machine(cluster)
+
+
 def _is_loopback(place: str) -> bool:
     host = urlsplit(f"//{place}").hostname or ""
     try:
@@ -422,10 +428,9 @@ class Settings(BaseSettings):
                 f"BACKFILL_SPARK_REMOTE has {', '.join(secret)}, which logs and errors would show:"
                 " take it out. A token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN"
             )
-        cluster = self.spark_remote or self.spark_master or "local[*]"
         places = {"BACKFILL_LAKE": self.lake, "BACKFILL_LANDING": self.landing}
         local = [name for name, place in places.items() if "://" not in place]
-        if local and not self.shared_disk and not runs_on_this_machine(cluster):
+        if local and not self.shared_disk and executors_elsewhere(self):
             setting = "BACKFILL_SPARK_REMOTE" if self.spark_remote else "BACKFILL_SPARK_MASTER"
             raise ValueError(
                 f"{setting} names another machine, and {' and '.join(local)} is a folder: executors"
