@@ -277,6 +277,21 @@ def runs_on_this_machine(address: str) -> bool:
     return all(_is_loopback(place) for place in places)
 
 
+def executors_elsewhere(settings: Settings) -> bool:
+    """True if Spark's executors are on other machines."""
+    return not runs_on_this_machine(cluster_of(settings)[1])
+
+
+def cluster_of(settings: Settings) -> tuple[str, str]:
+    """The setting that names Spark's server or master, and its address."""
+    own = settings.spark_conf.get("spark.master")  # It comes before ours.
+    if settings.spark_remote:
+        return "BACKFILL_SPARK_REMOTE", settings.spark_remote
+    if own:
+        return "BACKFILL_SPARK_CONF", own
+    return "BACKFILL_SPARK_MASTER", settings.spark_master or "local[*]"
+
+
 def _is_loopback(place: str) -> bool:
     host = urlsplit(f"//{place}").hostname or ""
     try:
@@ -453,13 +468,10 @@ class Settings(BaseSettings):
                 f"BACKFILL_SPARK_REMOTE has {', '.join(secret)}, which logs and errors would show:"
                 " take it out. A token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN"
             )
-        own = self.spark_conf.get("spark.master")  # It comes before ours.
-        cluster = self.spark_remote or own or self.spark_master or "local[*]"
         places = {"BACKFILL_LAKE": self.lake, "BACKFILL_LANDING": self.landing}
         local = [name for name, place in places.items() if "://" not in place]
-        if local and not self.shared_disk and not runs_on_this_machine(cluster):
-            of_master = "BACKFILL_SPARK_CONF" if own else "BACKFILL_SPARK_MASTER"
-            setting = "BACKFILL_SPARK_REMOTE" if self.spark_remote else of_master
+        if local and not self.shared_disk and executors_elsewhere(self):
+            setting, _ = cluster_of(self)
             raise ValueError(
                 f"{setting} names another machine, and {' and '.join(local)} is a folder: executors"
                 " would write rows to their own disks, and these rows would be lost. Use an object"
