@@ -15,7 +15,7 @@ from backfill_assets.cli.options import (
     Target,
     table_and_days,
 )
-from backfill_assets.cli.output import Output, records
+from backfill_assets.cli.output import Output, records, workspace_of_command
 from backfill_assets.cli.spelling import Command
 
 app = typer.Typer()
@@ -40,9 +40,8 @@ def status(
     """
     from backfill_assets.verbs.explain import explain_day
     from backfill_assets.verbs.status import read_status
-    from backfill_assets.workspace import open_workspace
 
-    workspace = open_workspace(only_reading=True)
+    workspace = workspace_of_command(only_reading=True)
     table, days = table_and_days(table, days, target=target, partitions=partitions)
     if why:
         Output(json_).end(explain_day(workspace, table, days))
@@ -62,11 +61,10 @@ def late(
     Changes nothing.
     """
     from backfill_assets.verbs.late import find_late, refuse_page
-    from backfill_assets.workspace import open_workspace
 
     if html:
         refuse_page(html, "Nothing was read.")
-    Output(json_).end(find_late(open_workspace(only_reading=True), html))
+    Output(json_).end(find_late(workspace_of_command(only_reading=True), html))
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -101,9 +99,8 @@ def log(
     Reads only the lake.
     """
     from backfill_assets.verbs.log import BuildFilter, read_log
-    from backfill_assets.workspace import open_workspace
 
-    workspace = open_workspace(only_reading=True) if target else records()
+    workspace = workspace_of_command(only_reading=True) if target else records()
     table, days = table_and_days(table, days, target=target, partitions=partitions)
     wanted = BuildFilter(plan=plan, run=of_run, last=last)
     report = read_log(workspace, table, days, wanted, target=target, every_column=json_)
@@ -185,12 +182,11 @@ def diff(
     """
     from backfill_assets.diff.sides import DiffRequest
     from backfill_assets.verbs.diff import diff_tables, refuse_page
-    from backfill_assets.workspace import open_workspace
 
     if html:
         refuse_page(html, "Nothing was compared.")
     request = DiffRequest(first, second, target, partitions, tolerance or ())
-    report = diff_tables(request, open_workspace(), html)
+    report = diff_tables(request, workspace_of_command(), html)
     has_failed = check and report.diff.differs
     Output(json_).end(report, exit_codes.PARTIAL if has_failed else exit_codes.DONE)
 

@@ -6,7 +6,7 @@ import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import Json, TableArgument, either, table_and_days
-from backfill_assets.cli.output import Output
+from backfill_assets.cli.output import Output, workspace_of_command
 from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
 
@@ -37,9 +37,8 @@ def reconcile(
     """
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.reconcile import reconcile as compare_records
-    from backfill_assets.workspace import open_workspace
 
-    workspace = open_workspace(only_reading=not (repair or restore))
+    workspace = workspace_of_command(only_reading=not (repair or restore))
     dagster = dagster_of(workspace.settings)
     who = user_name()
     report = compare_records(workspace, dagster, repair=repair, restore=restore, who=who)
@@ -104,10 +103,9 @@ def reproduce(
     it was not rebuilt.
     """
     from backfill_assets.verbs.audit import reproduce_on_server
-    from backfill_assets.workspace import open_workspace
 
     table, day = table_and_days(table, day, target=target, partitions=partitions)
-    workspace = open_workspace(only_reading=True)
+    workspace = workspace_of_command(only_reading=True)
     note = Output(as_json=True).note
     report = reproduce_on_server(workspace, table, day, release, who=user_name(), note=note)
     Output(json_).end(report, None if report.is_rebuilt else exit_codes.STOPPED)

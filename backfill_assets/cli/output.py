@@ -65,6 +65,16 @@ class Output:
             raise typer.Exit(exit_codes.PARTIAL)
 
 
+def workspace_of_command(*, only_reading: bool = False) -> "Workspace":
+    """Return the workspace of the folder in which the command was typed.
+
+    The project is imported when a command needs it, so that help is instant.
+    """
+    from backfill_assets.workspace import open_workspace
+
+    return open_workspace(only_reading=only_reading)
+
+
 def records() -> "Workspace":
     """Return the workspace of a command that shows records.
 

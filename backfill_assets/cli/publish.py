@@ -20,7 +20,7 @@ from backfill_assets.cli.options import (
     Yes,
     either,
 )
-from backfill_assets.cli.output import Output, records
+from backfill_assets.cli.output import Output, records, workspace_of_command
 from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
 
@@ -55,9 +55,8 @@ def verify(
     """
     from backfill_assets.cli import exit_codes
     from backfill_assets.verbs.publish import plan_in_shadow, verify_plan
-    from backfill_assets.workspace import open_workspace
 
-    workspace = open_workspace()
+    workspace = workspace_of_command()
     plan = plan_in_shadow(plan_id, workspace)
     who = user_name()
     report = verify_plan(
@@ -81,9 +80,8 @@ def preview(
     """
     from backfill_assets.verbs.publish import plan_in_shadow, preview_plan
     from backfill_assets.verbs.releases import unfinished_in
-    from backfill_assets.workspace import open_workspace
 
-    workspace = open_workspace()
+    workspace = workspace_of_command()
     plan = plan_in_shadow(plan_id, workspace)
     runs = partial(unfinished_in, workspace)
     report = preview_plan(plan, workspace, runs, who=user_name(), channel=channel, reason=reason)
@@ -120,10 +118,9 @@ def publish(
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.publish import decide_publication, plan_in_shadow, publish_plan
     from backfill_assets.verbs.releases import unfinished_in
-    from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
-    workspace = open_workspace()
+    workspace = workspace_of_command()
     plan = plan_in_shadow(plan_id, workspace)
     runs = partial(unfinished_in, workspace)
     if dry_run:
@@ -166,10 +163,9 @@ def rebase(
     """Move a plan's shadow to live as it is now, and rebuild the days that this affects."""
     from backfill_assets.cli.rebuild import carry_out
     from backfill_assets.verbs.publish import plan_in_shadow, rebase_plan
-    from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
-    workspace = open_workspace()
+    workspace = workspace_of_command()
     plan = plan_in_shadow(plan_id, workspace)
     report = rebase_plan(plan, workspace, user_name(), keep_live=keep is not None)
     if report.state.unbuilt:
@@ -188,10 +184,9 @@ def discard(
     """Delete a plan's shadow. Live and the releases are unchanged."""
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.publish import discard_plan, plan_in_shadow
-    from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
-    workspace = open_workspace()
+    workspace = workspace_of_command()
     plan = plan_in_shadow(plan_id, workspace)
     if not yes:
         question = f"Delete the shadow of plan {plan.id}, and the days that were built in it?"
@@ -232,7 +227,6 @@ def rollback(
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import pin_channel, unfinished_in
     from backfill_assets.verbs.rollback import preview_rollback, rollback_plan
-    from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
     who = user_name()
@@ -243,7 +237,7 @@ def rollback(
             )
         lake = Lake(read_settings().lake)
         output.end(pin_channel(lake, release, channel, who=who, reason=reason))
-    workspace = open_workspace()
+    workspace = workspace_of_command()
     plans = Plans(workspace.lake.root)
     plan = plans.read(plans.full_id(plan_id))
     if not (json_ and yes):
@@ -303,7 +297,6 @@ def release(
     from backfill_assets.lake.lake import Lake
     from backfill_assets.settings import read_settings
     from backfill_assets.verbs.releases import follow_channel, release_now
-    from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
     if follow:
@@ -313,7 +306,7 @@ def release(
         raise typer.BadParameter("live is released for a reason: add --reason, or --follow")
     if channel != "stable":
         raise typer.BadParameter("live is released to all readers: leave out --channel")
-    output.end(release_now(open_workspace(), who=user_name(), reason=reason))
+    output.end(release_now(workspace_of_command(), who=user_name(), reason=reason))
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -336,11 +329,10 @@ def switch(
     """
     from backfill_assets.publish.switch import Switch
     from backfill_assets.verbs.releases import switch_table
-    from backfill_assets.workspace import open_workspace
 
     report = switch_table(
         Switch(table, to, channel),
-        open_workspace(),
+        workspace_of_command(),
         who=user_name(),
         reason=reason,
         allow_breaking=allow_breaking,

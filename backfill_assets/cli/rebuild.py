@@ -11,7 +11,7 @@ import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.options import Json, Partitions, PlanId, Target, either, with_request
-from backfill_assets.cli.output import Output
+from backfill_assets.cli.output import Output, workspace_of_command
 from backfill_assets.cli.spelling import Command
 from backfill_assets.user import user_name
 
@@ -28,9 +28,8 @@ _PANEL = "Rebuild"
 def plan(request: Any, json_: Json = False) -> None:
     """Plan a rebuild: the days of each table, the reasons and the expected time. Starts nothing."""
     from backfill_assets.verbs.plan import plan_rebuild
-    from backfill_assets.workspace import open_workspace
 
-    Output(json_).end(plan_rebuild(request, open_workspace(only_reading=True)))
+    Output(json_).end(plan_rebuild(request, workspace_of_command(only_reading=True)))
 
 
 @app.command(rich_help_panel=_PANEL, cls=Command)
@@ -49,14 +48,13 @@ def run(
     """
     from backfill_assets.plan.request import flag
     from backfill_assets.plan.store import Plans
-    from backfill_assets.workspace import open_workspace
 
     if plan_id and request.given():
         raise typer.BadParameter(
             f"a plan is carried out as it was made; leave out {flag(request.given()[0])}"
         )
     output = Output(json_)
-    workspace = open_workspace()
+    workspace = workspace_of_command()
     if plan_id:
         plan_id = Plans(workspace.lake.root).full_id(plan_id)
     else:
@@ -121,10 +119,9 @@ def detaching(output: Output, plan_id: str) -> Iterator[None]:
 def resume(plan_id: PlanId = "", json_: Json = False) -> None:
     """Continue a plan: build the days that are left, and nothing twice."""
     from backfill_assets.verbs.run import plan_to_resume
-    from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
-    workspace = open_workspace()
+    workspace = workspace_of_command()
     plan_id = plan_to_resume(plan_id, workspace)
     output.note(f"Continuing plan {plan_id}.")
     carry_out(plan_id, workspace, output)
@@ -138,10 +135,9 @@ def watch(plan_id: PlanId = "", json_: Json = False) -> None:
     from backfill_assets.plan.store import Plans
     from backfill_assets.servers.home import dagster_of
     from backfill_assets.verbs.run import watch_plan
-    from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
-    workspace = open_workspace(only_reading=True)
+    workspace = workspace_of_command(only_reading=True)
     plan_id = resolve_plan_id(plan_id, Plans(workspace.lake.root))
     dagster = dagster_of(workspace.settings)
     follow = follower(output.notes, plan_id, workspace, dagster)
@@ -197,11 +193,10 @@ def archive(
     Each file is read once. No table is built.
     """
     from backfill_assets.verbs.maintain import import_archives
-    from backfill_assets.workspace import open_workspace
 
     output = Output(json_)
     report = import_archives(
-        open_workspace(),
+        workspace_of_command(),
         name,
         files,
         full_refresh=full_refresh,
@@ -220,12 +215,11 @@ def audit(
 ) -> None:
     """Check built days by today's rules, as they stand. Computes and writes no rows."""
     from backfill_assets.verbs.audit import audit_days
-    from backfill_assets.workspace import open_workspace
 
     who = user_name()
     # The address of the run goes to stderr: the report alone is on stdout.
     note = Output(as_json=True).note
-    report = audit_days(open_workspace(), partitions, target, who=who, note=note)
+    report = audit_days(workspace_of_command(), partitions, target, who=who, note=note)
     Output(json_).end(report)
 
 
@@ -244,8 +238,7 @@ def accept_code(
     No row changes. After the next change of the code, the days are outdated again.
     """
     from backfill_assets.verbs.accept_code import accept_code as keep_days
-    from backfill_assets.workspace import open_workspace
 
     table = either(table, target, "--target")
-    report = keep_days(open_workspace(), table, before, who=user_name(), reason=reason)
+    report = keep_days(workspace_of_command(), table, before, who=user_name(), reason=reason)
     Output(json_).end(report)
