@@ -286,9 +286,7 @@ class Plans:
             noted = sum(event.kind == kind for event in events)
             for act in [act for act in acts if _event_of(act) == kind][noted:]:
                 later = (n for n, event in enumerate(events) if event.at > act.at)
-                left = {"left": act.left} if act.left else {}
-                facts = {"who": act.who, "reason": act.reason, **left}
-                events.insert(next(later, len(events)), Event(act.at, kind, facts))
+                events.insert(next(later, len(events)), Event(act.at, kind, _facts_of(act)))
         return events
 
     def left(self, plan_id: str) -> int:
@@ -299,10 +297,16 @@ class Plans:
         last = Acts(self.root).last_of_plans().get(plan_id)
         return last.left if last else 0
 
-    def parts_without_event(self, plan_id: str) -> int:
-        """Return how many publications in part have no event: their commands were killed."""
+    def note_parts(self, plan_id: str) -> bool:
+        """Record the publications in part that have no event: their commands were killed.
+
+        Later ones would take their place otherwise. False if all have one.
+        """
         acts = [act for act in Acts(self.root).of_plan(plan_id) if act.left]
-        return len(acts) - len(self.events(plan_id, f"{PUBLISHED_IN_PART}-"))
+        noted = len(self.events(plan_id, f"{PUBLISHED_IN_PART}-"))
+        for act in acts[noted:]:
+            self.note(plan_id, PUBLISHED_IN_PART, act.at, **_facts_of(act))
+        return len(acts) > noted
 
     def has_act(self, plan_id: str) -> bool:
         """True if a plan was published as a whole, or rolled back, by an act."""
@@ -393,6 +397,12 @@ def in_words(name: str) -> str:
 
 def _event_of(act: ActEntry) -> str:
     return PUBLISHED_IN_PART if act.left else _STATE_AFTER[act.kind]
+
+
+def _facts_of(act: ActEntry) -> dict[str, Any]:
+    """What an event says of an act whose own command recorded none."""
+    left = {"left": act.left} if act.left else {}
+    return {"who": act.who, "reason": act.reason, **left}
 
 
 def event_words(event: Event) -> str:

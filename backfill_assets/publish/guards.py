@@ -75,7 +75,7 @@ def refuse_unfinished(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISH
     """Raise RefusedByGuard for a shadow with days that are not built, or with outdated inputs."""
     refuse_unbuilt(plan, state, nothing)
     if state.conflicts:
-        raise RefusedByGuard(**conflict_facts(plan, state.conflicts))
+        raise RefusedByGuard(**conflict_facts(plan, state.conflicts, nothing))
 
 
 def refuse_unbuilt(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISHED) -> None:
@@ -178,11 +178,16 @@ def refuse_unrecorded(plan: Plan, workspace: Workspace, recorded: Collection[Par
 
 
 def conflict_facts(
-    plan: Plan, conflicts: Mapping[Partition, str], *, has_others: bool = False
+    plan: Plan,
+    conflicts: Mapping[Partition, str],
+    nothing: str = NOT_PUBLISHED,
+    *,
+    has_others: bool = False,
 ) -> dict[str, str]:
     """The facts of the error about days that live changed since the shadow was opened.
 
-    `has_others`: other days of the plan can be published without these.
+    `nothing` says what was not done. `has_others`: other days of the plan can be published without
+    these.
     """
     others = f"Or publish the other days first: `backfill publish {plan.id} --without-conflicts`."
     what = (
@@ -191,11 +196,10 @@ def conflict_facts(
     )
     next_step = (
         f"`backfill rebase {plan.id}` builds what this concerns on live as it is now; then verify"
-        " and publish. With `--keep live`, live keeps its newer rows."
+        " it again. With `--keep live`, live keeps its newer rows."
     )
-    unchanged = "These days were not published."
     steps = [next_step, *([others] if has_others else [])]
-    return {"what": what, "unchanged": unchanged, "next_step": " ".join(steps)}
+    return {"what": what, "unchanged": nothing, "next_step": " ".join(steps)}
 
 
 def examples(partitions: Mapping[Partition, str]) -> str:

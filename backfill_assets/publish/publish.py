@@ -16,9 +16,9 @@ from backfill_assets.errors import Conflict, RefusedByGuard
 from backfill_assets.lake.acts import Ended, deciding, finish
 from backfill_assets.lake.ledger import BUILD_SCHEMA, COMMITTED, ActKind, Build
 from backfill_assets.lake.moves import shadow_files
-from backfill_assets.lake.recorded_acts import Act, TableChange
+from backfill_assets.lake.recorded_acts import Act, Acts, TableChange
 from backfill_assets.lake.releases import Release
-from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.lake.shadow import delete_shadow, read_base
 from backfill_assets.lake.storage import SHADOWS
 from backfill_assets.plan.lifecycle import refuse_protected
 from backfill_assets.plan.plan import Plan
@@ -62,15 +62,12 @@ def name_of_act(kind: ActKind, plan: Plan) -> str:
     return f"{kind}-{plan.id}-{secrets.token_hex(4)}"
 
 
-def recorded_by(kind: ActKind, plan: Plan, workspace: Workspace) -> list[Build]:
-    """Return the latest builds in live that publications, or rollbacks, of a plan recorded."""
+def recorded_by_last_act(plan: Plan, workspace: Workspace) -> list[Build]:
+    """Return the latest builds in live that the last publication or rollback of a plan recorded."""
+    act = Acts(workspace.lake.root).last_of_plans()[plan.id]
     days = {name: plan.days_of(name) for name in plan.reasons}
     latest = workspace.lake.latest(days, BUILD_SCHEMA.names).accepted
-    return [
-        build
-        for build in latest.values()
-        if build.act == kind and plan.id in (build.plan, build.undone_plan)
-    ]
+    return [build for build in latest.values() if build.run == act.id]
 
 
 @dataclass(frozen=True)
@@ -145,21 +142,23 @@ class Publication:
         with plans.exclusive(self.plan.id):
             finish(root)
             refuse_not_publishable(self.plan, plans)
-            kept = frozenset[Partition]()
+            base = read_base(root, self.plan.id)
+            kept = base.kept if base else frozenset[Partition]()
             left: Mapping[Partition, str] = {}
             if plans.state(self.plan.id) == PUBLISHED:
                 # Another process may have finished the act, and noted nothing.
                 is_noted = bool(plans.events(self.plan.id, f"{PUBLISHED}-"))
-                builds = [] if is_noted else recorded_by("publish", self.plan, self.workspace)
+                builds = [] if is_noted else recorded_by_last_act(self.plan, self.workspace)
                 done = Ended(builds, None)
             else:
-                is_noted = False
+                was_killed = plans.note_parts(self.plan.id)
                 self._refuse_at_once()
                 with alone_on_live(self.workspace, self.run, runs, patience):
                     self.workspace.lake.recover(list(self.plan.reasons))
                     state = self._checked(approve, allow_breaking=allow_breaking)
-                    done, left = self._carry_out(state, runs)
-                kept = state.shadow.base.kept
+                    done, left = self._carry_out(state, runs, was_killed=was_killed)
+                # Without a release, the act is that of the killed command.
+                is_noted = done.release is None
             release = done.release or self._released_before(plans)
             if not is_noted:
                 facts = {"who": self.who, "reason": self.reason, "release": release.number}
@@ -178,8 +177,14 @@ class Publication:
             return releases.of_plan(self.plan.id)
         return releases.current(newest)
 
-    def _carry_out(self, state: ShadowState, runs: Runs) -> tuple[Ended, Mapping[Partition, str]]:
-        """Carry out the act. Returns what it did, and the partitions that stay in the shadow."""
+    def _carry_out(
+        self, state: ShadowState, runs: Runs, *, was_killed: bool
+    ) -> tuple[Ended, Mapping[Partition, str]]:
+        """Carry out the act. Returns what it did, and the partitions that stay in the shadow.
+
+        If nothing is left to publish because another process finished the act of a command that
+        `was_killed`, that is what was done.
+        """
         names = list(self.plan.reasons)
         with deciding(self.workspace.lake.root, names) as turn:
             live = live_state(self.workspace)
@@ -190,11 +195,9 @@ class Publication:
             decided = self._decided(state, live)
             act = decided.act
             if decided.left and not act.changes:
-                plans = Plans(self.workspace.lake.root)
-                if plans.parts_without_event(self.plan.id):
-                    # Another process finished the act of a command that was killed.
-                    done = recorded_by("publish", self.plan, self.workspace)
-                    return Ended(done, None), decided.left
+                if was_killed:
+                    builds = recorded_by_last_act(self.plan, self.workspace)
+                    return Ended(builds, None), decided.left
                 refuse_nothing(self.plan, decided.left)
             # After the versions were read: a run may have begun, or waited for long enough.
             writers = writers_to_live(self.workspace, runs) if live.changed else ()

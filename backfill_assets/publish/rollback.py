@@ -34,7 +34,7 @@ from backfill_assets.publish.guards import (
 )
 from backfill_assets.publish.live import live_state, table_version
 from backfill_assets.publish.pointers import end_preview
-from backfill_assets.publish.publish import name_of_act, recorded_by
+from backfill_assets.publish.publish import name_of_act, recorded_by_last_act
 from backfill_assets.publish.release_live import Cause, Obstacle, Runs, no_runs, why_withheld
 from backfill_assets.publish.waiting import (
     PATIENT,
@@ -132,10 +132,10 @@ def roll_back(
             seen = {name: table_version(workspace, name) for name in plan.reasons}
             result = RolledBack(_decisions(plan, workspace, force=force))
             if plans.is_rolled_back(plan.id) and not result.count(*CHANGED):
-                if plans.events(plan.id, f"{ROLLED_BACK}-"):
-                    return replace(result, is_new=False)
-                # Another process finished the act.
-                result = replace(result, builds=recorded_by("rollback", plan, workspace))
+                # Another process may have finished the act, and noted nothing.
+                is_noted = bool(plans.events(plan.id, f"{ROLLED_BACK}-"))
+                builds = [] if is_noted else recorded_by_last_act(plan, workspace)
+                result = replace(result, builds=builds, is_new=not is_noted)
             elif result.is_refused and plan.id not in plans.left_in_part():
                 return result
             else:
@@ -143,17 +143,18 @@ def roll_back(
                 release, withheld = _next_release(plan, act, workspace, runs)
                 act = replace(act, release=release)
                 result = RolledBack(result.decisions, *turn.carry_out(act), withheld)
-        outcomes = [build.outcome for build in result.builds]
-        plans.note(
-            plan.id,
-            ROLLED_BACK,
-            now(),
-            who=who,
-            reason=reason,
-            restored=outcomes.count("restored"),
-            removed=outcomes.count("removed"),
-            left=result.count(*LEFT),
-        )
+        if result.is_new:
+            outcomes = [build.outcome for build in result.builds]
+            plans.note(
+                plan.id,
+                ROLLED_BACK,
+                now(),
+                who=who,
+                reason=reason,
+                restored=outcomes.count("restored"),
+                removed=outcomes.count("removed"),
+                left=result.count(*LEFT),
+            )
         if plan.is_shadow:
             # The plan could still be published from it. If only a part was, readers may try it.
             end_preview(plan, workspace, who, reason or f"plan {plan.id} was rolled back")

@@ -198,6 +198,39 @@ def test_the_next_writer_finishes_a_killed_publication_in_part(lake, stage):
     assert "2 stay" in event_words(event)
 
 
+def test_each_publication_in_part_has_its_event_if_the_first_was_killed(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8, D3: 9})
+    night(lake, {D1: 5, D2: 6})
+    acts = Acts(str(lake.root))
+    with killed_when(lambda: (entry := acts.newest()) and entry.stage == Stage.ENDED) as killed:
+        in_part(lake, plan)
+    assert killed
+    night(lake, {D2: 8})
+    in_part(lake, plan)
+    of_plan = [event for event in lake.plans.history(plan.id) if event.kind == PUBLISHED_IN_PART]
+    assert [event.facts["left"] for event in of_plan] == [4, 2]
+    with pytest.raises(RefusedByGuard):
+        in_part(lake, plan)
+
+
+WRITES_OF_A_ROLLBACK = 9
+
+
+@pytest.mark.parametrize("writes", range(1, WRITES_OF_A_ROLLBACK + 1))
+def test_a_killed_rollback_of_a_part_is_finished_by_the_same_command(lake, writes):
+    plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
+    preview(lake, plan)
+    night(lake, {D1: 5})
+    in_part(lake, plan)
+    with killed_after(writes) as killed:
+        lake.roll_back(plan)
+    assert killed
+    lake.roll_back(plan)
+    assert everywhere(lake) == released(lake, channel="candidate") == RELEASED | {D1: 5}
+    assert not (lake.root / "_shadow" / plan.id).exists()
+    assert len(lake.plans.events(plan.id, "rolled_back-")) == 1
+
+
 def test_a_rollback_takes_back_what_was_published_and_deletes_the_rest(lake):
     plan = in_conflict(lake)
     preview(lake, rebuilt := rebuilt_in_shadow(lake, {D3: 6}))
@@ -298,6 +331,16 @@ def test_a_kept_day_that_reads_what_was_published_is_named(lake):
     assert published.kept == {(B.name, D1)}
     readers = readers_left(plan, lake.workspace, published.kept)
     assert readers.outdated == {B.name: [D1]}
+
+
+def test_a_killed_publication_names_a_kept_day_too(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    night(lake, {D1: 5}, of=[B])
+    rebase(plan, lake.workspace, "ada", keep_live=True)
+    with killed_when(lambda: lake.plans.state(plan.id) == "published") as killed:
+        publish(lake, plan)
+    assert killed
+    assert publish(lake, plan).kept == {(B.name, D1)}
 
 
 def test_rows_that_no_build_has_accepted_cannot_be_kept(lake):
