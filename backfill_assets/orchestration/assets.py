@@ -196,7 +196,7 @@ def asset_of(
             shown,
             materialize=names_days,
             source=source,
-            in_shadow=shadow,
+            live=None if shadow else target,
         )
         if failure := failure_of(result, plan.id if plan else ""):
             raise failure

@@ -17,8 +17,7 @@ from dagster import (
 
 from backfill_assets.dagster_client.tags import runs_of
 from backfill_assets.digest import digest
-from backfill_assets.lake.ledger import Build
-from backfill_assets.orchestration.local.recorded import failing_partitions
+from backfill_assets.lake.ledger import AUDITS, Build
 from backfill_assets.orchestration.local.step_events import (
     check_events,
     materialization_events,
@@ -26,9 +25,10 @@ from backfill_assets.orchestration.local.step_events import (
     output_events,
     target_materializations,
 )
-from backfill_assets.orchestration.shown_status import CHECK, evaluations, observations
+from backfill_assets.orchestration.shown_status import evaluations, observations, problems_of
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _SAMPLES = 20
@@ -42,13 +42,14 @@ def events_of(
     *,
     materialize: bool = True,
     source: AssetKey | None = None,
-    in_shadow: bool = False,
+    live: Workspace | None = None,
 ) -> Iterator[Any]:
     """Every event of a step of the asset `key`, in Dagster's order.
 
     These are materializations, check evaluations and outputs. `materialize` is false for a run of
     checks alone. `shown` has further metadata for the materializations, by day. `source` is the
-    asset of the table's source, whose deliveries are observed first.
+    asset of the table's source, whose deliveries are observed first. `live` is None for a shadow,
+    whose days have no status of their own.
     """
     accepted = result.accepted()
     new_builds = {id(build) for build in result.built}
@@ -79,8 +80,8 @@ def events_of(
     targets = target_materializations(instance, key, runs)
     builds = sorted([*accepted, *result.failed()], key=lambda build: build.day)
     checks = [check for build in builds for check in _evaluations(key, build, targets)]
-    if not in_shadow:
-        checks += _up_to_date(instance, key, result, materialize, run_id)
+    if live:
+        checks += _up_to_date(instance, key, result, run_id, live)
     yield from check_events(context, checks)
     for name, values in _samples(result.built).items():
         context.log.warning(f"{result.table.name}: {name}: {'; '.join(values)}")
@@ -88,16 +89,18 @@ def events_of(
 
 
 def _up_to_date(
-    instance: DagsterInstance, key: AssetKey, result: StepResult, materialize: bool, run_id: str
+    instance: DagsterInstance, key: AssetKey, result: StepResult, run_id: str, live: Workspace
 ) -> list[AssetCheckEvaluation]:
-    """The check `up_to_date` of the days of a step. An audit repeats what was reported before."""
-    if materialize:
-        problems = {build.day: f"failed: {build.message}" for build in result.failed()}
-        return evaluations(instance, key, problems, {b.day: run_id for b in result.accepted()})
-    failing = failing_partitions(instance, key, CHECK)
-    audited = {build.day: build.run for build in result.built}
-    problems = {day: "outdated or failed, as before" for day in audited if str(day) in failing}
-    return evaluations(instance, key, problems, audited)
+    """The check `up_to_date` of the days of a step.
+
+    An audit says nothing about code and inputs, so the status of its days is read.
+    """
+    audited = {build.day: build.run for build in result.built if build.outcome in AUDITS}
+    if audited:
+        problems = problems_of(result.table, sorted(audited), live)
+        return evaluations(instance, key, problems, audited)
+    problems = {build.day: f"failed: {build.message}" for build in result.failed()}
+    return evaluations(instance, key, problems, {b.day: run_id for b in result.accepted()})
 
 
 def materialization(

@@ -14,6 +14,7 @@ being built.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from types import MappingProxyType
 
 from dagster import (
     AssetCheckEvaluation,
@@ -39,7 +40,7 @@ from backfill_assets.lake.history import Latest
 from backfill_assets.orchestration.jobs import VerbJob, VerbRun
 from backfill_assets.orchestration.local.recorded import (
     DATA_VERSION_TAG,
-    failing_partitions,
+    last_results,
     observed_versions,
 )
 from backfill_assets.orchestration.local.step_events import (
@@ -52,6 +53,7 @@ from backfill_assets.orchestration.local.unfinished import (
     unfinished_runs_of_job,
 )
 from backfill_assets.plan.status import (
+    PartitionStatus,
     State,
     Status,
     latest_builds,
@@ -62,6 +64,7 @@ from backfill_assets.step.inputs import Deliveries, delivered_for
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
+NOTHING: Mapping[date, str] = MappingProxyType({})
 _JOB = own("report_status")
 CHECK = "up_to_date"
 GROUP = "sources"
@@ -73,7 +76,6 @@ _FAILING = (
     State.REWRITTEN,
     State.FAILED,
 )
-_PASSED = "up to date"
 _EVERY_S = 30
 # More events are left to the next run: steps that report meanwhile wait for the storage.
 MOST_EVENTS = 2000
@@ -140,9 +142,17 @@ def observations(
 
 
 def evaluations(
-    instance: DagsterInstance, key: AssetKey, problems: Mapping[date, str], runs: Mapping[date, str]
+    instance: DagsterInstance,
+    key: AssetKey,
+    problems: Mapping[date, str],
+    runs: Mapping[date, str],
+    passed: Mapping[date, str] = NOTHING,
 ) -> list[AssetCheckEvaluation]:
-    """The check of these days. `problems` has why days fail, `runs` the run that built each."""
+    """The check of these days.
+
+    `problems` has why days fail, `runs` the run that built each, and `passed` the state of days
+    that pass without being up to date.
+    """
     built_by = {str(day): run for day, run in runs.items()}
     targets = target_materializations(instance, key, built_by)
     return [
@@ -152,11 +162,26 @@ def evaluations(
             passed=day not in problems,
             partition=str(day),
             severity=AssetCheckSeverity.WARN,
-            description=problems.get(day, _PASSED),
+            description=problems.get(day) or passed.get(day, State.UP_TO_DATE.value),
             target_materialization_data=targets.get(str(day)),
         )
-        for day in sorted({*problems, *runs})
+        for day in sorted({*problems, *runs, *passed})
     ]
+
+
+def problems_of(table: Table, days: Sequence[date], workspace: Workspace) -> dict[date, str]:
+    """Why these days of a table fail the check now, for those that do."""
+    latest = latest_builds(workspace)
+    found = status_of(workspace, [table], days, latest=latest).partitions
+    return {day: _why(found[table.name, day]) for day in days if _fails(found[table.name, day])}
+
+
+def _fails(found: PartitionStatus) -> bool:
+    return found.state in _FAILING
+
+
+def _why(found: PartitionStatus) -> str:
+    return f"{found.state}: {found.why}" if found.why else str(found.state)
 
 
 class ReportConfig(Config):
@@ -273,20 +298,24 @@ def _unreported_days(
 ) -> Iterator[AssetCheckEvaluation]:
     for table in tables:
         key = AssetKey(table.name.split("/"))
-        failing = failing_partitions(instance, key, CHECK)
+        recorded = last_results(instance, key, CHECK)
         problems = {}
-        passing = {}
+        passed = {}
         for day in status.days:
             found = status.partitions[table.name, day]
-            is_failing = found.state in _FAILING
-            is_passing = found.state == State.UP_TO_DATE
-            if is_failing and str(day) not in failing:
-                problems[day] = f"{found.state}: {found.why}" if found.why else str(found.state)
-            elif is_passing and str(day) in failing:
-                passing[day] = ""
+            has_passed = recorded.get(str(day), True)
+            if _fails(found):
+                if has_passed is not False:
+                    problems[day] = _why(found)
+            elif found.state == State.UP_TO_DATE:
+                if not has_passed:
+                    passed[day] = str(found.state)
+            # A day that was removed, or is not due any more, has no rows that could be outdated.
+            elif has_passed is False and found.state != State.RUNNING:
+                passed[day] = str(found.state)
         runs = {
             day: builds.accepted[table.name, day].run
-            for day in {*problems, *passing}
+            for day in {*problems, *passed}
             if (table.name, day) in builds.accepted
         }
-        yield from evaluations(instance, key, problems, runs)
+        yield from evaluations(instance, key, problems, runs, passed)

@@ -222,6 +222,15 @@ def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(built):
     assert {b.outcome for b in built.world.lake.ledger.builds({OUTAGES: None})[-4:]} == {"audited"}
 
 
+def test_an_audit_of_an_outdated_day_does_not_call_it_up_to_date(built):
+    (file,) = built.world.folder(FOUR[1]).glob("*.jsonl")
+    file.write_bytes(file.read_bytes() + file.read_bytes())
+    result = built.run_assets([REJECTED], FOUR, audit_only=True)
+    assert result.success
+    found = {at: ok for (at, name), ok in checks(result, REJECTED).items() if name == "up_to_date"}
+    assert found == dict.fromkeys(EVERY, True) | {str(FOUR[1]): False}
+
+
 def test_options_reach_every_step(built):
     built.run(force=True, reason="again", accept="a.jsonl")
     last = built.world.lake.ledger.builds()[-len(NAMES) * 4 :]

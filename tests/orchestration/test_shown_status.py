@@ -16,7 +16,11 @@ from dagster import (
     SensorResult,
     build_sensor_context,
 )
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationPlanned,
+)
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.definitions.partitions.subset import DefaultPartitionsSubset
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.test_utils import create_run_for_test
 
@@ -24,7 +28,7 @@ from backfill_assets.lake.ledger import Build
 from backfill_assets.orchestration import shown_status
 from backfill_assets.orchestration.definitions import definitions_of
 from backfill_assets.orchestration.jobs import jobs_of
-from backfill_assets.orchestration.local.recorded import failing_partitions, observed_versions
+from backfill_assets.orchestration.local.recorded import last_results, observed_versions
 from backfill_assets.orchestration.report import materialization
 from backfill_assets.orchestration.shown_status import (
     CHECK,
@@ -35,11 +39,13 @@ from backfill_assets.orchestration.shown_status import (
     status_sensor,
 )
 from backfill_assets.plan.status import State
+from backfill_assets.workspace import Workspace
 from tests.worlds.code_location import metadata
 from tests.worlds.deliveries import day
 from tests.worlds.landed import Landed, Noting
 from tests.worlds.outages import RAW, REJECTED, UPDATES
 from tests.worlds.recorded import MORNING
+from tests.worlds.small_lake import A, SmallLake
 
 DAYS = (10, 16, 17)
 SOURCE = AssetKey(["backfill", "sources", "outage_events"])
@@ -85,13 +91,17 @@ class Shown(Landed):
         return {n for n in DAYS if resolver.get_status(key, str(day(n))).value == "STALE"}
 
     def failing(self, name: str) -> set[str]:
-        return failing_partitions(self.instance, AssetKey(name.split("/")), CHECK)
+        results = last_results(self.instance, AssetKey(name.split("/")), CHECK)
+        return {day for day, passed in results.items() if not passed}
 
     def report(self) -> int:
-        """Report what Dagster lacks, and return how many events that took."""
-        (job,) = jobs_of([STATUS_JOB], self.workspace)
-        result = job.execute_in_process(instance=self.instance)
-        return sum(metadata(result).values())
+        return report(self.workspace, self.instance)
+
+
+def report(workspace: Workspace, instance: DagsterInstance) -> int:
+    """Report what Dagster lacks, and return how many events that took."""
+    (job,) = jobs_of([STATUS_JOB], workspace)
+    return sum(metadata(job.execute_in_process(instance=instance)).values())
 
 
 @pytest.fixture
@@ -136,6 +146,32 @@ def test_an_input_that_was_rebuilt_is_an_event_for_the_check_of_its_readers(lake
     lake.built(RAW, 16, minutes=1)
     lake.report()
     assert lake.failing(UPDATES) == set()
+
+
+def test_a_day_that_a_run_was_to_build_and_that_stayed_as_it_was_is_up_to_date_again(lake):
+    """The run died. Dagster shows its check as not executed, until it is reported again."""
+    days = DefaultPartitionsSubset({str(day(16)), str(day(17))})
+    planned = AssetCheckEvaluationPlanned(
+        asset_key=AssetKey(RAW.split("/")), check_name=CHECK, partitions_subset=days
+    )
+    lake.log(DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED, planned)
+    lake.deliver(17, lines=2)
+    assert lake.failing(RAW) == {str(day(16)), str(day(17))}
+    lake.report()
+    assert lake.failing(RAW) == {str(day(17))}
+    assert lake.report() == 0
+
+
+def test_a_day_that_was_removed_is_not_outdated_any_more(tmp_path):
+    lake = SmallLake(tmp_path)
+    plan = lake.plan({A.name: [day(0)]})
+    lake.write({day(0): 3}, plan=plan.id, code="older")
+    with DagsterInstance.ephemeral() as instance:
+        assert [report(lake.workspace, instance), report(lake.workspace, instance)] == [1, 0]
+        lake.roll_back(plan)
+        assert report(lake.workspace, instance) == 1
+        assert last_results(instance, AssetKey(A.name.split("/")), CHECK) == {str(day(0)): True}
+        assert report(lake.workspace, instance) == 0
 
 
 def ticked(lake: Shown, now: float, took: float, cursor: str | None = None) -> SensorResult:

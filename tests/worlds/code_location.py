@@ -104,7 +104,11 @@ class CodeLocation:
         return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
 
     def run_assets(
-        self, names: Sequence[str], days: Sequence[date], tags: Mapping[str, str] | None = None
+        self,
+        names: Sequence[str],
+        days: Sequence[date],
+        tags: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> Any:
         """A run of these assets on the days from the first to the last, as it is launched over
         GraphQL.
@@ -114,6 +118,7 @@ class CodeLocation:
         run = self.instance.create_run_for_job(
             job,
             tags={START: str(days[0]), END: str(days[-1])} | dict(tags or {}),
+            run_config={"resources": {OPTIONS: {"config": options}}} if options else {},
             asset_selection=frozenset(keys),
         )
         return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)

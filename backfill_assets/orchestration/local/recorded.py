@@ -1,9 +1,13 @@
-"""What Dagster has recorded of days: observed data versions, and days that fail a check."""
+"""What Dagster has recorded of days: observed data versions, and the last result of a check."""
 
 from dagster import AssetCheckKey, AssetKey, DagsterEventType, DagsterInstance
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 DATA_VERSION_TAG = "dagster/data_version"
+_RESULTS = {
+    AssetCheckExecutionRecordStatus.SUCCEEDED: True,
+    AssetCheckExecutionRecordStatus.FAILED: False,
+}
 
 
 def observed_versions(instance: DagsterInstance, key: AssetKey) -> dict[str, str]:
@@ -14,12 +18,14 @@ def observed_versions(instance: DagsterInstance, key: AssetKey) -> dict[str, str
     return {partition: tags[DATA_VERSION_TAG] for partition, tags in found.items()}
 
 
-def failing_partitions(instance: DagsterInstance, key: AssetKey, check: str) -> set[str]:
-    """The partitions whose last evaluation of a check failed."""
+def last_results(instance: DagsterInstance, key: AssetKey, check: str) -> dict[str, bool | None]:
+    """Whether each partition passed when a check was last evaluated.
+
+    None if the last run that was to evaluate it has not, or not yet.
+    """
     found = instance.event_log_storage.get_asset_check_partition_info([AssetCheckKey(key, check)])
     return {
-        info.partition_key
+        info.partition_key: _RESULTS.get(info.latest_execution_status)
         for info in found
         if info.partition_key
-        and info.latest_execution_status == AssetCheckExecutionRecordStatus.FAILED
     }
