@@ -93,11 +93,13 @@ class DiffRequest:
             )
         plans = Plans(workspace.lake.root)
         plan = plans.read(resolve_shadow_id(self.first, plans))
-        if plans.state(plan.id) == DISCARDED:
+        is_discarded = plans.state(plan.id) == DISCARDED
+        if is_discarded and not plans.left(plan.id):
             raise UsageError(
                 f"Plan {plan.id} was discarded. Its rows are deleted.", unchanged=NOTHING_CHANGED
             )
-        in_shadow = workspace_of(plan, workspace) is not workspace
+        # What was published in part before the rest was discarded is in live.
+        in_shadow = not is_discarded and workspace_of(plan, workspace) is not workspace
         tables = tables_of_shadow if in_shadow else _tables_of_live_plan
         compared = tables(plan, workspace, names, days)
         if not compared.pairs and not names and days is None:

@@ -50,7 +50,8 @@ def diff_tables(
         refuse_unknown_columns(tolerances, doubles)
     contents = {name: pair.contents() for name, pair in pairs.items()}
     compared = {"form": 3, "before": before, "after": after, "tables": contents}
-    typed = {name: str(tolerance) for name, tolerance in tolerances.items()}
+    # In the order in which they were typed: the first that fits a column counts.
+    typed = [[name, each.size, each.is_relative] for name, each in tolerances.items()]
     new_id = diff_id(compared | {"tolerances": typed})
     if diffs and (stored := diffs.read(new_id)):
         return stored

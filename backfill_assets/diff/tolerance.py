@@ -30,7 +30,7 @@ class Tolerance:
     is_relative: bool = False
 
     def __str__(self) -> str:
-        return f"{self.size * 100:g} %" if self.is_relative else f"{self.size:g}"
+        return f"{self.size * 100:.15g} %" if self.is_relative else f"{self.size:.15g}"
 
     def allows(self, before: pa.Array, after: pa.Array) -> npt.NDArray[np.bool_]:
         """Whether each pair is within the tolerance. Null, NaN and infinity never are."""
@@ -48,8 +48,17 @@ NO_TOLERANCES: Tolerances = {}
 
 
 def parse_tolerances(typed: Iterable[str]) -> Tolerances:
-    """Read `COLUMN=0.01` and `COLUMN=1%`. Raises UsageError for anything else."""
-    return dict(map(_parse, typed))
+    """Read `COLUMN=0.01` and `COLUMN=1%`. Raises UsageError for anything else, or a name twice."""
+    tolerances: dict[str, Tolerance] = {}
+    for name, tolerance in map(_parse, typed):
+        if name in tolerances:
+            raise UsageError(
+                f"--tolerance names {name} twice.",
+                unchanged=NOTHING_CHANGED,
+                next_step="Leave one out.",
+            )
+        tolerances[name] = tolerance
+    return tolerances
 
 
 def _parse(text: str) -> tuple[str, Tolerance]:

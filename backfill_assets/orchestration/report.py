@@ -11,7 +11,6 @@ from dagster import (
     AssetExecutionContext,
     AssetKey,
     AssetMaterialization,
-    DagsterInstance,
     MetadataValue,
 )
 
@@ -54,8 +53,13 @@ def events_of(
     accepted = result.accepted()
     new_builds = {id(build) for build in result.built}
     instance = context.instance
+    audited = {build.day: build.run for build in result.built if build.outcome in AUDITS}
+    # An audit says nothing about code and inputs.
+    outdated = problems_of(result.table, sorted(audited), live) if live and audited else {}
+    # A new event of an outdated day would make Dagster call it fresh.
+    current = [build for build in accepted if build.day not in outdated]
     if source and materialize:
-        versions = {build.day: build.delivered for build in accepted}
+        versions = {build.day: build.delivered for build in current}
         yield from observation_events(context, observations(instance, source, versions))
     # After the observations: a later one has another delivery than the one that was read.
     pointer = instance.event_log_storage.get_maximum_record_id()
@@ -69,7 +73,7 @@ def events_of(
             source=source,
             more=shown.get(build.day, _NOTHING),
         )
-        for build in accepted
+        for build in current
     ]
     for stop in result.early_stops():
         context.log.info(str(stop))
@@ -80,27 +84,15 @@ def events_of(
     targets = target_materializations(instance, key, runs)
     builds = sorted([*accepted, *result.failed()], key=lambda build: build.day)
     checks = [check for build in builds for check in _evaluations(key, build, targets)]
-    if live:
-        checks += _up_to_date(instance, key, result, run_id, live)
+    if audited and live:
+        checks += evaluations(instance, key, outdated, audited)
+    elif live:
+        failed = {build.day: f"failed: {build.message}" for build in result.failed()}
+        checks += evaluations(instance, key, failed, {build.day: run_id for build in accepted})
     yield from check_events(context, checks)
     for name, values in _samples(result.built).items():
         context.log.warning(f"{result.table.name}: {name}: {'; '.join(values)}")
     yield from output_events(context)
-
-
-def _up_to_date(
-    instance: DagsterInstance, key: AssetKey, result: StepResult, run_id: str, live: Workspace
-) -> list[AssetCheckEvaluation]:
-    """The check `up_to_date` of the days of a step.
-
-    An audit says nothing about code and inputs, so the status of its days is read.
-    """
-    audited = {build.day: build.run for build in result.built if build.outcome in AUDITS}
-    if audited:
-        problems = problems_of(result.table, sorted(audited), live)
-        return evaluations(instance, key, problems, audited)
-    problems = {build.day: f"failed: {build.message}" for build in result.failed()}
-    return evaluations(instance, key, problems, {b.day: run_id for b in result.accepted()})
 
 
 def materialization(

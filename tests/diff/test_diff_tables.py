@@ -211,6 +211,26 @@ def test_a_tolerance_is_part_of_the_result_and_of_its_id(lake):
     assert diffs.read(tolerant.id) == tolerant
 
 
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ({"x": Tolerance(1_000_000.5)}, {"x": Tolerance(1_000_000.4)}),
+        (
+            {"x": Tolerance(1.0), "*": Tolerance(2_000_000.0)},
+            {"*": Tolerance(2_000_000.0), "x": Tolerance(1.0)},
+        ),
+    ],
+    ids=["almost the same size", "another order"],
+)
+def test_a_stored_result_is_that_of_the_same_tolerances(lake, first, other):
+    before = write(lake, FIRST, x=[0.0, 0.0])
+    after = write(lake, FIRST, x=[1_000_000.45, 1_000_000.45])
+    diffs = Diffs(str(lake))
+    pairs = {NAME: pair(lake, before, after)}
+    found = [diff_tables(pairs, "1", "2", diffs, each).differs for each in (first, other)]
+    assert sorted(found) == [False, True]
+
+
 @pytest.mark.parametrize("column", ["n", "id", "y"])
 def test_only_columns_of_doubles_outside_the_key_have_a_tolerance(lake, column):
     before = write(lake, FIRST)

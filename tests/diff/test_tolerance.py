@@ -13,6 +13,16 @@ def test_a_tolerance_is_a_size_or_a_percentage():
     }
 
 
+def test_a_column_has_one_tolerance():
+    with pytest.raises(UsageError):
+        parse_tolerances(["price=1", "price=2"])
+
+
+def test_a_tolerance_is_shown_as_it_was_typed():
+    shown = [str(each) for each in parse_tolerances(["a=1234567.5", "b=0.07%"]).values()]
+    assert shown == ["1234567.5", "0.07 %"]
+
+
 @pytest.mark.parametrize("typed", ["price", "price=", "=1", "price=-1", "price=inf", "price=nan"])
 def test_anything_else_is_refused(typed):
     with pytest.raises(UsageError):

@@ -229,6 +229,12 @@ def test_an_audit_of_an_outdated_day_does_not_call_it_up_to_date(built):
     assert result.success
     found = {at: ok for (at, name), ok in checks(result, REJECTED).items() if name == "up_to_date"}
     assert found == dict.fromkeys(EVERY, True) | {str(FOUR[1]): False}
+    materialized = [
+        event.partition
+        for event in result.all_events
+        if event.event_type_value == "ASSET_MATERIALIZATION"
+    ]
+    assert set(materialized) == EVERY - {str(FOUR[1])}
 
 
 def test_options_reach_every_step(built):

@@ -7,6 +7,7 @@ from datetime import date
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from backfill_assets.diff.sides import DiffRequest
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.recorded_acts import NAME, Acts, Stage
@@ -249,6 +250,11 @@ def test_the_rest_is_discarded_and_the_part_can_still_be_taken_back(lake):
     discard(plan, lake.workspace, who="ada", now=lambda: NOW)
     assert everywhere(lake) == RELEASED | {D1: 5, D2: 8}
     assert lake.plans.state(plan.id) == "discarded"
+    diff = DiffRequest(plan.id).run(lake.workspace)
+    assert {table.name: [day.day for day in table.days] for table in diff.tables} == {
+        A.name: [str(D2)],
+        B.name: [str(D2)],
+    }
     lake.roll_back(plan)
     assert everywhere(lake) == RELEASED | {D1: 5}
 
