@@ -18,6 +18,7 @@ from backfill_assets.plan.remaining import WorkState, readers_left, remaining_re
 from backfill_assets.plan.store import PUBLISHED_IN_PART, event_words
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.part import staying
+from backfill_assets.publish.pointers import NO_PREVIEW
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
@@ -73,6 +74,13 @@ def in_conflict(lake: SmallLake) -> Plan:
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
     night(lake, {D1: 5})
     return plan
+
+
+def test_a_preview_of_days_in_conflict_is_refused_as_one(lake):
+    plan = in_conflict(lake)
+    with pytest.raises(RefusedByGuard) as refused:
+        preview(lake, plan)
+    assert refused.value.unchanged == NO_PREVIEW
 
 
 def test_days_without_a_conflict_are_published_and_the_others_stay(lake):
