@@ -66,11 +66,13 @@ def table_and_days(
 ) -> tuple[str, str]:
     """Return the tables and the days that arguments or options name.
 
-    The first argument may be days too. Raises UsageError if an option names the same a second time.
+    The first argument may be days too, and days may be a file, as in --partitions. Raises
+    UsageError if an option names the same a second time.
     """
-    if _LOOKS_LIKE_DAYS.match(table) and not days:
+    if not days and (_LOOKS_LIKE_DAYS.match(table) or days_in(table) != table):
         return table_and_days("", table, target=target, partitions=partitions)
-    return either(table, target, "--target"), either(days, partitions, "--partitions")
+    days = either(days_in(days), partitions, "--partitions")
+    return either(table, target, "--target"), days
 
 
 def either(argument: str, given: str, option: str) -> str:

@@ -243,7 +243,7 @@ def rollback(
     if not (json_ and yes):
         preview = preview_rollback(plan, workspace, force=force)
         output.preview(preview.lines())
-        if preview.restores and not yes:
+        if preview.question and not yes:
             output.confirm(preview.question, unchanged="Nothing was restored.")
     report = rollback_plan(
         plan,

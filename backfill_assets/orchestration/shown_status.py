@@ -14,6 +14,7 @@ being built.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from threading import Lock
 from types import MappingProxyType
 
 from dagster import (
@@ -217,7 +218,19 @@ STATUS_JOB = VerbJob(
 
 
 def status_sensor(workspace: Workspace, now: Callable[[], float] = time.time) -> SensorDefinition:
-    """The sensor that starts the job when there is something to report. It runs unless stopped."""
+    """The sensor that starts the job when there is something to report. It runs unless stopped.
+
+    The daemon waits for one minute, and the look goes on. A second one would read the same files.
+    """
+    looking = Lock()
+
+    def look_alone(context: SensorEvaluationContext) -> SensorResult:
+        if not looking.acquire(blocking=False):
+            return SensorResult(skip_reason="The last look goes on.", cursor=context.cursor)
+        try:
+            return look(context)
+        finally:
+            looking.release()
 
     def look(context: SensorEvaluationContext) -> SensorResult:
         started = now()
@@ -243,7 +256,7 @@ def status_sensor(workspace: Workspace, now: Callable[[], float] = time.time) ->
     return SensorDefinition(
         name=_JOB,
         job_name=_JOB,
-        evaluation_fn=look,
+        evaluation_fn=look_alone,
         minimum_interval_seconds=_EVERY_S,
         default_status=DefaultSensorStatus.RUNNING,
         description=(

@@ -248,7 +248,10 @@ def _downstream(
     has none, unless all are requested. With `within`, only these partitions are returned.
     """
     downstream: dict[Partition, Reason] = {}
-    built = {name for (name, _), its in status.items() if its.is_built}
+    # Rows that another program changed were built too.
+    built = {
+        name for (name, _), its in status.items() if its.is_built or its.state == State.REWRITTEN
+    }
     never_built = dict[str, None]()
     queue = graph.in_order(selected)
     previous = dict[str, date]()

@@ -54,13 +54,17 @@ def decision_lines(decisions: Decisions) -> list[str]:
     return lines
 
 
-def question(decisions: Decisions) -> str:
-    """Ask whether to restore these partitions, and to remove those that the plan built first."""
+def question(decisions: Decisions, *, has_rest: bool = False) -> str:
+    """Ask whether to restore these partitions, and to remove those that the plan built first.
+
+    `has_rest`: the rest of the plan is deleted. The question is "" if nothing is to be changed.
+    """
     kinds = [decision.kind for decision in decisions.values()]
     verbs = {Kind.RESTORE: "restore", Kind.REMOVE: "remove"}
     counts = {kind: kinds.count(kind) for kind in verbs}
     parts = [f"{verb} {counts[kind]} partition(s)" for kind, verb in verbs.items() if counts[kind]]
-    return f"{' and '.join(parts).capitalize()}?"
+    parts += ["delete the rest of the plan, which is in its shadow"] if has_rest else []
+    return f"{' and '.join(parts).capitalize()}?" if parts else ""
 
 
 def lines_of_left(decisions: Decisions) -> list[str]:

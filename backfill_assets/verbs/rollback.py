@@ -6,13 +6,13 @@ from typing import Any
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.pointers import pointer_lines
+from backfill_assets.plan.lifecycle import is_in_shadow
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
 from backfill_assets.publish.release_live import Runs
 from backfill_assets.publish.rollback import (
-    CHANGED,
     LEFT,
     Decisions,
     RolledBack,
@@ -29,17 +29,18 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class RollbackPreview:
-    """What a rollback will do, before it is confirmed."""
+    """What a rollback will do, before it is confirmed.
+
+    `has_rest`: the plan was published in part, and the rest in its shadow will be deleted.
+    """
 
     decisions: Decisions
-
-    @property
-    def restores(self) -> bool:
-        return any(decision.kind in CHANGED for decision in self.decisions.values())
+    has_rest: bool
 
     @property
     def question(self) -> str:
-        return text.question(self.decisions)
+        """The question to ask; "" if nothing would be changed."""
+        return text.question(self.decisions, has_rest=self.has_rest)
 
     def lines(self) -> Iterator[Line]:
         yield from text.decision_lines(self.decisions)
@@ -47,7 +48,11 @@ class RollbackPreview:
 
 
 def preview_rollback(plan: Plan, workspace: Workspace, *, force: bool) -> RollbackPreview:
-    return RollbackPreview(rollback_decisions(plan, workspace, force=force))
+    """What `rollback_plan` would do now. Raises as it does."""
+    decisions = rollback_decisions(plan, workspace, force=force)
+    plans = Plans(workspace.lake.root)
+    has_rest = bool(plans.left(plan.id)) and is_in_shadow(plan.id, plans)
+    return RollbackPreview(decisions, has_rest and not RolledBack(decisions).is_refused)
 
 
 @dataclass(frozen=True)

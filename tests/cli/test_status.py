@@ -83,6 +83,14 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
     ]
 
 
+def test_days_of_a_file_can_be_an_argument_as_they_can_be_an_option(home, tmp_path):
+    file = tmp_path / "days.txt"
+    file.write_text("2019-08-15\n2019-08-17\n")
+    typed = [(NAME, str(file)), (str(file), "--target", NAME), (NAME, "--partitions", str(file))]
+    shown = [json.loads(asked(*words, "--json", home=home).stdout)["tables"] for words in typed]
+    assert [list(tables[NAME]) for tables in shown] == [["2019-08-15", "2019-08-17"]] * 3
+
+
 @pytest.mark.parametrize(
     ("last", "code"), [("2019-08-15", 0), ("2019-08-18", 1)], ids=["all are", "some are not"]
 )

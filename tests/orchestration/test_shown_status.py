@@ -199,6 +199,26 @@ def test_the_sensor_rests_after_a_long_look_and_waits_for_runs_that_build(lake):
     assert not ticked(lake, 40, 2, cursor).run_requests
 
 
+def test_only_one_look_goes_on_at_once(lake):
+    """The daemon asks again when it has waited for a minute, while the first look goes on."""
+    others = list[SensorResult]()
+
+    def now() -> float:
+        if not others:
+            others.append(tick())
+        return 0
+
+    sensor = status_sensor(lake.workspace, now)
+
+    def tick() -> SensorResult:
+        result = sensor(build_sensor_context(instance=lake.instance))
+        assert isinstance(result, SensorResult)
+        return result
+
+    lake.deliver(16, lines=2)
+    assert [bool(each.run_requests) for each in (tick(), *others, tick())] == [True, False, True]
+
+
 def test_one_run_reports_a_part(lake, monkeypatch):
     monkeypatch.setattr(shown_status, "MOST_EVENTS", 2)
     lake.deliver(16, lines=2)

@@ -256,6 +256,16 @@ def test_a_table_never_built_is_downstream_only_of_all(downstream, chosen, left)
     assert ("--downstream=all" in "".join(never_built_lines(selection))) == bool(left)
 
 
+def test_a_table_whose_only_built_day_was_changed_by_others_is_downstream():
+    graph = Graph((A, B), CALENDAR)
+    status = {
+        (A.name, at): PartitionStatus(State.SOURCE_CHANGED, "", True) for at in CALENDAR.days()
+    }
+    status |= {(B.name, at): PartitionStatus(State.REWRITTEN) for at in CALENDAR.days()}
+    outdated = Selector([A.name], CALENDAR.days(), frozenset({"outdated"}), downstream="built")
+    assert {name for name, _ in select(outdated, graph, status).partitions} == {A.name, B.name}
+
+
 def test_a_missing_day_of_a_table_that_was_built_is_downstream():
     graph = Graph((A, B), CALENDAR)
     status = {(A.name, at): PartitionStatus(State.UP_TO_DATE, "", True) for at in CALENDAR.days()}

@@ -18,10 +18,12 @@ from backfill_assets.plan.remaining import WorkState, readers_left, remaining_re
 from backfill_assets.plan.store import PUBLISHED_IN_PART, event_words
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.part import staying
+from backfill_assets.publish.pointers import NO_PREVIEW
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.tables.declaration import SliceDays, Table, Window
+from backfill_assets.verbs.rollback import preview_rollback
 from backfill_assets.verify.verify import require_verified, verify
 from tests.worlds.small_lake import (
     CALENDAR,
@@ -73,6 +75,13 @@ def in_conflict(lake: SmallLake) -> Plan:
     plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
     night(lake, {D1: 5})
     return plan
+
+
+def test_a_preview_of_days_in_conflict_is_refused_as_one(lake):
+    plan = in_conflict(lake)
+    with pytest.raises(RefusedByGuard) as refused:
+        preview(lake, plan)
+    assert refused.value.unchanged == NO_PREVIEW
 
 
 def test_days_without_a_conflict_are_published_and_the_others_stay(lake):
@@ -242,6 +251,15 @@ def test_a_rollback_takes_back_what_was_published_and_deletes_the_rest(lake):
     assert (lake.plans.state(plan.id), lake.plans.left(plan.id)) == ("rolled_back", 0)
     assert not (lake.root / "_shadow" / plan.id).exists()
     assert is_in_shadow(rebuilt.id, lake.plans)
+
+
+def test_a_rollback_asks_before_it_deletes_the_rest(lake):
+    plan = in_conflict(lake)
+    in_part(lake, plan)
+    ours = preview_rollback(plan, lake.workspace, force=False)
+    assert (ours.has_rest, "shadow" in ours.question) == (True, True)
+    discard(plan, lake.workspace, who="ada", now=lambda: NOW)
+    assert not preview_rollback(plan, lake.workspace, force=False).has_rest
 
 
 def test_the_rest_is_discarded_and_the_part_can_still_be_taken_back(lake):
