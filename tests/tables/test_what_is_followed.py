@@ -473,3 +473,33 @@ def test_an_import_that_cannot_be_followed_is_refused(folder, compiled):
         (folder / "shop" / "fast.abi3.so").touch()
     with pytest.raises(ValueError, match=r"uses fast, which is not defined .*version by hand"):
         version(folder, shop__tables=f"{text}def t(x):\n    return f(x)\n", shop__slow="f = len\n")
+
+
+TABLES = """
+    import dagster
+    import backfill_assets
+    from backfill_assets import table
+    STORES = ["north"]
+    @table("staging/orders")
+    def t(lines):
+        return lines.where(lines.store.isin(STORES))
+    @table("features/sales", reads={"t": t})
+    def sales(t):
+        return t.groupBy("store").count()
+    defs = dagster.Definitions.merge(backfill_assets.definitions(tables=[t, sales], last_day=1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("last_day=1", "last_day=2"), ("[t, sales]", "[t]"), ("count()", "sum()")],
+)
+def test_a_table_is_not_changed_by_what_comes_after_it(folder, old, new):
+    before = version(folder, shop=TABLES)
+    assert version(folder, shop=TABLES.replace(old, new)) == before
+
+
+def test_a_value_that_another_function_may_change_is_followed(folder):
+    shop = TABLES + "    def add(name): STORES.append(name)\n    add('south')\n"
+    before = version(folder, shop=shop)
+    assert version(folder, shop=shop.replace("south", "east")) != before

@@ -147,7 +147,7 @@ def parsed(module: str, path: str) -> ModuleSource:
     imports = grouped(_imported_names(tree, module, package=path.endswith("/__init__.py")))
     stripped = _Stripped(imports)
     stripped.visit(tree)
-    statements = _statements_by_name(tree)
+    statements = _statements_by_name(tree, imports)
     own_names = {*statements, *imports}
     parts: dict[str, Sequence[ast.AST]] = {**statements, **_declarations(stripped.declared)}
     definitions = {name: Definition(nodes, own_names) for name, nodes in parts.items()}
@@ -288,13 +288,15 @@ def _is_installed(folder: str) -> bool:
 # Names that statements at the top of a file define, and names that they may change.
 
 
-def _statements_by_name(tree: ast.Module) -> dict[str, list[ast.stmt]]:
+def _statements_by_name(
+    tree: ast.Module, imports: Mapping[str, Sequence[list[str]]]
+) -> dict[str, list[ast.stmt]]:
     """The statements that define each name, then those that may change it.
 
     A statement that calls something, or sets an item or an attribute, while the file is imported
     may change the names that it is given, and all that these use, directly or not: a decorator can
     add a function to a registry, and so can the class that a class extends. A function that is
-    only called stays as it is.
+    only called stays as it is. So does what `definitions(...)` and Dagster are given.
     """
     statements = grouped((name, node) for node in tree.body for name in _bound(node))
     functions = {name for name, nodes in statements.items() if isinstance(nodes[0], FUNCTIONS)}
@@ -303,10 +305,11 @@ def _statements_by_name(tree: ast.Module) -> dict[str, list[ast.stmt]]:
     for name, nodes in statements.items():
         parts = [part for node in nodes for part in ast.walk(node)]
         called = {id(part.func) for part in parts if isinstance(part, ast.Call)}
-        uses[name] = _names(parts) & statements.keys()
-        changes[name] = _names(part for part in parts if id(part) not in called) & statements.keys()
+        known = set().union(*map(_not_local, nodes)) & statements.keys()
+        uses[name] = _names(parts) & known
+        changes[name] = _names(part for part in parts if id(part) not in called) & known
     for node in tree.body:
-        given = _names(_running(node)) & statements.keys()
+        given = _names(_running(node, imports)) & statements.keys()
         changed = (given - functions).union(*(changes[name] for name in _closure(given, uses)))
         for name in changed:
             if node not in statements[name]:
@@ -336,9 +339,11 @@ def _bound_name(node: ast.AST) -> str:
     return _root(node) if _is_stored(node) else ""
 
 
-def _running(node: ast.stmt) -> Iterator[ast.AST]:
+def _running(node: ast.stmt, imports: Mapping[str, Sequence[list[str]]]) -> Iterator[ast.AST]:
     """The parts of a statement by which it may change something while its file is imported."""
     for part in _at_import(node):
+        if isinstance(part, ast.Call) and _only_collects(part, imports):
+            continue
         if isinstance(part, ast.Call) or (_is_stored(part) and not isinstance(part, ast.Name)):
             yield from ast.walk(part)
         for decorator in getattr(part, "decorator_list", ()):
@@ -346,6 +351,30 @@ def _running(node: ast.stmt) -> Iterator[ast.AST]:
         if isinstance(part, ast.ClassDef):
             for base in (*part.bases, *part.keywords):
                 yield from ast.walk(base)
+
+
+def _only_collects(call: ast.Call, imports: Mapping[str, Sequence[list[str]]]) -> bool:
+    """True for `definitions` of this package and for Dagster's functions: they change nothing."""
+    return any(
+        full == [_PACKAGE, "definitions"] or full[0] == "dagster"
+        for full in _imported(call.func, imports)
+    )
+
+
+def _not_local(node: ast.stmt) -> set[str]:
+    """The names in a statement, without those that are only local to its functions."""
+    names: set[str] = set()
+    scopes = [symtable.symtable(ast.unparse(node), "", "exec")]
+    while scopes:
+        scope = scopes.pop()
+        has_locals = scope.get_type() == "function"
+        names |= {
+            symbol.get_name()
+            for symbol in scope.get_symbols()
+            if not has_locals or symbol.is_global()
+        }
+        scopes += scope.get_children()
+    return names
 
 
 def _at_import(node: ast.AST) -> Iterator[ast.AST]:
@@ -421,8 +450,7 @@ class _Stripped(ast.NodeTransformer):
     def _declares(self, decorator: ast.expr) -> bool:
         """True if a decorator is this package's `table`."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        first, *rest = _chain(called) or [""]
-        names = [[*full, *rest] for full in self.imports.get(first, ())]
+        names = _imported(called, self.imports)
         return any(full[0] == _PACKAGE and full[-1] == "table" for full in names)
 
     def _without_docstring(
@@ -450,6 +478,12 @@ def _names_used(text: str, nodes: Collection[ast.AST], own_names: Collection[str
         chain = [] if id(node) in within else _chain(node)
         if chain and chain[0] in outside:
             yield ".".join(chain if id(node) in called else [*chain, VALUE])
+
+
+def _imported(node: ast.AST, imports: Mapping[str, Sequence[list[str]]]) -> list[list[str]]:
+    """The full names that `a.b.c` may stand for."""
+    first, *rest = _chain(node) or [""]
+    return [[*full, *rest] for full in imports.get(first, ())]
 
 
 def _chain(node: ast.AST) -> list[str]:
