@@ -88,8 +88,8 @@ def outdated_lines(outdated: dict[str, list[date]], ask_above_days: int) -> Iter
     """
     for name, days in outdated.items():
         yield (
-            f"{name} {days_as_typed(days)} read what was rebuilt, are not in the plan, and are"
-            " outdated now."
+            f"Outdated now, because what it reads was rebuilt: {name} {days_as_typed(days)}. It is"
+            " not in the plan."
         )
     if outdated:
         days = sorted({day for of_table in outdated.values() for day in of_table})

@@ -19,6 +19,12 @@ def test_an_option_of_an_older_version_is_refused_with_the_new_one(tmp_path, com
     assert (old in options, RENAMED[command, old] in options) == (False, True)
 
 
+def test_a_value_that_is_not_offered_is_refused_with_those_that_are(tmp_path):
+    done = backfill_main("rebase", "--keep", "mine", home=tmp_path)
+    assert done.returncode == WRONG_USAGE
+    assert "Invalid value for '--keep': 'mine' is not one of 'live'." in done.stderr
+
+
 @pytest.mark.parametrize("option", OPTIONAL_VALUES)
 def test_an_option_with_an_optional_value_takes_each_of_its_values(option):
     for value in OPTIONAL_VALUES[option]:
