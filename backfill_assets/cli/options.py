@@ -67,10 +67,17 @@ def table_and_days(
 ) -> tuple[str, str]:
     """Return the tables and the days that arguments or options name.
 
-    The first argument may be days too. Raises UsageError if an option names the same a second time.
+    The first argument may be days too. Raises UsageError for a second table, and if an option names
+    the same a second time.
     """
     if _LOOKS_LIKE_DAYS.match(table) and not days:
         return table_and_days("", table, target=target, partitions=partitions)
+    if "/" in days and not Path(days).exists():
+        raise UsageError(
+            f"{days} is neither days nor a file of days.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Two tables are typed as `--target {table},{days}`.",
+        )
     return either(table, target, "--target"), either(days, partitions, "--partitions")
 
 
