@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.tags import CHUNK
 from backfill_assets.settings import BUNDLED
 from tests.worlds.station import Browser, browser_on
 
@@ -40,10 +41,13 @@ def plot(browser: Browser) -> None:
 
 
 def run(browser: Browser) -> None:
-    runs = Dagster(browser.url).ask("{ runsOrError { ... on Runs { results { runId } } } }")[
-        "runsOrError"
-    ]["results"]
-    browser.open(f"/runs/{runs[0]['runId']}")
+    """The first chunk of a plan: runs without one report, or draw charts."""
+    tag = f'{{key: "{CHUNK}", value: "1"}}'
+    found = (
+        f"{{ runsOrError(filter: {{tags: [{tag}]}}) {{ ... on Runs {{ results {{ runId }} }} }} }}"
+    )
+    runs = Dagster(browser.url).ask(found)["runsOrError"]["results"]
+    browser.open(f"/runs/{runs[-1]['runId']}")
     browser.sees("Loading run logs").wait_for(state="hidden")
 
 

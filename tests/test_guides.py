@@ -5,10 +5,12 @@ import re
 import shlex
 from dataclasses import fields
 from datetime import date
+from types import ModuleType
 from typing import Any
 
 import pytest
 from dagster import validate_run_config
+from dagster._core.workspace.autodiscovery import loadable_targets_from_loaded_module
 from dagster_graphql.schema import create_schema
 from dagster_shared.yaml_utils import load_run_config_yaml
 from graphql import parse, validate
@@ -94,6 +96,17 @@ def test_declarations_in_guides_are_accepted(topic: str):
     for block in guide(topic).blocks("python"):
         if "SparkSession" not in block:
             exec(block, {})
+
+
+def test_dagster_loads_the_module_of_a_project_that_has_more_than_tables(tmp_path, monkeypatch):
+    monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
+    monkeypatch.setenv("BACKFILL_FIRST_DAY", "2019-08-15")
+    text = guide("operations").block_with("python", "Definitions.merge")
+    module = ModuleType("company")
+    vars(module)["TABLES"] = TABLES
+    exec(text.replace("[...]", "TABLES"), vars(module))
+    (target,) = loadable_targets_from_loaded_module(module)
+    assert target.attribute == "defs"
 
 
 def test_the_options_of_a_run_are_accepted_by_dagster():

@@ -88,7 +88,7 @@ def run(commands: Callable[..., Any]) -> NoReturn:
         context = getattr(error, "ctx", None)
         # The error about an option without its value does not know the command.
         command = context.command_path if context else " ".join(["backfill", *arguments[:1]])
-        said = error.format_message()
+        said = error.format_message().replace(": Value error, ", ": ")
         raise UsageError(
             said if said.endswith((".", "?")) else f"{said}.",
             unchanged=NOTHING_CHANGED,

@@ -67,10 +67,16 @@ def table_and_days(
     """Return the tables and the days that arguments or options name.
 
     The first argument may be days too, and days may be a file, as in --partitions. Raises
-    UsageError if an option names the same a second time.
+    UsageError for a second table, and if an option names the same a second time.
     """
     if not days and (_LOOKS_LIKE_DAYS.match(table) or days_in(table) != table):
         return table_and_days("", table, target=target, partitions=partitions)
+    if "/" in days and not Path(days).exists():
+        raise UsageError(
+            f"{days} is neither days nor a file of days.",
+            unchanged=NOTHING_CHANGED,
+            next_step=f"Two tables are typed as `--target {table},{days}`.",
+        )
     days = either(days_in(days), partitions, "--partitions")
     return either(table, target, "--target"), days
 

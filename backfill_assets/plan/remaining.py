@@ -87,7 +87,7 @@ def outdated_lines(outdated: dict[str, list[date]], ask_above_days: int) -> Iter
     The command has --yes if it needs it.
     """
     for name, days in outdated.items():
-        yield f"{name} {days_as_typed(days)} read what was rebuilt, and are outdated now."
+        yield f"Outdated now, because what it reads was rebuilt: {name} {days_as_typed(days)}."
     if outdated:
         days = sorted({day for of_table in outdated.values() for day in of_table})
         yes = " --yes" if len(days) > ask_above_days else ""

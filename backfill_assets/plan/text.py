@@ -142,7 +142,8 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
         yield f"Plan {plan.id} is open. `backfill watch {plan.id}` follows it."
         yield f"If no command carries it out any more: `backfill resume {plan.id}`."
         return
-    if in_shadow and end.ending == Ending.DONE:
+    missing = sum(table.days - table.done for table in end.tables())
+    if in_shadow and end.ending == Ending.DONE and not missing:
         yield from shadow_lines(plan)
         return
     stopped = f" Stopped: {end.stopped.why.rstrip('.')}." if end.stopped else ""
@@ -150,12 +151,13 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
         f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f}"
         f" s.{stopped}"
     )
-    missing = sum(table.days - table.done for table in end.tables())
-    if missing and end.ending != Ending.DONE:
+    if missing and (in_shadow or end.ending != Ending.DONE):
         yield (
             f"{missing} partition(s) are not built; what is built stays. Correct what is named"
             f" above, then `backfill resume {plan.id}`."
         )
+        if in_shadow:
+            yield f"To accept what is named: `backfill discard {plan.id}`, then plan with --accept."
 
 
 def not_built_lines(end: Progress) -> Iterator[str]:

@@ -85,7 +85,10 @@ def refuse_unbuilt(plan: Plan, state: ShadowState, nothing: str = NOT_PUBLISHED)
             f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not"
             f" built:\n{examples(state.unbuilt)}",
             unchanged=nothing,
-            next_step=f"Correct what is named, then `backfill resume {plan.id}`.",
+            next_step=(
+                f"Correct what is named, then `backfill resume {plan.id}`. To accept what is named:"
+                f" `backfill discard {plan.id}`, then plan with --accept."
+            ),
         )
 
 
@@ -120,8 +123,8 @@ def refuse_unreleased(reasons: Sequence[Obstacle]) -> None:
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}.",
             unchanged=NOT_PUBLISHED,
             next_step=(
-                "Wait for what runs; fix what failed, or release it as it stands (`backfill release"
-                " --reason 'why'`); then publish again."
+                "Wait for what runs, and build what failed or is outdated; or release it as it"
+                " stands (`backfill release --reason 'why'`). Then publish again."
             ),
         )
 

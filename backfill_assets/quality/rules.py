@@ -303,10 +303,10 @@ def _for_example(texts: Sequence[str]) -> str:
     return f", for example {shown}" if shown else ""
 
 
-def rows_well_formed(share: float, form: str) -> Rule:
+def rows_well_formed(share: float, fault: str) -> Rule:
     """At most this share (0 to 1) of a day's rows is malformed: has its text in `malformed`.
 
-    `form` says which form a row should have. Every table that reads columns of text files has this
+    `fault` says what is wrong with such rows. Every table that reads columns of text files has this
     rule.
     """
     name = "rows_well_formed"
@@ -316,7 +316,7 @@ def rows_well_formed(share: float, form: str) -> Rule:
         malformed = day.rows - day.nulls.get(MALFORMED, day.rows)
         passed = malformed <= share * day.rows
         message = (
-            f"{malformed:,} of {day.rows:,} rows are not {form}"
+            f"{malformed:,} of {day.rows:,} rows {fault}"
             f"{_for_example(day.samples.get(MALFORMED, ()))}. Fix the file. If these rows can be"
             f" left out, accept it: --accept {name} --reason 'why'"
         )
@@ -324,7 +324,7 @@ def rows_well_formed(share: float, form: str) -> Rule:
 
     return Rule(
         name,
-        f"At most {share:.2%} of the rows are not {form}.",
+        f"At most {share:.2%} of the rows {fault}.",
         judge,
         f"{MALFORMED} IS NOT NULL",
         columns=[MALFORMED],

@@ -21,6 +21,18 @@ def test_an_option_of_an_older_version_is_refused_with_what_to_do(tmp_path, comm
     assert (old in options, named <= options | of_preview) == (False, True)
 
 
+def test_a_value_that_is_not_offered_is_refused_with_those_that_are(tmp_path):
+    done = backfill_main("rebase", "--keep", "mine", home=tmp_path)
+    assert done.returncode == WRONG_USAGE
+    assert "Invalid value for '--keep': 'mine' is not one of 'live'." in done.stderr
+
+
+def test_a_second_table_is_refused_with_the_option_that_takes_two(tmp_path):
+    done = backfill_main("status", "raw/rejected_lines", "raw/outage_events", home=tmp_path)
+    assert done.returncode == WRONG_USAGE
+    assert "--target raw/rejected_lines,raw/outage_events" in done.stderr
+
+
 @pytest.mark.parametrize("option", OPTIONAL_VALUES)
 def test_an_option_with_an_optional_value_takes_each_of_its_values(option):
     for value in OPTIONAL_VALUES[option]:

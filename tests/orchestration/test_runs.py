@@ -154,7 +154,7 @@ def test_every_verdict_points_at_the_materialization_it_is_about(good):
             _of(OUTAGES, verdict.partition), limit=1
         ).records
         assert (target.storage_id, target.run_id) == (made.storage_id, result.run_id)
-        assert 0 <= target.timestamp - made.timestamp < 60
+        assert target.timestamp == made.timestamp
 
 
 def spoil(location: CodeLocation) -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from dagster import (
     AssetKey,
+    AssetRecordsFilter,
     DagsterEvent,
     DagsterEventType,
     DagsterInstance,
@@ -139,6 +140,14 @@ def test_a_day_that_is_built_again_or_delivered_as_before_is_up_to_date(lake):
     lake.report()
     assert (lake.stale(RAW), lake.failing(RAW)) == (set(), set())
     assert lake.stale(REJECTED) == {16}
+
+
+def test_a_check_of_a_day_has_the_time_of_its_materialization(lake):
+    key = AssetKey(RAW.split("/"))
+    one_day = AssetRecordsFilter(key, asset_partitions=[str(day(16))])
+    (made,) = lake.instance.fetch_materializations(one_day, limit=1).records
+    (check,) = evaluations(lake.instance, key, {day(16): "why"}, {day(16): made.run_id})
+    assert check.target_materialization_data.timestamp == made.timestamp
 
 
 def test_an_input_that_was_rebuilt_is_an_event_for_the_check_of_its_readers(lake):

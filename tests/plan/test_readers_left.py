@@ -57,7 +57,7 @@ def test_readers_outside_the_plan_are_named_with_the_command(tmp_path):
     outdated = readers_left(plan, workspace_of(TABLES, CALENDAR, lake)).outdated
     assert outdated == {B.name: days(4, 5)}
     assert list(outdated_lines(outdated, 2)) == [
-        "raw/b 2019-08-19..2019-08-20 read what was rebuilt, and are outdated now.",
+        "Outdated now, because what it reads was rebuilt: raw/b 2019-08-19..2019-08-20.",
         (
             "Rebuild them: `backfill run --partitions 2019-08-19..2019-08-20 --only outdated"
             " --downstream`."

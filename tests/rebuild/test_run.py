@@ -390,6 +390,19 @@ def test_why_a_plan_was_stopped_ends_with_one_full_stop(tmp_path):
     assert [line.partition("Stopped: ")[2] for line in lines] == ["Plan again."]
 
 
+def test_a_shadow_with_days_that_are_outdated_again_is_not_ready_to_publish(tmp_path):
+    server = Server(Graph((A, B), CALENDAR), tmp_path)
+    end = ended(server.rebuild(server.planned(PlanOptions(canary=0))))
+    assert any("backfill publish" in line for line in ending_lines(end, in_shadow=True))
+    first = next(iter(end.remaining.states))
+    states = {**end.remaining.states, first: WorkState.FAILED}
+    end = replace(end, remaining=replace(end.remaining, states=states), recorded=Ending.DONE)
+    lines = list(ending_lines(end, in_shadow=True))
+    assert not any("backfill publish" in line for line in lines)
+    assert f"`backfill resume {end.plan.id}`" in lines[-2]
+    assert f"`backfill discard {end.plan.id}`" in lines[-1]
+
+
 def test_a_starting_run_is_cancelled_as_soon_as_it_has_started(tmp_path):
     server = Server(Graph(SHAPES["chain"], CALENDAR), tmp_path, polls_needed=100, starting=3)
     plan = server.planned(PlanOptions(days_per_run=3, canary=0, max_parallel=2))

@@ -106,15 +106,15 @@ def test_a_row_that_does_not_fit_its_header_is_only_kept_as_text(tmp_path, spark
     put(
         tmp_path,
         "cases/2019-08-15.csv",
-        b'Country_Region,Confirmed\na,1\nb,2,3\nc\n\n"d,4",x\n\xff,5\n',
+        b'Country_Region;Confirmed\na;1\nb;2;3\nc\n\n"d;4";x\n\xff;5\n',
     )
-    read = rows_of(spark, tmp_path, Landing("cases", format=Csv(), fields=FIELDS))
+    read = rows_of(spark, tmp_path, Landing("cases", format=Csv(delimiter=";"), fields=FIELDS))
     assert [(row["country"], row["cases"], row["unparsed"], row["malformed"]) for row in read] == [
         ("a", 1, {}, None),
-        (None, None, {}, "b,2,3"),
+        (None, None, {}, "b;2;3"),
         (None, None, {}, "c"),
-        ("d,4", None, {"cases": "x"}, None),
-        (None, None, {}, "\ufffd,5"),
+        ("d;4", None, {"cases": "x"}, None),
+        (None, None, {}, "\ufffd;5"),
     ]
 
 

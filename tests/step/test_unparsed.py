@@ -109,8 +109,8 @@ def test_malformed_rows_are_refused_with_their_text(cases):
     build = built(cases, GOOD * 999 + "b,1\n" + "c,1,2,3,4\n")
     assert figures(build) == {"rows_well_formed": {"malformed": 2}}
     assert build.message.startswith(
-        "rows_well_formed: 2 of 1,001 rows are not rows with as many values as the header, in"
-        " UTF-8, for example 'b,1', 'c,1,2,3,4'."
+        "rows_well_formed: 2 of 1,001 rows have too few or too many values, or are not UTF-8,"
+        " for example 'b,1', 'c,1,2,3,4'."
     )
     assert built(cases, GOOD * 999 + "b,1\n").outcome == "accepted"
 

@@ -11,6 +11,7 @@ from typing import Any
 from dagster import (
     AssetExecutionContext,
     AssetKey,
+    AssetRecordsFilter,
     DagsterEvent,
     DagsterEventType,
     DagsterInstance,
@@ -81,12 +82,16 @@ def target_materializations(
     storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
         key, DagsterEventType.ASSET_MATERIALIZATION, set(runs)
     )
-    now = time.time()
+    records = instance.fetch_materializations(
+        AssetRecordsFilter(key, storage_ids=list(storage_ids.values())), limit=len(runs)
+    ).records
+    times = {record.storage_id: record.timestamp for record in records}
     return {
         day: AssetCheckEvaluationTargetMaterializationData(
-            storage_id=storage_id, run_id=runs[day], timestamp=now
+            storage_id=storage_id, run_id=runs[day], timestamp=times[storage_id]
         )
         for day, storage_id in storage_ids.items()
+        if storage_id in times
     }
 
 

@@ -100,8 +100,8 @@ class TwoFlows(Source):
 
     def rules(self) -> list[Rule]:
         """Return the landing's rules. Rows of archives can always be malformed: they are lines."""
-        forms = (each.format.row_form for each in (self.landing, self.archive))
-        return self.landing.rules_for(next(filter(None, forms), JSON_LINES.row_form))
+        faults = (each.format.row_fault for each in (self.landing, self.archive))
+        return self.landing.rules_for(next(filter(None, faults), JSON_LINES.row_fault))
 
     def kept_columns(self) -> dict[str, str]:
         return columns_of_rules(self.rules())

@@ -221,7 +221,7 @@ def row_columns(fields: Sequence[Field]) -> str:
 
 
 def parsing_rules(
-    fields: Sequence[Field], form: str, unparsed_at_most: float, malformed_at_most: float
+    fields: Sequence[Field], fault: str, unparsed_at_most: float, malformed_at_most: float
 ) -> list[Rule]:
     """Return the rules of a table that reads these fields, without those that allow everything.
 
@@ -237,7 +237,7 @@ def parsing_rules(
     judged = {name: share for name, share in shares.items() if share < 1}
     return [
         *([values_parsed(judged)] if judged else []),
-        *([rows_well_formed(malformed_at_most, form)] if form and malformed_at_most < 1 else []),
+        *([rows_well_formed(malformed_at_most, fault)] if fault and malformed_at_most < 1 else []),
     ]
 
 

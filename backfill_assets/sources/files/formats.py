@@ -63,7 +63,7 @@ class JsonLines:
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
     # For messages: where a file names its columns, if it has no header, and what a row is.
     named_in: ClassVar[str] = " in its first lines"
-    row_form: ClassVar[str] = "one JSON object with the required columns"
+    row_fault: ClassVar[str] = "are not one JSON object with the required columns"
 
     def contents(self, path: Path) -> FileContents:
         """Read a file once. Raises OSError."""
@@ -98,7 +98,7 @@ class Csv:
     ends_with_newline: bool = False
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
     named_in: ClassVar[str] = ""
-    row_form: ClassVar[str] = "rows with as many values as the header, in UTF-8"
+    row_fault: ClassVar[str] = "have too few or too many values, or are not UTF-8"
 
     def contents(self, path: Path) -> FileContents:
         """Read the hash, the number of rows, and the columns with their types. Raises OSError."""
@@ -142,7 +142,7 @@ class Parquet:
 
     endings: ClassVar[tuple[str, ...]] = (".parquet",)
     named_in: ClassVar[str] = ""
-    row_form: ClassVar[str] = ""
+    row_fault: ClassVar[str] = ""
 
     def contents(self, path: Path) -> FileContents:
         """Read the rows and the columns with types, as JSON. Raises OSError."""

@@ -153,13 +153,13 @@ class Landing(Source):
 
     def rules(self) -> list[Rule]:
         """Return the rules about values and rows that cannot be parsed."""
-        return self.rules_for(self.format.row_form)
+        return self.rules_for(self.format.row_fault)
 
-    def rules_for(self, row_form: str) -> list[Rule]:
-        """Return these rules for rows that should have this form; "" if every row has it."""
+    def rules_for(self, row_fault: str) -> list[Rule]:
+        """Return the rules for rows, with the words for a malformed one; "" if there is none."""
         if not self.fields:
             return []
-        return parsing_rules(self.fields, row_form, self.unparsed_at_most, self.malformed_at_most)
+        return parsing_rules(self.fields, row_fault, self.unparsed_at_most, self.malformed_at_most)
 
     def kept_columns(self) -> dict[str, str]:
         """Return `unparsed` and `malformed`, if a rule looks at them."""

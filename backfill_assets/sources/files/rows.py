@@ -225,9 +225,9 @@ def _read_one_header(
         files,
         [*(cell.alias(f"c{n}") for n, cell in cells.items()), malformed.alias(MALFORMED)],
     )
-    if not all(file.contents.utf8 for file in files):
+    if isinstance(form, Csv) and not all(file.contents.utf8 for file in files):
         texts = [F.coalesce(F.col(f"c{n}"), F.lit("")) for n in cells]
-        text = F.concat_ws(",", *texts)
+        text = F.concat_ws(form.delimiter, *texts)
         rows = rows.withColumn(
             MALFORMED, F.when(text.contains(_REPLACEMENT), text).otherwise(F.col(MALFORMED))
         )
