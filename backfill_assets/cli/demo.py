@@ -107,19 +107,16 @@ def stop_servers() -> int:
     ServiceUnavailable if they do not.
     """
     settings = read_settings()  # whether the project can be imported or not
-    stopping = [
-        process
-        for record in servers_records(settings.home)
-        if (process := record.up.find()) is not None
-    ]
-    if not stopping:
+    running = [record.up for record in servers_records(settings.home)]
+    if not running:
         print(f"No servers run on {settings.home}. Nothing was stopped.")
         return exit_codes.DONE
-    for process in stopping:
-        process.terminate()
+    for up in running:
+        if process := up.find():
+            process.terminate()
 
     def some_run() -> bool:
-        return bool(servers_records(settings.home))
+        return any(up.find() for up in running)
 
     try:
         Retrying(
@@ -128,7 +125,7 @@ def stop_servers() -> int:
             retry=retry_if_result(bool),
         )(some_run)
     except RetryError:
-        pids = ", ".join(str(process.pid) for process in stopping)
+        pids = ", ".join(str(up.pid) for up in running)
         raise ServiceUnavailable(
             f"The servers on {settings.home} (process {pids}) did not end within"
             f" {STOP_TIMEOUT_S} s. They may still be ending.",

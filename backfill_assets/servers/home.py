@@ -22,6 +22,7 @@ from backfill_assets.servers.parts import Part
 from backfill_assets.servers.storage import (
     IN_POSTGRES,
     VARIABLE,
+    alone_in_storage,
     dagster_yaml,
     without_secrets,
 )
@@ -80,9 +81,10 @@ def _make_databases(settings: Settings, home: Path) -> None:
     if made.exists() and not settings.dagster_storage:
         return
     command = [sys.executable, "-m", "dagster", "instance", "info"]
-    result = subprocess.run(
-        command, env=environment(settings), capture_output=True, text=True, check=False
-    )
+    with alone_in_storage(settings):
+        result = subprocess.run(
+            command, env=environment(settings), capture_output=True, text=True, check=False
+        )
     if result.returncode:
         message = without_secrets(result.stderr, settings.dagster_storage)[-800:]
         raise ServiceUnavailable(

@@ -81,7 +81,8 @@ class Servers:
         does not start.
         """
         self._record(started=False)
-        prepare(self.settings)
+        if self.place.only != Part.ENGINE:
+            prepare(self.settings)
         for child in self.children.values():
             if child.name not in _READ_CODE:
                 child.start()

@@ -4,8 +4,11 @@ The address may hold a password. It is in the environment of the servers only: d
 the variable, and messages show the host and the database.
 """
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
@@ -26,6 +29,7 @@ storage:
 EXTRA = "dagster-postgres"
 _PACKAGES = {"dagster_postgres": "dagster-postgres", "psycopg2": "psycopg2-binary"}
 _CONNECT_TIMEOUT_S = 10
+_LOCK = 7261500  # any number that other programs do not lock in this database
 
 
 def dagster_yaml(settings: Settings) -> str:
@@ -49,6 +53,17 @@ def without_secrets(text: str, url: str | None) -> str:
     return text
 
 
+@contextmanager
+def alone_in_storage(settings: Settings) -> Iterator[None]:
+    """Let servers of other hosts wait until the block is left, if they share a database."""
+    if not settings.dagster_storage:
+        yield
+        return
+    with closing(_connect(settings.dagster_storage)) as connection:
+        connection.cursor().execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+        yield
+
+
 def refuse_unusable_storage(settings: Settings) -> None:
     """Raise an error if Dagster cannot keep its records where the settings say.
 
@@ -65,10 +80,14 @@ def refuse_unusable_storage(settings: Settings) -> None:
             unchanged=NOTHING_CHANGED,
             next_step=f"Type: pip install 'backfill-assets[{EXTRA}]'",
         )
+    _connect(url).close()
+
+
+def _connect(url: str) -> Any:
     import psycopg2
 
     try:
-        psycopg2.connect(url, connect_timeout=_CONNECT_TIMEOUT_S).close()
+        return psycopg2.connect(url, connect_timeout=_CONNECT_TIMEOUT_S)
     except psycopg2.Error as error:
         reason = " ".join(without_secrets(str(error), url).split()).rstrip(".")
         raise ServiceUnavailable(

@@ -3,8 +3,11 @@ shows.
 """
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
+import psycopg2
 import pytest
 from dagster import DagsterInstance, EventLogEntry
 from dagster._core.instance import InstanceRef
@@ -134,6 +137,16 @@ def test_an_edited_dagster_yaml_that_ignores_the_setting_is_refused(settings):
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n" + lines)
     with DagsterInstance.from_ref(InstanceRef.from_dir(str(prepare(settings)))) as opened:
         assert isinstance(opened.event_log_storage, BatchingPostgresEventLogStorage)
+
+
+def test_hosts_that_start_at_once_make_the_tables_once(settings, postgres, tmp_path):
+    homes = [settings.model_copy(update={"home": tmp_path / name}) for name in "abc"]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(prepare, homes))
+    with closing(psycopg2.connect(settings.dagster_storage)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT count(*) FROM alembic_version")
+        assert cursor.fetchone() == (1,)
 
 
 def test_the_setting_can_be_taken_back(settings, monkeypatch):
