@@ -6,8 +6,9 @@ renamed, which object stores cannot do. The name does not begin with an undersco
 removes what was never committed.
 """
 
+import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import date
 from typing import Any
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.errors import NOTHING_COMMITTED, UsageError
 from backfill_assets.lake.slices import DataFile
-from backfill_assets.lake.storage import files_in
+from backfill_assets.lake.storage import at_once, files_in, write_file
 
 # The day of rows without a day, which are never committed, and Spark's name of their folder.
 NO_DAY = date.min
@@ -39,18 +40,23 @@ def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
     `NO_DAY`.
     """
     name = uuid.uuid4().hex
-    store = files_in(folder)
     others = [name for name in rows.column_names if name != column]
-    for day in pc.unique(rows[column]).to_pylist():
+
+    def write(day: date | None) -> DataFile:
         is_day = (
             pc.equal(rows[column], pa.scalar(day, pa.date32())) if day else pc.is_null(rows[column])
         )
-        rows_of_day = rows.filter(is_day).select(others)
-        value = day or SPARKS_NULL
-        store.create_dir(f"{name}/{column}={value}", recursive=True)
-        with store.open_output_stream(f"{name}/{column}={value}/part-0.parquet") as out:
-            pq.write_table(rows_of_day, out, compression="snappy")
-    return _complete(folder, list(_written(folder, name, column)), rows.num_rows)
+        out = pa.BufferOutputStream()
+        pq.write_table(rows.filter(is_day).select(others), out, compression="snappy")
+        path = f"{name}/{column}={day or SPARKS_NULL}/part-0.parquet"
+        contents = out.getvalue()
+        write_file(folder, path, contents)
+        footer = pq.read_metadata(pa.BufferReader(contents))
+        now = time.time_ns() // 1_000_000
+        return _data_file(footer, path, contents.size, now, day or NO_DAY)
+
+    files = at_once(folder, write, pc.unique(rows[column]).to_pylist())
+    return _complete(folder, files, rows.num_rows)
 
 
 def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
@@ -61,7 +67,7 @@ def write_frame(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
     writer = rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.partitionBy(column)
     writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     writer.parquet(f"{folder}/{name}")
-    return _complete(folder, list(_written(folder, name, column)), counted.get.get("rows", 0))
+    return _complete(folder, _written(folder, name, column), counted.get.get("rows", 0))
 
 
 def _complete(folder: str, files: list[DataFile], rows: int) -> list[DataFile]:
@@ -80,27 +86,42 @@ def _complete(folder: str, files: list[DataFile], rows: int) -> list[DataFile]:
     )
 
 
-def _written(folder: str, name: str, column: str) -> Iterator[DataFile]:
+def _written(folder: str, name: str, column: str) -> list[DataFile]:
     store = files_in(folder)
     prefix = f"{name}/{column}="
-    for info in store.get_file_info(FileSelector(name, allow_not_found=True, recursive=True)):
-        if info.is_file and info.path.startswith(prefix) and info.base_name.endswith(".parquet"):
-            value = info.path[len(prefix) :].partition("/")[0]
-            day = NO_DAY if value == SPARKS_NULL else date.fromisoformat(value)
-            yield data_file_of(store, info, day)
+
+    def read(info: FileInfo) -> DataFile:
+        value = info.path[len(prefix) :].partition("/")[0]
+        day = NO_DAY if value == SPARKS_NULL else date.fromisoformat(value)
+        return data_file_of(store, info, day)
+
+    infos = store.get_file_info(FileSelector(name, allow_not_found=True, recursive=True))
+    files = [
+        info
+        for info in infos
+        if info.is_file and info.path.startswith(prefix) and info.base_name.endswith(".parquet")
+    ]
+    return at_once(folder, read, files)
 
 
 def data_file_of(store: FileSystem, info: FileInfo, day: date) -> DataFile:
     """A data file with the statistics in its footer."""
     with store.open_input_file(info.path) as opened:
         footer = pq.read_metadata(opened)
+    modified_ms = info.mtime_ns // 1_000_000 if info.mtime_ns else 0
+    return _data_file(footer, info.path, info.size, modified_ms, day)
+
+
+def _data_file(
+    footer: pq.FileMetaData, path: str, size: int, modified_ms: int, day: date
+) -> DataFile:
     columns = [_column(footer, n) for n in range(min(footer.num_columns, BOUNDED_COLUMNS))]
     return DataFile(
-        path=info.path,
+        path=path,
         day=day,
-        size=info.size,
+        size=size,
         rows=footer.num_rows,
-        modified_ms=info.mtime_ns // 1_000_000 if info.mtime_ns else 0,
+        modified_ms=modified_ms,
         nulls={name: nulls for name, nulls, _, _ in columns if nulls is not None},
         lowest={name: low for name, _, low, _ in columns if low is not None},
         highest={name: high for name, _, _, high in columns if high is not None},

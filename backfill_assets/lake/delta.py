@@ -1,8 +1,8 @@
 """Open the log of a Delta table with `deltalake`, and read its commits. No Spark.
 
-An act looks at the same few tables many times. On a local disk an opened table is kept, and opened
-again after a new commit. In an object store, listing the log costs as much as opening the table, so
-nothing is kept.
+An act looks at the same few tables many times. An opened table is kept, and opened again after a
+new commit. Whether there is one is seen by the files of the newest commits: on a disk by their
+names and times, in an object store by one listing that begins at the commit that is kept.
 
 `DeltaTable.history` reads the newest commits and numbers them from the version at which the table
 was opened. That is wrong for an earlier version, and after another writer's commit (deltalake 1.6).
@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from obstore.exceptions import BaseError
 from pyarrow.fs import FileSystem
 
 from backfill_assets.errors import (
@@ -34,7 +35,7 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
-from backfill_assets.lake.object_store import delta_options
+from backfill_assets.lake.object_store import delta_options, etag_of, listed_after
 from backfill_assets.lake.storage import files_in
 
 
@@ -76,12 +77,11 @@ KEPT = 64
 
 
 class _Commit(NamedTuple):
-    """The file of one commit in a log on a local disk. A recreated table has another one."""
+    """The file of one commit in a log. `identity` differs if the table was recreated."""
 
     table: str
     file: str
-    inode: int
-    changed_ns: int
+    identity: str
 
 
 class CachedTable(DeltaTable):
@@ -132,6 +132,8 @@ def open_table(
         table = _kept.get(commit) if commit else None
     if table is None:
         table = _open(CachedTable, path, version, remedy)
+        if table and commit is None and "://" in path:
+            commit = _object_of(path, int(table.version()))
     # Otherwise another commit came in between.
     if table and commit and table.version() == int(commit.file[:20]):
         with _lock:
@@ -192,15 +194,41 @@ def last_commit(path: str) -> str:
 
 
 def _commit_file(path: str, version: int | None) -> _Commit | None:
-    """The file of a commit (None: the newest). None if it is unknown or in an object store."""
+    """The file of a commit (None: the newest). None if it is unknown."""
     if "://" in path:
-        return None
+        return _newest_object(path) if version is None else _object_of(path, version)
     name = _newest_file(path) if version is None else _file_of(version)
     try:
         info = Path(path, "_delta_log", name).stat()
     except OSError:
         return None
-    return _Commit(path, name, info.st_ino, info.st_mtime_ns) if name else None
+    return _Commit(path, name, f"{info.st_ino} {info.st_mtime_ns}") if name else None
+
+
+def _object_of(path: str, version: int) -> _Commit | None:
+    """The commit of a version in an object store, by its etag. None if it is not there."""
+    name = _file_of(version)
+    with suppress(BaseError, OSError):
+        return _Commit(path, name, etag_of(path, f"_delta_log/{name}"))
+    return None
+
+
+def _newest_object(path: str) -> _Commit | None:
+    """The newest commit in an object store, if a version of the table is kept. One listing."""
+    with _lock:
+        kept = max((commit.file for commit in _kept if commit.table == path), default="")
+    if not kept:
+        return None
+    with suppress(BaseError, OSError):
+        # A listing begins after a name: this one is just before the commit.
+        before = f"{int(kept[:20]) - 1:020d}.json~"
+        commits = {
+            name: _Commit(path, name, etag)
+            for name, etag in listed_after(path, "_delta_log", before)
+            if _is_commit(name)
+        }
+        return commits[max(commits)] if kept in commits else None
+    return None
 
 
 def _newest_file(path: str) -> str:
@@ -220,7 +248,11 @@ def _newest_file(path: str) -> str:
         names = [file.name for file in log.iterdir()]
     except OSError:
         return ""
-    return max((name for name in names if name[:20].isdigit() and name[20:] == ".json"), default="")
+    return max(filter(_is_commit, names), default="")
+
+
+def _is_commit(name: str) -> bool:
+    return name[:20].isdigit() and name[20:] == ".json"
 
 
 def _file_of(version: int) -> str:

@@ -33,7 +33,7 @@ from backfill_assets.lake.delta import (
 from backfill_assets.lake.history import BuildKey, build_key, builds_of, is_ours
 from backfill_assets.lake.ledger import COMMITTED, Build
 from backfill_assets.lake.slices import DataFile, files_of, is_in_folder
-from backfill_assets.lake.storage import files_in
+from backfill_assets.lake.storage import files_in, infos_of
 
 # These rewrite files, and leave the rows as they are.
 UPKEEP = frozenset({"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"})
@@ -108,7 +108,7 @@ def listed_files(folder: str) -> list[str]:
     if table is None:
         return []
     names = sorted(file.path for file in _files_below(table, rows_by_day(table)))
-    infos = files_in(folder).get_file_info([unquote(name) for name in names]) if names else []
+    infos = infos_of(folder, map(unquote, names))
     return [f"{info.path} {info.size} {info.mtime_ns}" for info in infos]
 
 

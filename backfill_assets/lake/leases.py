@@ -121,7 +121,7 @@ class Lease:
         return True
 
 
-# The contents of a lease that nobody holds.
+# The contents of a free lease.
 _FREE = b"{}"
 
 

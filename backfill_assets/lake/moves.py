@@ -1,9 +1,9 @@
 """Put days into a table by their files: publish them, or restore them. No Spark.
 
-Publishing links or copies the files of a shadow. A path within a table is unique
-(lake/data_files.py), so files of several tables can lie in one folder. Restoring adds the files of
-an earlier version again. They lie in the table's folder until a vacuum removes them, so nothing is
-copied. Other days are not touched.
+Publishing links the files of a shadow, or lets the object store copy them. A path within a table is
+unique (lake/data_files.py), so files of several tables can lie in one folder. Restoring adds the
+files of an earlier version again. They lie in the table's folder until a vacuum removes them, so
+nothing is copied. Other days are not touched.
 """
 
 import json
@@ -24,8 +24,9 @@ from backfill_assets.lake.columns import fields_of, nullable, type_words
 from backfill_assets.lake.delta import open_table, open_version_of
 from backfill_assets.lake.file_commit import Committed, FileCommit
 from backfill_assets.lake.ledger import ActKind, Build
+from backfill_assets.lake.object_store import copy_within_store
 from backfill_assets.lake.slices import DataFile, files_of
-from backfill_assets.lake.storage import files_in
+from backfill_assets.lake.storage import at_once, files_in, infos_of
 
 
 class Move(NamedTuple):
@@ -60,18 +61,17 @@ def put_files(source: str, target: str, files: Iterable[DataFile]) -> list[str]:
     lacking = _lacking(target, sizes)
     lost = _lacking(source, {path: sizes[path] for path in lacking})
     if not lost:
-        for path in lacking:
-            _put(source, target, path)
+        at_once(target, lambda path: _put(source, target, path, sizes[path]), lacking)
     return lost
 
 
 def _lacking(folder: str, sizes: Mapping[str, int]) -> list[str]:
     """The files that a folder lacks, or has in another size."""
-    infos = files_in(folder).get_file_info(list(sizes)) if sizes else []
+    infos = infos_of(folder, sizes)
     return sorted(info.path for info in infos if info.size != sizes[info.path])
 
 
-def _put(source: str, target: str, path: str) -> None:
+def _put(source: str, target: str, path: str, size: int) -> None:
     if "://" not in source and "://" not in target:
         place = Path(target, path)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -82,6 +82,8 @@ def _put(source: str, target: str, path: str) -> None:
             pass
         else:
             return
+    if copy_within_store(f"{source}/{path}", f"{target}/{path}", size):
+        return
     files_in(target).create_dir(path.rpartition("/")[0], recursive=True)
     copy_files(
         path, path, source_filesystem=files_in(source), destination_filesystem=files_in(target)
@@ -161,7 +163,7 @@ class RestoreCommit:
 
     def _refuse_missing(self, files: Iterable[DataFile]) -> None:
         day_of = {unquote(file.path): file.day for file in files}
-        infos = files_in(self.folder).get_file_info(list(day_of))
+        infos = infos_of(self.folder, day_of)
         gone = {day_of[info.path] for info in infos if info.type == FileType.NotFound}
         if gone:
             raise UsageError(

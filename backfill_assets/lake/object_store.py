@@ -9,7 +9,7 @@ only, by their own variables.
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from configparser import ConfigParser, Error
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -197,6 +197,40 @@ def read(store: Any, path: str) -> Found | None:
         return Found(bytes(answer.bytes()), _etag(answer.meta), answer.meta["last_modified"])
     except FileNotFoundError:
         return None
+
+
+def etag_of(place: str, path: str) -> str:
+    """The etag of an object below `place`. Raises FileNotFoundError if there is none."""
+    return _etag(obstore.head(store_at(place), path))
+
+
+def listed_after(place: str, folder: str, name: str) -> Iterator[tuple[str, str]]:
+    """The names and etags of the objects in a folder whose names come after `name`."""
+    for chunk in obstore.list(store_at(place), folder, offset=f"{folder}/{name}", chunk_size=1000):
+        for entry in chunk:
+            yield entry["path"].rpartition("/")[2], _etag(entry)
+
+
+def put(place: str, path: str, contents: bytes) -> None:
+    """Write an object below `place`. Raises OSError as a disk does."""
+    try:
+        obstore.put(store_at(place), path, contents)
+    except BaseError as error:
+        raise OSError(f"{place}/{path} cannot be written: {why(error)}") from error
+
+
+# Stores copy larger objects in parts only.
+_LARGEST_COPY = 5 * 2**30
+
+
+def copy_within_store(source: str, target: str, size: int) -> bool:
+    """Let the store copy an object of `size` bytes to another address. False if it cannot."""
+    bucket = re.match(r"\w+://[^/]+", source)
+    if not bucket or not target.startswith(f"{bucket[0]}/") or size > _LARGEST_COPY:
+        return False
+    start = len(bucket[0]) + 1
+    obstore.copy(store_at(bucket[0]), source[start:], target[start:])
+    return True
 
 
 def _etag(answer: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from backfill_assets.errors import TableUnreadable, UsageError, first_line
 from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.slices import condition, is_in_folder
-from backfill_assets.lake.storage import Paths, files_in
+from backfill_assets.lake.storage import Paths, files_in, infos_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -253,7 +253,7 @@ class _Part:
         if newest is None or newest.version() == self._log.version():
             return
         suspected = sorted(self._paths(self._log, days) - self._paths(newest, days))
-        infos = files_in(self._folder).get_file_info([unquote(path) for path in suspected])
+        infos = infos_of(self._folder, map(unquote, suspected))
         gone = [info.path for info in infos if info.type == FileType.NotFound]
         if gone:
             raise self.gone(

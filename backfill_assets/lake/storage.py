@@ -7,22 +7,28 @@ import errno
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
+import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import error_text
-from backfill_assets.lake.object_store import delta_options
+from backfill_assets.lake.object_store import delta_options, put
 from backfill_assets.settings import PRIVATE
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def make_cache(folder: Path, *, and_home: bool = False) -> None:
@@ -159,6 +165,26 @@ def files_in(folder: str) -> FileSystem:
     return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())
 
 
+# Requests to an object store that wait for their answers at once.
+AT_ONCE = 16
+
+
+def at_once(folder: str, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Do `work` on all items. In an object store they wait for their answers at once."""
+    if "://" not in folder:
+        return list(map(work, items))
+    with ThreadPoolExecutor(AT_ONCE) as workers:
+        return list(workers.map(work, items))
+
+
+def infos_of(folder: str, paths: Iterable[str]) -> list[fs.FileInfo]:
+    """The size, the time and the type of files below `folder`. A missing one is `NotFound`."""
+    store = files_in(folder)
+    if "://" in folder:
+        return at_once(folder, store.get_file_info, paths)
+    return store.get_file_info(wanted) if (wanted := list(paths)) else []
+
+
 def archived_in(root: str) -> list[str]:
     """The names of the tables of archives in the lake at `root`."""
     folders = files_in(root).get_file_info(FileSelector(ARCHIVED, allow_not_found=True))
@@ -215,14 +241,22 @@ class Documents:
 
     def write(self, path: str, contents: str) -> None:
         """Write the file at `path` below the folder. Readers see the whole file or none."""
-        if "://" in self.folder:  # an object appears when it is complete
-            # Without a buffer, the handler fails on Arrow's own (deltalake 1.6).
-            with self._files.open_output_stream(path, buffer_size=2**16) as out:
-                out.write(contents.encode())
+        if "://" in self.folder:
+            write_file(self.folder, path, contents.encode())
             return
         target = Path(self.folder, path)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, contents)
+
+
+def write_file(folder: str, path: str, contents: bytes | pa.Buffer) -> None:
+    """Write a file below `folder` that nobody reads yet. An object appears when it is complete."""
+    if "://" in folder:
+        put(folder, path, bytes(contents))
+        return
+    target = Path(folder, path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(contents)
 
 
 def write_whole(path: Path, contents: str | bytes) -> None:

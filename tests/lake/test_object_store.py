@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
+import obstore
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from backfill_assets.cli import doctor
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.object_store import (
+    delta_options,
     put_new,
     read,
     refuse_unconditional,
@@ -198,3 +202,35 @@ def test_wrong_credentials_and_a_missing_bucket_are_no_empty_lake(
         open_table(f"{other_place or place}/raw/outages")
     with pytest.raises(ServiceUnavailable):
         refuse_unconditional(other_place or place)
+
+
+def test_an_open_table_costs_one_request_until_another_commits(server, place):
+    folder = f"{place}/numbers"
+    write_deltalake(folder, pa.table({"n": [1]}), storage_options=delta_options(folder))
+    first = open_table(folder)
+    with server.counting() as requests:
+        assert open_table(folder) is first
+    assert requests.total() == 1
+    write_deltalake(
+        folder, pa.table({"n": [2]}), mode="append", storage_options=delta_options(folder)
+    )
+    second = open_table(folder)
+    assert first
+    assert second
+    assert (first.version(), second.version()) == (0, 1)
+    with server.counting() as requests:
+        assert open_table(folder, 0) is first
+        assert open_table(folder) is second
+    assert requests.total() == 2
+
+
+def test_a_recreated_table_is_not_taken_for_the_one_that_is_kept(place):
+    folder = f"{place}/numbers"
+    for number in (1, 2):
+        write_deltalake(folder, pa.table({"n": [number]}), storage_options=delta_options(folder))
+        table = open_table(folder)
+        assert table
+        assert table.to_pyarrow_table()["n"].to_pylist() == [number]
+        names = [entry["path"] for chunk in obstore.list(store_at(folder)) for entry in chunk]
+        obstore.delete(store_at(folder), names)
+        assert open_table(folder) is None
