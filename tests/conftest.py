@@ -60,7 +60,7 @@ EARLY = (
 )
 
 # A test without any of these marks is `pure`.
-MARKS = ("lake", "spark", "servers", "services", "browser", "tools")
+MARKS = ("lake", "spark", "servers", "services", "browser", "tools", "scale")
 FIXTURES_OF = {
     "lake": {"given"},
     "spark": {"spark"},

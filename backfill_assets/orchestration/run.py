@@ -8,7 +8,12 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from dagster import AssetExecutionContext, ConfigurableResource, ResourceDefinition
+from dagster import (
+    AssetExecutionContext,
+    ConfigurableResource,
+    ResourceDefinition,
+    get_dagster_logger,
+)
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 from pyspark.sql import SparkSession
@@ -18,7 +23,9 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import WriteMode
 from backfill_assets.lake.shadow import read_base
+from backfill_assets.lake.spark.cluster import is_cluster, watch_executors
 from backfill_assets.lake.spark.conf import apply_conf, refuse_unlisted, values_judged
+from backfill_assets.lake.spark.server import refuse_other_server
 from backfill_assets.lake.spark.session import remedies, session_conf
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import workspace_of
@@ -37,17 +44,25 @@ class SparkResource(LazyPySparkResource):
     Raises ServiceUnavailable, with a remedy, if it cannot start.
     """
 
+    lake: str = ""
+
     def _init_session(self, conf: Mapping[str, str] = MappingProxyType({})) -> None:
-        if self._spark_session is None:
-            with remedies(self.spark_config):
-                self._spark_session = SparkSession.builder.config(
-                    map={**self.spark_config, **conf}
-                ).getOrCreate()
+        if self._spark_session is not None:
+            return
+        with remedies(self.spark_config):
+            self._spark_session = SparkSession.builder.config(
+                map={**self.spark_config, **conf}
+            ).getOrCreate()
+        if remote := self.spark_config.get("spark.remote"):
+            refuse_other_server(self._spark_session, host_of(remote), self.lake)
+        elif is_cluster(self.spark_config.get("spark.master", "local")):
+            watch_executors(self._spark_session, get_dagster_logger().warning)
 
     def session(self, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
         """The session of this run, with the settings `conf`.
 
-        Raises UsageError for a setting that can no longer be changed.
+        The run's log says if work waits for executors of a cluster. Raises UsageError for a setting
+        that can no longer be changed.
         """
         remote = self.spark_config.get("spark.remote")
         refuse_unlisted(conf)
@@ -72,7 +87,7 @@ class SparkResource(LazyPySparkResource):
 
 
 def spark_resource(settings: Settings, packages: Sequence[str] = ()) -> SparkResource:
-    return SparkResource(spark_config=session_conf(settings, packages))
+    return SparkResource(spark_config=session_conf(settings, packages), lake=settings.lake)
 
 
 def for_each_run(spark: SparkResource) -> ResourceDefinition:
@@ -81,7 +96,7 @@ def for_each_run(spark: SparkResource) -> ResourceDefinition:
     It has no configuration: a launchpad could change settings there that rows depend on.
     """
     return ResourceDefinition(
-        lambda _: type(spark)(spark_config=spark.spark_config),
+        lambda _: type(spark)(spark_config=spark.spark_config, lake=spark.lake),
         config_schema={},
         description=type(spark).__doc__,
     )

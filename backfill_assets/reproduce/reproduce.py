@@ -1,7 +1,7 @@
 """Build a day again from its recorded inputs, and compare its fingerprint and rows.
 
-Nothing is written: the rows stay in the engine and, if they differ, in this process. So nothing is
-left behind if the process is killed.
+Nothing is written: the rows stay in the engine and, if they differ and are few enough, in this
+process. So nothing is left behind if the process is killed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from backfill_assets.reproduce.inputs import (
     reproduction_of,
 )
 from backfill_assets.reproduce.reproduction import Reproduction, ReproductionResult
-from backfill_assets.step.compute import SMALL, changed_in_place, new_rows, read_inputs
+from backfill_assets.step.compute import MOST_ROWS, SMALL, changed_in_place, new_rows, read_inputs
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.workspace import Workspace
 
@@ -136,6 +136,9 @@ class _Rebuild:
             return reproduction_of(recorded, ReproductionResult.REWRITTEN, [_CHANGED_IN_PLACE])
         if is_same:
             return reproduction
+        if max(profile.rows, recorded.build.rows) > MOST_ROWS:
+            too_many = f"rows are not compared one by one: it has more than {MOST_ROWS:,}"
+            return replace(reproduction, reasons=(*reasons, too_many))
         try:
             return replace(reproduction, diff=self._diff(rows))
         except TableUnreadable as error:

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.lake.columns import refuse_other_columns
@@ -47,6 +48,8 @@ from backfill_assets.workspace import Workspace
 # most of the time is spent on starting Spark jobs, and one job does the work of three. Three days
 # of the sample's outages read 2 MB.
 SMALL = 4 * 2**20
+# Rows of one task that are collected. A function may make many rows from a small input.
+MOST_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -285,15 +288,15 @@ def _small(
 ) -> tuple[dict[date, DayProfile], list[DataFile]] | None:
     """The profiles and files of a small slice, by one Spark job.
 
-    None if the rows are too many for this process, or have values that Arrow or Python cannot
-    represent (a date after the year 9999). Then Spark has to profile and write them.
+    None if a task has too many rows for this process, or if rows have values that Arrow or Python
+    cannot represent (a date after the year 9999). Then Spark has to profile and write them.
     """
     try:
         return _by_arrow(table, new, folder, unique)
     except (pa.ArrowException, OverflowError, UnicodeDecodeError):
         return None
     except PySparkException as error:
-        if "spark.driver.maxResultSize" not in str(error):
+        if error.getCondition() != _TOO_MANY and "spark.driver.maxResultSize" not in str(error):
             raise
         return None
 
@@ -303,7 +306,9 @@ def _by_arrow(
 ) -> tuple[dict[date, DayProfile], list[DataFile]]:
     # Only raw text is worth compiling: parsing it takes long enough.
     with without_code_generation(new.sparkSession, unless=table.source() is not None):
-        rows = with_figures(new, measures=table.all_measures, samples=table.all_samples).toArrow()
+        rows = with_figures(
+            _few(new), measures=table.all_measures, samples=table.all_samples
+        ).toArrow()
     profiles = small_profiles(
         rows,
         day=table.partition_by,
@@ -313,6 +318,18 @@ def _by_arrow(
         samples=list(table.all_samples),
     )
     return profiles, write_table(without_figures(rows), folder, table.partition_by)
+
+
+# The condition of F.raise_error. If the table's code raised it, Spark's own path raises it again.
+_TOO_MANY = "USER_RAISED_EXCEPTION"
+
+
+def _few(rows: DataFrame) -> DataFrame:
+    """The rows. Reading them raises an error with the condition `_TOO_MANY` at `MOST_ROWS`."""
+    # The lower bits count the rows of a task.
+    number = F.monotonically_increasing_id().bitwiseAND(2**33 - 1)
+    too_many = F.raise_error(f"a task has more than {MOST_ROWS} rows").cast("boolean")
+    return rows.where(F.when(number < MOST_ROWS, F.lit(True)).otherwise(too_many))
 
 
 def changed_in_place(

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable, SettingsError
+from backfill_assets.lake.spark.cluster import cluster_conf, is_cluster, refuse_silent_master
 from backfill_assets.lake.spark.conf import OF_DRIVER, ROW_SETTINGS, is_listed
 from backfill_assets.lake.spark.jars import JARS_REMEDY, jars_conf
 from backfill_assets.settings import Settings, host_of
@@ -51,9 +52,7 @@ INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-ONE_MACHINE = {
-    # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
-    "spark.sql.shuffle.partitions": "4",
+DRIVER = {
     # Spark reads a table's log again after each commit. One task is enough for thousands of days.
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
@@ -62,14 +61,18 @@ ONE_MACHINE = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     # Rows are cached for the seconds between computing and committing. Packing costs more.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    # A driver listens on two ports. Without a secret it would run code of any user of this machine.
-    "spark.authenticate": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.debug.maxToStringFields": "100",
+}
+ONE_MACHINE = {
+    # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # A driver listens on two ports. Without a secret it would run code of any user of this machine.
+    "spark.authenticate": "true",
 }
 
 
@@ -79,9 +82,11 @@ def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, s
     BACKFILL_SPARK_CONF comes before the defaults.
     """
     master = settings.spark_master or "local[*]"
-    conf = ALWAYS | (ONE_MACHINE if master.startswith("local") else {})
+    own = _own_conf(settings)
+    of_place = cluster_conf(master, own) if is_cluster(master) else ONE_MACHINE
+    conf = ALWAYS | DRIVER | of_place
     conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
-    return conf | jars_conf(settings, packages) | _own_conf(settings)
+    return conf | jars_conf(settings, packages) | own
 
 
 def _own_conf(settings: Settings) -> dict[str, str]:
@@ -132,6 +137,7 @@ def remedies(conf: Mapping[str, str]) -> Iterator[None]:
     remote = conf.get("spark.remote")
     if not remote:
         require_java()
+        refuse_silent_master(conf.get("spark.master", ""))
     try:
         yield
     except Exception as error:

@@ -1,0 +1,132 @@
+"""A driver on a cluster: its settings, and waiting for its executors.
+
+The driver runs where the run does. Executors open connections to it, and it sends them its code.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
+
+SECRET = "spark.authenticate.secret"
+# These masters give each application a secret. A standalone master has one for all.
+_WITH_SECRETS = ("yarn", "k8s://")
+CLUSTER = {
+    # Partitions of 64 MB: a small slice is one task, and a large one as many as it needs.
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "1000",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64m",
+}
+# Without a bound, the first run takes all cores of a standalone cluster until it ends.
+STANDALONE = {"spark.cores.max": "8"}
+# A new executor of a free worker takes a few seconds.
+PATIENCE_S = 20.0
+_LOOK_EVERY_S = 1.0
+_CONNECT_TIMEOUT_S = 10.0
+
+
+def is_cluster(master: str) -> bool:
+    """True unless the driver itself computes, or starts executors for itself alone."""
+    return not master.startswith("local")
+
+
+def cluster_conf(master: str, own: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a driver of the cluster `master`. `own` are those that its user gave."""
+    conf = dict(CLUSTER)
+    if master.startswith("spark://"):
+        conf |= STANDALONE
+    if SECRET in own or master.startswith(_WITH_SECRETS):
+        conf["spark.authenticate"] = "true"
+    address = _address_towards(master)
+    if address and not {"spark.driver.host", "spark.driver.bindAddress"} & own.keys():
+        # Not on the addresses of other networks.
+        conf |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
+    return conf
+
+
+def _address_towards(master: str) -> str:
+    """The address of this machine on the network of the master. "" if it is not known."""
+    for host, port in _places(master):
+        kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # Nothing is sent: the system chooses the address from which it would send.
+        with suppress(OSError), closing(socket.socket(kind, socket.SOCK_DGRAM)) as probe:
+            probe.connect((host, port))
+            return str(probe.getsockname()[0])
+    return ""
+
+
+def _places(master: str) -> Iterator[tuple[str, int]]:
+    """The hosts and ports in the address of a master. YARN has none."""
+    for place in master.removeprefix("k8s://").rpartition("://")[2].split(","):
+        url = urlsplit(f"//{place}")
+        if "://" in master and url.hostname:
+            yield url.hostname, url.port or 443
+
+
+def refuse_silent_master(master: str) -> None:
+    """Raise ServiceUnavailable if no standalone master accepts a connection.
+
+    Spark would try for a minute, and then end its driver in the middle of the work.
+    """
+    if not master.startswith("spark://"):
+        return
+    for place in _places(master):
+        with suppress(OSError), socket.create_connection(place, _CONNECT_TIMEOUT_S):
+            return
+    raise ServiceUnavailable(
+        f"No Spark master answers at {master}.",
+        unchanged=NOTHING_COMPUTED,
+        next_step="Start it, or correct BACKFILL_SPARK_MASTER. Then run again.",
+    )
+
+
+def watch_executors(
+    spark: SparkSession, say: Callable[[str], None], patience: float = PATIENCE_S
+) -> threading.Thread:
+    """Say when work has waited for an executor for `patience` seconds, and when one came.
+
+    Ends with the driver.
+    """
+
+    def watch() -> None:
+        context = spark.sparkContext
+        master = str(context.master)
+        tracker = context.statusTracker()
+        without = time.monotonic()
+        said = False
+        # Py4J raises errors of many kinds once the driver has ended.
+        with suppress(Exception):
+            while not context._jsc.sc().isStopped():
+                # The driver counts as one.
+                is_waiting = context._jsc.sc().getExecutorMemoryStatus().size() < 2 and bool(
+                    tracker.getActiveStageIds()
+                )
+                waited = time.monotonic() - without
+                if is_waiting and waited >= patience and not said:
+                    said = True
+                    say(_no_executors(master, round(waited)))
+                elif not is_waiting:
+                    if said:
+                        say(f"An executor of {master} came after {round(waited)} s.")
+                    said = False
+                    without = time.monotonic()
+                time.sleep(_LOOK_EVERY_S)
+
+    thread = threading.Thread(target=watch, name="executors", daemon=True)
+    thread.start()
+    return thread
+
+
+def _no_executors(master: str, seconds: int) -> str:
+    return (
+        f"No executor of {master} has come for {seconds} s. Other runs may hold all cores, or no"
+        " worker has as many cores and as much memory as an executor asks for"
+        " (spark.executor.cores, spark.executor.memory). The run waits. So that runs share the"
+        " cluster, set spark.cores.max or spark.dynamicAllocation.enabled in BACKFILL_SPARK_CONF."
+    )

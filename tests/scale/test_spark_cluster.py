@@ -1,0 +1,101 @@
+"""A standalone Spark cluster of two workers builds what one machine builds, also if parts of it
+fail.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill_assets.calendar import Calendar
+from tests.worlds.cluster import (
+    BUILT,
+    Cluster,
+    cluster,
+    kill,
+    line_of,
+    result_of,
+    three_days,
+    wait_until,
+)
+from tests.worlds.outages import World, assert_same
+from tests.worlds.processes import THREE
+from tests.worlds.suite import SAMPLE
+
+pytestmark = pytest.mark.scale
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
+    """Three days by one machine."""
+    return three_days(str(tmp_path_factory.mktemp("local")), spark)
+
+
+def test_a_cluster_builds_the_rows_that_one_machine_builds(two, local, tmp_path):
+    made = two.run("written_by_executors", tmp_path)
+    there = World(tmp_path, SAMPLE, local.spark, Calendar(THREE[0], THREE[-1]))
+    assert_same(there, local, BUILT)
+    assert made["executors"] == 2
+    assert made["kept"]["spark.driver.bindAddress"] == "127.0.0.1"
+    assert made["kept"]["spark.authenticate"] == "true"
+
+
+def test_a_step_goes_on_without_a_worker_that_was_killed(two, tmp_path):
+    step = two.start("with_a_killed_worker", tmp_path)
+    wait_until((tmp_path / "computing").exists)
+    two.kill_worker()
+    (tmp_path / "killed").touch()
+    outcomes = result_of(step)
+    two.add_worker()
+    assert outcomes == ["accepted"] * 3
+
+
+def test_a_day_that_needs_too_much_memory_fails_alone(two, tmp_path):
+    conf = {"spark.executor.memory": "512m", "spark.task.maxFailures": "1"}
+    outcomes = two.run("with_too_little_memory", tmp_path, conf)
+    assert outcomes == ["accepted", "failed", "accepted"]
+
+
+def test_executors_that_are_not_needed_are_given_back(two, tmp_path):
+    conf = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    }
+    process = two.start("holding", tmp_path, conf)
+    try:
+        line_of(process, "ready")
+        wait_until(lambda: two.state()["coresused"] == 0)
+        assert len(two.state()["activeapps"]) == 1
+    finally:
+        kill(process)
+
+
+def test_a_plan_has_executors_of_its_own_size(two, tmp_path):
+    wanted = {"spark.executor.memory": "600m", "spark.cores.max": "1"}
+    (tmp_path / "wanted.json").write_text(json.dumps(wanted))
+    process = two.start("holding", tmp_path)
+    try:
+        line_of(process, "ready")
+        (held,) = two.state()["activeapps"]
+        assert (held["memoryperexecutor"], held["cores"]) == (600, 1)
+    finally:
+        kill(process)
+
+
+def test_a_run_says_that_it_waits_for_executors(tmp_path):
+    with cluster(tmp_path, workers=0) as empty:
+        process = empty.start("waiting", tmp_path)
+        try:
+            assert empty.master in line_of(process, "No executor of")
+            empty.add_worker()
+            assert empty.master in line_of(process, "An executor of")
+            assert result_of(process) == 10
+        finally:
+            kill(process)
