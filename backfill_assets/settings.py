@@ -264,6 +264,16 @@ def runs_on_this_machine(address: str) -> bool:
     return all(_is_loopback(place) for place in places)
 
 
+def executors_elsewhere(settings: Settings) -> bool:
+    """True if Spark's executors are on other machines."""
+    return not runs_on_this_machine(settings.spark_remote or master_of(settings))
+
+
+def master_of(settings: Settings) -> str:
+    """The Spark master of drivers. One in BACKFILL_SPARK_CONF comes first."""
+    return settings.spark_conf.get("spark.master") or settings.spark_master or "local[*]"
+
+
 def _is_loopback(place: str) -> bool:
     host = urlsplit(f"//{place}").hostname or ""
     try:
@@ -422,11 +432,10 @@ class Settings(BaseSettings):
                 f"BACKFILL_SPARK_REMOTE has {', '.join(secret)}, which logs and errors would show:"
                 " take it out. A token is set by SPARK_CONNECT_AUTHENTICATE_TOKEN"
             )
-        own = self.spark_conf.get("spark.master")  # It comes before ours.
-        cluster = self.spark_remote or own or self.spark_master or "local[*]"
         places = {"BACKFILL_LAKE": self.lake, "BACKFILL_LANDING": self.landing}
         local = [name for name, place in places.items() if "://" not in place]
-        if local and not self.shared_disk and not runs_on_this_machine(cluster):
+        if local and not self.shared_disk and executors_elsewhere(self):
+            own = "spark.master" in self.spark_conf
             of_master = "BACKFILL_SPARK_CONF" if own else "BACKFILL_SPARK_MASTER"
             setting = "BACKFILL_SPARK_REMOTE" if self.spark_remote else of_master
             raise ValueError(

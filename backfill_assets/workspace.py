@@ -17,7 +17,13 @@ from backfill_assets.calendar import Calendar, today_utc
 from backfill_assets.errors import NOTHING_CHANGED, ProjectError, SettingsError, UsageError
 from backfill_assets.lake.lake import Lake
 from backfill_assets.project import Project, load
-from backfill_assets.settings import PRIVATE, Settings, project_at, read_settings
+from backfill_assets.settings import (
+    PRIVATE,
+    Settings,
+    executors_elsewhere,
+    project_at,
+    read_settings,
+)
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.tables.agreements import Consumer, Reconciliation
 from backfill_assets.tables.declaration import Table
@@ -173,7 +179,9 @@ def area_of(settings: Settings) -> LandingArea:
     area = LandingArea.at(
         settings.landing, settings.home / "landed", settings.max_line_bytes, settings.lake
     )
-    return replace(area, urls=settings.service_urls)
+    return replace(
+        area, urls=settings.service_urls, executors_elsewhere=executors_elsewhere(settings)
+    )
 
 
 def open_workspace(

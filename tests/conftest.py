@@ -79,8 +79,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def needs_of(item: pytest.Item) -> set[str]:
     """What a test needs beyond this process: by its marks, by its fixtures, and by the worlds that
-    its module imports.
+    its module imports. A test of `scale` has that mark alone, so that no other mark selects it.
     """
+    if item.get_closest_marker("scale"):
+        return {"scale"}
     marked = {name for name in MARKS if item.get_closest_marker(name)}
     fixtures = set(getattr(item, "fixturenames", ()))
     needs = marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}

@@ -18,6 +18,7 @@ class LandingArea:
     max_line_bytes  a file with a longer line, unpacked, is not read
     lake            where archives are loaded and answers of services are stored
     urls            by source name, the address of a service that replaces its own
+    executors_elsewhere  whether Spark's executors are on other machines
     listings        folders that were listed already, if listings are cached (`with_cached_listing`)
     whole_folders   whether a cached listing covers the whole folder
     """
@@ -29,6 +30,7 @@ class LandingArea:
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
     clock: Callable[[], float] = field(default=time.time, compare=False, repr=False)
     files: FileSystem = DISK
+    executors_elsewhere: bool = field(default=False, compare=False, repr=False)
     listings: dict[tuple[str, Sequence[Subfolder]], Tree] | None = field(
         default=None, compare=False, repr=False
     )

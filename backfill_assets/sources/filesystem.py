@@ -120,6 +120,10 @@ class FileSystem(ABC):
         Raises OSError if their hash is not `content`.
         """
 
+    def spark_address(self, entry: Entry) -> str:
+        """Return the address at which Spark reads the entry on any machine. "" if it has none."""
+        return ""
+
     def display_path(self, path: str) -> str:
         """Return the path as people write it."""
         return path

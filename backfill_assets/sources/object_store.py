@@ -143,6 +143,11 @@ class ObjectStore(FileSystem):
     def cached(self, entry: Entry, content: str) -> Path:
         return self.copies.cached(*self._copied(entry), content)
 
+    def spark_address(self, entry: Entry) -> str:
+        assert isinstance(entry, StoredObject)
+        scheme, _, place = self.display_path(entry.path).partition("://")
+        return f"s3a://{place}" if scheme in ("s3", "s3a") else ""
+
     def display_path(self, path: str) -> str:
         return f"{self.place}/{path}" if path not in ("", ".") else self.place
 

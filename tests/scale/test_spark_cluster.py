@@ -67,6 +67,7 @@ def test_executors_that_are_not_needed_are_given_back(two, tmp_path):
     conf = {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.executorIdleTimeout": "1s",
+        "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
     }
     process = two.start("holding", tmp_path, conf)
     try:

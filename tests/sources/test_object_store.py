@@ -29,6 +29,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files.formats import Parquet
 from backfill_assets.sources.files.landing import Landing
 from backfill_assets.sources.files.manifest import manifest_at
+from backfill_assets.sources.files.rows import files_for_spark
 from backfill_assets.sources.object_store import _NO_CREDENTIALS
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.verbs.status import read_status
@@ -338,3 +339,19 @@ def test_objects_are_read_once_and_a_replaced_one_makes_its_day_outdated(
     built = stored.run(days(0, 1), [REJECTED])[REJECTED].built
     assert {build.day: build.outcome for build in built} == {day(1): "accepted"}
     assert stored.lines() == [*lines[:3], (day(1), name, "another"), (day(1), name, "one")]
+
+
+def test_executors_on_other_machines_read_objects_where_they_are(bucket, area, tmp_path):
+    """A file that Spark cannot read as it is has a copy all the same."""
+    names = ("a.jsonl", "b 1%.jsonl.gz")
+    for name in names:
+        put(tmp_path / "disk", f"events/2019-08-15/{name}")
+    bucket.put_all(tmp_path / "disk")
+    elsewhere = replace(area, executors_elsewhere=True)
+    files = [(day(0), *file) for file in EVENTS._judged(area, [day(0)])[day(0)][0].items()]
+    cut = [(on, entry, replace(contents, cut="is cut off")) for on, entry, contents in files]
+    paths = [file.path for file in files_for_spark(elsewhere, files)]
+    place = bucket.place.replace("s3://", "s3a://")
+    assert paths == [f"{place}/events/2019-08-15/{name}" for name in names]
+    for copied in (files_for_spark(area, files), files_for_spark(elsewhere, cut)[:1]):
+        assert all(Path(file.path).is_file() for file in copied)

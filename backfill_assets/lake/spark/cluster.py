@@ -22,6 +22,8 @@ CLUSTER = {
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "1000",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64m",
+    # With dynamic allocation, an executor would keep its shuffle files, and itself, for ever.
+    "spark.dynamicAllocation.shuffleTracking.timeout": "10m",
 }
 # Without a bound, the first run takes all cores of a standalone cluster until it ends.
 STANDALONE = {"spark.cores.max": "8"}

@@ -49,7 +49,7 @@ from backfill_assets.sources.files.listing import (
     with_day,
 )
 from backfill_assets.sources.files.manifest import manifest_at
-from backfill_assets.sources.files.rows import local_files, read_json, read_lines, read_rows
+from backfill_assets.sources.files.rows import files_for_spark, read_json, read_lines, read_rows
 from backfill_assets.sources.filesystem import Entry, Tree
 from backfill_assets.sources.protocol import (
     HASH_DIGITS,
@@ -201,7 +201,7 @@ class Landing(Source):
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """Read the delivered rows of `days`. Raises SourceError if a delivery cannot be used."""
-        files = local_files(area, [file for file in self._usable(area, days) if file[2].lines])
+        files = files_for_spark(area, [file for file in self._usable(area, days) if file[2].lines])
         if isinstance(self.format, JsonLines):
             lines = read_lines(spark, files)
             return read_json(lines, self.fields) if self.fields else lines

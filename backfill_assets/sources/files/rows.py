@@ -77,7 +77,10 @@ _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
 class ReadFile(NamedTuple):
-    """A file to read: its day, its local path, its name in `source_file`, and its contents."""
+    """A file to read: its day, its path for Spark, its name in `source_file`, and its contents.
+
+    The path is the one of a local file, or an address such as s3a://bucket/file.
+    """
 
     day: date
     path: str
@@ -162,16 +165,21 @@ def _all_digits(name: str, text: Column) -> Column:
     return F.when(is_rounded, found).otherwise(text)
 
 
-def local_files(
+def files_for_spark(
     area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]
 ) -> list[ReadFile]:
-    """Return the files where Spark can read them, copied if necessary.
+    """Return the files where Spark can read them, copied to this machine if necessary.
 
-    Copies stay until this process ends. Raises SourceError if a file cannot be read.
+    If Spark's executors are elsewhere, they read objects of S3 where they are. A change meanwhile
+    is found before the commit. Copies stay until this process ends. Raises SourceError if a file
+    cannot be read.
     """
 
     def one(day: date, file: Entry, contents: FileContents) -> ReadFile:
         name = area.name_of(file)
+        address = area.files.spark_address(file) if area.executors_elsewhere else ""
+        if address and not _may_be_rewritten(contents):
+            return ReadFile(day, address, name, contents)
         try:
             path = spark_readable(area.files.cached(file, contents.content), contents, area.cache)
             return ReadFile(day, str(path), name, contents)
@@ -388,7 +396,8 @@ def _names(spark: SparkSession, files: Iterable[ReadFile]) -> DataFrame:
 def _escaped(files: Iterable[ReadFile]) -> list[str]:
     """Escape paths for `spark.read`, which would take some characters as a pattern."""
     return [
-        "file://" + "".join(f"\\{letter}" if letter in "{}[]*?\\" else letter for letter in f.path)
+        ("" if "://" in f.path else "file://")
+        + "".join(f"\\{letter}" if letter in "{}[]*?\\" else letter for letter in f.path)
         for f in files
     ]
 
@@ -451,6 +460,11 @@ def _on_days_of(field: Field) -> Column:
 # Types in a file's header that Spark may not read. It reads some files with these times.
 _UNSUPPORTED = re.compile(r"\[ns|\btime(32|64)\b|decimal256|halffloat")
 _REPLACED = "it changed after it was first read"
+
+
+def _may_be_rewritten(contents: FileContents) -> bool:
+    """True if Spark may need a copy of the file in another form."""
+    return bool(contents.cut or _UNSUPPORTED.search(contents.header))
 
 
 def spark_readable(path: Path, contents: FileContents, cache_folder: Path | None) -> Path:
