@@ -237,9 +237,10 @@ def with_too_little_memory(root: str, settings: Settings) -> list[str]:
     """Three days, of which one needs more memory than an executor has."""
 
     def large(days: Any) -> Any:
-        text = "array_join(array_repeat(repeat('x', 1000000), 1500), '')"
-        needed = f"IF(number = 1, LENGTH({text}), 1)"
-        return days.withColumn("number", expr(f"number * sign({needed})").cast("bigint"))
+        copies = "array_repeat(repeat('x', 1000000), IF(number = 1, 1500, 1))"
+        return days.withColumn(
+            "number", expr(f"number * sign(length(array_join({copies}, '')))").cast("bigint")
+        )
 
     return _built(root, settings, large)
 
