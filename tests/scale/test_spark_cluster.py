@@ -13,7 +13,6 @@ from tests.worlds.cluster import (
     BUILT,
     Cluster,
     cluster,
-    kill,
     line_of,
     result_of,
     three_days,
@@ -48,11 +47,11 @@ def test_a_cluster_builds_the_rows_that_one_machine_builds(two, local, tmp_path)
 
 
 def test_a_step_goes_on_without_a_worker_that_was_killed(two, tmp_path):
-    step = two.start("with_a_killed_worker", tmp_path)
-    wait_until((tmp_path / "computing").exists)
-    two.kill_worker()
-    (tmp_path / "killed").touch()
-    outcomes = result_of(step)
+    with two.calling("with_a_killed_worker", tmp_path) as step:
+        wait_until((tmp_path / "computing").exists)
+        two.kill_worker()
+        (tmp_path / "killed").touch()
+        outcomes = result_of(step)
     two.add_worker()
     assert outcomes == ["accepted"] * 3
 
@@ -69,34 +68,24 @@ def test_executors_that_are_not_needed_are_given_back(two, tmp_path):
         "spark.dynamicAllocation.executorIdleTimeout": "1s",
         "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
     }
-    process = two.start("holding", tmp_path, conf)
-    try:
+    with two.calling("holding", tmp_path, conf) as process:
         line_of(process, "ready")
         wait_until(lambda: two.state()["coresused"] == 0)
         assert len(two.state()["activeapps"]) == 1
-    finally:
-        kill(process)
 
 
 def test_a_plan_has_executors_of_its_own_size(two, tmp_path):
     wanted = {"spark.executor.memory": "600m", "spark.cores.max": "1"}
     (tmp_path / "wanted.json").write_text(json.dumps(wanted))
-    process = two.start("holding", tmp_path)
-    try:
+    with two.calling("holding", tmp_path) as process:
         line_of(process, "ready")
         (held,) = two.state()["activeapps"]
         assert (held["memoryperexecutor"], held["cores"]) == (600, 1)
-    finally:
-        kill(process)
 
 
 def test_a_run_says_that_it_waits_for_executors(tmp_path):
-    with cluster(tmp_path, workers=0) as empty:
-        process = empty.start("waiting", tmp_path)
-        try:
-            assert empty.master in line_of(process, "No executor of")
-            empty.add_worker()
-            assert empty.master in line_of(process, "An executor of")
-            assert result_of(process) == 10
-        finally:
-            kill(process)
+    with cluster(tmp_path, workers=0) as empty, empty.calling("waiting", tmp_path) as process:
+        assert empty.master in line_of(process, "No executor of")
+        empty.add_worker()
+        assert empty.master in line_of(process, "An executor of")
+        assert result_of(process) == 10

@@ -113,22 +113,29 @@ class Cluster:
 
     def run(self, name: str, root: Path, conf: Mapping[str, str] = NO_CONF) -> Any:
         """What a function of this module returns, in a process of its own."""
-        return result_of(self.start(name, root, conf))
+        with self.calling(name, root, conf) as process:
+            return result_of(process)
 
-    def start(
+    @contextmanager
+    def calling(
         self, name: str, root: Path, conf: Mapping[str, str] = NO_CONF
-    ) -> subprocess.Popen[str]:
-        """A process that calls a function of this module."""
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A process that calls a function of this module, until the block ends."""
         own = OF_TESTS | {SECRET: self.secret, **conf}
         settings = {"spark_master": self.master, "spark_conf": own}
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "tests.worlds.cluster", name, str(root), json.dumps(settings)],
             cwd=PROJECT,
-            env=_environment(),
+            # Functions in Python run in this environment.
+            env=_environment() | {"PYSPARK_PYTHON": sys.executable},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+        try:
+            yield process
+        finally:
+            kill(process)
 
 
 @contextmanager
@@ -167,11 +174,8 @@ def kill(process: subprocess.Popen[Any]) -> None:
 
 
 def result_of(process: subprocess.Popen[str]) -> Any:
-    """What a process of `Cluster.start` returns at its end."""
-    try:
-        output = process.communicate(timeout=RESULT_TIMEOUT_S)[0]
-    finally:
-        kill(process)
+    """What a process of `Cluster.calling` returns at its end."""
+    output = process.communicate(timeout=RESULT_TIMEOUT_S)[0]
     assert process.returncode == 0, output[-8000:]
     return json.loads(output.splitlines()[-1])
 

@@ -17,7 +17,7 @@ from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable, Setting
 from backfill_assets.lake.spark.cluster import cluster_conf, is_cluster, refuse_silent_master
 from backfill_assets.lake.spark.conf import OF_DRIVER, ROW_SETTINGS, is_listed
 from backfill_assets.lake.spark.jars import JARS_REMEDY, jars_conf
-from backfill_assets.settings import Settings, host_of
+from backfill_assets.settings import Settings, host_of, master_of
 
 OLDEST_JAVA = 17
 JAVA_REMEDY = (
@@ -81,7 +81,7 @@ def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, s
 
     BACKFILL_SPARK_CONF comes before the defaults.
     """
-    master = settings.spark_master or "local[*]"
+    master = master_of(settings)
     own = _own_conf(settings)
     of_place = cluster_conf(master, own) if is_cluster(master) else ONE_MACHINE
     conf = ALWAYS | DRIVER | of_place
