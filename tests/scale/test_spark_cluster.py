@@ -38,12 +38,25 @@ def local(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Worl
 
 
 def test_a_cluster_builds_the_rows_that_one_machine_builds(two, local, tmp_path):
-    made = two.run("written_by_executors", tmp_path)
+    held = two.run("written_by_executors", tmp_path)
     there = World(tmp_path, SAMPLE, local.spark, Calendar(THREE[0], THREE[-1]))
     assert_same(there, local, BUILT)
-    assert made["executors"] == 2
-    assert made["kept"]["spark.driver.bindAddress"] == "127.0.0.1"
-    assert made["kept"]["spark.authenticate"] == "true"
+    assert held == {
+        "spark.master": two.master,
+        "spark.authenticate": "true",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+
+
+def test_a_server_before_a_cluster_builds_the_same_rows(two, local, tmp_path):
+    folder = tmp_path / "engine"
+    folder.mkdir()
+    with two.engine(folder) as engine:
+        settings = {"spark_remote": engine.remote}
+        with calling("written_by_executors", tmp_path, settings, engine.environment()) as process:
+            assert result_of(process)["spark.master"] == two.master
+    there = World(tmp_path, SAMPLE, local.spark, Calendar(THREE[0], THREE[-1]))
+    assert_same(there, local, BUILT)
 
 
 def test_a_step_goes_on_without_a_worker_that_was_killed(two, tmp_path):

@@ -26,10 +26,10 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.spark.cluster import SECRET, watch_executors
-from backfill_assets.lake.spark.engine import as_properties, spark_home
+from backfill_assets.lake.spark.engine import Engine, as_properties, engine_command, spark_home
 from backfill_assets.lake.spark.session import start
 from backfill_assets.orchestration.run import spark_resource
-from backfill_assets.servers.child import free_port, process_tree, wait_or_kill
+from backfill_assets.servers.child import free_port, is_taken, process_tree, wait_or_kill
 from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step import compute
@@ -89,7 +89,7 @@ class Cluster:
         """What the master says about its workers and applications."""
         try:
             return dict(httpx.get(f"{self.ui}/json/").raise_for_status().json())
-        except httpx.HTTPError:
+        except (httpx.HTTPError, ValueError):  # It is starting.
             return {"workers": [], "activeapps": [], "coresused": 0}
 
     def _start(self, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -121,21 +121,32 @@ class Cluster:
         self, name: str, root: Path, conf: Mapping[str, str] = NO_CONF
     ) -> Iterator[subprocess.Popen[str]]:
         """A process that calls a function of this module, until the block ends."""
-        own = OF_TESTS | {SECRET: self.secret, **conf}
-        settings = {"spark_master": self.master, "spark_conf": own}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.worlds.cluster", name, str(root), json.dumps(settings)],
-            cwd=PROJECT,
-            # Functions in Python run in this environment.
-            env=_environment() | {"PYSPARK_PYTHON": sys.executable},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
+        settings = {"spark_master": self.master, "spark_conf": self._conf(conf)}
+        with calling(name, root, settings) as process:
             yield process
+
+    @contextmanager
+    def engine(self, folder: Path) -> Iterator[Engine]:
+        """A Spark Connect server whose executors are those of the cluster."""
+        conf = self._conf({"spark.master": self.master})
+        engine = Engine(free_port())
+        with (folder / "engine.log").open("wb") as log:
+            server = subprocess.Popen(
+                engine_command(read_settings(spark_conf=conf), engine, folder),
+                env=_environment() | engine.environment(),
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            wait_until(lambda: is_taken(engine.port))
+            yield engine
         finally:
-            kill(process)
+            kill(server)
+
+    def _conf(self, conf: Mapping[str, str]) -> dict[str, str]:
+        return OF_TESTS | {SECRET: self.secret, **conf}
 
 
 @contextmanager
@@ -162,6 +173,26 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     finally:
         for process in (*made.workers, master):
             kill(process)
+
+
+@contextmanager
+def calling(
+    name: str, root: Path, settings: Mapping[str, Any], environment: Mapping[str, str] = NO_CONF
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that calls a function of this module, until the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.worlds.cluster", name, str(root), json.dumps(settings)],
+        cwd=PROJECT,
+        # Functions in Python run in this environment.
+        env=_environment() | {"PYSPARK_PYTHON": sys.executable, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        kill(process)
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
@@ -205,13 +236,13 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
 
 
-def written_by_executors(root: str, settings: Settings) -> dict[str, Any]:
+def written_by_executors(root: str, settings: Settings) -> dict[str, str | None]:
     """Three days of some tables, with rows that no other process than executors writes."""
     compute.SMALL = -1
-    spark = start(settings)
+    spark = spark_resource(settings).session()
     three_days(root, spark)
-    hosts = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
-    return {"executors": hosts, "kept": dict(spark.sparkContext.getConf().getAll())}
+    names = ("spark.master", "spark.authenticate", "spark.driver.bindAddress")
+    return {name: spark.conf.get(name, None) for name in names}
 
 
 def three_days(root: str, spark: SparkSession) -> World:
