@@ -279,17 +279,12 @@ def runs_on_this_machine(address: str) -> bool:
 
 def executors_elsewhere(settings: Settings) -> bool:
     """True if Spark's executors are on other machines."""
-    return not runs_on_this_machine(cluster_of(settings)[1])
+    return not runs_on_this_machine(settings.spark_remote or master_of(settings))
 
 
-def cluster_of(settings: Settings) -> tuple[str, str]:
-    """The setting that names Spark's server or master, and its address."""
-    own = settings.spark_conf.get("spark.master")  # It comes before ours.
-    if settings.spark_remote:
-        return "BACKFILL_SPARK_REMOTE", settings.spark_remote
-    if own:
-        return "BACKFILL_SPARK_CONF", own
-    return "BACKFILL_SPARK_MASTER", settings.spark_master or "local[*]"
+def master_of(settings: Settings) -> str:
+    """The Spark master of drivers. One in BACKFILL_SPARK_CONF comes first."""
+    return settings.spark_conf.get("spark.master") or settings.spark_master or "local[*]"
 
 
 def _is_loopback(place: str) -> bool:
@@ -471,7 +466,9 @@ class Settings(BaseSettings):
         places = {"BACKFILL_LAKE": self.lake, "BACKFILL_LANDING": self.landing}
         local = [name for name, place in places.items() if "://" not in place]
         if local and not self.shared_disk and executors_elsewhere(self):
-            setting, _ = cluster_of(self)
+            own = "spark.master" in self.spark_conf
+            of_master = "BACKFILL_SPARK_CONF" if own else "BACKFILL_SPARK_MASTER"
+            setting = "BACKFILL_SPARK_REMOTE" if self.spark_remote else of_master
             raise ValueError(
                 f"{setting} names another machine, and {' and '.join(local)} is a folder: executors"
                 " would write rows to their own disks, and these rows would be lost. Use an object"

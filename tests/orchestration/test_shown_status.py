@@ -147,7 +147,9 @@ def test_a_check_of_a_day_has_the_time_of_its_materialization(lake):
     one_day = AssetRecordsFilter(key, asset_partitions=[str(day(16))])
     (made,) = lake.instance.fetch_materializations(one_day, limit=1).records
     (check,) = evaluations(lake.instance, key, {day(16): "why"}, {day(16): made.run_id})
-    assert check.target_materialization_data.timestamp == made.timestamp
+    target = check.target_materialization_data
+    assert target
+    assert target.timestamp == made.timestamp
 
 
 def test_an_input_that_was_rebuilt_is_an_event_for_the_check_of_its_readers(lake):

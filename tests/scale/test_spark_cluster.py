@@ -12,8 +12,8 @@ from backfill_assets.calendar import Calendar
 from tests.worlds.cluster import (
     BUILT,
     Cluster,
+    calling,
     cluster,
-    kill,
     line_of,
     result_of,
     three_days,
@@ -39,20 +39,33 @@ def local(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Worl
 
 
 def test_a_cluster_builds_the_rows_that_one_machine_builds(two, local, tmp_path):
-    made = two.run("written_by_executors", tmp_path)
+    held = two.run("written_by_executors", tmp_path)
     there = World(tmp_path, SAMPLE, local.spark, Calendar(THREE[0], THREE[-1]))
     assert_same(there, local, BUILT)
-    assert made["executors"] == 2
-    assert made["kept"]["spark.driver.bindAddress"] == "127.0.0.1"
-    assert made["kept"]["spark.authenticate"] == "true"
+    assert held == {
+        "spark.master": two.master,
+        "spark.authenticate": "true",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+
+
+def test_a_server_before_a_cluster_builds_the_same_rows(two, local, tmp_path):
+    folder = tmp_path / "engine"
+    folder.mkdir()
+    with two.engine(folder) as engine:
+        settings = {"spark_remote": engine.remote}
+        with calling("written_by_executors", tmp_path, settings, engine.environment()) as process:
+            assert result_of(process)["spark.master"] == two.master
+    there = World(tmp_path, SAMPLE, local.spark, Calendar(THREE[0], THREE[-1]))
+    assert_same(there, local, BUILT)
 
 
 def test_a_step_goes_on_without_a_worker_that_was_killed(two, tmp_path):
-    step = two.start("with_a_killed_worker", tmp_path)
-    wait_until((tmp_path / "computing").exists)
-    two.kill_worker()
-    (tmp_path / "killed").touch()
-    outcomes = result_of(step)
+    with two.calling("with_a_killed_worker", tmp_path) as step:
+        wait_until((tmp_path / "computing").exists)
+        two.kill_worker()
+        (tmp_path / "killed").touch()
+        outcomes = result_of(step)
     two.add_worker()
     assert outcomes == ["accepted"] * 3
 
@@ -69,34 +82,24 @@ def test_executors_that_are_not_needed_are_given_back(two, tmp_path):
         "spark.dynamicAllocation.executorIdleTimeout": "1s",
         "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
     }
-    process = two.start("holding", tmp_path, conf)
-    try:
+    with two.calling("holding", tmp_path, conf) as process:
         line_of(process, "ready")
         wait_until(lambda: two.state()["coresused"] == 0)
         assert len(two.state()["activeapps"]) == 1
-    finally:
-        kill(process)
 
 
 def test_a_plan_has_executors_of_its_own_size(two, tmp_path):
     wanted = {"spark.executor.memory": "600m", "spark.cores.max": "1"}
     (tmp_path / "wanted.json").write_text(json.dumps(wanted))
-    process = two.start("holding", tmp_path)
-    try:
+    with two.calling("holding", tmp_path) as process:
         line_of(process, "ready")
         (held,) = two.state()["activeapps"]
         assert (held["memoryperexecutor"], held["cores"]) == (600, 1)
-    finally:
-        kill(process)
 
 
 def test_a_run_says_that_it_waits_for_executors(tmp_path):
-    with cluster(tmp_path, workers=0) as empty:
-        process = empty.start("waiting", tmp_path)
-        try:
-            assert empty.master in line_of(process, "No executor of")
-            empty.add_worker()
-            assert empty.master in line_of(process, "An executor of")
-            assert result_of(process) == 10
-        finally:
-            kill(process)
+    with cluster(tmp_path, workers=0) as empty, empty.calling("waiting", tmp_path) as process:
+        assert empty.master in line_of(process, "No executor of")
+        empty.add_worker()
+        assert empty.master in line_of(process, "An executor of")
+        assert result_of(process) == 10

@@ -26,10 +26,10 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.spark.cluster import SECRET, watch_executors
-from backfill_assets.lake.spark.engine import as_properties, spark_home
+from backfill_assets.lake.spark.engine import Engine, as_properties, engine_command, spark_home
 from backfill_assets.lake.spark.session import start
 from backfill_assets.orchestration.run import spark_resource
-from backfill_assets.servers.child import free_port, process_tree, wait_or_kill
+from backfill_assets.servers.child import free_port, is_taken, process_tree, wait_or_kill
 from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step import compute
@@ -89,7 +89,7 @@ class Cluster:
         """What the master says about its workers and applications."""
         try:
             return dict(httpx.get(f"{self.ui}/json/").raise_for_status().json())
-        except httpx.HTTPError:
+        except (httpx.HTTPError, ValueError):  # It is starting.
             return {"workers": [], "activeapps": [], "coresused": 0}
 
     def _start(self, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -113,22 +113,40 @@ class Cluster:
 
     def run(self, name: str, root: Path, conf: Mapping[str, str] = NO_CONF) -> Any:
         """What a function of this module returns, in a process of its own."""
-        return result_of(self.start(name, root, conf))
+        with self.calling(name, root, conf) as process:
+            return result_of(process)
 
-    def start(
+    @contextmanager
+    def calling(
         self, name: str, root: Path, conf: Mapping[str, str] = NO_CONF
-    ) -> subprocess.Popen[str]:
-        """A process that calls a function of this module."""
-        own = OF_TESTS | {SECRET: self.secret, **conf}
-        settings = {"spark_master": self.master, "spark_conf": own}
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.worlds.cluster", name, str(root), json.dumps(settings)],
-            cwd=PROJECT,
-            env=_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A process that calls a function of this module, until the block ends."""
+        settings = {"spark_master": self.master, "spark_conf": self._conf(conf)}
+        with calling(name, root, settings) as process:
+            yield process
+
+    @contextmanager
+    def engine(self, folder: Path) -> Iterator[Engine]:
+        """A Spark Connect server whose executors are those of the cluster."""
+        conf = self._conf({"spark.master": self.master})
+        engine = Engine(free_port())
+        with (folder / "engine.log").open("wb") as log:
+            server = subprocess.Popen(
+                engine_command(read_settings(spark_conf=conf), engine, folder),
+                env=_environment() | engine.environment(),
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            wait_until(lambda: is_taken(engine.port))
+            yield engine
+        finally:
+            kill(server)
+
+    def _conf(self, conf: Mapping[str, str]) -> dict[str, str]:
+        return OF_TESTS | {SECRET: self.secret, **conf}
 
 
 @contextmanager
@@ -157,6 +175,26 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
             kill(process)
 
 
+@contextmanager
+def calling(
+    name: str, root: Path, settings: Mapping[str, Any], environment: Mapping[str, str] = NO_CONF
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that calls a function of this module, until the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.worlds.cluster", name, str(root), json.dumps(settings)],
+        cwd=PROJECT,
+        # Functions in Python run in this environment.
+        env=_environment() | {"PYSPARK_PYTHON": sys.executable, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        kill(process)
+
+
 def kill(process: subprocess.Popen[Any]) -> None:
     """Kill a process and its children."""
     tree = process_tree(process.pid) if psutil.pid_exists(process.pid) else []
@@ -167,11 +205,8 @@ def kill(process: subprocess.Popen[Any]) -> None:
 
 
 def result_of(process: subprocess.Popen[str]) -> Any:
-    """What a process of `Cluster.start` returns at its end."""
-    try:
-        output = process.communicate(timeout=RESULT_TIMEOUT_S)[0]
-    finally:
-        kill(process)
+    """What a process of `Cluster.calling` returns at its end."""
+    output = process.communicate(timeout=RESULT_TIMEOUT_S)[0]
     assert process.returncode == 0, output[-8000:]
     return json.loads(output.splitlines()[-1])
 
@@ -201,13 +236,13 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
 
 
-def written_by_executors(root: str, settings: Settings) -> dict[str, Any]:
+def written_by_executors(root: str, settings: Settings) -> dict[str, str | None]:
     """Three days of some tables, with rows that no other process than executors writes."""
     compute.SMALL = -1
-    spark = start(settings)
+    spark = spark_resource(settings).session()
     three_days(root, spark)
-    hosts = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
-    return {"executors": hosts, "kept": dict(spark.sparkContext.getConf().getAll())}
+    names = ("spark.master", "spark.authenticate", "spark.driver.bindAddress")
+    return {name: spark.conf.get(name, None) for name in names}
 
 
 def three_days(root: str, spark: SparkSession) -> World:
@@ -237,9 +272,10 @@ def with_too_little_memory(root: str, settings: Settings) -> list[str]:
     """Three days, of which one needs more memory than an executor has."""
 
     def large(days: Any) -> Any:
-        text = "array_join(array_repeat(repeat('x', 1000000), 1500), '')"
-        needed = f"IF(number = 1, LENGTH({text}), 1)"
-        return days.withColumn("number", expr(f"number * sign({needed})").cast("bigint"))
+        copies = "array_repeat(repeat('x', 1000000), IF(number = 1, 1500, 1))"
+        return days.withColumn(
+            "number", expr(f"number * sign(length(array_join({copies}, '')))").cast("bigint")
+        )
 
     return _built(root, settings, large)
 

@@ -18,7 +18,7 @@ from backfill_assets.lake.object_store import s3a_conf
 from backfill_assets.lake.spark.cluster import cluster_conf, is_cluster, refuse_silent_master
 from backfill_assets.lake.spark.conf import OF_DRIVER, ROW_SETTINGS, is_listed
 from backfill_assets.lake.spark.jars import JARS_REMEDY, jars_conf
-from backfill_assets.settings import Settings, host_of, is_in_s3
+from backfill_assets.settings import Settings, host_of, is_in_s3, master_of
 
 OLDEST_JAVA = 17
 JAVA_REMEDY = (
@@ -82,8 +82,8 @@ def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, s
 
     BACKFILL_SPARK_CONF comes before the defaults.
     """
+    master = master_of(settings)
     own = _own_conf(settings)
-    master = own.get("spark.master") or settings.spark_master or "local[*]"
     of_place = cluster_conf(master, own) if is_cluster(master) else ONE_MACHINE
     conf = ALWAYS | DRIVER | of_place
     conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
