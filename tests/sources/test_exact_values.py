@@ -101,6 +101,8 @@ LONG = """\
 {"v": 12345678.25}
 {"v": 0.0001}
 {"v": 1.2345678901234567e5}
+{"v": 12.345678901234567, "w": 1}
+{"v": 12.34567890123456712, "w": 1}
 """
 
 
@@ -118,6 +120,8 @@ def test_no_digit_of_a_number_in_json_is_lost(tmp_path, spark):
         (Decimal("12345678.25"), None),
         (Decimal("0.0001"), None),
         (None, "~123456.78901234567"),
+        (Decimal("12.345678901234567"), None),
+        (Decimal("12.34567890123456712"), None),
     ]
     assert of("DECIMAL(20, 0)")[3] == (Decimal("12345678901234567890"), None)
     texts = [text for text, _ in of("STRING")]

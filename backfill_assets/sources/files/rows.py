@@ -157,10 +157,11 @@ def _text_in_json(column: Field) -> Column:
 
 def _all_digits(name: str, text: Column) -> Column:
     """The text with all digits of the line, or with `~` before it if they cannot be had."""
-    # Spark reads numbers with a fraction as doubles. Numbers in quotes are text.
-    is_quoted = F.contains("line", F.concat(F.lit('"'), text, F.lit('"')))
-    is_rounded = text.rlike(_LONG_FRACTION) & ~is_quoted
-    exact = F.try_variant_get(F.try_parse_json("line"), f'$["{name}"]', "string")
+    # Spark reads numbers with a fraction as doubles. Most are written as Spark writes them.
+    ends = [F.contains("line", F.concat(text, F.lit(end))) for end in ('"', ",", "}", "]", " ")]
+    is_rounded = text.rlike(_LONG_FRACTION) & ~reduce(Column.__or__, ends)
+    path = f"$['{name}']" if '"' in name else f'$["{name}"]'
+    exact = F.try_variant_get(F.try_parse_json("line"), path, "string")
     found = F.when(F.contains("line", exact), exact).otherwise(F.concat(F.lit("~"), text))
     return F.when(is_rounded, found).otherwise(text)
 
