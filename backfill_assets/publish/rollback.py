@@ -134,7 +134,7 @@ def roll_back(
             if plans.is_rolled_back(plan.id) and not result.count(*CHANGED):
                 # Another process may have finished the act, and noted nothing.
                 is_noted = bool(plans.events(plan.id, f"{ROLLED_BACK}-"))
-                builds = [] if is_noted else recorded_by_last_act(plan, workspace)
+                builds = () if is_noted else recorded_by_last_act(plan, workspace)
                 result = replace(result, builds=builds, is_new=not is_noted)
             elif result.is_refused and plan.id not in plans.left_in_part():
                 return result
