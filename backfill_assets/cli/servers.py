@@ -76,7 +76,7 @@ def up(
 def deploy(
     kind: Annotated[
         Literal["systemd", "compose", "helm-values", "dockerfile"],
-        typer.Argument(help="What runs the servers."),
+        typer.Argument(metavar="KIND", help="What runs the servers."),
     ],
 ) -> None:
     """Print the files that run the servers under systemd, in containers or in Kubernetes."""

@@ -127,9 +127,9 @@ _FREE = b"{}"
 
 @contextmanager
 def leased(place: str, name: str, patience: float) -> Iterator[Lease]:
-    """Hold the lease `name` below `place` in the block. Raises LeaseHeld after `patience` seconds.
+    """Hold the lease `name` below `place` in the block.
 
-    Raises ServiceUnavailable if the store does not answer.
+    Raises LeaseHeld after `patience` seconds, and ServiceUnavailable if the store does not answer.
     """
     try:
         lease = _taken(store_at(place), name, patience)
@@ -174,9 +174,9 @@ def _taken(store: Any, name: str, patience: float) -> Lease:
 
 @contextmanager
 def marker(place: str, folder: str, name: str, contents: bytes) -> Iterator[None]:
-    """Keep a marker in `folder` below `place` in the block. Markers of dead processes are removed.
+    """Keep a marker in `folder` below `place` in the block.
 
-    Markers only inform: without an answer of the store there is none.
+    Markers of dead processes are removed. Markers only inform: without an answer of the store there is none.
     """
     lease = None
     with suppress(BaseError, OSError):

@@ -43,9 +43,10 @@ def _nothing() -> None:
 
 @contextmanager
 def lock(root: str, name: str, *, patience: float = 0) -> Iterator[Callable[[], None]]:
-    """Hold the lock `name` of the lake at `root`. Raises LockHeld after waiting `patience` seconds.
+    """Hold the lock `name` of the lake at `root`.
 
-    Yields a function that raises Conflict if another process may hold the lock by now.
+    Yields a function that raises Conflict if another process may hold the lock by now. Raises
+    LockHeld after waiting `patience` seconds.
     """
     paths = Paths(root)
     if paths.is_local:

@@ -1,4 +1,4 @@
-"""An S3 store: one set of settings for the three libraries that read it, and conditional writes.
+"""An S3 store: settings for the three libraries that read it, and conditional writes.
 
 `deltalake` reads and commits tables, `obstore` reads deliveries and keeps leases, and Spark's S3A
 reads and writes rows. All get the keys, the region and the endpoint from AWS's usual variables, or
