@@ -176,7 +176,8 @@ def _taken(store: Any, name: str, patience: float) -> Lease:
 def marker(place: str, folder: str, name: str, contents: bytes) -> Iterator[None]:
     """Keep a marker in `folder` below `place` in the block.
 
-    Markers of dead processes are removed. Markers only inform: without an answer of the store there is none.
+    Markers of dead processes are removed. Markers only inform: if the store does not answer, there
+    is none.
     """
     lease = None
     with suppress(BaseError, OSError):

@@ -250,7 +250,10 @@ class Documents:
 
 
 def write_file(folder: str, path: str, contents: bytes | pa.Buffer) -> None:
-    """Write a file below `folder` that no reader knows yet. An object appears when it is complete."""
+    """Write a file below `folder` that no reader knows yet.
+
+    An object appears when it is complete.
+    """
     if "://" in folder:
         put(folder, path, bytes(contents))
         return
