@@ -1,6 +1,6 @@
 """How many requests a step sends to an object store, counted by the store.
 
-    python -m tests.benchmarks.requests [DAYS]
+    python -m tests.benchmarks.store_requests [DAYS]
 
 Five days of the bundled tables are built in a lake on versitygw, and then asked for again.
 """
