@@ -212,6 +212,7 @@ def test_every_document_of_the_package_is_shipped():
     pyproject = (PROJECT / "pyproject.toml").read_text()
     assert '"guide/*.md"' in pyproject
     assert {document.path.stem for document in GUIDES} == {
+        "cluster",
         "features-and-models",
         "operations",
         "publish",
