@@ -40,7 +40,7 @@ from tests.worlds.outages import RAW, REJECTED, UPDATES, World
 from tests.worlds.processes import THREE, numbers
 from tests.worlds.suite import SAMPLE
 
-START_TIMEOUT_S = 90
+START_TIMEOUT_S = 300
 RESULT_TIMEOUT_S = 500
 # Deliveries and two tables that are made from them.
 BUILT = (REJECTED, RAW, UPDATES)

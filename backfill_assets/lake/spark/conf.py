@@ -65,6 +65,7 @@ ALLOWED = (
     "spark.sql.inMemoryColumnarStorage.",
     "spark.sql.join.",
     "spark.sql.shuffle.partitions",
+    "spark.sql.sources.parallelPartitionDiscovery.",
     "spark.task.cpus",
     "spark.task.maxFailures",
 )

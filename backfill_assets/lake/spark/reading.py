@@ -19,9 +19,8 @@ from pyspark.sql.types import StructType
 from backfill_assets.lake.delta import open_version_of, refuse_other_partitioning
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.slices import DataFile, Slice, files_of
+from backfill_assets.lake.spark.session import MOST_FILES
 
-# Spark looks at each path. For more paths, reading the table's log is faster.
-MAX_PATHS = 500
 # Names of Spark's files need no escaping. If those of another writer do, Delta reads them.
 PLAIN_PATH = re.compile(r"[\w=./-]+", re.ASCII)
 
@@ -58,7 +57,7 @@ class SliceReader:
     folder: str
     slice: Slice
     columns: str
-    max_paths: int = MAX_PATHS
+    max_paths: int = MOST_FILES
 
     @cached_property
     def _table(self) -> DeltaTable | None:

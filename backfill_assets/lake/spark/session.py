@@ -48,6 +48,9 @@ ALWAYS = FIXED | {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+# Spark looks at more paths than this by a job of its own.
+_LISTED_BY_JOBS = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+MOST_FILES = 500
 # With these, Spark interprets expressions instead of compiling them. Both belong to a session.
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
@@ -85,11 +88,18 @@ def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, s
     master = master_of(settings)
     own = _own_conf(settings)
     of_place = cluster_conf(master, own) if is_cluster(master) else ONE_MACHINE
-    conf = ALWAYS | DRIVER | of_place
+    conf = _always(settings) | DRIVER | of_place
     conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
     if any(map(is_in_s3, (settings.lake, settings.landing))):
         conf |= s3a_conf()
     return conf | jars_conf(settings, packages) | own
+
+
+def _always(settings: Settings) -> dict[str, str]:
+    """The settings of every session."""
+    # Looking at a named file on a disk takes less time than a task of a job does.
+    in_store = "://" in settings.lake
+    return ALWAYS if in_store else ALWAYS | {_LISTED_BY_JOBS: str(MOST_FILES)}
 
 
 def _own_conf(settings: Settings) -> dict[str, str]:
@@ -121,7 +131,7 @@ def session_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, 
     of_server = ("spark.sql.extensions", "spark.sql.catalog.")
     of_session = {
         name: value
-        for name, value in (ALWAYS | _own_conf(settings)).items()
+        for name, value in (_always(settings) | _own_conf(settings)).items()
         if name.startswith("spark.sql.") and not name.startswith(of_server)
     }
     return {"spark.remote": settings.spark_remote} | of_session
