@@ -19,8 +19,8 @@ ROWS_A_DAY = 50
 
 def expanded(days):
     """Fifty rows for each day."""
-    copies = F.explode(F.sequence(F.lit(1), F.lit(ROWS_A_DAY)))
-    return numbers.compute(days).withColumn("number", copies.cast("bigint"))
+    copies = F.expr(f"explode(sequence(1L, {ROWS_A_DAY}L))")
+    return numbers.compute(days).withColumn("number", copies)
 
 
 @pytest.mark.parametrize("most", [ROWS_A_DAY - 1, 3 * ROWS_A_DAY])
