@@ -210,6 +210,19 @@ def test_what_chance_decides_differs_and_is_shown_by_key_and_column(world):
     assert read_reproduction(reproduction.contents()) == reproduction
 
 
+def test_rows_of_a_large_day_are_not_collected_to_compare_them(world, monkeypatch):
+    monkeypatch.setattr("backfill_assets.reproduce.reproduce.MOST_ROWS", 1)
+    plain = counted()
+    by_chance = replace(
+        plain, compute=lambda lines: plain.compute(lines).withColumn("value", F.rand())
+    )
+    world.write(day(0), [change("5"), change("6")])
+    world.run(days(0), by_chance)
+    reproduction = reproduced(world, by_chance, day(0))
+    assert (reproduction.result, reproduction.rebuilt_rows) == (ReproductionResult.DIFFERS, 2)
+    assert (reproduction.diff, len(reproduction.reasons)) == (None, 1)
+
+
 def test_an_input_whose_file_was_changed_in_place_is_not_taken_for_chance(built):
     change_in_place(built, DAILY, AT)
     reproduction = reproduced(built, HISTORY)
