@@ -1,0 +1,131 @@
+"""The demo on a cluster, an object store and PostgreSQL, by settings alone.
+
+    python -m tests.drills.scale_out [DAYS]
+
+A standalone Spark cluster of two workers, versitygw and PostgreSQL are started on this machine.
+`backfill demo --exit` gets their addresses as settings, and nothing else. Then the rows of each
+table must be those that DuckDB computes from the delivered files. It builds 60 days, or as many as
+DAYS says, and prints the settings, the seconds and the requests that the store counted.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from rich.console import Console
+from rich.table import Table as Drawn
+
+from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
+from backfill_assets.lake.object_store import delta_options
+from backfill_assets.servers.child import free_port
+from tests.worlds.cluster import Cluster, cluster
+from tests.worlds.outages import ORACLE_TABLES, differences, oracle_of
+from tests.worlds.s3 import S3, s3_server
+from tests.worlds.services import PostgresServer
+
+LIMIT_S = 3000
+LAKE = "lake"
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What a team has besides its laptop: a cluster, an object store and a database."""
+
+    spark: Cluster
+    store: S3
+    database: PostgresServer
+
+    def settings(self, home: Path) -> dict[str, str]:
+        """The settings by which a project uses all of them."""
+        secret = {"spark.authenticate.secret": self.spark.secret}
+        return {
+            "BACKFILL_HOME": str(home),
+            "BACKFILL_LAKE": self.store.place(LAKE),
+            "BACKFILL_SPARK_MASTER": self.spark.master,
+            "BACKFILL_SPARK_CONF": json.dumps({"spark.driver.memory": "2g", **secret}),
+            "BACKFILL_DAGSTER_STORAGE": self.database.new_database(),
+            **self.store.environment(),
+        }
+
+
+@contextmanager
+def machines(root: Path) -> Iterator[Machines]:
+    """All of them, with their files below `root`, until the block ends."""
+    root.chmod(0o755)  # PostgreSQL runs as another user if this one is root.
+    with ExitStack() as until_done:
+        folders = [root / name for name in ("spark", "store", "database")]
+        for folder in folders:
+            folder.mkdir()
+        spark = until_done.enter_context(cluster(folders[0]))
+        store = until_done.enter_context(s3_server(folders[1]))
+        database = PostgresServer(folders[2])
+        until_done.callback(database.stop)
+        yield Machines(spark, store, database)
+
+
+def demo(settings: Mapping[str, str], last: date) -> str:
+    """Type `backfill demo --exit`. Returns what it printed. Raises RuntimeError if it fails."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("BACKFILL_", "DAGSTER_"))}
+    typed = ["demo", "--exit", "--partitions", f"{FIRST_DAY}..{last}", "--port", str(free_port())]
+    ended = subprocess.run(
+        [sys.executable, "-m", "backfill_assets.cli", *typed],
+        env=kept | settings,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    if ended.returncode:
+        raise RuntimeError(f"{ended.stdout}\n{ended.stderr}")
+    return ended.stdout
+
+
+def wrong_rows(store: S3, home: Path, last: date) -> dict[str, int]:
+    """By table, the rows that only the lake or only DuckDB has."""
+    place = store.place(LAKE)
+
+    def rows(name: str) -> pa.Table:
+        return DeltaTable(
+            f"{place}/{name}", storage_options=delta_options(place)
+        ).to_pyarrow_table()
+
+    with oracle_of(home / "landing", FIRST_DAY, last) as oracle:
+        return {name: len(differences(oracle, name, rows(name))) for name in ORACLE_TABLES}
+
+
+def main(days: int) -> None:
+    last = min(FIRST_DAY + timedelta(days=days - 1), LAST_DAY)
+    console = Console(width=120)
+    with tempfile.TemporaryDirectory(prefix="scale") as folder:
+        root = Path(folder)
+        with machines(root) as found:
+            home = root / "home"
+            settings = found.settings(home)
+            started = time.monotonic()
+            with found.store.counting() as requests:
+                printed = demo(settings, last)
+            seconds = time.monotonic() - started
+            os.environ.update(found.store.environment())
+            wrong = wrong_rows(found.store, home, last)
+    console.print(printed)
+    drawn = Drawn("what", "figure", title=f"{FIRST_DAY} to {last}")
+    drawn.add_row("seconds", f"{seconds:.0f}")
+    drawn.add_row("requests", str(requests.total()))
+    for name, rows in wrong.items():
+        drawn.add_row(f"wrong rows of {name}", str(rows))
+    console.print(drawn)
+    sys.exit(1 if any(wrong.values()) else 0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
