@@ -1,6 +1,6 @@
 """The progress and the outcome of a rebuild on a terminal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -10,8 +10,7 @@ from rich.text import Text
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.plan.progress import Progress, expected_end, seconds_by_table
-from backfill_assets.plan.status import latest_builds
+from backfill_assets.plan.progress import Progress, expected_end
 from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
 from backfill_assets.verbs.report import table_of
@@ -24,7 +23,7 @@ _COLUMNS = ("table", "days", "", "failed", "blocked", "running", "pending")
 
 def follower(console: Console, plan_id: str, workspace: Workspace, dagster: Dagster) -> Follow:
     """Return the function that draws the progress of a plan, with the address of its runs."""
-    seconds = seconds_by_table(latest_builds(workspace).computed.values())
+    seconds = workspace.lake.ledger.seconds(workspace.names)
     url = f"{dagster.url}{tags.runs_of(plan_id)}" if dagster.url else ""
     return partial(show_progress, console, seconds=seconds, url=url)
 
@@ -32,7 +31,7 @@ def follower(console: Console, plan_id: str, workspace: Workspace, dagster: Dags
 def show_progress(
     console: Console,
     progress: Iterable[Progress],
-    seconds: Mapping[str, list[float]],
+    seconds: Mapping[str, Sequence[float]],
     url: str = "",
 ) -> Progress:
     """Draw each progress over the one before it, and return the last one.

@@ -35,6 +35,8 @@ AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 # The act that recorded a build in live. A step has none.
 ActKind = Literal["", "publish", "rollback", "restore"]
 WriteMode = Literal["overwrite", "merge"]
+# After these the table does not have the rows of the build.
+NOT_BUILT: tuple[Outcome, ...] = ("failed", "removed", *AUDITS)
 # Builds with these outcomes are in a commit of the table. The others leave the table as it was.
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored", "removed")
 
@@ -128,7 +130,7 @@ class Build:
     @property
     def succeeded(self) -> bool:
         """True if the table has the rows of this build, or equal ones (unchanged)."""
-        return self.outcome not in ("failed", "removed", *AUDITS)
+        return self.outcome not in NOT_BUILT
 
     def is_of_code(self, version: str) -> bool:
         """True if code of this version made the rows, or someone kept them for this version."""
@@ -376,3 +378,15 @@ class Ledger:
     def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
         """The recorded commits of each table, and the latest time of any of its builds."""
         return self.files().newest(tables)
+
+    def seconds(self, tables: Iterable[str]) -> dict[str, list[float]]:
+        """The seconds of the last computed build of each day, by table. Some tables have none."""
+        rows = self.rows(["table", "day", "outcome", "seconds", "at"], dict.fromkeys(tables))
+        is_built = pc.invert(pc.is_in(rows["outcome"], pa.array(NOT_BUILT)))
+        timed = rows.filter(pc.and_(is_built, pc.greater(rows["seconds"], 0.0))).sort_by("at")
+        grouped = timed.group_by(["table", "day"], use_threads=False)
+        last = grouped.aggregate([("seconds", "last")])
+        by_table = last.group_by("table").aggregate([("seconds_last", "list")])
+        return dict(
+            zip(*(by_table[name].to_pylist() for name in by_table.column_names), strict=True)
+        )

@@ -6,7 +6,7 @@ is elsewhere.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -264,13 +264,13 @@ CHUNK_S = 30.0
 
 
 def estimate(
-    partitions: Collection[Partition], builds: Iterable[Build], chunks: int = 0
+    partitions: Collection[Partition], seconds: Mapping[str, Sequence[float]], chunks: int = 0
 ) -> Estimate:
     """Add up the usual time of each partition's table, and the time for launching the chunks.
 
-    Chunks are launched one after the other. Days are assumed to vary independently of each other.
+    `seconds` has the seconds of each table's builds. Chunks are launched one after the other. Days
+    are assumed to vary independently of each other.
     """
-    seconds = seconds_by_table(builds)
     counts = Counter(table for table, _ in partitions)
     known = [(n, seconds[table]) for table, n in counts.items() if table in seconds]
     mean = sum(n * fmean(took) for n, took in known)
@@ -283,15 +283,8 @@ def estimate(
     )
 
 
-def seconds_by_table(builds: Iterable[Build]) -> dict[str, list[float]]:
-    """The seconds that each accepted build of each table took."""
-    return grouped(
-        (build.table, build.seconds) for build in builds if build.succeeded and build.seconds > 0
-    )
-
-
 def expected_end(
-    first: Progress, now: Progress, seconds: Mapping[str, list[float]]
+    first: Progress, now: Progress, seconds: Mapping[str, Sequence[float]]
 ) -> datetime | None:
     """Estimate when the pending partitions will be built.
 
