@@ -1,6 +1,6 @@
 """The progress and the outcome of a rebuild on a terminal."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
 
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.lake.ledger import UsualSeconds
 from backfill_assets.plan.progress import Progress, expected_end
 from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
@@ -23,15 +24,15 @@ _COLUMNS = ("table", "days", "", "failed", "blocked", "running", "pending")
 
 def follower(console: Console, plan_id: str, workspace: Workspace, dagster: Dagster) -> Follow:
     """Return the function that draws the progress of a plan, with the address of its runs."""
-    seconds = workspace.lake.ledger.seconds(workspace.names)
+    usual = workspace.lake.ledger.usual_seconds(workspace.names)
     url = f"{dagster.url}{tags.runs_of(plan_id)}" if dagster.url else ""
-    return partial(show_progress, console, seconds=seconds, url=url)
+    return partial(show_progress, console, usual=usual, url=url)
 
 
 def show_progress(
     console: Console,
     progress: Iterable[Progress],
-    seconds: Mapping[str, Sequence[float]],
+    usual: Mapping[str, UsualSeconds],
     url: str = "",
 ) -> Progress:
     """Draw each progress over the one before it, and return the last one.
@@ -46,7 +47,7 @@ def show_progress(
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for last in progress:
             first = first or last
-            live.update(drawn(last, expected_end(first, last, seconds), url), refresh=True)
+            live.update(drawn(last, expected_end(first, last, usual), url), refresh=True)
     assert last is not None, "a rebuild yields its progress at least once"
     return last
 

@@ -302,6 +302,13 @@ class LedgerFiles:
         return {name: newest[name] for name in names}
 
 
+class UsualSeconds(NamedTuple):
+    """The mean seconds of the builds of a table, and their standard deviation."""
+
+    mean: float
+    deviation: float
+
+
 # Runs that finish together all append here. With four writers, the default of 15 was not enough.
 APPEND_RETRIES = 200
 # Readers of a few days skip groups of rows by their bounds.
@@ -379,14 +386,14 @@ class Ledger:
         """The recorded commits of each table, and the latest time of any of its builds."""
         return self.files().newest(tables)
 
-    def seconds(self, tables: Iterable[str]) -> dict[str, list[float]]:
-        """The seconds of the last computed build of each day, by table. Some tables have none."""
-        rows = self.rows(["table", "day", "outcome", "seconds", "at"], dict.fromkeys(tables))
+    def usual_seconds(self, tables: Iterable[str]) -> dict[str, UsualSeconds]:
+        """What the computed builds of each table took. A table without any is left out."""
+        rows = self.rows(["table", "outcome", "seconds"], dict.fromkeys(tables))
         is_built = pc.invert(pc.is_in(rows["outcome"], pa.array(NOT_BUILT)))
-        timed = rows.filter(pc.and_(is_built, pc.greater(rows["seconds"], 0.0))).sort_by("at")
-        grouped = timed.group_by(["table", "day"], use_threads=False)
-        last = grouped.aggregate([("seconds", "last")])
-        by_table = last.group_by("table").aggregate([("seconds_last", "list")])
-        return dict(
-            zip(*(by_table[name].to_pylist() for name in by_table.column_names), strict=True)
-        )
+        # A restored build took no time.
+        computed = rows.filter(pc.and_(is_built, pc.greater(rows["seconds"], 0.0)))
+        figures = computed.group_by("table").aggregate([("seconds", "mean"), ("seconds", "stddev")])
+        return {
+            row["table"]: UsualSeconds(row["seconds_mean"], row["seconds_stddev"])
+            for row in figures.to_pylist()
+        }

@@ -83,8 +83,8 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     _refuse_unknown_names(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
-    seconds = workspace.lake.ledger.seconds(plan.code)
-    expected = estimate(plan.partitions(), seconds, len(plan.chunks))
+    usual = workspace.lake.ledger.usual_seconds(plan.code)
+    expected = estimate(plan.partitions(), usual, len(plan.chunks))
     return Planned(
         plan, selection, expected, list(columns), _unusable(plan, tables, workspace, builds)
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.errors import NothingToBuild, UsageError
+from backfill_assets.lake.ledger import UsualSeconds
 from backfill_assets.plan.plan import FORMAT, Plan, make, read
 from backfill_assets.plan.progress import Estimate, estimate
 from backfill_assets.plan.request import PlanOptions
@@ -112,19 +113,21 @@ def test_only_the_code_of_the_planned_tables_is_frozen():
 
 
 def test_days_take_what_days_of_their_table_took():
-    expected = estimate([(raw.name, at) for at in days(2, 3, 4, 5)], {raw.name: [30.0, 90.0]})
+    expected = estimate(
+        [(raw.name, at) for at in days(2, 3, 4, 5)], {raw.name: UsualSeconds(60.0, 30.0)}
+    )
     # Four days of a minute; 30 s of spread each, squared and added.
     assert (expected.minutes, expected.spread) == (4.0, 1.0)
 
 
 def test_each_chunk_waits_for_the_daemon():
-    record = {raw.name: [60.0]}
+    record = {raw.name: UsualSeconds(60.0, 0.0)}
     assert estimate([(raw.name, at) for at in days(2, 3)], record, chunks=2).minutes == 3.0
     assert estimate([(updates.name, day(2))], record, chunks=2).minutes == 0.0
 
 
 def test_a_table_without_a_record_is_unknown():
-    expected = estimate(PARTITIONS, {raw.name: [60.0]})
+    expected = estimate(PARTITIONS, {raw.name: UsualSeconds(60.0, 0.0)})
     assert expected == Estimate(4.0, 0.0, (updates.name,))
     assert (
         expected.text() == "about 4.0 minutes; unknown for staging/u, which have no recorded build"
