@@ -90,9 +90,7 @@ class StatusReader:
 
     def read(self, partitions: Collection[Partition]) -> Mapping[Partition, PartitionStatus]:
         """The status of these partitions."""
-        by_table = {
-            name: of for name, of in self.workspace.graph.by_table(partitions).items() if of
-        }
+        by_table = self.workspace.graph.by_table(partitions)
         tables = [table for table in self.workspace.tables if table.name in by_table]
         relevant: dict[str, set[date]] = {}
         for table in tables:

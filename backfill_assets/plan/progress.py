@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Literal
 
 from backfill_assets.calendar import Partition
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.ledger import Build, Ledger, UsualSeconds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Remaining, WorkState
