@@ -36,7 +36,7 @@ def status(
 ) -> None:
     """Show the status of every day of every table, and why a day is not up to date.
 
-    Reads the lake and the landing area. Changes nothing.
+    Reads the lake and the landing area. Changes no table.
     """
     from backfill_assets.verbs.explain import explain_day
     from backfill_assets.verbs.status import read_status

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.plan.progress import Progress, expected_end, seconds_by_table
-from backfill_assets.plan.status import latest_builds
+from backfill_assets.lake.ledger import UsualSeconds
+from backfill_assets.plan.progress import Progress, expected_end
 from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
 from backfill_assets.verbs.report import table_of
@@ -24,15 +24,15 @@ _COLUMNS = ("table", "days", "", "failed", "blocked", "running", "pending")
 
 def follower(console: Console, plan_id: str, workspace: Workspace, dagster: Dagster) -> Follow:
     """Return the function that draws the progress of a plan, with the address of its runs."""
-    seconds = seconds_by_table(latest_builds(workspace).computed.values())
+    usual = workspace.lake.ledger.usual_seconds(workspace.names)
     url = f"{dagster.url}{tags.runs_of(plan_id)}" if dagster.url else ""
-    return partial(show_progress, console, seconds=seconds, url=url)
+    return partial(show_progress, console, usual=usual, url=url)
 
 
 def show_progress(
     console: Console,
     progress: Iterable[Progress],
-    seconds: Mapping[str, list[float]],
+    usual: Mapping[str, UsualSeconds],
     url: str = "",
 ) -> Progress:
     """Draw each progress over the one before it, and return the last one.
@@ -47,7 +47,7 @@ def show_progress(
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for last in progress:
             first = first or last
-            live.update(drawn(last, expected_end(first, last, seconds), url), refresh=True)
+            live.update(drawn(last, expected_end(first, last, usual), url), refresh=True)
     assert last is not None, "a rebuild yields its progress at least once"
     return last
 

@@ -72,8 +72,8 @@ def _commit_info(store: FileSystem, version: int) -> dict[str, Any] | None:
     return dict(next(infos, {}))
 
 
-# Tables that are kept open: those of one command, at a few versions each.
-KEPT = 64
+# Tables that are kept open: those of one command. One with ten years of days takes about 1.3 MB.
+KEPT = 256
 
 
 class _Commit(NamedTuple):

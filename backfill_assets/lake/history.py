@@ -351,7 +351,7 @@ def latest(
     if until is not None:
         rows = rows.filter(_not_after(rows, until, recorded or {}))
     builds = Latest(plans={plan: set(_built_by(plan, rows))} if plan else {})
-    builds.add(from_arrow(rows.take(_last_rows(rows))))
+    builds.add(from_arrow(rows.take(last_rows(rows))))
     for name, newest in files.newest(days).items():
         of_table = days[name]
         with suppress(TableUnreadable):
@@ -391,7 +391,7 @@ def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:
     return zip(*of_plan.to_pydict().values(), strict=True)
 
 
-def _last_rows(rows: pa.Table) -> pa.Array:
+def last_rows(rows: pa.Table) -> pa.Array:
     """The positions of the builds that `Latest` has of each partition, oldest first."""
     by_time = pc.sort_indices(rows["at"])
     others = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))

@@ -10,10 +10,12 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -159,6 +161,26 @@ def _damaged_in_log(
     since = max(0, min(build.delta_version for build in suspected))
     state = read_state(folder, since, version) if table else TableState()
     return {build.day: damage for build in suspected if (damage := state.damage_of(build))}
+
+
+def as_recorded(
+    folder: str, days: pa.ChunkedArray, recorded: pa.ChunkedArray, rows: pa.ChunkedArray
+) -> npt.NDArray[np.bool_]:
+    """Whether the newest log lists the recorded files of each of these accepted days.
+
+    If so, the day is not damaged. Of the others, `damaged` knows more.
+    """
+    try:
+        table = open_table(folder)
+    except TableUnreadable:
+        return np.zeros(len(days), bool)
+    if table and renamed_columns(table):
+        return np.zeros(len(days), bool)
+    listed = _hashes(table) if table else _NO_HASHES
+    found = pc.index_in(days, value_set=listed["day"].combine_chunks())
+    now = pc.fill_null(pc.take(listed["hash"], found), "")
+    known = pc.or_(pc.not_equal(recorded, ""), pc.equal(rows, 0))
+    return pc.and_(pc.equal(now, recorded), known).to_numpy()
 
 
 @dataclass(frozen=True)
@@ -328,7 +350,29 @@ def data_files(table: DeltaTable, days: Iterable[date] | None = None) -> dict[da
 def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
     """A hash of the names of the files of each day."""
     names_by_day = grouped(files)
-    return {day: digest(*sorted(names), length=16) for day, names in names_by_day.items()}
+    return {day: _hash(sorted(names)) for day, names in names_by_day.items()}
+
+
+_NO_HASHES = pa.table({"day": pa.array([], pa.date32()), "hash": pa.array([], pa.string())})
+
+
+def _hashes(table: DeltaTable) -> pa.Table:
+    """The same of all days of a table, as columns."""
+    files = _files(table).sort_by([("day", "ascending"), ("name", "ascending")])
+    names = files["name"].to_pylist()
+    days = files["day"].to_numpy()
+    first = np.flatnonzero(np.r_[True, days[1:] != days[:-1]][: len(days)]).tolist()
+    hashes = [_hash(names[start:end]) for start, end in pairwise([*first, len(names)])]
+    return pa.table(
+        {
+            "day": files["day"].take(pa.array(first, pa.int64())),
+            "hash": pa.array(hashes, pa.string()),
+        }
+    )
+
+
+def _hash(names: Sequence[str]) -> str:
+    return digest(*names, length=16)
 
 
 def renamed_columns(table: DeltaTable) -> str:

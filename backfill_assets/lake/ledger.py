@@ -35,6 +35,8 @@ AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 # The act that recorded a build in live. A step has none.
 ActKind = Literal["", "publish", "rollback", "restore"]
 WriteMode = Literal["overwrite", "merge"]
+# After these the table does not have the rows of the build.
+NOT_BUILT: tuple[Outcome, ...] = ("failed", "removed", *AUDITS)
 # Builds with these outcomes are in a commit of the table. The others leave the table as it was.
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored", "removed")
 
@@ -128,7 +130,7 @@ class Build:
     @property
     def succeeded(self) -> bool:
         """True if the table has the rows of this build, or equal ones (unchanged)."""
-        return self.outcome not in ("failed", "removed", *AUDITS)
+        return self.outcome not in NOT_BUILT
 
     def is_of_code(self, version: str) -> bool:
         """True if code of this version made the rows, or someone kept them for this version."""
@@ -300,6 +302,13 @@ class LedgerFiles:
         return {name: newest[name] for name in names}
 
 
+class UsualSeconds(NamedTuple):
+    """The mean seconds of the builds of a table, and their standard deviation."""
+
+    mean: float
+    deviation: float
+
+
 # Runs that finish together all append here. With four writers, the default of 15 was not enough.
 APPEND_RETRIES = 200
 # Readers of a few days skip groups of rows by their bounds.
@@ -376,3 +385,15 @@ class Ledger:
     def newest(self, tables: Iterable[str]) -> dict[str, RecordedCommits]:
         """The recorded commits of each table, and the latest time of any of its builds."""
         return self.files().newest(tables)
+
+    def usual_seconds(self, tables: Iterable[str]) -> dict[str, UsualSeconds]:
+        """What the computed builds of each table took. A table without any is left out."""
+        rows = self.rows(["table", "outcome", "seconds"], dict.fromkeys(tables))
+        is_built = pc.invert(pc.is_in(rows["outcome"], pa.array(NOT_BUILT)))
+        # A restored build took no time.
+        computed = rows.filter(pc.and_(is_built, pc.greater(rows["seconds"], 0.0)))
+        figures = computed.group_by("table").aggregate([("seconds", "mean"), ("seconds", "stddev")])
+        return {
+            row["table"]: UsualSeconds(row["seconds_mean"], row["seconds_stddev"])
+            for row in figures.to_pylist()
+        }

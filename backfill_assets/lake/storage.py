@@ -74,6 +74,7 @@ def _free(path: str) -> int:
 
 
 SHADOWS = "_shadow"
+HASHED_BUILDS = "_hashed_builds"
 ARCHIVED = "_archived"
 ANSWERS = "_answers"
 
@@ -106,6 +107,10 @@ class Paths:
     @property
     def acts(self) -> str:
         return f"{self.root}/_acts"
+
+    @property
+    def hashed_builds(self) -> str:
+        return f"{self.root}/{HASHED_BUILDS}"
 
     @property
     def shadows(self) -> str:
@@ -239,14 +244,15 @@ class Documents:
         with suppress(FileNotFoundError):
             self._files.delete_file(path)
 
-    def write(self, path: str, contents: str) -> None:
+    def write(self, path: str, contents: str | bytes) -> None:
         """Write the file at `path` below the folder. Readers see the whole file or none."""
+        encoded = contents if isinstance(contents, bytes) else contents.encode()
         if "://" in self.folder:
-            write_file(self.folder, path, contents.encode())
+            write_file(self.folder, path, encoded)
             return
         target = Path(self.folder, path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, contents)
+        write_whole(target, encoded)
 
 
 def write_file(folder: str, path: str, contents: bytes | pa.Buffer) -> None:

@@ -18,19 +18,14 @@ from backfill_assets.lake.ledger import WriteMode
 from backfill_assets.plan import lifecycle
 from backfill_assets.plan.columns import column_lines, refuse_type_of_some_days
 from backfill_assets.plan.lifecycle import refuse_protected
+from backfill_assets.plan.neighbours import StatusReader, select_neighbours
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Ending, Estimate, estimate
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
-from backfill_assets.plan.selection import Selection, select
+from backfill_assets.plan.selection import Selection
 from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import choose_target
-from backfill_assets.plan.status import (
-    Status,
-    latest_builds,
-    other_inputs,
-    runs_by_partition,
-    status_of,
-)
+from backfill_assets.plan.status import PartitionStatus, other_inputs, runs_by_partition
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.accept import unknown_names
 from backfill_assets.step.inputs import acceptable_rules, delivered_for, file_names
@@ -66,12 +61,9 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     graph = workspace.graph
     settings = workspace.settings
     selector = selector_of(request, workspace, graph.calendar)
-    runs = runs_by_partition(workspace)
-    builds = latest_builds(workspace)
-    status = status_of(
-        workspace, workspace.tables, graph.calendar.days(), latest=builds, running=runs
-    )
-    selection = select(selector, graph, status.partitions)
+    reader = StatusReader(workspace, runs_by_partition(workspace))
+    selection = select_neighbours(selector, graph, reader.read, reader.was_built)
+    builds = reader.builds
     plans = Plans(workspace.lake.root)
     options = request.options(settings.days_per_run)
     options = replace(options, into=choose_target(options, selection.partitions, workspace.lake))
@@ -85,13 +77,14 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     columns = chain(
         *column_lines(workspace, tables, plan.chunks, in_shadow=plan.is_shadow).values(),
         _era_lines(plan, tables),
-        _cut_lines(plan, status),
+        _cut_lines(plan, reader.partitions),
     )
     columns = chain(columns, _input_lines(plan, tables, builds))
     _refuse_unknown_names(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
-    expected = estimate(plan.partitions(), builds.computed.values(), len(plan.chunks))
+    usual = workspace.lake.ledger.usual_seconds(plan.code)
+    expected = estimate(plan.partitions(), usual, len(plan.chunks))
     return Planned(
         plan, selection, expected, list(columns), _unusable(plan, tables, workspace, builds)
     )
@@ -159,14 +152,12 @@ def _input_lines(plan: Plan, tables: Iterable[Table], builds: Latest) -> Iterato
                 yield f"{table.name} {said}: {days} planned day(s) were built before."
 
 
-def _cut_lines(plan: Plan, status: Status) -> Iterator[str]:
+def _cut_lines(plan: Plan, status: Mapping[Partition, PartitionStatus]) -> Iterator[str]:
     """Yield a sentence on days that are built again without inputs that the calendar has lost."""
-    cut = [
-        partition for partition in plan.partitions() if status.partitions[partition].loses_inputs
-    ]
+    cut = [partition for partition in plan.partitions() if status[partition].loses_inputs]
     if cut:
         table, day = cut[0]
-        why = status.partitions[cut[0]].why
+        why = status[cut[0]].why
         yield (
             f"{len(cut)} partition(s) lose rows of inputs, as {table} {day}: {why}. To keep them,"
             " set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY as they were"

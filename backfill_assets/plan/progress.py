@@ -6,16 +6,15 @@ is elsewhere.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
-from statistics import fmean, pstdev
 from typing import Literal
 
 from backfill_assets.calendar import Partition
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.ledger import Build, Ledger
+from backfill_assets.lake.ledger import Build, Ledger, UsualSeconds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Remaining, WorkState
 
@@ -264,45 +263,38 @@ CHUNK_S = 30.0
 
 
 def estimate(
-    partitions: Collection[Partition], builds: Iterable[Build], chunks: int = 0
+    partitions: Collection[Partition], usual: Mapping[str, UsualSeconds], chunks: int = 0
 ) -> Estimate:
     """Add up the usual time of each partition's table, and the time for launching the chunks.
 
-    Chunks are launched one after the other. Days are assumed to vary independently of each other.
+    `usual` has the seconds of a build of each table. Chunks are launched one after the other. Days
+    are assumed to vary independently of each other.
     """
-    seconds = seconds_by_table(builds)
     counts = Counter(table for table, _ in partitions)
-    known = [(n, seconds[table]) for table, n in counts.items() if table in seconds]
-    mean = sum(n * fmean(took) for n, took in known)
-    variance = sum(n * pstdev(took) ** 2 for n, took in known)
+    known = [(n, usual[table]) for table, n in counts.items() if table in usual]
+    mean = sum(n * took.mean for n, took in known)
+    variance = sum(n * took.deviation**2 for n, took in known)
     mean += CHUNK_S * chunks if known else 0
     return Estimate(
         mean / 60,
         math.sqrt(variance) / 60,
-        tuple(table for table in counts if table not in seconds),
-    )
-
-
-def seconds_by_table(builds: Iterable[Build]) -> dict[str, list[float]]:
-    """The seconds that each accepted build of each table took."""
-    return grouped(
-        (build.table, build.seconds) for build in builds if build.succeeded and build.seconds > 0
+        tuple(table for table in counts if table not in usual),
     )
 
 
 def expected_end(
-    first: Progress, now: Progress, seconds: Mapping[str, list[float]]
+    first: Progress, now: Progress, usual: Mapping[str, UsualSeconds]
 ) -> datetime | None:
     """Estimate when the pending partitions will be built.
 
-    The estimate starts with the recorded `seconds` and moves to the pace since `first`. Returns
+    The estimate starts with the `usual` seconds and moves to the pace since `first`. Returns
     None while nothing is known: a table has no recorded build, and none was made since.
     """
-    weight = {table: fmean(seconds[table]) if table in seconds else 1.0 for table in now.plan.code}
+    weight = {table: usual[table].mean if table in usual else 1.0 for table in now.plan.code}
     built_since = set(now.remaining.of(WorkState.DONE)) - set(first.remaining.of(WorkState.DONE))
     built = sum(weight[table] for table, _ in built_since)
     pending = sum(weight[table] for table, _ in now.remaining.of(WorkState.PENDING))
-    known = PRIOR_S if all(table in seconds for table in now.plan.code) else 0.0
+    known = PRIOR_S if all(table in usual for table in now.plan.code) else 0.0
     if not built + known:
         return None
     pace = ((now.at - first.at).total_seconds() + known) / (built + known)

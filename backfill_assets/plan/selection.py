@@ -5,10 +5,11 @@ windows of the tables. Partitions that cannot be built are blocked and are not p
 nothing was delivered, or an input neither has an accepted build nor is planned.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple
 
 from backfill_assets.calendar import Partition
@@ -92,11 +93,15 @@ class _Readers(NamedTuple):
 
 
 def select(
-    selector: Selector, graph: Graph, status: Mapping[Partition, PartitionStatus]
+    selector: Selector,
+    graph: Graph,
+    status: Mapping[Partition, PartitionStatus],
+    was_built: Callable[[str], bool] | None = None,
 ) -> Selection:
     """Select the partitions to build.
 
-    `status` has every partition of every table of the graph, on its whole calendar.
+    `status` answers for every partition of every table of the graph, on its whole calendar.
+    `was_built` says whether a table has a built day (None: `status` has all partitions).
     """
     states = frozenset[State]().union(*(STATES[name] for name in selector.only))
     states |= {State.ON_REQUEST} if selector.on_request and State.MISSING in states else set()
@@ -125,7 +130,16 @@ def select(
         # A named day that is up to date belongs to the plan if a rebuild of its inputs makes it
         # outdated.
         within = None if has_downstream else set(named)
-        readers = _downstream(selection.partitions, graph, status, within, selector)
+        if was_built is None:
+            # Rows that another program changed were built too.
+            was_built = {
+                name
+                for (name, _), its in status.items()
+                if its.is_built or its.state == State.REWRITTEN
+            }.__contains__
+        readers = _downstream(
+            selection.partitions, graph, status, within, selector, cache(was_built)
+        )
         wanted = selection.partitions | readers.partitions
         selection = _buildable(wanted, graph, status, selection.blocked)
     blocked = {
@@ -241,6 +255,7 @@ def _downstream(
     status: Mapping[Partition, PartitionStatus],
     within: Collection[Partition] | None,
     selector: Selector,
+    was_built: Callable[[str], bool],
 ) -> "_Readers":
     """Return the readers of the selected partitions, and the readers of these.
 
@@ -248,10 +263,6 @@ def _downstream(
     has none, unless all are requested. With `within`, only these partitions are returned.
     """
     downstream: dict[Partition, Reason] = {}
-    # Rows that another program changed were built too.
-    built = {
-        name for (name, _), its in status.items() if its.is_built or its.state == State.REWRITTEN
-    }
     never_built = dict[str, None]()
     queue = graph.in_order(selected)
     previous = dict[str, date]()
@@ -268,7 +279,7 @@ def _downstream(
             is_left = reader[1] < selector.since or reader in selector.left
             if known or is_left or status[reader].state in NOT_NOW:
                 continue
-            if reader[0] not in built and selector.downstream != "all":
+            if selector.downstream != "all" and not was_built(reader[0]):
                 never_built[reader[0]] = None
                 continue
             downstream[reader] = Reason(
@@ -293,13 +304,12 @@ def _buildable(
     for (name, day), its in status.items():
         if its.is_built:
             available[name].add(day)
-    days = graph.by_table(wanted)
-    for table in graph.tables:
-        incomplete = graph.lacking_inputs(table, available)
-        for partition in ((table.name, day) for day in days.get(table.name, ())):
+    for name, days in graph.by_table(wanted).items():
+        incomplete = graph.lacking_inputs(name, days, available)
+        for partition in ((name, day) for day in days):
             needed = graph.needs(partition) if partition[1] in incomplete else ()
             lacking = next(
-                ((other, day) for other, day in needed if day not in available[other]), None
+                (p for p in needed if p[1] not in available[p[0]] and not status[p].is_built), None
             )
             if status[partition].undelivered:
                 selection.blocked[partition] = status[partition].why
@@ -307,5 +317,5 @@ def _buildable(
                 selection.blocked[partition] = f"needs {lacking[0]} {lacking[1]}"
             else:
                 selection.partitions[partition] = wanted[partition]
-                available[table.name].add(partition[1])
+                available[name].add(partition[1])
     return selection

@@ -165,10 +165,9 @@ def _waiting(
 ) -> dict[Partition, str]:
     """Return the unbuilt partitions of the plan that wait for an unbuilt input."""
     waiting = dict[Partition, str]()
-    for partition in workspace.graph.in_order(plan.partitions().keys() - kept):
-        late = (
-            read for read in workspace.graph.reads(partition) if read in unbuilt or read in waiting
-        )
+    graph = workspace.graph
+    for partition in graph.in_order(plan.partitions().keys() - kept):
+        late = (read for read in graph.reads(partition) if read in unbuilt or read in waiting)
         if partition not in builds and partition not in unbuilt and (first := next(late, None)):
             waiting[partition] = f"waits for {first[0]} {first[1]}"
     return waiting
@@ -203,8 +202,9 @@ def outdated_on(
     now = replace(workspace, lake=replace(shadow, base=replace(base, kept=kept)))
     builds = _builds_of(plan, now)
     outdated = _not_up_to_date(plan, now, builds)
+    graph = workspace.graph
     for partition in plan.partitions() if builds.damaged else ():
-        reads = workspace.graph.reads(partition)
+        reads = graph.reads(partition)
         read = next((other for other in reads if other in builds.damaged), None)
         if read and partition not in outdated:
             why = f"which does not hold the rows that were accepted: {builds.damaged[read]}"

@@ -124,8 +124,9 @@ def builds_since(
     """
     days = {name: set(of_table) for name, of_table in changed.items() if of_table is not None}
     since = {name: state.since(name) for name in workspace.names}
+    graph = workspace.graph
     for partition in workspace.lake.ledger.files().built_after(since):
-        for name, day in (partition, *workspace.graph.reads(partition)):
+        for name, day in (partition, *graph.reads(partition)):
             days.setdefault(name, set()).add(day)
     return latest_builds(
         workspace,

@@ -63,8 +63,9 @@ def _linked(
     partitions = {*builds, *conflicts}
     other = partitions - _same_in_live(workspace, builds)
     linked: dict[Partition, set[Partition]] = {}
+    graph = workspace.graph
     for reader in partitions:
-        for read in workspace.graph.reads(reader):
+        for read in graph.reads(reader):
             if read in other:
                 linked.setdefault(reader, set()).add(read)
                 linked.setdefault(read, set()).add(reader)

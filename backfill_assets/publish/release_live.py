@@ -165,10 +165,11 @@ def _outdated(
         changed |= act.partitions
         restored = {(each.table, each.day) for each in act.builds if each.outcome == "restored"}
     own_schedule = {table.name for table in workspace.tables if table.cron}
+    graph = workspace.graph
     readers = {
         reader
         for partition in changed
-        for reader in workspace.graph.readers(partition)
+        for reader in graph.readers(partition)
         if reader[0] not in own_schedule
     }
     readers |= {partition for partition in restored if partition[0] not in own_schedule}

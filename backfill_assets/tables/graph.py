@@ -6,13 +6,14 @@ downstream, `group:features` all of a layer.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from backfill_assets.calendar import Calendar, ClippedWindow, Partition, days_around_any
+from backfill_assets.calendar import Calendar, ClippedWindow, Partition
 from backfill_assets.errors import UsageError, did_you_mean
 from backfill_assets.tables.declaration import Table
 
@@ -77,16 +78,19 @@ class Graph:
             for n in range(max(days.start, start), days.stop):
                 yield name, date.fromordinal(n)
 
-    def lacking_inputs(self, table: Table, available: Mapping[str, set[date]]) -> set[date]:
-        """The days of a table that need a day that is not `available`, of an input or its own."""
-        days: set[date] = set()
-        for other, w in table.windows():
-            days.update(
-                days_around_any(
-                    self._days[other.name] - available[other.name], -w.last_needed, -w.first
-                )
-            )
-        return days
+    def lacking_inputs(
+        self, table: str, days: Sequence[date], available: Mapping[str, set[date]]
+    ) -> set[date]:
+        """The ones of `days`, which are in order, that need a day that is not `available`."""
+        lacking: set[date] = set()
+        for other, window in self._needs[table] if days else ():
+            first = window(days[0]).start
+            last = window(days[-1]).stop
+            there = available[other]
+            gaps = [n for n in range(first, last) if date.fromordinal(n) not in there]
+            if gaps:
+                lacking.update(day for day in days if _has_any(gaps, window(day)))
+        return lacking
 
     def in_order(self, partitions: Iterable[Partition]) -> list[Partition]:
         """The partitions with inputs first: by table, and by day within a table."""
@@ -98,12 +102,6 @@ class Graph:
         for table, day in partitions:
             by_table[table].append(day)
         return {table: sorted(days) for table, days in by_table.items() if days}
-
-    @cached_property
-    def _days(self) -> dict[str, frozenset[date]]:
-        return {
-            table.name: frozenset(table.calendar_of(self.calendar).days()) for table in self.tables
-        }
 
     def _window(self, table: Table, first: int, last: int) -> ClippedWindow:
         return table.calendar_of(self.calendar).window(first, last)
@@ -135,6 +133,12 @@ class Graph:
                     (table.name, self._window(table, -w.last, -w.first), w.first)
                 )
         return readers
+
+
+def _has_any(numbers: Sequence[int], wanted: range) -> bool:
+    """True if one of the `numbers`, which are in order, is in `wanted`."""
+    at = bisect_left(numbers, wanted.start)
+    return at < len(numbers) and numbers[at] in wanted
 
 
 def _within(windows: Windows, partition: Partition) -> Iterator[Partition]:

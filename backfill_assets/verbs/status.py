@@ -19,7 +19,8 @@ from backfill_assets.grouping import grouped
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.plan.columns import column_lines
-from backfill_assets.plan.status import State, Status, latest_builds, runs_by_partition, status_of
+from backfill_assets.plan.status import State, Status, runs_by_partition
+from backfill_assets.plan.status_in_bulk import status_in_bulk
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
 from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
 from backfill_assets.step.sources import unread_lines
@@ -105,12 +106,11 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     tables = workspace.named(target)
     runs = runs_by_partition(workspace)
     selected = workspace.days(days)
-    latest = latest_builds(workspace)
     lake = workspace.lake
     folders = [lake.paths.ledger, *map(lake.path, workspace.names)]
     is_built = any(version_of(folder) >= 0 for folder in folders)
     return StatusReport(
-        status_of(workspace, tables, selected, latest=latest, running=runs),
+        status_in_bulk(workspace, tables, selected, runs),
         column_lines(workspace, tables),
         unread_lines(tables, workspace.area),
         why_not_released(workspace),

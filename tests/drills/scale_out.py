@@ -79,7 +79,7 @@ def demo(settings: Mapping[str, str], last: date) -> str:
     typed = ["demo", "--exit", "--partitions", f"{FIRST_DAY}..{last}", "--port", str(free_port())]
     ended = subprocess.run(
         [sys.executable, "-m", "backfill_assets.cli", *typed],
-        env=kept | settings,
+        env={**kept, **settings},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.lake.history import latest, recover_newest
-from backfill_assets.lake.ledger import Build, Ledger, from_arrow, to_arrow
+from backfill_assets.lake.ledger import Build, Ledger, UsualSeconds, from_arrow, to_arrow
 from tests.worlds.deliveries import day
 from tests.worlds.recorded import FULL, TABLE, build, commit
 
@@ -122,3 +122,16 @@ def test_processes_that_begin_a_ledger_at_once_and_append_lose_nothing(tmp_path)
         if c["operation"] == "CREATE TABLE"
     ]
     assert len(made) == 1
+
+
+def test_usual_seconds_are_those_of_computed_builds(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    built = Build("raw/a", day(0), "accepted", "r", "1", seconds=10.0)
+    others = [
+        replace(built, day=day(1), seconds=30.0),
+        replace(built, outcome="restored", seconds=0.0),
+        replace(built, outcome="failed", seconds=90.0),
+        replace(built, table="raw/b", outcome="failed", seconds=40.0),
+    ]
+    ledger.append([built, *others])
+    assert ledger.usual_seconds(["raw/a", "raw/b", "raw/c"]) == {"raw/a": UsualSeconds(20.0, 10.0)}

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.errors import NothingToBuild, UsageError
+from backfill_assets.lake.ledger import UsualSeconds
 from backfill_assets.plan.plan import FORMAT, Plan, make, read
 from backfill_assets.plan.progress import Estimate, estimate
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Reason, ReasonKind, Selection
 from backfill_assets.tables.graph import Graph
 from tests.worlds.deliveries import day, days
-from tests.worlds.tables import TEN_DAYS, built, history, outages, raw, updates
+from tests.worlds.tables import TEN_DAYS, history, outages, raw, updates
 
 GRAPH = Graph((raw, updates, outages, history), TEN_DAYS)
 MISSING = Reason(ReasonKind.MISSING)
@@ -112,34 +113,29 @@ def test_only_the_code_of_the_planned_tables_is_frozen():
 
 
 def test_days_take_what_days_of_their_table_took():
-    record = [b for n, s in ((0, 30.0), (1, 90.0)) for b in built(raw, n, seconds=s).values()]
-    expected = estimate([(raw.name, at) for at in days(2, 3, 4, 5)], record)
+    expected = estimate(
+        [(raw.name, at) for at in days(2, 3, 4, 5)], {raw.name: UsualSeconds(60.0, 30.0)}
+    )
     # Four days of a minute; 30 s of spread each, squared and added.
     assert (expected.minutes, expected.spread) == (4.0, 1.0)
 
 
 def test_each_chunk_waits_for_the_daemon():
-    record = built(raw, 0, seconds=60.0).values()
+    record = {raw.name: UsualSeconds(60.0, 0.0)}
     assert estimate([(raw.name, at) for at in days(2, 3)], record, chunks=2).minutes == 3.0
     assert estimate([(updates.name, day(2))], record, chunks=2).minutes == 0.0
 
 
 def test_a_table_without_a_record_is_unknown():
-    record = built(raw, 0, seconds=60.0).values()
-    expected = estimate(PARTITIONS, record)
+    expected = estimate(PARTITIONS, {raw.name: UsualSeconds(60.0, 0.0)})
     assert expected == Estimate(4.0, 0.0, (updates.name,))
     assert (
         expected.text() == "about 4.0 minutes; unknown for staging/u, which have no recorded build"
     )
     assert (
-        estimate(PARTITIONS, []).text()
+        estimate(PARTITIONS, {}).text()
         == "unknown for raw/a, staging/u, which have no recorded build"
     )
-
-
-def test_failed_days_say_nothing_of_how_long_a_day_takes():
-    failed = [replace(b, outcome="failed") for b in built(raw, 0, seconds=60.0).values()]
-    assert estimate(PARTITIONS, failed).unknown == (raw.name, updates.name)
 
 
 def test_a_plan_of_another_version_of_the_project_is_not_called_edited():

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NothingToBuild, UsageError
+from backfill_assets.plan.neighbours import select_neighbours
 from backfill_assets.plan.plan import make
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import OUTDATED, Reason, ReasonKind, Selection, select
@@ -184,6 +185,31 @@ def test_it_chooses_what_the_naive_model_chooses(data):
     selection, (chosen, blocked) = select(selector, graph, status), naive(selector, graph, status)
     assert set(selection.partitions) == chosen
     assert set(selection.blocked) == blocked - chosen
+
+
+@given(st.data())
+def test_a_selection_that_reads_status_when_needed_is_the_same(data):
+    graph = data.draw(graphs())
+    status = data.draw(known(graph))
+    selector = data.draw(selectors(graph))
+    built = {name for (name, _), its in status.items() if its.is_built}
+    found = select_neighbours(
+        selector, graph, lambda partitions: {p: status[p] for p in partitions}, built.__contains__
+    )
+    assert vars(found) == vars(select(selector, graph, status))
+
+
+def test_a_plan_reads_the_status_of_neighbours_only():
+    graph = Graph([A, B], Calendar(day(0), day(3_000)))
+    read = set[Partition]()
+
+    def noted(partitions):
+        read.update(partitions)
+        return dict.fromkeys(partitions, PartitionStatus(State.UP_TO_DATE, is_built=True))
+
+    selector = Selector([A.name, B.name], [day(2_000)], force=True, downstream="built")
+    select_neighbours(selector, graph, noted, lambda _: True)
+    assert read <= {(name, day(n)) for name in (A.name, B.name) for n in range(1_999, 2_002)}
 
 
 @given(st.data())

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from backfill_assets.lake.ledger import UsualSeconds
 from backfill_assets.plan.progress import Ending, expected_end
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.tables.graph import Graph
@@ -55,13 +56,15 @@ def test_the_end_is_expected_by_the_record_and_then_by_how_fast_it_goes(tmp_path
     first = updates[0]
     halfway = next(progress for progress in updates if progress.tables()[0].done == 4)
     assert expected_end(first, first, {}) is None
-    assert expected_end(first, first, {A.name: [3.0]}) == first.at + timedelta(seconds=8 * 3.0)
+    assert expected_end(first, first, {A.name: UsualSeconds(3.0, 0.0)}) == first.at + timedelta(
+        seconds=8 * 3.0
+    )
     assert expected_end(first, halfway, {}) == halfway.at + (halfway.at - first.at)
     # Four of eight days, each recorded with 30 s, took `took`: they count twice as much as the
     # minute of the record.
     took = (halfway.at - first.at).total_seconds()
     expected = halfway.at + timedelta(seconds=4 * 30 * (took + 60) / (4 * 30 + 60))
-    assert expected_end(first, halfway, {A.name: [30.0]}) == expected
+    assert expected_end(first, halfway, {A.name: UsualSeconds(30.0, 0.0)}) == expected
 
 
 def test_a_budget_and_its_end_are_told_to_a_watcher(tmp_path):

@@ -1,0 +1,119 @@
+"""Select the partitions of a plan without looking at the whole history.
+
+A selection looks at the requested partitions, at their inputs and at their readers. Their status
+is read when it is needed, many partitions at a time. The selection is made again until it has
+looked at no partition whose status was not read.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from backfill_assets.calendar import Partition, days_around
+from backfill_assets.lake.history import Latest
+from backfill_assets.plan.selection import Selection, select
+from backfill_assets.plan.selector import Selector
+from backfill_assets.plan.status import PartitionStatus, State, latest_builds, status_of
+from backfill_assets.step.inputs import days_of_inputs
+from backfill_assets.tables.graph import Graph
+from backfill_assets.workspace import Workspace
+
+ReadStatus = Callable[[Collection[Partition]], Mapping[Partition, PartitionStatus]]
+# A selection goes no further from such a partition.
+_UNREAD = PartitionStatus(State.UP_TO_DATE, is_built=True)
+
+
+def select_neighbours(
+    selector: Selector, graph: Graph, read: ReadStatus, was_built: Callable[[str], bool]
+) -> Selection:
+    """Select as `select` does with the status of all partitions.
+
+    `read` returns the status of some of them. `was_built` says whether a table has a built day.
+    """
+    named = [(name, day) for name in selector.tables for day in selector.days]
+    status = _StatusRead()
+    selection = Selection()
+    unread = {*named, *(needed for each in named for needed in graph.needs(each))}
+    days_before = 0
+    while unread:
+        status.known |= read(_with_days_before(unread, graph, days_before) - status.known.keys())
+        status.unread.clear()
+        selection = select(selector, graph, status, was_built)
+        unread = set(status.unread)
+        # So a chain of days that need each other takes few rounds.
+        days_before = 2 * days_before + 1
+    return selection
+
+
+def _with_days_before(
+    partitions: Collection[Partition], graph: Graph, number: int
+) -> set[Partition]:
+    return {
+        (name, earlier)
+        for name, day in partitions
+        for earlier in (*graph.calendar.clip(days_around(day, -number, -1)), day)
+    }
+
+
+@dataclass
+class _StatusRead(Mapping[Partition, PartitionStatus]):
+    """The status of partitions that were read. It notes which others were asked for."""
+
+    known: dict[Partition, PartitionStatus] = field(default_factory=dict)
+    unread: set[Partition] = field(default_factory=set)
+
+    def __getitem__(self, partition: Partition) -> PartitionStatus:
+        status = self.known.get(partition)
+        if status is None:
+            self.unread.add(partition)
+            return _UNREAD
+        return status
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self.known)
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+
+@dataclass
+class StatusReader:
+    """Reads the status of some partitions, and keeps it with the builds that it depends on.
+
+    `running` has the run that is computing a partition.
+    """
+
+    workspace: Workspace
+    running: Mapping[Partition, str]
+    builds: Latest = field(default_factory=Latest)
+    partitions: dict[Partition, PartitionStatus] = field(default_factory=dict)
+
+    def read(self, partitions: Collection[Partition]) -> Mapping[Partition, PartitionStatus]:
+        """The status of these partitions."""
+        by_table = self.workspace.graph.by_table(partitions)
+        tables = [table for table in self.workspace.tables if table.name in by_table]
+        relevant: dict[str, set[date]] = {}
+        for table in tables:
+            days = by_table[table.name]
+            relevant.setdefault(table.name, set()).update(days)
+            for name, read in days_of_inputs(table, days, self.workspace.calendar).items():
+                relevant.setdefault(name, set()).update(read)
+        latest = latest_builds(self.workspace, days=relevant)
+        found: dict[Partition, PartitionStatus] = {}
+        for table in tables:
+            days = by_table[table.name]
+            status = status_of(self.workspace, [table], days, latest=latest, running=self.running)
+            found |= status.partitions
+        self.builds.accepted.update(latest.accepted)
+        self.partitions.update(found)
+        return found
+
+    def was_built(self, table: str) -> bool:
+        """True if a day of the calendar has an accepted build of the table.
+
+        Rows that another program changed since were built too.
+        """
+        if any(name == table for name, _ in self.builds.accepted):
+            return True
+        accepted = self.workspace.lake.latest({table: None}).accepted
+        return any(day in self.workspace.calendar for _, day in accepted)

@@ -1,0 +1,153 @@
+"""The status of a long history, by comparing hashes.
+
+The latest builds of most days are as they were, and so are their inputs and deliveries. Such days
+of one table, with builds of the same code and rules, have the same status. It is asked for one of
+them, and if that is up to date, so are all. Every other day is asked on its own. So the decision
+is in `plan/status.py` alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.errors import SourceError, TableUnreadable
+from backfill_assets.lake.hashed_builds import HashedBuilds, HashedLedger, Mask, Numbers, numbers_of
+from backfill_assets.lake.history import lacking_builds
+from backfill_assets.lake.integrity import as_recorded
+from backfill_assets.lake.ledger import LedgerFiles, RecordedCommits
+from backfill_assets.plan.neighbours import StatusReader
+from backfill_assets.plan.status import State, Status, not_read
+from backfill_assets.step.input_hashes import InputHashes
+from backfill_assets.step.inputs import deliveries
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+
+# Days of a table with the same of these have the same status, if nothing changed since their build.
+_FACTS = ("code_version", "accepted_code", "rules", "message", "mixed")
+
+
+def status_in_bulk(
+    workspace: Workspace,
+    tables: Sequence[Table],
+    days: Sequence[date],
+    running: Mapping[Partition, str],
+) -> Status:
+    """The status of each of `days` of each of `tables`, as `status_of` gives it."""
+    history = _History(workspace, workspace.lake.ledger.files(), tables)
+    wanted = numbers_of(days)
+    at_work: dict[str, list[date]] = {}
+    for name, day in running:
+        at_work.setdefault(name, []).append(day)
+    groups = {
+        table.name: history.unchanged(
+            table, np.setdiff1d(wanted, numbers_of(at_work.get(table.name, ())))
+        )
+        for table in tables
+    }
+    reader = StatusReader(workspace, running)
+    alone = {
+        (name, day)
+        for name, of_table in groups.items()
+        for day in set(days).difference(*(group[1:] for group in of_table))
+    }
+    reader.read(alone)
+    partitions = reader.partitions
+    different = set[Partition]()
+    for name, of_table in groups.items():
+        for first, *others in of_table:
+            status = partitions[name, first]
+            if status.state == State.UP_TO_DATE:
+                partitions.update(dict.fromkeys(((name, day) for day in others), status))
+            else:
+                different.update((name, day) for day in others)
+    reader.read(different)
+    return Status([table.name for table in tables], list(days), partitions)
+
+
+@dataclass(frozen=True)
+class _History:
+    """The hashed builds of tables and of their inputs, by these files of the ledger."""
+
+    workspace: Workspace
+    ledger: LedgerFiles
+    tables: Sequence[Table]
+
+    def unchanged(self, table: Table, days: Numbers) -> list[list[date]]:
+        """The ones of `days` that are as they were built, in groups with the same facts."""
+        builds = self._builds.get(table.name)
+        now = self._inputs.of(table)
+        if builds is None or now is None:
+            return []
+        newest = builds.settled()
+        newest = newest[self._inputs.has(table, builds.days[newest])]
+        places = self._inputs.places(builds.days[newest])
+        newest = newest[now[places] == builds.column("inputs_hash", newest).to_numpy()]
+        newest = newest[np.isin(builds.days[newest], days)]
+        newest = newest[self._has_recorded_files(table, builds, newest)]
+        newest = newest[self._is_as_delivered(table, builds, newest)]
+        facts = builds.rows.select(["day", *_FACTS]).take(pa.array(newest))
+        facts = facts.append_column("protection", self._protections(table, facts["day"]))
+        by_facts = facts.group_by([*_FACTS, "protection"], use_threads=False)
+        groups: list[list[date]] = by_facts.aggregate([("day", "list")])["day_list"].to_pylist()
+        return groups
+
+    def _protections(self, table: Table, days: pa.ChunkedArray) -> pa.Array:
+        """What protects each of these days."""
+        if not table.protected and not self.workspace.settings.protected_days:
+            return pa.repeat("", len(days))
+        protections = [self.workspace.protection(table, day) for day in days.to_pylist()]
+        return pa.array(protections, pa.string())
+
+    def _has_recorded_files(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
+        """Whether the newest log lists the files of the build, of each of these days."""
+        recorded = [builds.column(name, newest) for name in ("day", "data_files", "rows")]
+        return as_recorded(self.workspace.lake.path(table.name), *recorded)
+
+    def _is_as_delivered(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
+        """Whether the delivery is that of the build, and without a note, of each of these days."""
+        delivered = builds.column("delivered", newest)
+        if table.source() is None:
+            return pc.equal(delivered, "").to_numpy()
+        days = builds.column("day", newest).to_pylist()
+        now = deliveries(table, days, self.workspace.area)
+        return np.array(
+            [
+                not isinstance(found := now[day], SourceError)
+                and found.fingerprint == before
+                and not not_read(found)
+                for day, before in zip(days, delivered.to_pylist(), strict=True)
+            ],
+            bool,
+        )
+
+    @cached_property
+    def _inputs(self) -> InputHashes:
+        calendar = self.workspace.calendar
+        return InputHashes(Calendar(calendar.first, calendar.last), self._builds)
+
+    @cached_property
+    def _builds(self) -> dict[str, HashedBuilds]:
+        """Without the tables with commits that the ledger lacks."""
+        names = dict.fromkeys(
+            name
+            for table in self.tables
+            for name in (table.name, *(other.name for other, _ in table.windows()))
+        )
+        hashed = HashedLedger(self.workspace.lake.root)
+        return {
+            name: hashed.read(self.ledger, name)
+            for name, recorded in self.ledger.newest(names).items()
+            if not self._lacks(name, recorded)
+        }
+
+    def _lacks(self, table: str, recorded: RecordedCommits) -> bool:
+        try:
+            return bool(lacking_builds(self.workspace.lake.path(table), recorded))
+        except TableUnreadable:
+            return True

@@ -1,0 +1,340 @@
+"""The status by hashes is the status by partition, after any history, and it reads little."""
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake.transaction import AddAction
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.lake.delta import table_to_write
+from backfill_assets.lake.hashed_builds import HashedLedger
+from backfill_assets.lake.ledger import Build
+from backfill_assets.plan.neighbours import StatusReader
+from backfill_assets.plan.status import PartitionStatus, State, Status, latest_builds, status_of
+from backfill_assets.plan.status_in_bulk import status_in_bulk
+from backfill_assets.sources.protocol import Delivery
+from backfill_assets.step.inputs import InputReader
+from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, window
+from backfill_assets.workspace import Workspace
+from tests.benchmarks import growth
+from tests.worlds.deliveries import day
+from tests.worlds.tables import Lines, workspace_of
+
+pytestmark = pytest.mark.pure
+
+LENGTH = 8
+CALENDAR = Calendar(day(0), day(LENGTH - 1))
+START = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = ("raw/a", "staging/u", "staging/o", "features/h", "features/two")
+
+
+@dataclass
+class Told(Lines):
+    """A source that delivers what it was told to."""
+
+    told: dict[date, Delivery | SourceError] = field(default_factory=dict)
+    name: str = "told"
+
+    def delivered(self, area: Any, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
+        return {at: self.told.get(at, Delivery(f"lines of {at}")) for at in days}
+
+
+@dataclass
+class History:
+    """A lake, and what is declared and delivered now. Each build is later than those before it."""
+
+    root: str
+    source: Told = field(default_factory=Told)
+    versions: dict[str, str] = field(default_factory=dict)
+    protected: dict[str, str] = field(default_factory=dict)
+    first_days: dict[str, date] = field(default_factory=dict)
+    running: dict[Partition, str] = field(default_factory=dict)
+    number: int = 0
+
+    @property
+    def workspace(self) -> Workspace:
+        return workspace_of(self.tables, CALENDAR, self.root)
+
+    @property
+    def tables(self) -> list[Table]:
+        raw = self._table("raw/a", "arrival_day", {"lines": self.source})
+        updates = self._table("staging/u", "arrival_day", {"events": same_day(raw)})
+        updates = replace(updates, fingerprint_by="outage_day")
+        late = window(updates, first=0, last=3, wait_for=1)
+        outages = self._table("staging/o", "outage_day", {"updates": late})
+        history = self._table(
+            "features/h", "outage_day", {"before": itself(), "outages": same_day(outages)}
+        )
+        # An input in two windows is compared day by day.
+        two = self._table(
+            "features/two",
+            "outage_day",
+            {"week": window(outages, first=-3, last=-1), "now": same_day(outages)},
+        )
+        return [raw, updates, outages, history, two]
+
+    def _table(self, name: str, column: str, reads: Mapping[str, Any]) -> Table:
+        return Table(
+            name,
+            lambda: None,
+            column,
+            f"{column} DATE",
+            {"days": SliceDays(), **reads},
+            (),
+            self.versions.get(name, "1"),
+            protected=self.protected.get(name, False),
+            first_day=self.first_days.get(name),
+        )
+
+    def build(self, name: str, days: Sequence[date], **facts: Any) -> None:
+        """Record builds of these days, from what there is unless `facts` say otherwise."""
+        accepted = latest_builds(self.workspace).accepted
+        self.workspace.lake.ledger.append(self._builds(name, days, accepted, **facts))
+
+    def build_all(self) -> None:
+        """Record builds of every day of every table, inputs first."""
+        accepted: dict[Partition, Build] = {}
+        for name in NAMES:
+            # A day of a table that reads itself reads the day before.
+            for at in CALENDAR.days():
+                (build,) = self._builds(name, [at], accepted, seconds=1.0, fingerprint=f"f{at}")
+                accepted[name, at] = build
+        self.workspace.lake.ledger.append(list(accepted.values()))
+
+    def _builds(
+        self, name: str, days: Sequence[date], accepted: Mapping[Partition, Build], **facts: Any
+    ) -> list[Build]:
+        table = self.workspace.only_table(name)
+        self.number += 1
+        inputs = InputReader(table, accepted, CALENDAR)
+        delivered = self.source.delivered(None, days) if table.source() else {}
+        builds = []
+        for at in days:
+            delivery = delivered.get(at, Delivery())
+            known = {
+                "outcome": "accepted",
+                "fingerprint": f"f{self.number}",
+                "inputs": inputs.fingerprints(at),
+                "delivered": delivery.fingerprint if isinstance(delivery, Delivery) else "gone",
+                "rules": table.rules_version,
+                "day_fingerprints": (
+                    {str(at - timedelta(days=n)): f"p{self.number}" for n in range(3)} | {"": "n"}
+                    if table.fingerprint_by
+                    else {}
+                ),
+                "at": START + timedelta(minutes=self.number),
+            }
+            run = f"r{self.number}"
+            made = {"table": name, "day": at, "run": run, "code_version": table.version}
+            builds.append(Build(**{**made, **known, **facts}))
+        return builds
+
+    def states(self) -> Status:
+        return status_in_bulk(self.workspace, self.tables, CALENDAR.days(), self.running)
+
+    def check(self) -> None:
+        """The status in bulk is the status by partition, with all that it says."""
+        workspace = self.workspace
+        expected = status_of(
+            workspace,
+            self.tables,
+            CALENDAR.days(),
+            latest=latest_builds(workspace),
+            running=self.running,
+        )
+        assert said(self.states()) == said(expected)
+
+
+def said(status: Status) -> dict[Partition, dict[str, Any]]:
+    return {
+        partition: {each.name: getattr(found, each.name) for each in fields(PartitionStatus)}
+        for partition, found in status.partitions.items()
+    }
+
+
+DAYS = st.sets(st.sampled_from(CALENDAR.days()), min_size=1).map(sorted)
+FACTS: list[dict[str, Any]] = [
+    {},
+    {},
+    {"outcome": "unchanged"},
+    {"outcome": "failed", "message": "a rule\nrows"},
+    {"outcome": "failed", "fingerprint": ""},
+    {"outcome": "restored", "seconds": 0.0},
+    {"outcome": "removed"},
+    {"outcome": "audited", "fingerprint": "f"},
+    {"outcome": "audited", "fingerprint": "f", "finding": "other_rows"},
+    {"outcome": "refused", "message": "refused"},
+    {"seconds": 2.0},
+    {"mixed": True},
+    {"message": "a note"},
+    {"rules": "old"},
+    {"rules": ""},
+    {"code_version": "0"},
+    {"code_version": "0", "accepted_code": "1"},
+    {"inputs": {"staging/u": {"2019-08-15": "other"}}},
+    {"delivered": "other"},
+    {"rows": 5, "data_files": "files"},
+    {"fingerprint": ""},
+    {"at": START},
+]
+DELIVERIES = st.sampled_from(
+    [
+        Delivery("other"),
+        Delivery("other", unread=["a file"]),
+        Delivery("other", doubts={"a": "is odd"}),
+        NotDelivered("no source"),
+        SourceError("cannot be read"),
+        None,
+    ]
+)
+
+
+def act(history: History, data: st.DataObject) -> None:
+    """Change the lake, the code, the deliveries or the hashed builds."""
+    name = data.draw(st.sampled_from(NAMES))
+    days = data.draw(DAYS)
+    match data.draw(st.sampled_from(["build"] * 6 + ["deliver", "declare", "run", "lose"])):
+        case "build":
+            facts = data.draw(st.sampled_from(FACTS))
+            history.build(name, days, **facts)
+        case "deliver":
+            given_now = data.draw(DELIVERIES)
+            for at in days:
+                history.source.told.pop(at, None)
+                history.source.told |= {at: given_now} if given_now else {}
+        case "declare":
+            history.versions[name] = data.draw(st.sampled_from(["1", "2"]))
+            history.protected[name] = data.draw(st.sampled_from(["", f"{days[0]}"]))
+            history.first_days |= {name: days[0]} if data.draw(st.booleans()) else {}
+        case "run":
+            history.running = {(name, at): "r" for at in days}
+        case "lose":
+            history.states()
+            file = Path(history.root, "_hashed_builds", f"{name.replace('/', '.')}.arrow")
+            file.write_bytes(file.read_bytes()[: data.draw(st.integers(0, 2_000))])
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_the_status_in_bulk_is_the_status_by_partition(data):
+    with tempfile.TemporaryDirectory() as root:
+        history = History(root)
+        history.build_all()
+        history.check()
+        for _ in range(data.draw(st.integers(1, 6))):
+            act(history, data)
+            if data.draw(st.booleans()):
+                history.check()
+        history.check()
+
+
+@pytest.fixture
+def built(tmp_path) -> History:
+    history = History(str(tmp_path))
+    history.build_all()
+    return history
+
+
+def test_a_day_whose_build_is_different_has_a_status_of_its_own(built):
+    # Readers first, so that their inputs are as they were. Of a group, the first day is asked.
+    for n, facts in enumerate(FACTS):
+        name = ("staging/o", "staging/u", "raw/a")[n // LENGTH]
+        built.build(name, [day(LENGTH - 1 - n % LENGTH)], **facts)
+        built.check()
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[set[Partition]]:
+    """The partitions whose status is asked for one by one, at each reading."""
+    each_time: list[set[Partition]] = []
+    read = StatusReader.read
+
+    def noted(self, partitions):
+        each_time.append(set(partitions))
+        return read(self, partitions)
+
+    monkeypatch.setattr(StatusReader, "read", noted)
+    return each_time
+
+
+def test_one_day_is_asked_for_each_table_that_is_as_it_was_built(built, asked):
+    states = built.states()
+    assert {found.state for found in states.partitions.values()} == {State.UP_TO_DATE}
+    one_each = {name: 1 for name in NAMES if name != "features/two"}
+    assert Counter(name for name, _ in asked[0]) == {**one_each, "features/two": LENGTH}
+    assert asked[1:] == [set()]
+
+
+def test_only_readers_of_a_changed_day_are_asked(built, asked):
+    built.build("staging/o", [day(3)])
+    built.check()
+    assert Counter(name for name, _ in asked[0])["staging/o"] == 1
+    assert {at for name, at in asked[0] if name == "features/h"} == {day(0), day(3)}
+
+
+def test_a_foreign_commit_is_seen(tmp_path):
+    growth.make(tmp_path, 20, 10, 1)
+    workspace = growth.workspace_at(tmp_path, 20, 10)
+    name = workspace.names[2]
+    changed = workspace.calendar.days()[4]
+    table = table_to_write(workspace.lake.path(name))
+    assert table
+    add = AddAction(f"day={changed}/x.parquet", 1, {"day": f"{changed}"}, 0, True, "{}")
+    table.create_write_transaction([add], "append", table.schema(), ["day"])
+    days = workspace.calendar.days()
+    states = status_in_bulk(workspace, workspace.tables, days, {})
+    expected = status_of(workspace, workspace.tables, days, latest=latest_builds(workspace))
+    assert said(states) == said(expected)
+    assert states.of(name)[State.REWRITTEN] == [changed]
+
+
+def test_hashed_builds_of_another_ledger_are_made_again(built):
+    hashed = Path(built.root, "_hashed_builds")
+    ledger = Path(built.root, "_ledger")
+    before = Path(built.root, "before")
+    built.states()
+    shutil.copytree(ledger, before / "_ledger")
+    shutil.copytree(hashed, before / "_hashed_builds")
+    built.build("raw/a", [day(2)], outcome="removed")
+    built.check()
+    newer = {file.name: file.read_bytes() for file in hashed.iterdir()}
+    # They are older than the ledger, then newer.
+    shutil.copytree(before / "_hashed_builds", hashed, dirs_exist_ok=True)
+    built.check()
+    shutil.rmtree(ledger)
+    shutil.copytree(before / "_ledger", ledger)
+    for name, contents in newer.items():
+        hashed.joinpath(name).write_bytes(contents)
+    built.check()
+    assert built.states().partitions["raw/a", day(2)].state == State.UP_TO_DATE
+
+
+def test_a_lake_that_may_only_be_read_has_a_status_too(built):
+    Path(built.root, "_hashed_builds").write_text("in the way")
+    built.check()
+
+
+def test_a_status_makes_no_lake(tmp_path):
+    History(str(tmp_path / "lake")).check()
+    assert not list(tmp_path.iterdir())
+
+
+def test_hashed_builds_follow_the_compaction_of_the_ledger(built):
+    hashed = HashedLedger(built.root)
+    for n in range(25):
+        built.build("raw/a", [day(n % LENGTH)])
+        ledger = built.workspace.lake.ledger.files()
+        followed = hashed.read(ledger, "raw/a")
+        made = HashedLedger(f"{built.root}/nowhere").read(ledger, "raw/a")
+        assert followed.rows.drop_columns("file") == made.rows.drop_columns("file")
+        assert followed.files == made.files
