@@ -131,6 +131,8 @@ def open_table(
     with _lock:
         table = _kept.get(commit) if commit else None
     if table is None:
+        if version is None and "://" in path and not commit and _has_no_log(path):
+            return None
         table = _open(CachedTable, path, version, remedy)
         if table and commit is None and "://" in path:
             commit = _object_of(path, int(table.version()))
@@ -229,6 +231,13 @@ def _newest_object(path: str) -> _Commit | None:
         }
         return commits[max(commits)] if kept in commits else None
     return None
+
+
+def _has_no_log(path: str) -> bool:
+    """True if there is no table in an object store. Its library asks twice for that."""
+    with suppress(BaseError, OSError):
+        return not any(listed_after(path, "_delta_log", ""))
+    return False
 
 
 def _newest_file(path: str) -> str:

@@ -211,6 +211,15 @@ def listed_after(place: str, folder: str, name: str) -> Iterator[tuple[str, str]
             yield entry["path"].rpartition("/")[2], _etag(entry)
 
 
+@lru_cache(maxsize=128)
+def contents_of(place: str, path: str) -> bytes:
+    """The contents of a small object that never changes. Raises OSError as a disk does."""
+    try:
+        return bytes(obstore.get(store_at(place), path).bytes())
+    except BaseError as error:
+        raise OSError(f"{place}/{path} cannot be read: {why(error)}") from error
+
+
 def put(place: str, path: str, contents: bytes) -> None:
     """Write an object below `place`. Raises OSError as a disk does."""
     try:

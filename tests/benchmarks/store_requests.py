@@ -1,10 +1,11 @@
 """How many requests a step sends to an object store, counted by the store.
 
-    python -m tests.benchmarks.store_requests [DAYS]
+    python -m tests.benchmarks.store_requests [DAYS] [--json]
 
 Five days of the bundled tables are built in a lake on versitygw, and then asked for again.
 """
 
+import json
 import os
 import shutil
 import sys
@@ -82,9 +83,14 @@ def _run(wanted: Sequence[date], spark: Callable[[], SparkSession], run: str) ->
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    numbers = [word for word in sys.argv[1:] if word.isdigit()]
+    count = int(numbers[0]) if numbers else 5
     with tempfile.TemporaryDirectory() as folder:
         found = measured(Path(folder), days(*range(count)))
+    if "--json" in sys.argv:
+        again = found.again.total()
+        print(json.dumps([found.partitions, found.built.total(), again]))
+        return
     print(f"{found.partitions} partitions, {found.per_partition:.1f} requests each")
     for name, requests in (("built", found.built), ("asked again", found.again)):
         print(f"{name}: {requests.total()}")

@@ -206,6 +206,9 @@ def test_wrong_credentials_and_a_missing_bucket_are_no_empty_lake(
 
 def test_an_open_table_costs_one_request_until_another_commits(server, place):
     folder = f"{place}/numbers"
+    with server.counting() as requests:
+        assert open_table(folder) is None
+    assert requests.total() == 1
     write_deltalake(folder, pa.table({"n": [1]}), storage_options=delta_options(folder))
     first = open_table(folder)
     with server.counting() as requests:

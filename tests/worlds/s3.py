@@ -16,6 +16,7 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
+from urllib.parse import unquote
 
 import pytest
 from botocore.auth import S3SigV4Auth
@@ -100,18 +101,20 @@ def request_of(line: str) -> str:
     found = REQUEST.search(line)
     if not found:
         return f"? {line[:120]}"
-    return f"{found['verb']} {kind_of(found['path'])} {found['status']}"
+    listed = re.search(r"[?&]prefix=([^&]*)", found["uri"])
+    path = unquote(listed[1]) if listed else found["path"]
+    return f"{found['verb']} {kind_of(path)} {found['status']}"
 
 
 KINDS = {
     r"_ledger/_delta_log": "log of the ledger",
     r"_ledger/": "ledger",
-    r"_(releases|acts)/": "releases and acts",
+    r"_acts/": "acts",
+    r"_releases/": "releases",
     r"_locks/": "locks",
     r"_(plans|verdicts|diffs)/": "plans",
     r"/_delta_log": "log of a table",
     r"\.parquet": "rows",
-    r"^-$": "listing",
 }
 
 
