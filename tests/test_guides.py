@@ -214,6 +214,7 @@ def test_every_document_of_the_package_is_shipped():
     assert {document.path.stem for document in GUIDES} == {
         "cluster",
         "features-and-models",
+        "object-store",
         "operations",
         "publish",
         "rebuild",
