@@ -92,11 +92,10 @@ def audit(
     `builds` are the latest builds before this step. `baselines` are what each day is compared with.
     `leaks` are the rows that `rules.no_leak` found.
     """
-    rows = computed.after
     faults = computed.schema_mismatches
     measured = {} if faults else computed.profiles
     if measured is None:
-        measured = _measure(table, rows, computed.merge_key)
+        measured = _measure(table, computed.after, computed.merge_key)
     audited: dict[date, Audited] = {}
     failed = 0
     for day in sorted(days):
@@ -120,10 +119,10 @@ def audit(
         is_repeated = bool(computed.merge_key and profile.repeated_keys)
         failed += is_repeated or not all(verdict.passed for verdict in verdicts)
         is_shown = failed <= _DAYS_SHOWN
-        shown = _at_fault(table, rows, day, verdicts) if is_shown else {}
+        shown = _at_fault(table, computed, day, verdicts) if is_shown else {}
         not_merged = ""
         if is_repeated:
-            repeated = _rows_shown(table, rows, day, None) if is_shown else ()
+            repeated = _rows_shown(table, computed, day, None) if is_shown else ()
             not_merged = _not_merged(computed.merge_key, profile.repeated_keys, repeated)
         audited[day] = Audited(profile, verdicts, shown, baseline.accept, not_merged)
     return audited
@@ -215,23 +214,23 @@ def _usual(table: Table, baseline: Baseline, past: Sequence[_PastDay]) -> dict[s
 
 
 def _at_fault(
-    table: Table, rows: DataFrame, day: date, verdicts: Sequence[RuleVerdict]
+    table: Table, computed: Computed, day: date, verdicts: Sequence[RuleVerdict]
 ) -> dict[str, list[str]]:
     conditions = {
         rule.name: rule.offending for rule in table.rules if rule.offending or rule.counts_keys
     }
     return {
-        v.rule: _rows_shown(table, rows, day, conditions[v.rule])
+        v.rule: _rows_shown(table, computed, day, conditions[v.rule])
         for v in verdicts
         if not v.passed and v.rule in conditions
     }
 
 
-def _rows_shown(table: Table, rows: DataFrame, day: date, condition: str | None) -> list[str]:
+def _rows_shown(table: Table, computed: Computed, day: date, condition: str | None) -> list[str]:
     """Rows that broke a rule, or why they cannot be shown. The verdict holds without them."""
     try:
         return offending_rows(
-            rows, day=table.partition_by, on=day, key=table.key, condition=condition
+            computed.after, day=table.partition_by, on=day, key=table.key, condition=condition
         )
     except Exception as error:
         if is_of_step(error):

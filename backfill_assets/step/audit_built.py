@@ -130,7 +130,7 @@ def _audited(
         )
         for day in rows_of.days
     }
-    return audit(table, Computed(rows, nothing, faults), rows_of.days, builds, against)
+    return audit(table, Computed(lambda: rows, nothing, faults), rows_of.days, builds, against)
 
 
 def built_days(table: Table, workspace: Workspace) -> list[date]:

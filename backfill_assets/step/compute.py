@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -64,7 +64,7 @@ class InputRows:
 class Computed:
     """The computed rows of a step, not committed yet.
 
-    after              every row that the days will have; these rows are audited
+    read_after         gives `after`: every row that the days will have; these rows are audited
     commit             commits the days that passed
     schema_mismatches  columns that differ from the declared ones, and rows without a day; if there
                        are any, no day passes
@@ -73,12 +73,17 @@ class Computed:
     merge_key          the key of a merge, if no rule refuses days in which a key repeats
     """
 
-    after: DataFrame
+    read_after: Callable[[], DataFrame]
     commit: Commit
     schema_mismatches: Sequence[str] = ()
     profiles: Mapping[date, DayProfile] | None = None
     kept: Collection[date] = ()
     merge_key: Sequence[str] = ()
+
+    @cached_property
+    def after(self) -> DataFrame:
+        """The rows. Spark looks at their files only if someone asks for rows."""
+        return self.read_after()
 
 
 @contextmanager
@@ -103,7 +108,7 @@ def compute_days(
         new, size = new_rows(table, days, read)
     faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
     if faults:
-        yield Computed(new, FileCommit(folder, column, [], ""), faults)
+        yield Computed(lambda: new, FileCommit(folder, column, [], ""), faults)
         return
     before = SliceRows.of(
         workspace.lake, Slice(table.name, column, tuple(days), version), table.columns
@@ -261,7 +266,8 @@ def _written(
     without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
     commit = FileCommit(folder, column, files, new.schema.json())
     try:
-        rows = read_files(
+        read = partial(
+            read_files,
             new.sparkSession,
             folder,
             [file for file in files if file.day != NO_DAY],
@@ -269,9 +275,9 @@ def _written(
             new.schema,
         )
         if without_day:
-            yield Computed(rows, commit, [_without_day(column, without_day)])
+            yield Computed(read, commit, [_without_day(column, without_day)])
             return
-        yield Computed(rows, commit, profiles=profiles)
+        yield Computed(read, commit, profiles=profiles)
     finally:
         remove_files(folder, commit.uncommitted())
 

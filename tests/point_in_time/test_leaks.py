@@ -168,7 +168,8 @@ def test_the_leak_check_compares_the_day_with_most_rows(spark):
     leak = seen(spark, ("1", 2, 1, 5), ("1", 2, 3, 9), at=day(3))
 
     def found(updates):
-        computed = Computed(most_customers(updates), FileCommit("", "outage_day", [], ""))
+        rows = most_customers(updates)
+        computed = Computed(lambda: rows, FileCommit("", "outage_day", [], ""))
         return leaks_of_step(
             most_customers, days(*range(6)), computed, lambda _: InputRows({"updates": updates}, 0)
         )
