@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from textwrap import shorten
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -37,6 +37,8 @@ from backfill_assets.errors import (
 )
 from backfill_assets.lake.object_store import delta_options, etag_of, listed_after
 from backfill_assets.lake.storage import files_in
+
+T = TypeVar("T", bound=DeltaTable)
 
 
 def read_commits(folder: str, last: int, first: int = 0) -> list[dict[str, Any]]:
@@ -76,7 +78,7 @@ def _commit_info(store: FileSystem, version: int) -> dict[str, Any] | None:
 KEPT = 256
 
 
-class _Commit(NamedTuple):
+class Commit(NamedTuple):
     """The file of one commit in a log. `identity` differs if the table was recreated."""
 
     table: str
@@ -115,13 +117,13 @@ LAKE_REMEDY = Remedy(
     " and the ledger is restored from the commits of the tables (`backfill reconcile --repair`).",
     "Correct BACKFILL_LAKE or the credentials.",
 )
-_kept: OrderedDict[_Commit, DeltaTable] = OrderedDict()
+_kept: OrderedDict[Commit, CachedTable] = OrderedDict()
 _lock = Lock()
 
 
 def open_table(
     path: str, version: int | None = None, remedy: Remedy = LAKE_REMEDY
-) -> DeltaTable | None:
+) -> CachedTable | None:
     """Open the table at `path` at `version` (None: the newest), for reading. None without one.
 
     Raises ServiceUnavailable if the store does not answer, and TableUnreadable if the log cannot be
@@ -131,13 +133,13 @@ def open_table(
     with _lock:
         table = _kept.get(commit) if commit else None
     if table is None:
-        if version is None and "://" in path and not commit and _has_no_log(path):
+        if version is None and "://" in path and not commit and has_no_log(path):
             return None
         table = _open(CachedTable, path, version, remedy)
         if table and commit is None and "://" in path:
-            commit = _object_of(path, int(table.version()))
+            commit = object_of(path, int(table.version()))
     # Otherwise another commit came in between.
-    if table and commit and table.version() == int(commit.file[:20]):
+    if table and commit and table.version() == version_in(commit):
         with _lock:
             _kept[commit] = table
             _kept.move_to_end(commit)
@@ -195,45 +197,48 @@ def last_commit(path: str) -> str:
     return str(version_of(path)) if "://" in path else _newest_file(path)
 
 
-def _commit_file(path: str, version: int | None) -> _Commit | None:
+def _commit_file(path: str, version: int | None) -> Commit | None:
     """The file of a commit (None: the newest). None if it is unknown."""
     if "://" in path:
-        return _newest_object(path) if version is None else _object_of(path, version)
+        return _newest_object(path) if version is None else object_of(path, version)
     name = _newest_file(path) if version is None else _file_of(version)
     try:
         info = Path(path, "_delta_log", name).stat()
     except OSError:
         return None
-    return _Commit(path, name, f"{info.st_ino} {info.st_mtime_ns}") if name else None
+    return Commit(path, name, f"{info.st_ino} {info.st_mtime_ns}") if name else None
 
 
-def _object_of(path: str, version: int) -> _Commit | None:
+def object_of(path: str, version: int) -> Commit | None:
     """The commit of a version in an object store, by its etag. None if it is not there."""
     name = _file_of(version)
     with suppress(BaseError, OSError):
-        return _Commit(path, name, etag_of(path, f"_delta_log/{name}"))
+        return Commit(path, name, etag_of(path, f"_delta_log/{name}"))
     return None
 
 
-def _newest_object(path: str) -> _Commit | None:
+def _newest_object(path: str) -> Commit | None:
     """The newest commit in an object store, if a version of the table is kept. One listing."""
     with _lock:
-        kept = max((commit.file for commit in _kept if commit.table == path), default="")
-    if not kept:
-        return None
+        kept = [commit for commit in reversed(_kept) if commit.table == path]
+    return newest_after(max(kept, key=version_in)) if kept else None
+
+
+def newest_after(known: Commit) -> Commit | None:
+    """The newest commit in an object store, if the `known` one is still there. One listing."""
     with suppress(BaseError, OSError):
         # A listing begins after a name: this one is just before the commit.
-        before = f"{int(kept[:20]) - 1:020d}.json~"
+        before = f"{version_in(known) - 1:020d}.json~"
         commits = {
-            name: _Commit(path, name, etag)
-            for name, etag in listed_after(path, "_delta_log", before)
+            name: Commit(known.table, name, etag)
+            for name, etag in listed_after(known.table, "_delta_log", before)
             if _is_commit(name)
         }
-        return commits[max(commits)] if kept in commits else None
+        return commits[max(commits)] if commits.get(known.file) == known else None
     return None
 
 
-def _has_no_log(path: str) -> bool:
+def has_no_log(path: str) -> bool:
     """True if there is no table in an object store. Its library asks twice for that."""
     with suppress(BaseError, OSError):
         return not any(listed_after(path, "_delta_log", ""))
@@ -268,9 +273,12 @@ def _file_of(version: int) -> str:
     return f"{version:020d}.json"
 
 
-def _open(
-    kind: type[DeltaTable], path: str, version: int | None, remedy: Remedy = LAKE_REMEDY
-) -> DeltaTable | None:
+def version_in(commit: Commit) -> int:
+    """The version of a commit, which names its file."""
+    return int(commit.file[:20])
+
+
+def _open(kind: type[T], path: str, version: int | None, remedy: Remedy = LAKE_REMEDY) -> T | None:
     try:
         return kind(path, version=version, storage_options=delta_options(path))
     except TableNotFoundError as error:

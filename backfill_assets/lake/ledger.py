@@ -23,7 +23,6 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
 from backfill_assets.grouping import grouped
-from backfill_assets.lake.delta import CachedTable
 from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
 
 # Outcomes of an audit of rows that are in the table. Neither changes what is accepted.
@@ -268,7 +267,7 @@ class LedgerFiles:
     def facts(self) -> dict[Any, Any]:
         """A cache for values that depend on this version of the ledger only."""
         log = self.files.log
-        return log.facts if isinstance(log, CachedTable) else {}
+        return log.facts if log else {}
 
     @property
     def committed_runs(self) -> frozenset[str]:
@@ -351,9 +350,9 @@ class Ledger:
     def append(self, builds: Sequence[Build]) -> None:
         if not builds:
             return
-        table = self.records.to_write()
-        self.records.append(table, to_arrow(builds))
-        self.records.compact(table)
+        with self.records.to_write() as table:
+            self.records.append(table, to_arrow(builds))
+            self.records.compact(table)
 
     def files(self) -> LedgerFiles:
         """The ledger as it is now. It has no rows before the first build."""

@@ -6,8 +6,8 @@ statistics for each file and column, which takes several times as long as readin
 """
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,9 +26,10 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from backfill_assets.lake.delta import open_table, table_to_write
+from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import contents_of, delta_options
+from backfill_assets.lake.record_log import RecordLog, newest_log, opened_to_write
 from backfill_assets.lake.storage import at_once, files_in
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
@@ -62,13 +63,11 @@ class RecordTable:
     def path(self) -> str:
         return f"{self.root}/{self.name}"
 
-    def open(self) -> DeltaTable | None:
-        """The newest version, for reading; None if there is none yet."""
-        return open_table(self.path)
-
-    def to_write(self) -> DeltaTable:
-        """The table as it is now, opened for the caller alone. It is created if there is none."""
-        return table_to_write(self.path) or self.create()
+    @contextmanager
+    def to_write(self) -> Iterator[DeltaTable]:
+        """The table as it is now, for the caller alone in the block. Created if there is none."""
+        with opened_to_write(self.path) as table:
+            yield table or self.create()
 
     def create(self) -> DeltaTable:
         # Under a lock: the library lets two writers create a table, and the metadata of the second
@@ -89,12 +88,12 @@ class RecordTable:
                     },
                 )
             except DeltaError:
-                if self.open() is None:
+                if open_table(self.path) is None:
                     raise
         return DeltaTable(self.path, storage_options=delta_options(self.path))
 
     def append(self, table: DeltaTable, rows: pa.Table) -> None:
-        """Add rows in one commit to the table, as `to_write` opened it."""
+        """Add rows in one commit to the table that `to_write` gives."""
         write_deltalake(
             table,
             rows,
@@ -128,27 +127,23 @@ class RecordTable:
     def _add_once(
         self, number: int, rows: Sequence[Mapping[str, Any]], token: str, *, may_skip: bool
     ) -> bool:
-        table = self.to_write()
-        highest = RecordFiles(self, table).highest_number()
-        if highest < number and not may_skip:
-            return False
-        if highest > number:
-            return self._token_after(number, table) == token
         try:
-            self.append(table, pa.Table.from_pylist(list(rows), schema=self.schema))
+            with self.to_write() as table:
+                files = RecordFiles(self, RecordLog.of(table))
+                highest = files.highest_number()
+                if highest < number and not may_skip:
+                    return False
+                if highest > number:
+                    return _token_after(number, files) == token
+                self.append(table, pa.Table.from_pylist(list(rows), schema=self.schema))
+                self.compact(table)
         except CommitFailedError:
             raise
         except DeltaError:
             # The commit may have succeeded, and only the answer was an error.
-            if self._token_after(number, self.open()) != token:
+            if _token_after(number, self.files()) != token:
                 raise
-        self.compact(table)
         return True
-
-    def _token_after(self, number: int, table: DeltaTable | None) -> str:
-        """The token of the row after `number`; "" if there is none."""
-        rows = RecordFiles(self, table).numbered(number + 1, number + 1, ["token"])
-        return str(rows["token"][0]) if len(rows) else ""
 
     def compact(self, table: DeltaTable) -> None:
         """Put small files together, at every tenth version. Nothing is lost if that fails."""
@@ -166,7 +161,13 @@ class RecordTable:
 
     def files(self) -> "RecordFiles":
         """The files of the newest version, for reading. There are none before the first record."""
-        return RecordFiles(self, self.open())
+        return RecordFiles(self, newest_log(self.path))
+
+
+def _token_after(number: int, files: "RecordFiles") -> str:
+    """The token of the row after `number`; "" if there is none."""
+    rows = files.numbered(number + 1, number + 1, ["token"])
+    return str(rows["token"][0]) if len(rows) else ""
 
 
 class RecordFile(NamedTuple):
@@ -181,7 +182,7 @@ class RecordFiles:
     """The files of a record table that `log` lists. There are none if `log` is None."""
 
     table: RecordTable
-    log: DeltaTable | None
+    log: RecordLog | None
 
     def highest_number(self) -> int:
         """The highest number of a row; 0 if there is none."""
@@ -206,10 +207,9 @@ class RecordFiles:
     def listed(self) -> list[RecordFile]:
         if self.log is None:
             return []
-        actions = pa.table(self.log.get_add_actions(flatten=True))
         column = self.table.partition_by
         files = []
-        for facts in actions.to_pylist():
+        for facts in self.log.files:
             partition = ds.field(column) == facts[f"partition.{column}"] if column else None
             files.append(RecordFile(facts, partition))
         return files

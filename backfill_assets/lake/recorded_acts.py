@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.delta import CachedTable, one_line, open_table
+from backfill_assets.lake.delta import one_line, open_table
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.integrity import hash_by_day
 from backfill_assets.lake.ledger import COMMITTED, ActKind, Build
@@ -215,7 +215,7 @@ class Acts:
     def last_of_plans(self) -> Mapping[str, ActEntry]:
         """The last act of each plan that was decided, without aborted ones."""
         files = self._records.files()
-        facts = files.log.facts if isinstance(files.log, CachedTable) else {}
+        facts = files.log.facts if files.log else {}
         if NAME not in facts:
             facts[NAME] = {entry.plan: entry for entry in _decided(files)}
         return dict(facts[NAME])

@@ -7,6 +7,8 @@ no other changes to wait for.
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
+from deltalake import DeltaTable
+
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import RefusedByGuard, TableUnreadable, UsageError, first_of
 from backfill_assets.lake.columns import columns_lost
@@ -101,7 +103,7 @@ def refuse_breaking(plan: Plan, workspace: Workspace, state: ShadowState) -> Non
     breaking = []
     for name in plan.reasons:
         live = open_table(workspace.lake.path(name))
-        before = live
+        before: DeltaTable | None = live
         with suppress(TableUnreadable):  # no reader can read it any more
             if version := newest.tables.get(name) if newest else None:
                 before = open_version(workspace.lake.root, version)

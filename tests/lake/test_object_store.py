@@ -1,18 +1,20 @@
 """A lake in an S3 store: its settings, its conditional writes, and its faults. On versitygw."""
 
+import shutil
 from collections.abc import Iterator
+from datetime import date, timedelta
 from typing import Any
 from uuid import uuid4
 
 import obstore
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.cli import doctor
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.delta import open_table
-from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.ledger import Build, Ledger, to_arrow
 from backfill_assets.lake.object_store import (
     delta_options,
     put_new,
@@ -23,6 +25,8 @@ from backfill_assets.lake.object_store import (
     s3a_conf,
     store_at,
 )
+from backfill_assets.lake.record_log import RecordLog, newest_log
+from backfill_assets.lake.record_table import COMPACT_EVERY
 from backfill_assets.lake.spark.jars import S3_PACKAGES
 from backfill_assets.lake.spark.session import session_conf
 from backfill_assets.settings import read_settings
@@ -237,3 +241,56 @@ def test_a_recreated_table_is_not_taken_for_the_one_that_is_kept(place):
         names = [entry["path"] for chunk in obstore.list(store_at(folder)) for entry in chunk]
         obstore.delete(store_at(folder), names)
         assert open_table(folder) is None
+
+
+def test_a_kept_ledger_is_advanced_by_the_commits_that_follow(place, server):
+    ledger = Ledger(place)
+    for n in range(COMPACT_EVERY):
+        ledger.append([build(n)])
+    with server.counting() as requests:
+        ledger.append([build(20)])
+        assert ledger.files().rows(["run"]).num_rows == COMPACT_EVERY + 1
+    # One listing for the writer and one for the reader; the rest is the commit and its rows.
+    assert requests.total() <= 14, requests
+    # Another process commits, and compacts the files.
+    for n in range(30, 30 + COMPACT_EVERY):
+        append_elsewhere(ledger, n)
+        assert ledger.has_committed(f"run {n}")
+    kept = newest_log(ledger.path)
+    opened = RecordLog.of(opened_elsewhere(ledger))
+    assert kept
+    assert (kept.version, by_path(kept)) == (opened.version, by_path(opened))
+    with server.counting() as requests:
+        ledger.files()
+    assert requests.total() == 1
+
+
+def test_a_ledger_that_was_made_again_is_opened_again(place, server):
+    ledger = Ledger(place)
+    ledger.append([build(0)])
+    assert ledger.has_committed("run 0")
+    shutil.rmtree(server.folder / BUCKET / ledger.path.removeprefix(f"s3://{BUCKET}/"))
+    assert ledger.rows(["run"]).num_rows == 0
+    ledger.records.create()
+    for n in (1, 2):
+        append_elsewhere(ledger, n)
+    assert sorted(ledger.rows(["run"])["run"].to_pylist()) == ["run 1", "run 2"]
+
+
+def build(n: int) -> Build:
+    return Build("raw/t", date(2020, 1, 1) + timedelta(n), "accepted", f"run {n}", "code")
+
+
+def append_elsewhere(ledger: Ledger, n: int) -> None:
+    """Append as another process does."""
+    table = opened_elsewhere(ledger)
+    ledger.records.append(table, to_arrow([build(n)]))
+    ledger.records.compact(table)
+
+
+def opened_elsewhere(ledger: Ledger) -> DeltaTable:
+    return DeltaTable(ledger.path, storage_options=delta_options(ledger.path))
+
+
+def by_path(log: RecordLog) -> list[Any]:
+    return sorted(log.files, key=lambda facts: facts["path"])

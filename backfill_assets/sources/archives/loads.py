@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict
@@ -86,7 +85,7 @@ class LoadedArchives:
     begun: Mapping[str, LoadRecord] = field(default_factory=dict)
 
     @property
-    def table(self) -> DeltaTable | None:
+    def table(self) -> CachedTable | None:
         """The table at this version."""
         return open_table(self.folder, self.version) if self.version >= 0 else None
 
@@ -104,10 +103,9 @@ class LoadedArchives:
         table = self.table
         if table is None:
             return {}
-        facts = table.facts if isinstance(table, CachedTable) else {}
-        if DAY not in facts:
-            facts[DAY] = self._files_by_day()
-        by_day: Mapping[date, Mapping[str, Sequence[DataFile]]] = facts[DAY]
+        if DAY not in table.facts:
+            table.facts[DAY] = self._files_by_day()
+        by_day: Mapping[date, Mapping[str, Sequence[DataFile]]] = table.facts[DAY]
         return by_day
 
     def _files_by_day(self) -> dict[date, dict[str, list[DataFile]]]:

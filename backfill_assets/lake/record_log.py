@@ -1,0 +1,134 @@
+"""The logs of record tables in an object store, kept open and advanced by later commits.
+
+Opening a log reads each of its commits twice. So a process keeps the logs that it opened or wrote
+last, and reads only the commits that follow. Whether there are any is asked each time, by one
+listing. It begins at a commit that is known, and shows whether the table was recreated since.
+
+`deltalake` changes an opened table when it reads on and when it writes. So whoever uses a kept log
+takes it out. Another thread then opens its own. A log that raised an error is not put back.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from backfill_assets.lake.delta import (
+    Commit,
+    has_no_log,
+    newest_after,
+    object_of,
+    open_table,
+    table_to_write,
+    version_in,
+)
+from backfill_assets.lake.object_store import delta_options
+
+# A lake has three tables of records.
+_MOST = 12
+
+
+@dataclass(frozen=True)
+class RecordLog:
+    """The log of a record table at one version: the facts about each data file.
+
+    `facts` is a cache for values that depend on this version only.
+    """
+
+    version: int
+    files: list[dict[str, Any]]
+    facts: dict[Any, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: DeltaTable) -> "RecordLog":
+        files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        return cls(int(table.version()), files)
+
+
+@dataclass
+class _Kept:
+    """An opened table, and the newest commit that the store has shown (None: not known)."""
+
+    table: DeltaTable
+    options: Mapping[str, str] | None
+    shown: Commit | None
+    log: RecordLog | None = None
+
+    def is_advanced(self) -> bool:
+        """Read the commits that follow. False if the table must be opened again."""
+        newest = newest_after(self.shown) if self.shown else None
+        if newest is None or version_in(newest) < self.table.version():
+            return False
+        if version_in(newest) > self.table.version():
+            with suppress(DeltaError, OSError):
+                self.table.update_incremental()
+        self.shown = newest
+        return bool(self.table.version() >= version_in(newest))
+
+    def current(self) -> RecordLog:
+        if self.log is None or self.log.version != self.table.version():
+            self.log = RecordLog.of(self.table)
+        return self.log
+
+
+_kept: dict[str, _Kept] = {}
+_lock = Lock()
+
+
+def newest_log(path: str) -> RecordLog | None:
+    """The log of the record table at `path` as it is now. None if there is no table.
+
+    Raises as `open_table` does.
+    """
+    if "://" not in path:
+        table = open_table(path)
+        if table and "log" not in table.facts:
+            table.facts["log"] = RecordLog.of(table)
+        return table.facts["log"] if table else None
+    kept = _taken(path)
+    if kept is None:
+        return None
+    log = kept.current()
+    _put_back(path, kept)
+    return log
+
+
+@contextmanager
+def opened_to_write(path: str) -> Iterator[DeltaTable | None]:
+    """The newest version of the record table at `path`, for the caller alone in the block.
+
+    None if there is no table. Raises as `table_to_write` does.
+    """
+    if "://" not in path:
+        yield table_to_write(path)
+        return
+    kept = _taken(path)
+    yield kept.table if kept else None
+    if kept:
+        _put_back(path, kept)
+
+
+def _taken(path: str) -> _Kept | None:
+    """The table as it is now, kept or opened. None if there is none."""
+    with _lock:
+        kept = _kept.pop(path, None)
+    options = delta_options(path)
+    if kept and kept.options == options and kept.is_advanced():
+        return kept
+    if has_no_log(path):
+        return None
+    table = table_to_write(path)
+    return _Kept(table, options, object_of(path, int(table.version()))) if table else None
+
+
+def _put_back(path: str, kept: _Kept) -> None:
+    with _lock:
+        other = _kept.pop(path, None)
+        _kept[path] = other if other and other.table.version() > kept.table.version() else kept
+        while len(_kept) > _MOST:
+            del _kept[next(iter(_kept))]
