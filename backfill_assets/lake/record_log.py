@@ -4,8 +4,8 @@ Opening a log reads each of its commits twice. So a process keeps the logs that 
 last, and reads only the commits that follow. Whether there are any is asked each time, by one
 listing. It begins at a commit that is known, and shows whether the table was recreated since.
 
-`deltalake` changes an opened table when it reads on and when it writes. So whoever uses a kept log
-takes it out. Another thread then opens its own. A log that raised an error is not put back.
+`deltalake` changes an opened table when it reads on and when it writes. So a kept log is taken out
+while it is used, and another thread opens its own. It is not put back after an error.
 """
 
 from collections.abc import Iterator, Mapping
