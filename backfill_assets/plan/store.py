@@ -149,7 +149,7 @@ class Plans:
         """
         if act := self._acts().get(plan_id):
             return _STATE_AFTER[act]
-        kind, file = last_of(self._event_files(plan_id) if files is None else files, STATES)
+        kind, file = last_of(self.files_of(plan_id) if files is None else files, STATES)
         if kind == "ended":
             return str(self._event(plan_id, file).facts.get("ending", kind))
         return OPEN if kind == "started" else kind or PLANNED
@@ -206,13 +206,13 @@ class Plans:
         if _COMPLETE not in notes:
             return self.event_files()
         ids = sorted({note.partition("-")[0] for note in notes if note != _COMPLETE})
-        return {plan_id: self._event_files(plan_id) for plan_id in ids}
+        return {plan_id: self.files_of(plan_id) for plan_id in ids}
 
     def is_rolled_back(self, plan_id: str) -> bool:
         """True if the last act of a plan is its rollback. No file of an event is read."""
         if act := self._acts().get(plan_id):
             return _STATE_AFTER[act] == ROLLED_BACK
-        return last_of(self._event_files(plan_id), STATES)[0] == ROLLED_BACK
+        return last_of(self.files_of(plan_id), STATES)[0] == ROLLED_BACK
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
         """Record an event of a plan after the events recorded before.
@@ -222,7 +222,7 @@ class Plans:
         """
         event = Event(at.astimezone(UTC), kind, facts)
         contents = json.dumps({"at": event.at.isoformat(), "kind": kind, "facts": facts})
-        name = name_after(self._event_files(plan_id), event.at, kind)
+        name = name_after(self.files_of(plan_id), event.at, kind)
         self._complete_notes()
         if kind in _OPENING:
             # Before the event, so that a killed process leaves a note too much, and none too few.
@@ -247,7 +247,7 @@ class Plans:
 
         A note without its event stays: another process is about to record that.
         """
-        files = self._event_files(plan_id)
+        files = self.files_of(plan_id)
         is_open = last_of(files, STATES)[0] == "started"
         is_in_part = last_of(files, OF_LIVE)[0] in (PUBLISHING, ROLLING_BACK)
         if is_open or (is_in_part and not self.has_act(plan_id)):
@@ -264,7 +264,7 @@ class Plans:
 
         `files` are the plan's, from `event_files`.
         """
-        files = self._event_files(plan_id) if files is None else files
+        files = self.files_of(plan_id) if files is None else files
         return [self._event(plan_id, file) for file in files if f"-{kind}" in file]
 
     def history(self, plan_id: str) -> list[Event]:
@@ -309,7 +309,8 @@ class Plans:
         last = Acts(self.root).last_of_plans()
         return {plan: act.kind for plan, act in last.items() if not act.left}
 
-    def _event_files(self, plan_id: str) -> list[str]:
+    def files_of(self, plan_id: str) -> list[str]:
+        """Return the names of the event files of one plan."""
         return events_among(self._documents.names(plan_id))
 
     def event_files(self) -> dict[str, list[str]]:

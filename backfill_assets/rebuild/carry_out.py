@@ -12,6 +12,7 @@ from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.plan import lifecycle
 from backfill_assets.plan.lifecycle import refuse_ended, refuse_protected
+from backfill_assets.plan.looks import changes_of
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.remaining import Readers, WorkState, readers_left, remaining_reader
@@ -209,5 +210,8 @@ def prepare_rebuild(
     refuse_protected(plan, workspace, "Nothing was started.")
     launcher = Launcher(plan, dagster, plans, who, sleep)
     return Rebuild(
-        launcher, remaining_reader(plan, workspace), lambda: open_shadow(plan, workspace, who)
+        launcher,
+        remaining_reader(plan, workspace),
+        lambda: open_shadow(plan, workspace, who),
+        changes_of(plan, workspace.lake.root),
     )

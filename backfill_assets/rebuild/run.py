@@ -16,6 +16,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster, Launched, StepFailure
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.ledger import Build
+from backfill_assets.plan.looks import Changes, Looks
 from backfill_assets.plan.plan import Chunk
 from backfill_assets.plan.progress import Progress, Stop
 from backfill_assets.plan.remaining import ReadRemaining, Remaining, WorkState
@@ -27,6 +28,8 @@ POLL_EVERY_S = 1.0
 # Reading what remains of a hundred thousand partitions takes seconds. It takes at most this share
 # of the time.
 _POLLING_SHARE = 0.2
+# In an object store a look takes seconds too. Few polls look there, and none waits longer.
+_LONGEST_WAIT_S = 4.0
 # A server that is restarted is back within minutes. After that, someone has to start it and resume
 # the plan.
 GIVE_UP_AFTER = timedelta(minutes=10)
@@ -37,12 +40,14 @@ class Rebuild:
     """One command's work on a plan.
 
     Chunks are numbered from 1. `over` are the chunks that ended, and `launches` counts the launches
-    of each chunk. `open_shadow` opens the plan's shadow, if it has one.
+    of each chunk. `open_shadow` opens the plan's shadow, if it has one. `changes` says whether the
+    lake must be looked at again (`plan/looks.py`).
     """
 
     launcher: Launcher
     read_remaining: ReadRemaining
     open_shadow: Callable[[], None] = lambda: None
+    changes: Changes = None
     running: dict[int, LaunchedChunk] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     launches: Counter[int] = field(default_factory=Counter)
@@ -56,6 +61,7 @@ class Rebuild:
     def __post_init__(self) -> None:
         self.plan = self.launcher.plan
         self.now = self.launcher.now
+        self._looks = Looks(self._read_remaining, self.changes, self.now)
         self._canceller = Canceller(self.launcher.dagster)
         # Earlier cancellations were meant for earlier commands.
         self._cancellations_before = self.launcher.cancellations()
@@ -69,7 +75,7 @@ class Rebuild:
         Raises ServiceUnavailable if Dagster does not answer for ten minutes.
         """
         started = self.now()
-        self._before = self._remaining().failures
+        self._before = self._read_remaining().failures
         self._join(self.launcher.running())
         while True:
             began = self.now()
@@ -86,14 +92,15 @@ class Rebuild:
             if done:
                 return
             took = (self.now() - began).total_seconds()
-            self.launcher.sleep(max(POLL_EVERY_S, took / _POLLING_SHARE))
+            wait = max(POLL_EVERY_S, took / _POLLING_SHARE)
+            self.launcher.sleep(min(wait, _LONGEST_WAIT_S) if self.changes else wait)
 
     def _step(self, started: datetime) -> tuple[Remaining, str]:
         """Close the chunks that are over and launch those that are ready.
 
         Return the remaining work, and why this command waits for the server, or "".
         """
-        remaining = self._remaining()
+        remaining = self._looks.recent()
         try:
             remaining = self._close_finished(remaining)
             self._check_stops(started)
@@ -102,11 +109,11 @@ class Rebuild:
             self._last_answer = self._last_answer or started
             if self.now() - self._last_answer > GIVE_UP_AFTER:
                 raise
-            return self._remaining(), f"waiting: {gone}"
+            return self._looks.recent(), f"waiting: {gone}"
         self._last_answer = self.now()
         return remaining, ""
 
-    def _remaining(self) -> Remaining:
+    def _read_remaining(self) -> Remaining:
         return self.read_remaining(self._before, self._given_up)
 
     def _join(self, running: Mapping[int, Launched]) -> None:
@@ -136,7 +143,7 @@ class Rebuild:
             ):
                 del self.running[number]
                 cancelled = launched is not None and launched.is_cancelled
-                remaining = self._end(number, chunk, self._remaining(), cancelled=cancelled)
+                remaining = self._end(number, chunk, self._looks.new(), cancelled=cancelled)
         return remaining
 
     def _end(
@@ -165,7 +172,7 @@ class Rebuild:
                 for table, days in unbuilt.items()
                 for day in days
             }
-            remaining = self._remaining()
+            remaining = self._looks.new()
         self._close(number, remaining)
         return remaining
 

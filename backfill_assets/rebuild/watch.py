@@ -1,11 +1,12 @@
 """Watch a plan that another command carries out. Launches nothing and locks nothing."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.plan.looks import Changes, Looks
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Progress, Stop
 from backfill_assets.plan.remaining import ReadRemaining, WorkState
@@ -16,13 +17,17 @@ from backfill_assets.rebuild.run import POLL_EVERY_S
 
 @dataclass(frozen=True)
 class Watch:
-    """Reads the progress of a plan. Without `dagster`, no chunk counts as running."""
+    """Reads the progress of a plan. Without `dagster`, no chunk counts as running.
+
+    `changes` says whether the lake must be looked at again (`plan/looks.py`).
+    """
 
     plan: Plan
     plans: Plans
     read_remaining: ReadRemaining
     now: Callable[[], datetime]
     dagster: Dagster | None = None
+    changes: Changes = None
 
     def progress(self) -> Progress:
         """Return how far the plan is. It is `over` if no command is carrying it out."""
@@ -54,12 +59,19 @@ class Watch:
 
     def follow(self, sleep: Callable[[float], None]) -> Iterator[Progress]:
         """Yield the progress each second, until no command is carrying the plan out."""
+        looks = Looks(self.progress, self._changes(), self.now)
         while True:
-            progress = self.progress()
-            yield progress
+            progress = looks.recent()
+            yield progress if progress.over else replace(progress, at=self.now())
             if progress.over:
                 return
             sleep(POLL_EVERY_S)
+
+    def _changes(self) -> Changes:
+        """Return what tells that builds or events of the plan were recorded."""
+        if (builds := self.changes) is None:
+            return None
+        return lambda: (builds(), *self.plans.files_of(self.plan.id))
 
     def _running(self) -> tuple[Mapping[int, str], str]:
         """Return the runs of running chunks, and why the server is waited for, or ""."""

@@ -16,6 +16,7 @@ from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan import text
 from backfill_assets.plan.lifecycle import refuse_ended, resolve_plan_id
+from backfill_assets.plan.looks import changes_of
 from backfill_assets.plan.progress import Ending, Progress, outcomes
 from backfill_assets.plan.progress import lines as outcome_columns_and_rows
 from backfill_assets.plan.remaining import Readers, outdated_lines, readers_left, remaining_reader
@@ -150,7 +151,9 @@ def watch_plan(
     state = plans.state(plan_id)
     if state in CLOSED:
         return ClosedReport(plan_id, state)
-    watch = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster)
+    changes = changes_of(plan, workspace.lake.root)
+    reader = remaining_reader(plan, workspace)
+    watch = Watch(plan, plans, reader, utc_now, dagster, changes)
     end = follow(watch.follow(time.sleep))
     is_live = end.over and not plan.is_shadow
     return RunReport.of(end, workspace, readers_left(plan, workspace) if is_live else NO_READERS)
