@@ -90,6 +90,34 @@ def test_no_more_chunks_are_at_work_than_may_be(tmp_path):
     assert most == 3
 
 
+def test_a_store_is_looked_at_when_builds_were_recorded_and_the_end_is_noticed_soon(tmp_path):
+    server = chain(tmp_path, polls_needed=40)
+    rebuild = server.rebuild(server.planned(replace(OPTIONS, days_per_run=100)))
+    looks: list[datetime] = []
+    waits: list[float] = []
+    read = rebuild.read_remaining
+
+    def read_slowly(*args):
+        looks.append(server.now())
+        server.clock += timedelta(seconds=3)
+        return read(*args)
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        server.sleep(seconds)
+
+    launcher = replace(rebuild.launcher, sleep=sleep)
+    of_store = replace(
+        rebuild,
+        launcher=launcher,
+        read_remaining=read_slowly,
+        changes=lambda: server.built.total(),
+    )
+    assert ended(of_store).ending == Ending.DONE
+    assert len(looks) < len(waits) / 2
+    assert max(waits) <= 4
+
+
 def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tmp_path):
     server = chain(tmp_path, killed={1: (), 2: ()})
     rebuild = server.rebuild(server.planned(replace(OPTIONS, days_per_run=100)))
