@@ -5,4 +5,8 @@ import hashlib
 
 def digest(*parts: str, length: int = 32) -> str:
     """A hash of these texts, as so many hexadecimal digits."""
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:length]
+    return hexdigest("\n".join(parts).encode(), length)
+
+
+def hexdigest(contents: bytes, length: int = 32) -> str:
+    return hashlib.sha256(contents).hexdigest()[:length]

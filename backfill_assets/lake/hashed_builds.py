@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backfill_assets.lake.history import last_rows
-from backfill_assets.lake.ledger import AUDITS, BUILD_SCHEMA, LedgerFiles, from_arrow
+from backfill_assets.lake.ledger import AUDITS, BUILD_SCHEMA, Build, LedgerFiles, from_arrow
 from backfill_assets.lake.record_table import RecordFile
 from backfill_assets.lake.storage import Documents, Paths
 
@@ -33,7 +33,7 @@ Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_FORMAT = "1"
+_FORMAT = "2"
 _MODULUS = 2**64
 # What identifies a row of the ledger.
 _KEY = ("day", "run", "outcome", "at")
@@ -67,10 +67,14 @@ def numbers_of(days: Sequence[date]) -> Numbers:
     return np.array(days, "datetime64[D]").astype(np.int64)
 
 
+def days_of(numbers: Numbers) -> list[date]:
+    """The days with these numbers."""
+    days: list[date] = numbers.astype("datetime64[D]").tolist()
+    return days
+
+
 def input_hash(table: str, day: str, fingerprint: str) -> int:
-    """A hash of one input. An input without a fingerprint counts as none."""
-    if not fingerprint:
-        return 0
+    """A hash of one input."""
     text = f"{table}\n{day}\n{fingerprint}".encode()
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
 
@@ -245,21 +249,36 @@ def _keys(rows: pa.Table) -> pa.ChunkedArray:
 def _with_hashes(rows: pa.Table, file: int) -> pa.Table:
     """The latest of these rows of the ledger, with hashes in place of JSON."""
     builds = from_arrow(rows.take(last_rows(rows)))
-    hashes = [
-        {
-            "whole": input_hash(build.table, build.day.isoformat(), build.fingerprint),
-            # Rows without an event day are about no day.
-            "about": [date.fromisoformat(day) for day in build.day_fingerprints if day],
-            "about_hashes": [
-                input_hash(build.table, build.day.isoformat(), fingerprint)
-                for day, fingerprint in build.day_fingerprints.items()
-                if day
-            ],
-            "inputs_hash": inputs_hash(build.inputs),
-            "file": file,
-        }
+    hashed = [
+        {name: getattr(build, name) for name in _COPIED} | _hashes_of(build) | {"file": file}
         for build in builds
     ]
-    plain = [{name: getattr(build, name) for name in _COPIED} for build in builds]
-    merged = [one | other for one, other in zip(plain, hashes, strict=True)]
-    return pa.Table.from_pylist(merged, schema=_SCHEMA)
+    return pa.Table.from_pylist(hashed, schema=_SCHEMA)
+
+
+def _hashes_of(build: Build) -> dict[str, Any]:
+    """The hashes of a build as an input, and of its inputs."""
+
+    def as_input(fingerprint: str) -> int:
+        # Nobody reads rows without a fingerprint.
+        return input_hash(build.table, str(build.day), fingerprint) if fingerprint else 0
+
+    about = {
+        day: fingerprint
+        for text, fingerprint in build.day_fingerprints.items()
+        if (day := _as_date(text))
+    }
+    return {
+        "whole": as_input(build.fingerprint),
+        "about": list(about),
+        "about_hashes": list(map(as_input, about.values())),
+        "inputs_hash": inputs_hash(build.inputs),
+    }
+
+
+def _as_date(text: str) -> date | None:
+    """None for rows without an event day, and for days that Spark has and Python lacks."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None

@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
-from backfill_assets.digest import digest
+from backfill_assets.digest import digest, hexdigest
 from backfill_assets.errors import TableUnreadable, first_line
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.damage import Damage, DamageKind, Depth, ForeignCommits
@@ -353,26 +353,24 @@ def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
     return {day: _hash(sorted(names)) for day, names in names_by_day.items()}
 
 
+_HASH_LENGTH = 16
 _NO_HASHES = pa.table({"day": pa.array([], pa.date32()), "hash": pa.array([], pa.string())})
 
 
 def _hashes(table: DeltaTable) -> pa.Table:
     """The same of all days of a table, as columns."""
     files = _files(table).sort_by([("day", "ascending"), ("name", "ascending")])
-    names = files["name"].to_pylist()
     days = files["day"].to_numpy()
-    first = np.flatnonzero(np.r_[True, days[1:] != days[:-1]][: len(days)]).tolist()
-    hashes = [_hash(names[start:end]) for start, end in pairwise([*first, len(names)])]
-    return pa.table(
-        {
-            "day": files["day"].take(pa.array(first, pa.int64())),
-            "hash": pa.array(hashes, pa.string()),
-        }
-    )
+    first = np.flatnonzero(np.r_[True, days[1:] != days[:-1]][: len(days)])
+    names = files["name"].cast(pa.binary()).combine_chunks()
+    ends = pa.array([*first, len(names)], pa.int32())
+    texts = pc.binary_join(pa.ListArray.from_arrays(ends, names), b"\n").to_pylist()
+    hashes = pa.array([hexdigest(text, _HASH_LENGTH) for text in texts], pa.string())
+    return pa.table({"day": files["day"].take(pa.array(first)), "hash": hashes})
 
 
 def _hash(names: Sequence[str]) -> str:
-    return digest(*names, length=16)
+    return digest(*names, length=_HASH_LENGTH)
 
 
 def renamed_columns(table: DeltaTable) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from functools import cache, cached_property, partial
+from itertools import groupby
 from typing import NamedTuple
 
 from backfill_assets.calendar import Calendar, Partition
@@ -151,9 +152,16 @@ class Status:
     def of(self, table: str) -> dict[State, list[date]]:
         """The days of one table by their state, in the order of `State`."""
         by_state: dict[State, list[date]] = {state: [] for state in State}
-        for day in self.days:
-            by_state[self.partitions[table, day].state].append(day)
+        # Most days in a row have one state.
+        for state, days in groupby(self.days, lambda day: self.partitions[table, day].state):
+            by_state[state] += days
         return {state: days for state, days in by_state.items() if days}
+
+    @cached_property
+    def states(self) -> set[State]:
+        """Every state that a partition has."""
+        in_order = (partition.state for partition in self.partitions.values())
+        return {state for state, _ in groupby(in_order)}
 
 
 def status_of(

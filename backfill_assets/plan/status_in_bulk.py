@@ -1,4 +1,4 @@
-"""The status of a long history, by comparing hashes.
+"""The status of partitions. That of a long history is found by comparing hashes.
 
 The latest builds of most days are as they were, and so are their inputs and deliveries. Such days
 of one table, with builds of the same code and rules, have the same status. It is asked for one of
@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import SourceError, TableUnreadable
-from backfill_assets.lake.hashed_builds import HashedBuilds, HashedLedger, Mask, Numbers, numbers_of
+from backfill_assets.lake.hashed_builds import (
+    HashedBuilds,
+    HashedLedger,
+    Mask,
+    Numbers,
+    days_of,
+    numbers_of,
+)
 from backfill_assets.lake.history import lacking_builds
 from backfill_assets.lake.integrity import as_recorded
 from backfill_assets.lake.ledger import LedgerFiles, RecordedCommits
@@ -30,6 +37,22 @@ from backfill_assets.workspace import Workspace
 
 # Days of a table with the same of these have the same status, if nothing changed since their build.
 _FACTS = ("code_version", "accepted_code", "rules", "message", "mixed")
+# So many partitions are asked one by one in half a second. Hashes need all days of a table.
+FEW = 10_000
+
+
+def find_status(
+    workspace: Workspace,
+    tables: Sequence[Table],
+    days: Sequence[date],
+    running: Mapping[Partition, str],
+) -> Status:
+    """The status of each of `days` of each of `tables`. `running` has the run of a partition."""
+    if len(tables) * len(days) > FEW:
+        return status_in_bulk(workspace, tables, days, running)
+    reader = StatusReader(workspace, running)
+    reader.read([(table.name, day) for table in tables for day in days])
+    return Status([table.name for table in tables], list(days), reader.partitions)
 
 
 def status_in_bulk(
@@ -91,17 +114,19 @@ class _History:
         newest = newest[np.isin(builds.days[newest], days)]
         newest = newest[self._has_recorded_files(table, builds, newest)]
         newest = newest[self._is_as_delivered(table, builds, newest)]
-        facts = builds.rows.select(["day", *_FACTS]).take(pa.array(newest))
-        facts = facts.append_column("protection", self._protections(table, facts["day"]))
+        unchanged = builds.days[newest]
+        facts = builds.rows.select(_FACTS).take(pa.array(newest))
+        facts = facts.append_column("protection", self._protections(table, unchanged))
+        facts = facts.append_column("day", pa.array(unchanged))
         by_facts = facts.group_by([*_FACTS, "protection"], use_threads=False)
-        groups: list[list[date]] = by_facts.aggregate([("day", "list")])["day_list"].to_pylist()
-        return groups
+        groups = by_facts.aggregate([("day", "list")])["day_list"]
+        return [days_of(group.values.to_numpy()) for group in groups]
 
-    def _protections(self, table: Table, days: pa.ChunkedArray) -> pa.Array:
+    def _protections(self, table: Table, days: Numbers) -> pa.Array:
         """What protects each of these days."""
         if not table.protected and not self.workspace.settings.protected_days:
             return pa.repeat("", len(days))
-        protections = [self.workspace.protection(table, day) for day in days.to_pylist()]
+        protections = [self.workspace.protection(table, day) for day in days_of(days)]
         return pa.array(protections, pa.string())
 
     def _has_recorded_files(self, table: Table, builds: HashedBuilds, newest: Numbers) -> Mask:
@@ -114,7 +139,7 @@ class _History:
         delivered = builds.column("delivered", newest)
         if table.source() is None:
             return pc.equal(delivered, "").to_numpy()
-        days = builds.column("day", newest).to_pylist()
+        days = days_of(builds.days[newest])
         now = deliveries(table, days, self.workspace.area)
         return np.array(
             [

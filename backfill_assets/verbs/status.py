@@ -20,7 +20,7 @@ from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.pointers import pointer_lines
 from backfill_assets.plan.columns import column_lines
 from backfill_assets.plan.status import State, Status, runs_by_partition
-from backfill_assets.plan.status_in_bulk import status_in_bulk
+from backfill_assets.plan.status_in_bulk import find_status
 from backfill_assets.publish.release_live import FAILURES, Obstacle, why_not_released
 from backfill_assets.settings import BUNDLED, Settings, home_set_by, project_at, set_by
 from backfill_assets.step.sources import unread_lines
@@ -64,7 +64,7 @@ class StatusReport(Report):
     @property
     def is_complete(self) -> bool:
         """True if every day that is due is up to date."""
-        return all(partition.state in SETTLED for partition in self.status.partitions.values())
+        return self.status.states <= {*SETTLED}
 
     def lines(self) -> Iterator[Line]:
         if self.no_lake:
@@ -75,8 +75,8 @@ class StatusReport(Report):
                 yield f"  columns: {line}"
             if name in self.unread:
                 yield f"  {self.unread[name]}"
-        shown = {partition.state for partition in self.status.partitions.values()}
-        yield "  ".join(f"{SYMBOLS[state][0]} {state}" for state in State if state in shown)
+        shown = [state for state in State if state in self.status.states]
+        yield "  ".join(f"{SYMBOLS[state][0]} {state}" for state in shown)
         if self.withheld:
             yield _not_released_line(self.withheld)
         yield from self.not_following
@@ -110,7 +110,7 @@ def read_status(workspace: Workspace, days: str, target: str) -> StatusReport:
     folders = [lake.paths.ledger, *map(lake.path, workspace.names)]
     is_built = any(version_of(folder) >= 0 for folder in folders)
     return StatusReport(
-        status_in_bulk(workspace, tables, selected, runs),
+        find_status(workspace, tables, selected, runs),
         column_lines(workspace, tables),
         unread_lines(tables, workspace.area),
         why_not_released(workspace),

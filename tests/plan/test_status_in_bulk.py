@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -15,19 +16,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.errors import BackfillError, NotDelivered, SourceError, UsageError
 from backfill_assets.lake.delta import table_to_write
 from backfill_assets.lake.hashed_builds import HashedLedger
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.neighbours import StatusReader
+from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import PartitionStatus, State, Status, latest_builds, status_of
-from backfill_assets.plan.status_in_bulk import status_in_bulk
+from backfill_assets.plan.status_in_bulk import find_status, status_in_bulk
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import InputReader
 from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, window
+from backfill_assets.verbs.accept_code import accept_code
 from backfill_assets.workspace import Workspace
 from tests.benchmarks import growth
 from tests.worlds.deliveries import day
+from tests.worlds.small_lake import DAYS as DAYS_OF_LAKE
+from tests.worlds.small_lake import (
+    A,
+    B,
+    SmallLake,
+    copy_of,
+    killed_when,
+    maintain_later,
+    publish,
+    rebuilt_in_shadow,
+    released_lake,
+    write_in_many_files,
+)
 from tests.worlds.tables import Lines, workspace_of
 
 pytestmark = pytest.mark.pure
@@ -35,7 +51,7 @@ pytestmark = pytest.mark.pure
 LENGTH = 8
 CALENDAR = Calendar(day(0), day(LENGTH - 1))
 START = datetime(2026, 1, 1, tzinfo=UTC)
-NAMES = ("raw/a", "staging/u", "staging/o", "features/h", "features/two")
+NAMES = ("raw/a", "staging/u", "staging/o", "features/h", "features/w", "features/two")
 
 
 @dataclass
@@ -59,11 +75,12 @@ class History:
     protected: dict[str, str] = field(default_factory=dict)
     first_days: dict[str, date] = field(default_factory=dict)
     running: dict[Partition, str] = field(default_factory=dict)
+    calendar: Calendar = CALENDAR
     number: int = 0
 
     @property
     def workspace(self) -> Workspace:
-        return workspace_of(self.tables, CALENDAR, self.root)
+        return workspace_of(self.tables, self.calendar, self.root)
 
     @property
     def tables(self) -> list[Table]:
@@ -75,13 +92,16 @@ class History:
         history = self._table(
             "features/h", "outage_day", {"before": itself(), "outages": same_day(outages)}
         )
+        around = self._table(
+            "features/w", "outage_day", {"around": window(outages, first=-2, last=1)}
+        )
         # An input in two windows is compared day by day.
         two = self._table(
             "features/two",
             "outage_day",
             {"week": window(outages, first=-3, last=-1), "now": same_day(outages)},
         )
-        return [raw, updates, outages, history, two]
+        return [raw, updates, outages, history, around, two]
 
     def _table(self, name: str, column: str, reads: Mapping[str, Any]) -> Table:
         return Table(
@@ -116,7 +136,7 @@ class History:
     ) -> list[Build]:
         table = self.workspace.only_table(name)
         self.number += 1
-        inputs = InputReader(table, accepted, CALENDAR)
+        inputs = InputReader(table, accepted, self.calendar)
         delivered = self.source.delivered(None, days) if table.source() else {}
         builds = []
         for at in days:
@@ -140,19 +160,20 @@ class History:
         return builds
 
     def states(self) -> Status:
-        return status_in_bulk(self.workspace, self.tables, CALENDAR.days(), self.running)
+        return status_in_bulk(self.workspace, self.tables, self.calendar.days(), self.running)
 
     def check(self) -> None:
         """The status in bulk is the status by partition, with all that it says."""
-        workspace = self.workspace
-        expected = status_of(
-            workspace,
-            self.tables,
-            CALENDAR.days(),
-            latest=latest_builds(workspace),
-            running=self.running,
-        )
-        assert said(self.states()) == said(expected)
+        refuse_difference(self.workspace, self.running)
+
+
+def refuse_difference(workspace: Workspace, running: Mapping[Partition, str] | None = None) -> None:
+    """Fail if the status in bulk is not the status by partition."""
+    days = workspace.calendar.days()
+    running = running or {}
+    latest = latest_builds(workspace)
+    expected = status_of(workspace, workspace.tables, days, latest=latest, running=running)
+    assert said(status_in_bulk(workspace, workspace.tables, days, running)) == said(expected)
 
 
 def said(status: Status) -> dict[Partition, dict[str, Any]]:
@@ -182,6 +203,8 @@ FACTS: list[dict[str, Any]] = [
     {"code_version": "0"},
     {"code_version": "0", "accepted_code": "1"},
     {"inputs": {"staging/u": {"2019-08-15": "other"}}},
+    {"inputs": {"raw/a": {"2019-08-15": ""}}},
+    {"day_fingerprints": {"+10000-01-01": "p", "2019-08-16": "p", "": "n"}},
     {"delivered": "other"},
     {"rows": 5, "data_files": "files"},
     {"fingerprint": ""},
@@ -203,7 +226,9 @@ def act(history: History, data: st.DataObject) -> None:
     """Change the lake, the code, the deliveries or the hashed builds."""
     name = data.draw(st.sampled_from(NAMES))
     days = data.draw(DAYS)
-    match data.draw(st.sampled_from(["build"] * 6 + ["deliver", "declare", "run", "lose"])):
+    match data.draw(
+        st.sampled_from(["build"] * 6 + ["deliver", "declare", "run", "lose", "calendar"])
+    ):
         case "build":
             facts = data.draw(st.sampled_from(FACTS))
             history.build(name, days, **facts)
@@ -218,10 +243,15 @@ def act(history: History, data: st.DataObject) -> None:
             history.first_days |= {name: days[0]} if data.draw(st.booleans()) else {}
         case "run":
             history.running = {(name, at): "r" for at in days}
+        case "calendar":
+            history.calendar = Calendar(
+                day(data.draw(st.integers(-2, 3))), day(data.draw(st.integers(4, LENGTH + 2)))
+            )
         case "lose":
             history.states()
             file = Path(history.root, "_hashed_builds", f"{name.replace('/', '.')}.arrow")
-            file.write_bytes(file.read_bytes()[: data.draw(st.integers(0, 2_000))])
+            if file.exists():
+                file.write_bytes(file.read_bytes()[: data.draw(st.integers(0, 2_000))])
 
 
 @given(st.data())
@@ -248,7 +278,7 @@ def built(tmp_path) -> History:
 def test_a_day_whose_build_is_different_has_a_status_of_its_own(built):
     # Readers first, so that their inputs are as they were. Of a group, the first day is asked.
     for n, facts in enumerate(FACTS):
-        name = ("staging/o", "staging/u", "raw/a")[n // LENGTH]
+        name = ("features/w", "staging/o", "staging/u", "raw/a")[n // LENGTH]
         built.build(name, [day(LENGTH - 1 - n % LENGTH)], **facts)
         built.check()
 
@@ -291,10 +321,8 @@ def test_a_foreign_commit_is_seen(tmp_path):
     assert table
     add = AddAction(f"day={changed}/x.parquet", 1, {"day": f"{changed}"}, 0, True, "{}")
     table.create_write_transaction([add], "append", table.schema(), ["day"])
-    days = workspace.calendar.days()
-    states = status_in_bulk(workspace, workspace.tables, days, {})
-    expected = status_of(workspace, workspace.tables, days, latest=latest_builds(workspace))
-    assert said(states) == said(expected)
+    refuse_difference(workspace)
+    states = status_in_bulk(workspace, workspace.tables, workspace.calendar.days(), {})
     assert states.of(name)[State.REWRITTEN] == [changed]
 
 
@@ -338,3 +366,91 @@ def test_hashed_builds_follow_the_compaction_of_the_ledger(built):
         made = HashedLedger(f"{built.root}/nowhere").read(ledger, "raw/a")
         assert followed.rows.drop_columns("file") == made.rows.drop_columns("file")
         assert followed.files == made.files
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [(-2, LENGTH - 1), (2, LENGTH - 1), (0, LENGTH + 1), (0, LENGTH - 3)]
+)
+def test_a_calendar_with_other_ends_changes_windows_at_its_ends(built, first, last):
+    built.states()
+    built.calendar = Calendar(day(first), day(last))
+    built.check()
+    now = built.states().of("features/w")
+    # A day from which on, or up to which, builds exist has the same inputs.
+    edges = {day(n) for n in (first, first + 1, last) if first > 0 or n > 0}
+    changed = now.get(State.INPUT_CHANGED, [])
+    assert set(changed) <= edges
+
+
+def test_few_partitions_are_asked_without_hashes(built):
+    workspace = built.workspace
+    found = find_status(workspace, workspace.tables, CALENDAR.days(), {})
+    assert said(found) == said(built.states())
+    shutil.rmtree(f"{built.root}/_hashed_builds")
+    find_status(workspace, workspace.tables, CALENDAR.days(), {})
+    assert not Path(built.root, "_hashed_builds").exists()
+
+
+VALUES = st.dictionaries(st.sampled_from(DAYS_OF_LAKE), st.integers(1, 3), min_size=1)
+
+
+@dataclass
+class Lived:
+    """A small lake that is written, published, rolled back and damaged."""
+
+    lake: SmallLake
+    code: str = "1"
+    plans: list[Plan] = field(default_factory=list)
+
+    @property
+    def workspace(self) -> Workspace:
+        tables = (replace(A, version=self.code), B)
+        return replace(self.lake.workspace, tables=tables)
+
+    def act(self, data: st.DataObject) -> None:
+        lake = self.lake
+        values = data.draw(VALUES)
+        at = min(values)
+        kinds = ["night", "night", "fail", "publish", "roll back", "code", "accept", "foreign"]
+        match data.draw(st.sampled_from([*kinds, "maintain", "crash", "many files"])):
+            case "night":
+                name = data.draw(st.sampled_from([A.name, B.name]))
+                lake.write(values, table=name, code=self.code if name == A.name else "1")
+            case "fail":
+                lake.fail(*values)
+            case "publish":
+                plan = rebuilt_in_shadow(lake, values)
+                with suppress(BackfillError):
+                    publish(lake, plan)
+                    self.plans.append(plan)
+            case "roll back" if self.plans:
+                with suppress(BackfillError):
+                    lake.rolled_back(self.plans.pop(), force=True)
+            case "code":
+                self.code = data.draw(st.sampled_from(["1", "2"]))
+            case "accept":
+                with suppress(UsageError):
+                    accept_code(self.workspace, A.name, f"{DAYS_OF_LAKE[-1]}", who="a", reason="r")
+            case "foreign":
+                table = table_to_write(f"{lake.root}/{A.name}")
+                assert table
+                table.delete(f"day = '{at}'")
+            case "maintain":
+                maintain_later(lake)
+            case "crash":
+                # The commit is there, and the ledger lacks it.
+                with killed_when(lambda: True):
+                    lake.write(values)
+            case "many files":
+                write_in_many_files(lake, at, 3)
+
+
+@given(st.data())
+@settings(max_examples=10)
+def test_the_status_in_bulk_follows_what_people_and_programs_do(data):
+    with tempfile.TemporaryDirectory() as root:
+        lived = Lived(copy_of(released_lake, Path(root)))
+        refuse_difference(lived.workspace)
+        for _ in range(data.draw(st.integers(1, 5))):
+            lived.act(data)
+            refuse_difference(lived.workspace)
