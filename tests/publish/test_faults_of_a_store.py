@@ -1,0 +1,87 @@
+"""A store that fails while a night writes, a plan is published and taken back: nothing is lost, and
+nothing is there twice. On versitygw behind a proxy, without Spark.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from backfill_assets.publish.rollback import Kind
+from tests.worlds.faulty_s3 import Fault, FaultyS3, Rule, faulty_s3
+from tests.worlds.s3 import S3, s3_server
+from tests.worlds.small_lake import (
+    DAYS,
+    RELEASED,
+    A,
+    B,
+    SmallLake,
+    everywhere,
+    publish,
+    rebuilt_in_shadow,
+    released_lake,
+)
+
+pytestmark = pytest.mark.services
+
+D0, D1, D2, D3 = DAYS
+OF_A = "/raw/a/_delta_log/"
+OF_THE_LEDGER = "/_ledger/_delta_log/"
+OF_RELEASES = "/_releases/_delta_log/"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def proxy(server) -> Iterator[FaultyS3]:
+    with faulty_s3(server.endpoint) as started:
+        yield started
+
+
+@pytest.fixture
+def lake(server, proxy, monkeypatch) -> Iterator[SmallLake]:
+    for name, value in (server.environment(proxy.endpoint) | {"AWS_ALLOW_HTTP": "true"}).items():
+        monkeypatch.setenv(name, value)
+    yield released_lake(server.place(f"lake-{uuid4().hex[:12]}"))
+    proxy.set()
+
+
+FAULTS = {
+    "lost answers of commits": [
+        Rule(Fault.LOSE, "PUT", OF_A),
+        Rule(Fault.LOSE, "PUT", OF_THE_LEDGER),
+        Rule(Fault.LOSE, "PUT", OF_RELEASES),
+    ],
+    "connections cut during commits": [
+        Rule(Fault.CUT, "PUT", OF_A),
+        Rule(Fault.CUT, "PUT", OF_THE_LEDGER),
+        Rule(Fault.CUT, "PUT", ".parquet"),
+    ],
+    "busy": [Rule(Fault.BUSY, times=0, every=10)],
+    "slow": [Rule(Fault.SLOW, times=0)],
+}
+
+
+@pytest.mark.parametrize("rules", FAULTS.values(), ids=FAULTS)
+def test_a_store_that_fails_loses_and_repeats_nothing(lake, proxy, rules):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    proxy.set(*rules)
+    for table in (A.name, B.name):
+        lake.write({D3: 9}, table=table)
+    came = Counter(enumerate(proxy.set(*rules)))
+    publish(lake, plan)
+    came.update(dict(enumerate(proxy.set(*rules))))
+    assert set(lake.roll_back(plan).values()) == {Kind.RESTORE}
+    came.update(dict(enumerate(proxy.set())))
+    assert all(came[number] for number in range(len(rules)))
+    assert everywhere(lake) == RELEASED | {D3: 9}
+    records = lake.workspace.lake.ledger.rows(["day", "run", "outcome", "at", "table"]).to_pylist()
+    assert len({tuple(record.values()) for record in records}) == len(records)
+    builds = lake.workspace.lake.latest({A.name: DAYS})
+    assert {at: build.rows for (_, at), build in builds.accepted.items()} == lake.values()
+    assert not lake.workspace.lake.damaged(builds, {A.name: None})
