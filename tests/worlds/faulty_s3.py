@@ -42,7 +42,8 @@ SLOW_S = 0.02
 class Rule:
     """A fault of the requests with this verb and this part of their path ("": any).
 
-    It comes at every `every`-th one of them, and `times` times (0: always).
+    The first `after` of them have none. Then it comes at every `every`-th one, and `times` times
+    (0: always).
     """
 
     fault: Fault
@@ -50,6 +51,7 @@ class Rule:
     part: str = ""
     times: int = 1
     every: int = 1
+    after: int = 0
 
 
 @dataclass
@@ -65,7 +67,8 @@ class _Counted:
         if rule.part not in path or rule.verb not in ("", verb):
             return False
         self.seen += 1
-        if self.seen % rule.every or (rule.times and self.came == rule.times):
+        is_over = rule.times and self.came == rule.times
+        if is_over or self.seen <= rule.after or (self.seen - rule.after) % rule.every:
             return False
         self.came += 1
         return True
