@@ -18,6 +18,7 @@ from backfill_assets.lake.damage import DamageKind
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.integrity import read_state
 from backfill_assets.lake.object_store import delta_options, store_at
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.rollback import Kind
 from backfill_assets.reconcile.compare import DisagreementKind, Records, compare
 from tests.worlds.faulty_s3 import Fault, FaultyS3, Rule, faulty_s3
@@ -100,7 +101,7 @@ def test_a_store_that_fails_loses_and_repeats_nothing(lake, proxy, rules):
     assert not lake.workspace.lake.damaged(builds, {A.name: None})
 
 
-@pytest.mark.parametrize("after", [3, 60, 120], ids="after {} requests".format)
+@pytest.mark.parametrize("after", [10, 130, 210], ids="after {} requests".format)
 def test_credentials_that_expire_end_an_act_which_new_ones_finish(lake, proxy, after):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     proxy.set(Rule(Fault.EXPIRED, times=0, after=after))
@@ -165,6 +166,9 @@ def test_a_commit_that_another_writer_overwrites_is_found_and_built_again(lake):
         D3: DamageKind.OVERWRITTEN,
     }
     assert found[A.name, D3].version == version
+    latest = latest_builds(lake.workspace)
+    shown = status_of(lake.workspace, [A], DAYS, latest=latest).partitions
+    assert [at for (_, at), each in shown.items() if each.state != State.UP_TO_DATE] == [D0, D3]
     tables = {A.name: read_state(folder)}
     compared = compare(Records([A.name], live.ledger.builds({A.name: None}), tables))
     assert {each.kind: list(each.days) for each in compared.disagreements} == {
