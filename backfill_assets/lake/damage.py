@@ -25,6 +25,7 @@ class DamageKind(StrEnum):
     COLUMNS_RENAMED = "columns renamed"
     TABLE_GONE = "table gone"
     COMMIT_GONE = "commit gone"
+    OVERWRITTEN = "overwritten"
     NOT_IN_LEDGER = "not in the ledger"
     REWRITTEN = "rewritten"
     ROW_COUNT = "row count"
@@ -80,6 +81,8 @@ class Damage:
                 return "its table is gone"
             case DamageKind.COMMIT_GONE:
                 return f"its commit {self.version} is not in the table any more"
+            case DamageKind.OVERWRITTEN:
+                return f"its commit {self.version} was replaced by {self.commits} of another writer"
             case DamageKind.NOT_IN_LEDGER:
                 repair = "`backfill reconcile --repair` records it"
                 return f"its commit {self.version} is not in the ledger: {repair}"

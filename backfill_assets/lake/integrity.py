@@ -212,7 +212,10 @@ class TableState:
         return {build.day: build for build in self.builds}
 
     def lacks_commit_of(self, build: Build) -> bool:
-        """True if the commit of `build` is gone: the table was deleted, or restored from a copy."""
+        """True if the commit of `build` is gone.
+
+        The table was deleted or restored from a copy, or another writer overwrote the commit.
+        """
         if build.delta_version > self.version:
             return True
         # A day without rows that replaces none makes no commit.
@@ -221,6 +224,14 @@ class TableState:
         if build.outcome in COMMITTED:
             return build_key(build) not in self._keys
         return (build.day, build.delta_version) not in self._committed
+
+    def overwritten_by(self, build: Build) -> ForeignCommits | None:
+        """The commits of others that are where the commit of `build` was."""
+        if self.lacks_commit_of(build):
+            for commits in self.foreign_commits:
+                if commits.first <= build.delta_version <= commits.last:
+                    return commits
+        return None
 
     def rewritten_since(self, build: Build) -> ForeignCommits | None:
         """The first commits after `build`, not ours, that changed its day."""
@@ -237,6 +248,8 @@ class TableState:
         newest = self._newest.get(accepted.day, accepted)
         if self.version < 0:
             return Damage(DamageKind.TABLE_GONE) if accepted.rows else None
+        if commits := self.overwritten_by(accepted):
+            return Damage(DamageKind.OVERWRITTEN, accepted.delta_version, commits)
         if self.lacks_commit_of(accepted):
             return Damage(DamageKind.COMMIT_GONE, accepted.delta_version)
         if newest.delta_version > accepted.delta_version:

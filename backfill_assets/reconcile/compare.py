@@ -27,6 +27,7 @@ class DisagreementKind(StrEnum):
     UNREADABLE = "in the ledger, but the table cannot be read"
     UNRECORDED = "committed, but not in the ledger"
     NO_COMMIT = "in the ledger, but its commit is not in the table"
+    OVERWRITTEN = "in the ledger, but another writer has replaced its commit"
     FOREIGN_COMMIT = "rewritten by another writer"
     ROW_COUNT_DIFFERS = "the table holds another number of rows than the ledger says"
     UNKNOWN_ROWS = "the table holds rows, but the ledger has no build of them"
@@ -80,6 +81,8 @@ class Disagreement:
             )
         days = days_as_typed(self.days)
         rebuild = f"Build again: `backfill run --partitions {days} --target {self.table}`."
+        if self.kind is DisagreementKind.OVERWRITTEN:
+            return f"Let the other writer use tables of its own. {rebuild}"
         if self.kind in _RESTORABLE:
             return f"{rebuild} Or put back the rows that were accepted: `{RESTORE}`."
         return rebuild
@@ -209,6 +212,9 @@ def _against_table(build: Build, state: TableState) -> tuple[DisagreementKind, s
     """How the table disagrees with an accepted build of the ledger, with figures."""
     if state.unreadable:
         return DisagreementKind.UNREADABLE, state.unreadable
+    if commits := state.overwritten_by(build):
+        figures = f"commit {build.delta_version} by run {build.run}, now {commits}"
+        return DisagreementKind.OVERWRITTEN, figures
     if state.lacks_commit_of(build):
         newest = f"its newest is {state.version}" if state.version >= 0 else "there is no table"
         return (

@@ -32,7 +32,8 @@ from backfill_assets.lake.running import (
 from backfill_assets.plan.store import Plans
 from backfill_assets.sources.http.budget import Budget, Limit
 from tests.worlds.deliveries import day, days
-from tests.worlds.s3 import S3, Faults, proxy_before, s3_server
+from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
+from tests.worlds.s3 import S3, s3_server
 
 pytestmark = pytest.mark.services
 
@@ -135,12 +136,11 @@ def test_a_holder_that_was_suspended_is_told_so_and_ends_nobody_elses_lease(root
 
 
 def test_a_lease_whose_answers_are_lost_is_taken_renewed_and_given_back(root, server, monkeypatch):
-    faults = Faults()
-    with proxy_before(server.endpoint, faults) as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        faults.lose = faults.once("PUT", "a.lock")
+    lost = Rule(Fault.LOSE, "PUT", "a.lock")
+    with faulty_s3(server.endpoint, lost) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
         with leased(f"{root}/_locks", "a.lock", 0) as lease:
-            faults.lose = faults.once("PUT", "a.lock")
+            assert proxy.set(lost) == [1]
             assert lease.is_held
         with leased(f"{root}/_locks", "a.lock", 0):
             pass

@@ -30,9 +30,13 @@ from backfill_assets.lake.record_table import COMPACT_EVERY
 from backfill_assets.lake.spark.jars import S3_PACKAGES
 from backfill_assets.lake.spark.session import session_conf
 from backfill_assets.settings import read_settings
-from tests.worlds.s3 import BUCKET, KEY, S3, SECRET, Faults, proxy_before, s3_server
+from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
+from tests.worlds.s3 import BUCKET, KEY, S3, SECRET, s3_server
 
 pytestmark = pytest.mark.services
+
+# A store that does not know conditional writes.
+UNCONDITIONAL = Rule(Fault.UNCONDITIONAL, times=0)
 
 
 @pytest.fixture(scope="module")
@@ -150,15 +154,15 @@ def test_an_object_is_written_once_and_replaced_only_as_it_was_read(place):
 
 
 def test_a_write_whose_answer_was_lost_counts_as_written(server, place, monkeypatch):
-    faults = Faults()
-    with proxy_before(server.endpoint, faults) as endpoint:
-        use(server, monkeypatch, endpoint)
+    lost = Rule(Fault.LOSE, "PUT", "/a")
+    with faulty_s3(server.endpoint, lost) as proxy:
+        use(server, monkeypatch, proxy.endpoint)
         store = store_at(place)
-        faults.lose = faults.once("PUT", "/a")
         first = put_new(store, "a", b"1")
         assert first
-        faults.lose = faults.once("PUT", "/a")
+        assert proxy.set(lost) == [1]
         assert replace(store, "a", b"2", first)
+        assert proxy.set() == [1]
         assert read(store, "a")[0] == b"2"  # type: ignore[index]
 
 
@@ -168,8 +172,8 @@ def test_a_probe_leaves_nothing(server, place):
 
 
 def test_a_store_that_ignores_conditions_is_refused(server, place, monkeypatch):
-    with proxy_before(server.endpoint, Faults(drop_conditions=True)) as endpoint:
-        use(server, monkeypatch, endpoint)
+    with faulty_s3(server.endpoint, UNCONDITIONAL) as proxy:
+        use(server, monkeypatch, proxy.endpoint)
         with pytest.raises(ServiceUnavailable) as refused:
             refuse_unconditional(place)
     assert "ignores the condition of a write" in refused.value.what
@@ -185,8 +189,8 @@ WRONG = [
 
 def test_the_doctor_tries_conditional_writes_only_if_it_is_asked_to(server, place, monkeypatch):
     settings = read_settings(lake=place)
-    with proxy_before(server.endpoint, Faults(drop_conditions=True)) as endpoint:
-        use(server, monkeypatch, endpoint)
+    with faulty_s3(server.endpoint, UNCONDITIONAL) as proxy:
+        use(server, monkeypatch, proxy.endpoint)
         assert doctor.lake(settings).level == "ok"
         refused = doctor.lake(settings, probe=True)
     assert (refused.level, refused.remedy) == (

@@ -4,6 +4,7 @@ as a step would.
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pytest
@@ -112,6 +113,26 @@ def test_a_table_restored_to_an_earlier_copy_lacks_the_commits_that_came_after(r
     assert damaged(str(path), builds) == {day(1): Damage(DamageKind.COMMIT_GONE, 1)}
     write_days(root, build(2, 5, rows=1))
     assert damaged(str(path), builds) == {day(1): Damage(DamageKind.COMMIT_GONE, 1)}
+
+
+@pytest.mark.parametrize("later", [0, 1], ids=["the newest", "an earlier one"])
+def test_a_commit_that_a_writer_without_conditions_has_overwritten_is_named(root, later):
+    path = root / TABLE
+    accepted = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4)]
+    accepted = [
+        replace(each, data_files=data_files(DeltaTable(path), [each.day])[each.day])
+        for each in accepted
+    ]
+    assert damaged(str(path), accepted) == {}
+    other = root / "of-another-writer"
+    copytree(path, other / TABLE)
+    (other / TABLE / "_delta_log" / f"{1:020}.json").unlink()
+    for number in range(1 + later):
+        write_days(other, build(3 + number), ours=False)
+    copytree(other / TABLE, path, dirs_exist_ok=True)
+    (commits,) = state_of(root).foreign_commits
+    assert damaged(str(path), accepted) == {day(1): Damage(DamageKind.OVERWRITTEN, 1, commits)}
+    assert (commits.first, commits.last) == (1, 1 + later)
 
 
 def test_the_log_is_read_only_for_days_whose_files_are_not_those_of_their_build(root):

@@ -78,6 +78,7 @@ def test_an_up_to_date_day_shown_as_failed_or_stale_is_reported_and_others_are_l
 
 
 DELETED = ForeignCommits(5, 6, ["DELETE"], frozenset(days(0)))
+REPLACED = ForeignCommits(BUILT.delta_version, BUILT.delta_version, ["WRITE"], frozenset(days(0)))
 CHANGED_BY_HAND = table(BUILT, version=6, foreign_commits=[DELETED])
 
 
@@ -116,6 +117,13 @@ def test_three_records_of_one_day_agree():
             dagster(BUILT),
             DisagreementKind.NO_COMMIT,
             id="a table made anew",
+        ),
+        pytest.param(
+            [BUILT],
+            table(rows={0: 5}, foreign_commits=[REPLACED]),
+            dagster(BUILT),
+            DisagreementKind.OVERWRITTEN,
+            id="a commit that another writer has overwritten",
         ),
         pytest.param(
             [BUILT],

@@ -1,4 +1,4 @@
-"""An S3 with conditional writes: versitygw over a folder, and a proxy that puts faults before it.
+"""An S3 with conditional writes: versitygw over a folder. `faulty_s3` puts faults before it.
 
 versitygw is one binary of Go. It is taken from the path or from Go's folder, or built once.
 """
@@ -8,20 +8,14 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
 from urllib.parse import unquote
 
 import pytest
-from botocore.auth import S3SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 from filelock import FileLock
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
@@ -148,107 +142,3 @@ def s3_server(folder: Path) -> Iterator[S3]:
     finally:
         server.terminate()
         server.wait(60)
-
-
-@dataclass
-class Faults:
-    """A proxy before a server, with its faults.
-
-    drop_conditions  whether the conditions of writes are left out
-    answer           what a request gets instead of the server's answer: a status, or None
-    lose             whether an answer is lost after the server has done what was asked
-    wait             called before a request is passed on
-    """
-
-    drop_conditions: bool = False
-    answer: Callable[[str, str], int | None] = lambda verb, path: None
-    lose: Callable[[str, str], bool] = lambda verb, path: False
-    wait: Callable[[str, str], object] = lambda verb, path: None
-    requests: list[str] = field(default_factory=list)
-    lock: Lock = field(default_factory=Lock)
-
-    def once(self, verb: str, part: str) -> Callable[[str, str], bool]:
-        """True for the first request with this verb and this part of its path."""
-        used: list[str] = []
-
-        def is_it(of: str, path: str) -> bool:
-            with self.lock:
-                if used or of != verb or part not in path:
-                    return False
-                used.append(path)
-                return True
-
-        return is_it
-
-
-def without_conditions(verb: str, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-    """The headers of a request without If-Match and If-None-Match, which the signature covers."""
-    dropped = ("if-match", "if-none-match", "authorization", "host")
-    kept = {name: value for name, value in headers.items() if name.lower() not in dropped}
-    request = AWSRequest(verb, url, kept, body)
-    S3SigV4Auth(Credentials(KEY, SECRET), "s3", REGION).add_auth(request)
-    return dict(request.headers.items())
-
-
-@contextmanager
-def proxy_before(endpoint: str, faults: Faults) -> Iterator[str]:
-    """The address of a proxy with `faults` before the server at `endpoint`."""
-    host = endpoint.removeprefix("http://")
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def handle_one_request(self) -> None:
-            try:
-                super().handle_one_request()
-            except (ConnectionError, TimeoutError):
-                self.close_connection = True
-
-        def passed_on(self) -> None:
-            verb = self.command
-            size = int(self.headers.get("Content-Length") or 0)
-            body = self.rfile.read(size)
-            faults.requests.append(f"{verb} {self.path}")
-            faults.wait(verb, self.path)
-            if status := faults.answer(verb, self.path):
-                self.reply(status, {}, b"")
-                return
-            headers = dict(self.headers.items())
-            if faults.drop_conditions:
-                headers = without_conditions(verb, f"{endpoint}{self.path}", headers, body)
-            connection = HTTPConnection(host, timeout=60)
-            connection.request(verb, self.path, body, headers)
-            answer = connection.getresponse()
-            content = answer.read()
-            connection.close()
-            if faults.lose(verb, self.path):
-                self.close_connection = True
-                return
-            self.reply(answer.status, dict(answer.getheaders()), content)
-
-        def reply(self, status: int, headers: dict[str, str], content: bytes) -> None:
-            self.send_response_only(status)
-            for name, value in headers.items():
-                if name.lower() not in ("connection", "transfer-encoding", "content-length"):
-                    self.send_header(name, value)
-            length = headers.get("Content-Length", "0") if self.command == "HEAD" else len(content)
-            self.send_header("Content-Length", str(length))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
-
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = passed_on  # noqa: N815
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,0 +1,180 @@
+"""A store that fails while a night writes, a plan is published and taken back: nothing is lost, and
+nothing is there twice. On versitygw behind a proxy, without Spark.
+"""
+
+from collections.abc import Iterator
+from datetime import date
+from uuid import uuid4
+
+import obstore
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from backfill_assets.errors import BackfillError, NotRecorded, RefusedByGuard
+from backfill_assets.lake import leases
+from backfill_assets.lake.damage import DamageKind
+from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.integrity import read_state
+from backfill_assets.lake.object_store import delta_options, store_at
+from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.publish.rollback import Kind
+from backfill_assets.reconcile.compare import DisagreementKind, Records, compare
+from tests.worlds.faulty_s3 import Fault, FaultyS3, Rule, faulty_s3
+from tests.worlds.s3 import S3, s3_server
+from tests.worlds.small_lake import (
+    DAYS,
+    RELEASED,
+    A,
+    B,
+    SmallLake,
+    everywhere,
+    publish,
+    rebuilt_in_shadow,
+    released_lake,
+)
+
+pytestmark = pytest.mark.services
+
+D0, D1, D2, D3 = DAYS
+OF_A = "/raw/a/_delta_log/"
+OF_THE_LEDGER = "/_ledger/_delta_log/"
+OF_RELEASES = "/_releases/_delta_log/"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def proxy(server) -> Iterator[FaultyS3]:
+    with faulty_s3(server.endpoint) as started:
+        yield started
+
+
+@pytest.fixture
+def lake(server, proxy, monkeypatch) -> Iterator[SmallLake]:
+    for name, value in (server.environment(proxy.endpoint) | {"AWS_ALLOW_HTTP": "true"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(leases, "LENGTH_S", 3.0)
+    monkeypatch.setattr(leases, "RENEWED_EVERY_S", 0.5)
+    yield released_lake(server.place(f"lake-{uuid4().hex[:12]}"))
+    proxy.set()
+
+
+FAULTS = {
+    "lost answers of commits": [
+        Rule(Fault.LOSE, "PUT", OF_A),
+        Rule(Fault.LOSE, "PUT", OF_THE_LEDGER),
+        Rule(Fault.LOSE, "PUT", OF_RELEASES),
+    ],
+    "connections cut during commits": [
+        Rule(Fault.CUT, "PUT", OF_A),
+        Rule(Fault.CUT, "PUT", OF_THE_LEDGER),
+        Rule(Fault.CUT, "PUT", ".parquet"),
+    ],
+    "busy": [Rule(Fault.BUSY, times=0, every=10)],
+    "slow": [Rule(Fault.SLOW, times=0)],
+}
+
+
+@pytest.mark.parametrize("rules", FAULTS.values(), ids=FAULTS)
+def test_a_store_that_fails_loses_and_repeats_nothing(lake, proxy, rules):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    proxy.set(*rules)
+    for table in (A.name, B.name):
+        lake.write({D3: 9}, table=table)
+    of_the_night = proxy.set(*rules)
+    publish(lake, plan)
+    of_the_publication = proxy.set(*rules)
+    assert set(lake.roll_back(plan).values()) == {Kind.RESTORE}
+    came = zip(of_the_night, of_the_publication, proxy.set(), strict=True)
+    assert all(map(any, came))
+    assert everywhere(lake) == RELEASED | {D3: 9}
+    records = lake.workspace.lake.ledger.rows(["day", "run", "outcome", "at", "table"]).to_pylist()
+    assert len({tuple(record.values()) for record in records}) == len(records)
+    builds = lake.workspace.lake.latest({A.name: DAYS})
+    assert {at: build.rows for (_, at), build in builds.accepted.items()} == lake.values()
+    assert not lake.workspace.lake.damaged(builds, {A.name: None})
+
+
+@pytest.mark.parametrize("after", [10, 130, 210], ids="after {} requests".format)
+def test_credentials_that_expire_end_an_act_which_new_ones_finish(lake, proxy, after):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    proxy.set(Rule(Fault.EXPIRED, times=0, after=after))
+    with pytest.raises((BackfillError, OSError)):
+        publish(lake, plan)
+    assert proxy.set()[0]
+    # Its lock could not be given back: it ends by itself.
+    until_free = Retrying(
+        retry=retry_if_exception_type(RefusedByGuard), stop=stop_after_delay(60), wait=wait_fixed(1)
+    )
+    until_free(publish, lake, plan)
+    assert everywhere(lake) == RELEASED | {D1: 7}
+
+
+def test_credentials_that_expire_before_the_ledger_is_written_lose_no_record(lake, proxy):
+    proxy.set(Rule(Fault.EXPIRED, "PUT", OF_THE_LEDGER, times=0))
+    with pytest.raises(NotRecorded):
+        lake.write({D3: 9})
+    assert proxy.set()[0]
+    assert lake.values() == RELEASED | {D3: 9}
+    (build,) = lake.write({D3: 9})
+    assert build.outcome == "unchanged"
+    assert [*lake.workspace.lake.ledger.rows(["rows"])["rows"].to_pylist()].count(9) == 2
+
+
+def written_without_conditions(folder: str, values: dict[date, int]) -> int:
+    """Overwrite the newest commit of a table, as Spark does with Delta's log store of S3.
+
+    That writer has seen the version before, and does not ask the store whether there is another.
+    """
+    table = open_table(folder)
+    assert table
+    version = int(table.version())
+    commit = f"_delta_log/{version:020}.json"
+    store = store_at(folder)
+    ours = bytes(obstore.get(store, commit).bytes())
+    obstore.delete(store, commit)
+    rows = [(n, at) for at, n in values.items() for _ in range(n)]
+    data = {"n": [n for n, _ in rows], "day": [at for _, at in rows]}
+    write_deltalake(
+        folder,
+        pa.table(data),
+        mode="overwrite",
+        predicate=" OR ".join(f"day = '{at}'" for at in values),
+        storage_options=delta_options(folder),
+    )
+    theirs = bytes(obstore.get(store, commit).bytes())
+    obstore.put(store, commit, ours)
+    assert open_table(folder)
+    obstore.put(store, commit, theirs)
+    return version
+
+
+def test_a_commit_that_another_writer_overwrites_is_found_and_built_again(lake):
+    lake.write({D3: 9})
+    folder = f"{lake.root}/{A.name}"
+    live = lake.workspace.lake
+    version = written_without_conditions(folder, {D0: 2})
+    found = live.damaged(live.latest({A.name: DAYS}), {A.name: None})
+    assert {at: damage.kind for (_, at), damage in found.items()} == {
+        D0: DamageKind.REWRITTEN,
+        D3: DamageKind.OVERWRITTEN,
+    }
+    assert found[A.name, D3].version == version
+    latest = latest_builds(lake.workspace)
+    shown = status_of(lake.workspace, [A], DAYS, latest=latest).partitions
+    assert [at for (_, at), each in shown.items() if each.state != State.UP_TO_DATE] == [D0, D3]
+    tables = {A.name: read_state(folder)}
+    compared = compare(Records([A.name], live.ledger.builds({A.name: None}), tables))
+    assert {each.kind: list(each.days) for each in compared.disagreements} == {
+        DisagreementKind.FOREIGN_COMMIT: [D0],
+        DisagreementKind.OVERWRITTEN: [D3],
+    }
+    lake.write({D0: 1, D3: 9})
+    assert not live.damaged(live.latest({A.name: DAYS}), {A.name: None})
+    assert lake.values() == RELEASED | {D3: 9}
