@@ -4,13 +4,13 @@ A host is a process here, with a store's clock between them. A minute passes by 
 where a test waits for it, by the store's own times.
 """
 
-import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from multiprocessing import get_context
 from uuid import uuid4
 
 import obstore
@@ -168,8 +168,8 @@ def counted(arguments: tuple[str, int]) -> None:
 
 def test_processes_that_write_under_a_lock_lose_no_update(root):
     obstore.put(store_at(root), "number", b"0")
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        pool.map(counted, [(root, 8)] * 3)
+    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
+        list(pool.map(counted, [(root, 8)] * 3))
     assert bytes(obstore.get(store_at(root), "number").bytes()) == b"24"
 
 

@@ -100,7 +100,7 @@ def faulty_s3(endpoint: str, *rules: Rule) -> Iterator[FaultyS3]:
         started.set(*rules)
         yield started
     finally:
-        process.terminate()
+        process.kill()  # Processes of pytest-xdist ignore SIGTERM, and so do their children.
         process.join()
 
 
