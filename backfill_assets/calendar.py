@@ -108,8 +108,9 @@ def fixed_days(text: str) -> list[date]:
     """
     if "last" in text:
         raise UsageError(
-            f"{text!r} has another meaning every day: name the days, as 2019-09-01..2019-09-07",
+            f"{text!r} has another meaning every day.",
             unchanged="Nothing was done.",
+            next_step="Name the days: 2019-09-01..2019-09-07.",
         )
     return Calendar(date.min, date.max).select(text) if text else []
 
