@@ -260,7 +260,7 @@ def _hashes_of(build: Build) -> dict[str, Any]:
     """The hashes of a build as an input, and of its inputs."""
 
     def as_input(fingerprint: str) -> int:
-        # Nobody reads rows without a fingerprint.
+        # Rows without a fingerprint are no input.
         return input_hash(build.table, str(build.day), fingerprint) if fingerprint else 0
 
     about = {
