@@ -103,23 +103,10 @@ class SliceReader:
                 .load(self.folder)
             )
             return _declared(frame.where(self.slice.condition), stored, declared)
+        folder = copied(self.folder, self._files, self.near) if self.near else self.folder
         return _declared(
-            read_files(spark, self._folder_to_read(), self._files, self.slice.column, stored),
-            stored,
-            declared,
+            read_files(spark, folder, self._files, self.slice.column, stored), stored, declared
         )
-
-    def _folder_to_read(self) -> str:
-        """The folder of the table, or of copies of the slice's files."""
-        if self.near is None or "://" not in self.folder or self.size > MOST_COPIED:
-            return self.folder
-        place = self.near / digest(self.folder)
-        try:
-            at_once(self.folder, partial(_copy, self.folder, place), self._files)
-        except (BaseError, OSError):
-            # Spark reads them where they are, or says why it cannot.
-            return self.folder
-        return f"file://{place}"
 
     def _are_plain(self) -> bool:
         """True if there are few files, and each path names its day as ours and Delta's do."""
@@ -128,6 +115,22 @@ class SliceReader:
             and file.path.split("/")[-2:-1] == [f"{self.slice.column}={file.day}"]
             for file in self._files
         )
+
+
+def copied(folder: str, files: Sequence[DataFile], near: Path) -> str:
+    """The folder to read data files from: `folder`, or one below `near` with their copies.
+
+    The files of a small slice in an object store are copied.
+    """
+    if "://" not in folder or sum(file.size for file in files) > MOST_COPIED:
+        return folder
+    place = near / digest(folder)
+    try:
+        at_once(folder, partial(_copy, folder, place), files)
+    except (BaseError, OSError):
+        # Spark reads them where they are, or says why it cannot.
+        return folder
+    return f"file://{place}"
 
 
 def _copy(folder: str, place: Path, file: DataFile) -> None:
