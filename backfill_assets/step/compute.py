@@ -16,6 +16,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property, partial, reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -140,8 +142,12 @@ def read_inputs(
     spark: SparkSession,
     versions: Mapping[str, int],
     inputs: Mapping[date, Inputs],
+    near: Path | None,
 ) -> InputRows:
-    """Read the days that `inputs` records for each of `days`, so only accepted rows."""
+    """Read the days that `inputs` records for each of `days`, so only accepted rows.
+
+    Small inputs in an object store are copied to the folder `near`, if there is one.
+    """
     rows: dict[str, DataFrame] = {}
     size = 0
     for name, read in table.reads.items():
@@ -153,7 +159,7 @@ def read_inputs(
                 _days_read(read, other, days, inputs),
                 versions[other.name],
             )
-            reader = SliceRows.of(workspace.lake, needed, other.columns)
+            reader = SliceRows.of(workspace.lake, needed, other.columns, near)
             rows[name], size = reader.rows(spark), size + reader.size
             if table.reads_by_day(other, read):
                 rows[name] = rows[name].where(condition(table.partition_by, days))
@@ -166,6 +172,16 @@ def read_inputs(
                 size + read.size(workspace.area, days),
             )
     return InputRows(rows, size)
+
+
+@contextmanager
+def folder_near(workspace: Workspace) -> Iterator[Path | None]:
+    """A folder for copies of inputs in an object store, if the executors can read it."""
+    if workspace.lake.paths.is_local or workspace.area.executors_elsewhere:
+        yield None
+        return
+    with TemporaryDirectory(prefix="backfill-inputs-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def _days_read(

@@ -11,6 +11,7 @@ day of a thousand costs about twenty computations.
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -33,7 +34,7 @@ from backfill_assets.sources.http.client import fetch_days
 from backfill_assets.sources.http.source import HttpSource
 from backfill_assets.step.audit import Audited, audit, leaks_of_step
 from backfill_assets.step.commit import Judgement, commit_days, judge_days, record
-from backfill_assets.step.compute import changed_in_place, compute_days, read_inputs
+from backfill_assets.step.compute import changed_in_place, compute_days, folder_near, read_inputs
 from backfill_assets.step.due import (
     Due,
     Snapshot,
@@ -201,17 +202,27 @@ class Step:
             ]
 
         spark = self.spark()
-        read = partial(
-            read_inputs,
-            table=table,
-            workspace=workspace,
-            spark=spark,
-            versions=versions,
-            inputs=due.inputs,
-        )
-        with compute_days(
-            table, due.compute, request, workspace, spark=spark, read=read, version=start.version
-        ) as rows:
+        with ExitStack() as until_done:
+            read = partial(
+                read_inputs,
+                table=table,
+                workspace=workspace,
+                spark=spark,
+                versions=versions,
+                inputs=due.inputs,
+                near=until_done.enter_context(folder_near(workspace)),
+            )
+            rows = until_done.enter_context(
+                compute_days(
+                    table,
+                    due.compute,
+                    request,
+                    workspace,
+                    spark=spark,
+                    read=read,
+                    version=start.version,
+                )
+            )
             against = baselines(table, due.compute, due.inputs, request.accept, workspace)
             leaks = leaks_of_step(table, due.compute, rows, read)
             audited = audit(table, rows, due.compute, start.builds, against, leaks)

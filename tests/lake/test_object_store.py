@@ -8,11 +8,13 @@ from uuid import uuid4
 
 import obstore
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.cli import doctor
 from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.lake.data_files import write_table
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.ledger import Build, Ledger, to_arrow
 from backfill_assets.lake.object_store import (
@@ -28,6 +30,7 @@ from backfill_assets.lake.object_store import (
 from backfill_assets.lake.record_log import RecordLog, newest_log
 from backfill_assets.lake.record_table import COMPACT_EVERY
 from backfill_assets.lake.spark.jars import S3_PACKAGES
+from backfill_assets.lake.spark.reading import copied
 from backfill_assets.lake.spark.session import session_conf
 from backfill_assets.settings import read_settings
 from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
@@ -298,3 +301,18 @@ def opened_elsewhere(ledger: Ledger) -> DeltaTable:
 
 def by_path(log: RecordLog) -> list[Any]:
     return sorted(log.files, key=lambda facts: facts["path"])
+
+
+def test_small_slices_are_copied_for_executors_on_this_machine(place, server, tmp_path):
+    folder = f"{place}/raw/t"
+    days = [date(2020, 1, 1), date(2020, 1, 2)]
+    files = write_table(pa.table({"day": days, "x": [1, 2]}), folder, "day")
+    with server.counting() as requests:
+        copies = copied(folder, files, tmp_path)
+        assert copied(folder, files, tmp_path) == copies
+    assert requests == {"GetObject rows 200": 2}
+    read = [pq.read_table(f"{copies.removeprefix('file://')}/{file.path}") for file in files]
+    assert [table["x"].to_pylist() for table in read] == [[1], [2]]
+    (server.folder / BUCKET / folder.removeprefix(f"s3://{BUCKET}/") / files[0].path).unlink()
+    # Spark says which file is gone.
+    assert copied(folder, files, tmp_path / "other") == folder

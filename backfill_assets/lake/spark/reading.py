@@ -1,6 +1,9 @@
 """Read a slice with Spark: the parquet files that the table's log lists for its days.
 
 Spark's own Delta reads large slices, and files that our writes do not leave that way.
+
+Spark asks an object store three times about each file before it reads it. So a step copies small
+slices to this machine, by one request for each file, if the executors are here.
 """
 
 from __future__ import annotations
@@ -9,20 +12,27 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache, partial, reduce
+from pathlib import Path
 
 from deltalake import DeltaTable
+from obstore.exceptions import BaseError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
+from backfill_assets.digest import digest
 from backfill_assets.lake.delta import open_version_of, refuse_other_partitioning
 from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.object_store import read, store_at
 from backfill_assets.lake.slices import DataFile, Slice, files_of
 from backfill_assets.lake.spark.session import MOST_FILES
+from backfill_assets.lake.storage import at_once
 
 # Names of Spark's files need no escaping. If those of another writer do, Delta reads them.
-PLAIN_PATH = re.compile(r"[\w=./-]+", re.ASCII)
+PLAIN_PATH = re.compile(r"(?!.*\.\.)[\w=./-]+", re.ASCII)
+# More compressed bytes are read where they are, by many tasks at once.
+MOST_COPIED = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -32,9 +42,11 @@ class SliceRows:
     parts: Sequence[SliceReader]
 
     @classmethod
-    def of(cls, lake: Lake, rows: Slice, columns: str) -> SliceRows:
-        """The rows of a slice in the declared `columns`."""
-        parts = [SliceReader(folder, part, columns) for folder, part in lake.slices(rows)]
+    def of(cls, lake: Lake, rows: Slice, columns: str, near: Path | None = None) -> SliceRows:
+        """The rows of a slice in the declared `columns`. `near`: the folder for copies of files."""
+        parts = [
+            SliceReader(folder, part, columns, near=near) for folder, part in lake.slices(rows)
+        ]
         return cls([part for part in parts if part.slice.days] or parts[:1])
 
     @property
@@ -51,13 +63,15 @@ class SliceReader:
     """The rows of a slice of the table in `folder`, in the declared `columns`.
 
     The columns of the table do not show, because they depend on which of its days were rebuilt.
-    Columns that the table lacks are null. Delta reads slices of more than `max_paths` files.
+    Columns that the table lacks are null. Delta reads slices of more than `max_paths` files. The
+    files of a small slice in an object store are copied to the folder `near`, if there is one.
     """
 
     folder: str
     slice: Slice
     columns: str
     max_paths: int = MOST_FILES
+    near: Path | None = None
 
     @cached_property
     def _table(self) -> DeltaTable | None:
@@ -89,8 +103,9 @@ class SliceReader:
                 .load(self.folder)
             )
             return _declared(frame.where(self.slice.condition), stored, declared)
+        folder = copied(self.folder, self._files, self.near) if self.near else self.folder
         return _declared(
-            read_files(spark, self.folder, self._files, self.slice.column, stored), stored, declared
+            read_files(spark, folder, self._files, self.slice.column, stored), stored, declared
         )
 
     def _are_plain(self) -> bool:
@@ -100,6 +115,34 @@ class SliceReader:
             and file.path.split("/")[-2:-1] == [f"{self.slice.column}={file.day}"]
             for file in self._files
         )
+
+
+def copied(folder: str, files: Sequence[DataFile], near: Path) -> str:
+    """The folder to read data files from: `folder`, or one below `near` with their copies.
+
+    The files of a small slice in an object store are copied.
+    """
+    if "://" not in folder or sum(file.size for file in files) > MOST_COPIED:
+        return folder
+    place = near / digest(folder)
+    try:
+        at_once(folder, partial(_copy, folder, place), files)
+    except (BaseError, OSError):
+        # Spark reads them where they are, or says why it cannot.
+        return folder
+    return f"file://{place}"
+
+
+def _copy(folder: str, place: Path, file: DataFile) -> None:
+    """Copy a data file. Raises OSError if it is gone, or not as the log says."""
+    copy = place / file.path
+    if copy.exists() and copy.stat().st_size == file.size:
+        return
+    found = read(store_at(folder), file.path)
+    if found is None or len(found.contents) != file.size:
+        raise OSError(f"{folder}/{file.path} is not as the log says")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_bytes(found.contents)
 
 
 def _declared(rows: DataFrame, stored: StructType, declared: StructType) -> DataFrame:
