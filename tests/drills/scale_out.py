@@ -31,7 +31,7 @@ from backfill_assets.servers.child import free_port
 from tests.worlds.cluster import Cluster, cluster
 from tests.worlds.outages import ORACLE_TABLES, differences, oracle_of
 from tests.worlds.s3 import S3, s3_server
-from tests.worlds.services import PostgresServer
+from tests.worlds.services import PostgresServer, postgres_server
 
 LIMIT_S = 3000
 LAKE = "lake"
@@ -61,15 +61,14 @@ class Machines:
 @contextmanager
 def machines(root: Path) -> Iterator[Machines]:
     """All of them, with their files below `root`, until the block ends."""
-    root.chmod(0o755)  # PostgreSQL runs as another user if this one is root.
     with ExitStack() as until_done:
-        folders = [root / name for name in ("spark", "store", "database")]
+        folders = [root / name for name in ("spark", "store")]
         for folder in folders:
             folder.mkdir()
         spark = until_done.enter_context(cluster(folders[0]))
         store = until_done.enter_context(s3_server(folders[1]))
-        database = PostgresServer(folders[2])
-        until_done.callback(database.stop)
+        # Its files are elsewhere: it runs as another user if this one is root.
+        database = until_done.enter_context(postgres_server())
         yield Machines(spark, store, database)
 
 

@@ -131,5 +131,5 @@ def test_the_code_server_of_the_chart_loads_the_project(tmp_path):
         eventually(lambda: is_taken(port) or server.poll() is not None, what="the code server")
         assert re.search("Started Dagster code server", log.read_text()), log.read_text()
     finally:
-        server.terminate()
+        server.kill()  # Processes of pytest-xdist ignore SIGTERM, and so do their children.
         server.wait(60)
