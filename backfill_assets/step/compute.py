@@ -142,7 +142,7 @@ def read_inputs(
     spark: SparkSession,
     versions: Mapping[str, int],
     inputs: Mapping[date, Inputs],
-    near: Path | None,
+    near: Path | None = None,
 ) -> InputRows:
     """Read the days that `inputs` records for each of `days`, so only accepted rows.
 
