@@ -57,7 +57,7 @@ def _with_days_before(
 
 @dataclass
 class _StatusRead(Mapping[Partition, PartitionStatus]):
-    """The status of partitions that were read. It notes which others were asked for."""
+    """The status of partitions that were read. It notes which others are needed."""
 
     known: dict[Partition, PartitionStatus] = field(default_factory=dict)
     unread: set[Partition] = field(default_factory=set)

@@ -1,9 +1,9 @@
 """The status of partitions. That of a long history is found by comparing hashes.
 
 The latest builds of most days are as they were, and so are their inputs and deliveries. Such days
-of one table, with builds of the same code and rules, have the same status. It is asked for one of
-them, and if that is up to date, so are all. Every other day is asked on its own. So the decision
-is in `plan/status.py` alone.
+of one table, with builds of the same code and rules, have the same status. It is decided for one
+of them. If that is up to date, all are. Every other day is decided on its own. So the decision is
+in `plan/status.py` alone.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.store_requests [DAYS] [--json]
 
-Five days of the bundled tables are built in a lake on versitygw, and then asked for again.
+Five days of the bundled tables are built in a lake on versitygw, and then requested a second time.
 """
 
 import json

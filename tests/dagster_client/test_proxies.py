@@ -25,7 +25,7 @@ def proxy(tmp_path: Path, proxied: tuple[str, list[str]]) -> Iterator[tuple[str,
 
 @pytest.fixture
 def proxied() -> Iterator[tuple[str, list[str]]]:
-    """A server that answers as a webserver does, and the targets that it was asked for."""
+    """A server that answers as a webserver does, and the targets of its requests."""
     asked = list[str]()
 
     class Answering(BaseHTTPRequestHandler):

@@ -55,7 +55,7 @@ with ExitStack() as held:
     held.enter_context(mark_running(root, RunningStep("raw/events", [date(2019, 8, 15)], "killed")))
     held.enter_context(announce(root, "an act"))
     print("held", flush=True)
-    time.sleep(600)
+    time.sleep(600)  # until the test kills it
 """
 
 

@@ -1,7 +1,7 @@
 """Four tools on the same files and tables: `python -m tests.benchmarks.peers`.
 
-Each tool builds 59 days, rebuilds three corrected days that it is told, builds one new day, and
-types its routine command after a correction that nobody told it, and after a change of code.
+Each tool builds 59 days, rebuilds three corrected days by name, and builds one new day. Then its
+nightly command runs after a correction of another day, and after a change of code.
 Prints seconds (whole commands), and the days that are wrong then, by DuckDB over the files. The
 servers of a tool that has some are started just before its first build, and run until the end.
 SQLMesh and dbt compute with DuckDB; the others compute with Spark. So compare seconds only between
@@ -23,8 +23,8 @@ from tests.benchmarks.peers.deliveries import correct, deliver, wrong_days
 from tests.benchmarks.peers.tools import TOOLS, Tool, installed
 
 COLUMNS = ("tool", "what", "seconds", "wrong days", "which")
-TOLD = (date(2019, 9, 3), date(2019, 9, 5))
-UNTOLD = date(2019, 9, 20)
+NAMED = (date(2019, 9, 3), date(2019, 9, 5))
+UNNAMED = date(2019, 9, 20)
 
 
 def story(tool: Tool, first: date, last: date, shown: Table) -> None:
@@ -42,12 +42,12 @@ def story(tool: Tool, first: date, last: date, shown: Table) -> None:
     before = last - timedelta(days=1)
     deliver(tool.landing, [first + timedelta(days=n) for n in range((last - first).days)])
     step(f"{(last - first).days} days, first build", lambda: tool.build(first, before))
-    correct(tool.landing, _between(*TOLD))
-    step("3 corrected days, told", lambda: tool.rebuild(*TOLD))
+    correct(tool.landing, _between(*NAMED))
+    step("3 corrected days, named", lambda: tool.rebuild(*NAMED))
     deliver(tool.landing, [last])
     step("1 new day", lambda: tool.build(last, last))
-    correct(tool.landing, [UNTOLD])
-    step("1 corrected day, not told", lambda: tool.routine(last))
+    correct(tool.landing, [UNNAMED])
+    step("1 corrected day, not named", lambda: tool.routine(last))
     tool.change_code()
     step("changed code", lambda: tool.routine(last), of_day="sum")
 
