@@ -17,6 +17,13 @@ import httpx
 
 from backfill_assets.calendar import as_day, consecutive, one_range
 from backfill_assets.dagster_client import documents, tags
+from backfill_assets.dagster_client.answers import (
+    NOT_LAUNCHED,
+    UNREACHABLE,
+    body_of,
+    data_of,
+    payload,
+)
 from backfill_assets.dagster_client.names import OPTIONS, writes_to
 from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
 
@@ -114,9 +121,6 @@ def _day_count(run_tags: Mapping[str, str]) -> int:
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
 TIMEOUT_S = 60.0
-NOT_LAUNCHED = "Nothing was launched by this request."
-# The code server is being restarted: it says nothing about the code.
-_UNREACHABLE = ("DagsterUserCodeUnreachableError", "DagsterUserCodeUnreachableTimeoutError")
 _FAILURE = "dagster._core.definitions.events.Failure: "
 
 
@@ -204,33 +208,7 @@ class Dagster:
                 unchanged="It is not known whether the request was carried out.",
                 next_step="See `backfill list`.",
             ) from None
-        answer = _answer(response)
-        if not answer and _is_of_a_proxy(response):
-            raise ServiceUnavailable(
-                f"{self.url} answers with {_shown(response)}, not as a Dagster webserver.",
-                unchanged=NOT_LAUNCHED,
-                next_step=(
-                    "If a proxy there asks for a login, set BACKFILL_DAGSTER_TOKEN to a token that"
-                    " it accepts; else correct BACKFILL_DAGSTER_URL."
-                ),
-            )
-        if not answer:
-            raise AnswerLost(
-                f"{self.url} answers (HTTP {response.status_code}), "
-                "but not as a Dagster webserver.",
-                next_step="Correct BACKFILL_DAGSTER_URL.",
-            )
-        # Unknown days come back as HTTP 500 with the reason in the body.
-        if answer.get("errors"):
-            messages = "; ".join(str(error.get("message")) for error in answer["errors"])
-            if not _OF_A_DATABASE.isdisjoint(map(_class_of, answer["errors"])):
-                raise AnswerLost(
-                    f"Dagster's database does not answer: {messages}.",
-                    unchanged="It is not known whether the request was carried out.",
-                    next_step="See `backfill list`.",
-                )
-            raise UsageError(f"Dagster refuses: {messages}.", unchanged=NOT_LAUNCHED)
-        return dict(answer["data"])
+        return data_of(response, self.url)
 
     def _unreachable(self, error: httpx.TransportError) -> ServiceUnavailable:
         """The error of a request that was not sent."""
@@ -262,7 +240,7 @@ class Dagster:
             )
         except httpx.HTTPError:
             return True
-        return not _answer(response)
+        return not body_of(response)
 
     def daemons(self) -> dict[str, bool]:
         """Each required daemon, and whether it is healthy."""
@@ -299,7 +277,7 @@ class Dagster:
         entries = payload(self.ask(documents.LOCATIONS)["workspaceOrError"])["locationEntries"]
         for entry in entries:
             error = entry["locationOrLoadError"] or {}
-            if error.get("__typename") == "PythonError" and error["className"] not in _UNREACHABLE:
+            if error.get("__typename") == "PythonError" and error["className"] not in UNREACHABLE:
                 messages = [error["message"], *(cause["message"] for cause in error["causes"])]
                 reason = "\n".join(message.strip() for message in messages)
                 raise ProjectError(
@@ -506,86 +484,8 @@ def _failed_days(event: Mapping[str, Any]) -> dict[date, str]:
     return {}
 
 
-def _answer(response: httpx.Response) -> dict[str, Any]:
-    """The body of a GraphQL response, with its data or its errors. Empty for any other body."""
-    try:
-        body = response.json()
-    except ValueError:
-        return {}
-    if not isinstance(body, dict):
-        return {}
-    errors = body.get("errors") or []
-    are_errors = isinstance(errors, list) and all(isinstance(error, dict) for error in errors)
-    return dict(body) if are_errors and (errors or isinstance(body.get("data"), dict)) else {}
-
-
-# The classes of errors that Dagster raises while its database is away or locked.
-_OF_A_DATABASE = frozenset(
-    {
-        "DagsterPostgresException",
-        "DatabaseError",
-        "DBAPIError",
-        "InterfaceError",
-        "OperationalError",
-        "TimeoutError",
-    }
-)
-
-
-def _class_of(error: Mapping[str, Any]) -> str:
-    """The class of an error that Dagster raised. "" if its request was not valid."""
-    info = (error.get("extensions") or {}).get("errorInfo") or {}
-    return str(info.get("cls_name", ""))
-
-
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """The error, and those that it was raised for."""
     while error:
         yield error
         error = error.__cause__ or error.__context__
-
-
-def _is_of_a_proxy(response: httpx.Response) -> bool:
-    """True for a redirect, a page or a refusal: the webserver did not get the request."""
-    kind = response.headers.get("content-type", "")
-    is_page = response.is_success and kind.startswith("text/html")
-    return response.is_redirect or is_page or response.status_code in _REFUSED
-
-
-_REFUSED = (401, 403, 407)
-_SHOWN_CHARACTERS = 200
-
-
-def _shown(response: httpx.Response) -> str:
-    """What a proxy answered, without its parameters, which may hold secrets."""
-    if response.is_redirect:
-        location = response.url.join(response.headers["location"])
-        return f"a redirect to {location.copy_with(query=None, fragment=None, userinfo=b'')}"
-    kind = response.headers.get("content-type", "").partition(";")[0]
-    if kind == "text/html":
-        return f"a web page (HTTP {response.status_code})"
-    text = response.text.strip() if kind == "text/plain" else ""
-    return f"HTTP {response.status_code}" + (f" ({text[:_SHOWN_CHARACTERS]})" if text else "")
-
-
-def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer. Raise UsageError or AnswerLost if it is of an error type."""
-    kind = str(answer.get("__typename", ""))
-    if kind == "PythonError":
-        # A locked database, a code location that is being loaded: not the client's fault.
-        raise AnswerLost(
-            f"Dagster failed to answer: {str(answer.get('message')).strip()}.",
-            unchanged="It is not known whether the request was carried out.",
-            next_step="See `backfill list`.",
-        )
-    if kind.endswith(("Error", "Invalid", "Conflict", "Failure")):
-        message = (
-            answer.get("message")
-            or answer.get("errors")
-            or {k: v for k, v in answer.items() if k != "__typename"}
-        )
-        raise UsageError(
-            f"Dagster refuses ({kind}): {str(message).strip()}.",
-            unchanged=NOT_LAUNCHED,
-        )
-    return dict(answer)

@@ -21,7 +21,8 @@ import httpx
 
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents
-from backfill_assets.dagster_client.client import Dagster, payload
+from backfill_assets.dagster_client.answers import payload
+from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.names import SHADOW
 from backfill_assets.dagster_client.requests import reload, shadow_locations
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from backfill_assets.dagster_client import documents
+from backfill_assets.dagster_client.answers import NOT_LAUNCHED
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.dagster_client.names import LATE_ARRIVALS, OPTIONS, own, own_job, writes_to
 from backfill_assets.dagster_client.requests import materialize
@@ -199,6 +200,16 @@ def test_an_error_in_the_answer_is_a_refusal():
     dagster, _ = launching({"__typename": "UnauthorizedError", "message": "read only"})
     with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
         launch_a_day(dagster)
+
+
+@pytest.mark.parametrize("kind", ["InvalidSubsetError", "PipelineNotFoundError"])
+def test_a_code_server_that_does_not_answer_is_waited_for(kind):
+    message = "dagster._core.errors.DagsterUserCodeUnreachableError: Could not reach it"
+    dagster, _ = launching({"__typename": kind, "message": message})
+    with pytest.raises(ServiceUnavailable) as refused:
+        launch_a_day(dagster)
+    assert not isinstance(refused.value, AnswerLost)
+    assert refused.value.unchanged == NOT_LAUNCHED
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from playwright.sync_api import Locator, Page, sync_playwright
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import as_day, between, consecutive
-from backfill_assets.dagster_client.client import Dagster, Launched, payload
+from backfill_assets.dagster_client.answers import payload
+from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 
