@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.worlds.s3 import versitygw
+from tests.worlds.suite import environment_without_spark
 
 pytestmark = pytest.mark.scale
 
@@ -17,7 +18,14 @@ pytestmark = pytest.mark.scale
 def test_steps_build_in_an_object_store_with_few_requests():
     assert versitygw()
     command = [sys.executable, "-m", "tests.benchmarks.store_requests", "5", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    done = subprocess.run(
+        command,
+        env=environment_without_spark(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     partitions, built, again = json.loads(done.stdout.splitlines()[-1])
     assert partitions == 40

@@ -32,6 +32,7 @@ from tests.worlds.cluster import Cluster, cluster
 from tests.worlds.outages import ORACLE_TABLES, differences, oracle_of
 from tests.worlds.s3 import S3, s3_server
 from tests.worlds.services import PostgresServer, postgres_server
+from tests.worlds.suite import environment_without_spark
 
 LIMIT_S = 3000
 LAKE = "lake"
@@ -74,7 +75,8 @@ def machines(root: Path) -> Iterator[Machines]:
 
 def demo(settings: Mapping[str, str], last: date) -> str:
     """Type `backfill demo --exit`. Returns what it printed. Raises RuntimeError if it fails."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("BACKFILL_", "DAGSTER_"))}
+    others = environment_without_spark().items()
+    kept = {k: v for k, v in others if not k.startswith(("BACKFILL_", "DAGSTER_"))}
     typed = ["demo", "--exit", "--partitions", f"{FIRST_DAY}..{last}", "--port", str(free_port())]
     ended = subprocess.run(
         [sys.executable, "-m", "backfill_assets.cli", *typed],

@@ -38,7 +38,7 @@ from backfill_assets.step.step import Step
 from backfill_assets.workspace import Workspace
 from tests.worlds.outages import RAW, REJECTED, UPDATES, World
 from tests.worlds.processes import THREE, numbers
-from tests.worlds.suite import SAMPLE
+from tests.worlds.suite import SAMPLE, environment_without_spark
 
 START_TIMEOUT_S = 300
 RESULT_TIMEOUT_S = 500
@@ -104,7 +104,7 @@ class Cluster:
                     *("--properties-file", str(properties)),
                     *arguments,
                 ],
-                env=_environment() | {"SPARK_DAEMON_MEMORY": "256m"},
+                env=environment_without_spark() | {"SPARK_DAEMON_MEMORY": "256m"},
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,
@@ -133,7 +133,7 @@ class Cluster:
         with (folder / "engine.log").open("wb") as log:
             server = subprocess.Popen(
                 engine_command(read_settings(spark_conf=conf), engine, folder),
-                env=_environment() | engine.environment(),
+                env=environment_without_spark() | engine.environment(),
                 cwd=folder,
                 stdout=log,
                 stderr=log,
@@ -184,7 +184,7 @@ def calling(
         [sys.executable, "-m", "tests.worlds.cluster", name, str(root), json.dumps(settings)],
         cwd=PROJECT,
         # Functions in Python run in this environment.
-        env=_environment() | {"PYSPARK_PYTHON": sys.executable, **environment},
+        env=environment_without_spark() | {"PYSPARK_PYTHON": sys.executable, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -229,11 +229,6 @@ def wait_until(holds: Callable[[], bool]) -> None:
         wait=wait_fixed(0.1),
         retry=retry_if_result(lambda is_so: not is_so),
     )(holds)
-
-
-def _environment() -> dict[str, str]:
-    # What PySpark noted of this process's own session must not decide which kind the other one has.
-    return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
 
 
 def written_by_executors(root: str, settings: Settings) -> dict[str, str | None]:

@@ -44,7 +44,7 @@ from backfill_assets.workspace import Workspace
 from tests.worlds.case_reports import Reports
 from tests.worlds.deliveries import FIRST, day, days
 from tests.worlds.outages import OUTAGES, World
-from tests.worlds.suite import SAMPLE, SMALL, connect
+from tests.worlds.suite import SAMPLE, SMALL, connect, environment_without_spark
 
 PROJECT = Path(__file__).resolve().parents[2]
 THREE = days(0, 1, 2)
@@ -53,10 +53,13 @@ THREE = days(0, 1, 2)
 def in_a_process(name: str, *arguments: str) -> Any:
     """What the function `name` returns in a process of its own."""
     command = [sys.executable, "-m", "tests.worlds.processes", name, *arguments]
-    # What PySpark noted of this process's own session must not decide which kind the other one has.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     done = subprocess.run(
-        command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False
+        command,
+        cwd=PROJECT,
+        env=environment_without_spark(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     return json.loads(done.stdout.splitlines()[-1])
