@@ -12,17 +12,15 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
-import psutil
 from dagster import DagsterInstance
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
@@ -36,6 +34,7 @@ from backfill_assets.lake.spark.session import ALWAYS, ONE_MACHINE
 from backfill_assets.servers.child import Child, free_port, is_taken, stop
 from backfill_assets.servers.storage import DAGSTER_YAML
 from backfill_assets.settings import read_settings
+from tests.benchmarks.processes import Sample, watched
 
 PROJECT = Path(__file__).resolve().parents[2]
 SAMPLE = PROJECT / "backfill_assets" / "sample"
@@ -85,39 +84,23 @@ class Timing:
     seconds: float
     peak_gb: float
     inside: float = 0.0
+    samples: Sequence[Sample] = ()
+    lake: str = ""
 
 
-def timed(name: str, days: int, command: list[str], env: dict[str, str], log: Path) -> Timing:
-    """Run a command to its end; the process tree's memory is looked at ten times a second."""
+def timed(
+    name: str, days: int, command: list[str], env: dict[str, str], log: Path, lake: str
+) -> Timing:
+    """Run a command to its end. It writes to `lake`, and may print its seconds at the end."""
     started = time.monotonic()
-    peak = 0
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            command, env=os.environ | env, stdout=out, stderr=subprocess.STDOUT, cwd=PROJECT
-        )
-        tree = psutil.Process(process.pid)
-        while process.poll() is None:
-            peak = max(peak, _memory(tree))
-            try:
-                process.wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
+    code, samples = watched(command, env, log, PROJECT)
     seconds = time.monotonic() - started
-    if process.returncode:
+    if code:
         sys.exit(f"{name} failed; its output is in {log}:\n{log.read_text()[-3000:]}")
     last = log.read_text().strip().splitlines()[-1:]
     inside = float(last[0]) if last and last[0].replace(".", "", 1).isdigit() else 0.0
-    return Timing(name, days, seconds, peak / 2**30, inside)
-
-
-def _memory(tree: psutil.Process) -> int:
-    total = 0
-    for process in [tree, *tree.children(recursive=True)]:
-        try:
-            total += process.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-    return total
+    peak = max(sample.memory for sample in samples)
+    return Timing(name, days, seconds, peak / 2**30, inside, samples, lake)
 
 
 class Bench:
@@ -149,6 +132,7 @@ class Bench:
             command,
             {},
             self.root / f"{self.number}.log",
+            str(lake),
         )
 
     def one_run(
@@ -171,7 +155,12 @@ class Bench:
             str(last),
         ]
         return timed(
-            name, _days(first, last), command, places | days | env, self.root / f"{self.number}.log"
+            name,
+            _days(first, last),
+            command,
+            places | days | env,
+            self.root / f"{self.number}.log",
+            env.get("BACKFILL_LAKE", str(home / "lake")),
         )
 
     def run_a_day(self, first: date, last: date) -> Timing:

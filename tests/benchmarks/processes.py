@@ -1,0 +1,61 @@
+"""A command with its children, watched: its memory, and the bytes that it reads and writes."""
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+EVERY_S = 0.1
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a command and its children hold at a time, and have read and written until then.
+
+    Bytes are those of system calls. So they hold shuffles, and what the page cache answered.
+    """
+
+    at: float
+    memory: int
+    read: int
+    written: int
+
+
+def watched(
+    command: Sequence[str], env: Mapping[str, str], log: Path, folder: Path
+) -> tuple[int, list[Sample]]:
+    """Run a command to its end. Returns its exit code, and samples of it from start to end."""
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            command, env={**os.environ, **env}, stdout=out, stderr=subprocess.STDOUT, cwd=folder
+        )
+        tree = psutil.Process(process.pid)
+        samples = [Sample(time.time(), 0, 0, 0)]
+        while process.poll() is None:
+            samples.append(_sample(tree, samples[-1]))
+            try:
+                process.wait(EVERY_S)
+            except subprocess.TimeoutExpired:
+                continue
+    return process.returncode, samples
+
+
+def _sample(tree: psutil.Process, before: Sample) -> Sample:
+    """Bytes of a child that has ended are its parent's, once the parent has noticed the end."""
+    at = time.time()
+    memory = 0
+    read = 0
+    written = 0
+    for process in [tree, *tree.children(recursive=True)]:
+        try:
+            memory += process.memory_info().rss
+            counters = process.io_counters()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        read += counters.read_chars
+        written += counters.write_chars
+    return Sample(at, memory, max(read, before.read), max(written, before.written))
