@@ -220,6 +220,7 @@ def test_every_document_of_the_package_is_shipped():
         "rebuild",
         "settings-and-commands",
         "sources",
+        "speed",
         "troubleshooting",
         "your-own-data",
     }
