@@ -109,7 +109,8 @@ EXAMPLES = {
 
 PREFIX = "BACKFILL_"
 LOOPBACK = "127.0.0.1"
-STORE = re.compile(r"(s3a?|gs|az|adl|azure|abfss?)://[^/]+")
+STORE = re.compile(r"(s3a?|gs|az|adl|azure|abfss?)://[^/\s]+")
+_ADDRESS = re.compile(r".*://|(s3a?|gs|az|adl|azure|abfss?):")
 CRON_WORDS = re.compile(
     "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat|l", re.IGNORECASE
 )
@@ -257,7 +258,7 @@ def without_password(address: str) -> str:
 
 def of_known_store(place: str) -> str:
     """The path or address. Raises ValueError for a store that is not supported."""
-    if "://" in place and not STORE.match(place):
+    if _ADDRESS.match(place) and not STORE.match(place):
         raise ValueError(
             "it is a folder's path, or begins with s3://, gs:// or abfs:// and names a bucket"
         )
@@ -333,6 +334,8 @@ def sentence(problem: Any) -> str:
     reason = problem["msg"].removeprefix("Value error, ")
     if not name:
         return f"{reason}."
+    if problem["type"] == "string_pattern_mismatch":
+        reason = "it has another form"
     example = f", for example {EXAMPLES[name]}" if name in EXAMPLES else ""
     value = "" if name in MAY_BE_SECRET else f"={problem['input']!r}"
     return f"BACKFILL_{name.upper()}{value} is not allowed: {reason}{example}."
@@ -432,8 +435,8 @@ class Settings(BaseSettings):
         landing = str(values.get("landing", home / "landing"))
         paths = {
             "home": home,
-            "lake": lake if "://" in lake else str(_absolute(folder, lake)),
-            "landing": landing if "://" in landing else str(_absolute(folder, landing)),
+            "lake": lake if _ADDRESS.match(lake) else str(_absolute(folder, lake)),
+            "landing": landing if _ADDRESS.match(landing) else str(_absolute(folder, landing)),
         }
         return {"project": project} | values | paths
 
@@ -518,7 +521,9 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
         return settings
     except ValidationError as error:
         raise SettingsError(
-            "\n".join(map(sentence, error.errors())), unchanged="Nothing was done."
+            "\n".join(map(sentence, error.errors())),
+            unchanged="Nothing was done.",
+            next_step="Correct it in the environment, or in .env.",
         ) from None
     except UnicodeDecodeError as error:
         raise SettingsError(

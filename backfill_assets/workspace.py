@@ -16,11 +16,13 @@ from typing import Any
 from backfill_assets.calendar import Calendar, today_utc
 from backfill_assets.errors import NOTHING_CHANGED, ProjectError, SettingsError, UsageError
 from backfill_assets.lake.lake import Lake
+from backfill_assets.lake.object_store import s3_settings
 from backfill_assets.project import Project, load
 from backfill_assets.settings import (
     PRIVATE,
     Settings,
     executors_elsewhere,
+    is_in_s3,
     project_at,
     read_settings,
 )
@@ -195,6 +197,8 @@ def open_workspace(
     """
     start = start or Path.cwd()
     settings = read_settings(start, **given)
+    if any(map(is_in_s3, (settings.lake, settings.landing))):
+        s3_settings()  # refuses a wrong endpoint
     workspace = Workspace.of(load(settings.project, project_at(start)[0]), settings)
     if not only_reading:
         workspace.make_home()

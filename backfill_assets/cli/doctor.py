@@ -83,10 +83,10 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
         workspace = open_workspace(only_reading=True)
     except ProjectError as error:
         place = error.place or "the project's module"
-        yield Diagnosis("FAIL", "project", str(error), f"correct {place}")
+        yield Diagnosis("FAIL", "project", error.what, f"correct {place}")
         return
     except BackfillError as error:
-        yield Diagnosis("FAIL", "settings", str(error), "correct the environment or .env")
+        yield Diagnosis("FAIL", "settings", error.what, error.next_step)
         return
     settings = workspace.settings
     yield _settings(settings)
@@ -250,7 +250,7 @@ def lake(settings: Settings, *, probe: bool = False) -> Diagnosis:
             with tempfile.TemporaryFile(dir=settings.lake):
                 pass
         version = version_of(f"{settings.lake}/_ledger")
-    except ServiceUnavailable as error:
+    except BackfillError as error:
         return Diagnosis("FAIL", "lake", error.what, error.next_step)
     except Exception as error:
         remedy = "correct its permissions or its address, or set BACKFILL_LAKE"

@@ -35,7 +35,13 @@ from backfill_assets.errors import (
     TableUnreadable,
     UsageError,
 )
-from backfill_assets.lake.object_store import delta_options, etag_of, listed_after
+from backfill_assets.lake.object_store import (
+    STORE_REMEDY,
+    delta_options,
+    etag_of,
+    listed_after,
+    store_reason,
+)
 from backfill_assets.lake.storage import files_in
 
 T = TypeVar("T", bound=DeltaTable)
@@ -115,7 +121,7 @@ class Remedy(NamedTuple):
 LAKE_REMEDY = Remedy(
     "Restore its folder from a copy, or move it away. Then the days of a table can be built again,"
     " and the ledger is restored from the commits of the tables (`backfill reconcile --repair`).",
-    "Correct BACKFILL_LAKE or the credentials.",
+    STORE_REMEDY,
 )
 _kept: OrderedDict[Commit, CachedTable] = OrderedDict()
 _lock = Lock()
@@ -133,7 +139,7 @@ def open_table(
     with _lock:
         table = _kept.get(commit) if commit else None
     if table is None:
-        if version is None and "://" in path and not commit and has_no_log(path):
+        if version is None and "://" in path and not commit and has_no_log(path, remedy):
             return None
         table = _open(CachedTable, path, version, remedy)
         if table and commit is None and "://" in path:
@@ -238,11 +244,15 @@ def newest_after(known: Commit) -> Commit | None:
     return None
 
 
-def has_no_log(path: str) -> bool:
-    """True if there is no table in an object store. Its library asks twice for that."""
-    with suppress(BaseError, OSError):
+def has_no_log(path: str, remedy: Remedy = LAKE_REMEDY) -> bool:
+    """True if there is no table in an object store. Its library asks twice for that.
+
+    Raises ServiceUnavailable if the store does not answer.
+    """
+    try:
         return not any(listed_after(path, "_delta_log", ""))
-    return False
+    except (BaseError, OSError) as error:
+        raise _away(path, error, remedy) from None
 
 
 def _newest_file(path: str) -> str:
@@ -301,16 +311,22 @@ def _open(kind: type[T], path: str, version: int | None, remedy: Remedy = LAKE_R
     except OSError as error:  # credentials, a host that is not there: local files raise DeltaError
         if "://" not in path:
             raise
-        raise ServiceUnavailable(
-            f"{path} cannot be opened: {one_line(error)}.",
-            unchanged="Nothing was read.",
-            next_step=remedy.away,
-        ) from None
+        raise _away(path, error, remedy) from None
+
+
+def _away(path: str, error: Exception, remedy: Remedy) -> ServiceUnavailable:
+    return ServiceUnavailable(
+        f"{path} cannot be opened: {one_line(error)}.",
+        unchanged="Nothing was read.",
+        next_step=remedy.away,
+    )
 
 
 def one_line(error: Exception) -> str:
-    """The beginning of an error of `deltalake`, without colours, arrows and a list of calls."""
-    text = re.split(r"\n\s*0: ", str(error))[0]
+    """What a store answered, or the beginning of an error of `deltalake` on one line."""
+    text = re.split(r"\n\s*(?:0: |Debug source)", str(error))[0]
+    if reason := store_reason(text):
+        return reason
     return shorten(re.sub(r"\x1b\[\d*m|↳", "", text), 300, placeholder=" ...").rstrip(".")
 
 

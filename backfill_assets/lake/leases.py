@@ -23,7 +23,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from backfill_assets.errors import Conflict, ServiceUnavailable
-from backfill_assets.lake.object_store import put_new, read, replace, store_at, why
+from backfill_assets.lake.object_store import STORE_REMEDY, put_new, read, replace, store_at, why
 
 LENGTH_S = 60.0
 # Three writes may fail before a lease ends.
@@ -137,7 +137,7 @@ def leased(place: str, name: str, patience: float) -> Iterator[Lease]:
         raise ServiceUnavailable(
             f"The lock {place}/{name} cannot be taken: {why(error)}.",
             unchanged="Nothing was done under it.",
-            next_step="Correct BACKFILL_LAKE, the credentials or their permissions.",
+            next_step=STORE_REMEDY,
         ) from error
     try:
         yield lease

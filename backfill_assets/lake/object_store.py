@@ -14,6 +14,7 @@ from configparser import ConfigParser, Error
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
+from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
-from backfill_assets.errors import ServiceUnavailable, first_line
+from backfill_assets.errors import ServiceUnavailable, SettingsError, first_line
 from backfill_assets.settings import is_in_s3
 
 # A store that does not answer is reported within a minute.
@@ -47,7 +48,10 @@ class S3Settings:
 
 
 def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
-    """The settings of S3 stores in the environment and the profile that it names."""
+    """The settings of S3 stores in the environment and the profile that it names.
+
+    Raises SettingsError for an endpoint that is not a web address: the libraries panic there.
+    """
     key = environ.get("AWS_ACCESS_KEY_ID", "")
     profile = _profile(environ)
     from_profile = not key and "aws_access_key_id" in profile
@@ -56,6 +60,12 @@ def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
         or environ.get("AWS_ENDPOINT_URL")
         or profile.get("endpoint_url", "")
     )
+    if endpoint and not re.match(r"https?://[^/]", endpoint):
+        raise SettingsError(
+            f"The endpoint of the store, {endpoint}, does not begin with http:// or https://.",
+            unchanged="Nothing was done.",
+            next_step="Correct AWS_ENDPOINT_URL, or endpoint_url in the profile.",
+        )
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     by_host = environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "" if endpoint else "true")
     return S3Settings(
@@ -107,6 +117,8 @@ def delta_options(place: str) -> dict[str, str] | None:
         "AWS_ENDPOINT_URL": settings.endpoint,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(settings.by_host).lower(),
         "AWS_ALLOW_HTTP": "true" if settings.is_plain_http else "",
+        "max_retries": str(RETRIES),
+        "retry_timeout": f"{_PATIENCE.seconds}s",
     }
     return {name: value for name, value in options.items() if value}
 
@@ -247,6 +259,10 @@ def _etag(answer: Mapping[str, Any]) -> str:
 
 
 PROBE = "_probe"
+STORE_REMEDY = (
+    "Start the store, or correct BACKFILL_LAKE or the store's variables. `backfill doctor --lake`"
+    " tries them, and `backfill guide object-store` lists them."
+)
 
 
 def refuse_unconditional(place: str) -> None:
@@ -270,7 +286,7 @@ def refuse_unconditional(place: str) -> None:
         raise ServiceUnavailable(
             f"{place} cannot be written: {why(error)}.",
             unchanged="Nothing was left there.",
-            next_step="Correct BACKFILL_LAKE, the credentials or their permissions.",
+            next_step=STORE_REMEDY,
         ) from error
     if again or late or first == second or found is None or found.contents != b"second":
         raise ServiceUnavailable(
@@ -281,6 +297,7 @@ def refuse_unconditional(place: str) -> None:
         )
 
 
+_COLOURS = re.compile(r"\x1b\[\d*m|↳")
 # Where clouds give credentials to their own machines. The library asks there if it has none.
 _METADATA_SERVICE = "169.254.169.254"
 NO_CREDENTIALS = (
@@ -292,12 +309,19 @@ NO_CREDENTIALS = (
 def why(error: Exception) -> str:
     """Turn the library's report into a short reason."""
     text = str(error).partition("\n\nDebug source")[0]
+    return store_reason(text) or first_line(text, 200)
+
+
+def store_reason(text: str) -> str:
+    """What a store answered, or that it did not, by the text of a library. "" for other texts."""
     if _METADATA_SERVICE in text:
         return NO_CREDENTIALS
     answer = re.search(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text, re.DOTALL)
     if answer:
-        return f"{answer[1]}, {answer[2].rstrip('.')}"
+        return f"{answer[1]}, {unescape(answer[2]).rstrip('.')}"
+    endpoint = re.search(r"https?://[^/\s]+", text)
+    place = endpoint[0] if endpoint else "the store"
     if "error sending request" in text:
-        endpoint = re.search(r"https?://[^/\s]+", text)
-        return f"{endpoint[0] if endpoint else 'the store'} does not answer"
-    return first_line(text, 200)
+        return f"{place} does not answer"
+    status = re.search(r"non-2xx status code\W+(\d{3} \w+( \w+)*)", _COLOURS.sub("", text))
+    return f"{place} answers {status[1]}" if status else ""

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.cli import doctor
-from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.errors import ServiceUnavailable, SettingsError
 from backfill_assets.lake.data_files import write_table
-from backfill_assets.lake.delta import open_table
+from backfill_assets.lake.delta import has_no_log, open_table, table_to_write
 from backfill_assets.lake.ledger import Build, Ledger, to_arrow
 from backfill_assets.lake.object_store import (
     delta_options,
@@ -26,6 +26,7 @@ from backfill_assets.lake.object_store import (
     s3_settings,
     s3a_conf,
     store_at,
+    why,
 )
 from backfill_assets.lake.record_log import RecordLog, newest_log
 from backfill_assets.lake.record_table import COMPACT_EVERY
@@ -33,6 +34,7 @@ from backfill_assets.lake.spark.jars import S3_PACKAGES
 from backfill_assets.lake.spark.reading import copied
 from backfill_assets.lake.spark.session import session_conf
 from backfill_assets.settings import read_settings
+from backfill_assets.workspace import open_workspace
 from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
 from tests.worlds.s3 import BUCKET, KEY, S3, SECRET, s3_server
 
@@ -183,10 +185,21 @@ def test_a_store_that_ignores_conditions_is_refused(server, place, monkeypatch):
 
 
 WRONG = [
-    pytest.param({"AWS_ACCESS_KEY_ID": "nobody"}, "", id="an unknown key"),
-    pytest.param({"AWS_SECRET_ACCESS_KEY": "wrong"}, "", id="a wrong secret"),
-    pytest.param({"AWS_SESSION_TOKEN": "expired"}, "", id="a token that is not valid"),
-    pytest.param({}, "s3://no-such-bucket/lake", id="a missing bucket"),
+    pytest.param({"AWS_ACCESS_KEY_ID": "nobody"}, "", "No user exists", id="an unknown key"),
+    pytest.param(
+        {"AWS_SECRET_ACCESS_KEY": "wrong"}, "", "SignatureDoesNotMatch", id="a wrong secret"
+    ),
+    pytest.param(
+        {"AWS_SESSION_TOKEN": "expired"}, "", "InvalidToken", id="a token that is not valid"
+    ),
+    pytest.param({"AWS_REGION": "eu-central-1"}, "", "eu-central-1", id="another region"),
+    pytest.param({}, "s3://no-such-bucket/lake", "NoSuchBucket", id="a missing bucket"),
+    pytest.param(
+        {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+        "",
+        "http://127.0.0.1:9 does not answer",
+        id="a port where nothing listens",
+    ),
 ]
 
 
@@ -204,15 +217,32 @@ def test_the_doctor_tries_conditional_writes_only_if_it_is_asked_to(server, plac
     assert doctor.lake(settings, probe=True).level == "ok"
 
 
-@pytest.mark.parametrize(("variables", "other_place"), WRONG)
+@pytest.mark.parametrize(("variables", "other_place", "reason"), WRONG)
 def test_wrong_credentials_and_a_missing_bucket_are_no_empty_lake(
-    server, place, monkeypatch, variables, other_place
+    server, place, monkeypatch, variables, other_place, reason
 ):
     use(server, monkeypatch, **variables)
-    with pytest.raises(ServiceUnavailable):
-        open_table(f"{other_place or place}/raw/outages")
-    with pytest.raises(ServiceUnavailable):
-        refuse_unconditional(other_place or place)
+    for refuses in (has_no_log, table_to_write, refuse_unconditional):
+        with pytest.raises(ServiceUnavailable) as refused:
+            refuses(other_place or place)
+        assert reason in refused.value.what
+        assert "\n" not in refused.value.what
+
+
+def test_a_server_that_is_no_store_is_named_with_its_answer():
+    error = OSError(
+        "GET http://proxy:80/tests in 3 ms - Server returned non-2xx status code\n"
+        "  \x1b[31m↳\x1b[0m 404 Not Found\n"
+    )
+    assert why(error) == "http://proxy:80 answers 404 Not Found"
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:7070", "s3.example.com", "http://"])
+def test_an_endpoint_that_is_no_web_address_is_refused_first(monkeypatch, endpoint):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(SettingsError) as refused:
+        open_workspace(only_reading=True, lake=f"s3://{BUCKET}/lake")
+    assert endpoint in refused.value.what
 
 
 def test_an_open_table_costs_one_request_until_another_commits(server, place):
