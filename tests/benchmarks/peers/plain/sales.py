@@ -3,7 +3,13 @@
 import os
 from pathlib import Path
 
-from dagster import AssetExecutionContext, DailyPartitionsDefinition, asset
+from dagster import (
+    AssetExecutionContext,
+    DailyPartitionsDefinition,
+    Definitions,
+    asset,
+    in_process_executor,
+)
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -56,3 +62,7 @@ def weekly(context: AssetExecutionContext) -> None:
         "weekly",
         day,
     )
+
+
+# One Spark session per run. Else each step would start one of its own.
+defs = Definitions(assets=[events, daily, weekly], executor=in_process_executor)
