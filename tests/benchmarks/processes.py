@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 EVERY_S = 0.1
+ENDING_S = 60
 
 
 @dataclass(frozen=True)
@@ -28,29 +29,35 @@ class Sample:
 def watched(
     command: Sequence[str], env: Mapping[str, str], log: Path, folder: Path
 ) -> tuple[int, list[Sample]]:
-    """Run a command to its end. Returns its exit code, and samples of it from start to end."""
+    """Run a command to its end. Returns its exit code, and samples of it from start to end.
+
+    A JVM may outlive the command for a moment. It is waited for, but not measured.
+    """
     with log.open("w") as out:
         process = subprocess.Popen(
             command, env={**os.environ, **env}, stdout=out, stderr=subprocess.STDOUT, cwd=folder
         )
         tree = psutil.Process(process.pid)
         samples = [Sample(time.time(), 0, 0, 0)]
+        children: list[psutil.Process] = []
         while process.poll() is None:
-            samples.append(_sample(tree, samples[-1]))
+            children = tree.children(recursive=True)
+            samples.append(_sample([tree, *children], samples[-1]))
             try:
                 process.wait(EVERY_S)
             except subprocess.TimeoutExpired:
                 continue
+        psutil.wait_procs(children, ENDING_S)
     return process.returncode, samples
 
 
-def _sample(tree: psutil.Process, before: Sample) -> Sample:
+def _sample(processes: Sequence[psutil.Process], before: Sample) -> Sample:
     """Bytes of a child that has ended are its parent's, once the parent has noticed the end."""
     at = time.time()
     memory = 0
     read = 0
     written = 0
-    for process in [tree, *tree.children(recursive=True)]:
+    for process in processes:
         try:
             memory += process.memory_info().rss
             counters = process.io_counters()

@@ -8,8 +8,8 @@ hours. The table and the chart are made of all runs that are there; `--times` wi
 measures nothing. Of several runs of one kind, the one with the median of seconds counts.
 
 Seconds, peak memory, and bytes read and written are given for `raw`, `staging` and `features`. A
-table's time ends with its last commit, and begins with the commit before it; the first begins with
-the process. So `raw` contains the start of Python and Spark, and `end` what follows the last table.
+table's time ends with its last commit, and begins with the commit before it. `start` is the time
+until Spark is there, for which its jars are copied, and `end` what follows the last table.
 Bytes are those of system calls of all processes, so shuffles are among them.
 """
 
@@ -28,16 +28,22 @@ from rich.console import Console
 from rich.table import Table
 
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
-from tests.benchmarks.compare import SAMPLE, Bench, Timing, amplify
+from tests.benchmarks.compare import SAMPLE, Bench, amplify
 from tests.benchmarks.processes import Sample
 
 TIMES = (1, 10, 50, 250)
 SCRIPT = "by hand"
 PACKAGE = "this package"
 LAYERS = ("raw", "staging", "features")
-PHASES = (*LAYERS, "end")
+PHASES = ("start", *LAYERS, "end")
 GB = 2**30
-COLORS = {"raw": "#33658a", "staging": "#86bbd8", "features": "#f6ae2d", "end": "#999999"}
+# It says when Spark started. Both sides write one.
+EVENT_LOG = {
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.rolling.enabled": "false",
+    "spark.eventLog.compress": "false",
+}
+COLORS = ("#cccccc", "#33658a", "#86bbd8", "#f6ae2d", "#888888")
 
 
 @dataclass
@@ -96,7 +102,10 @@ def measure(times: int, pairs: int, by: Sequence[str], memory: str, results: Pat
         root = Path(folder)
         landing = root / "landing"
         rows = amplify(SAMPLE, landing, times)
-        bench = Bench(root, landing, {"spark.driver.memory": memory})
+        events = root / "events"
+        events.mkdir()
+        conf = {"spark.driver.memory": memory, "spark.eventLog.dir": f"file://{events}"}
+        bench = Bench(root, landing, conf | EVENT_LOG)
         for _ in range(pairs):
             for name in by:
                 timing = (
@@ -104,13 +113,23 @@ def measure(times: int, pairs: int, by: Sequence[str], memory: str, results: Pat
                     if name == SCRIPT
                     else bench.one_run(name, FIRST_DAY, LAST_DAY)
                 )
-                add(results, measured(rows, name, timing))
+                (log,) = events.iterdir()
+                ends = {"start": spark_started(log), **last_commits(Path(timing.lake))}
+                at = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
+                add(results, Measured(rows, name, at, phases(timing.samples, ends)))
+                log.unlink()
                 shutil.rmtree(timing.lake)
 
 
-def measured(rows: int, by: str, timing: Timing) -> Measured:
-    at = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
-    return Measured(rows, by, at, phases(timing.samples, last_commits(Path(timing.lake))))
+def spark_started(log: Path) -> float:
+    """When an application with this event log had its executor, in seconds since the epoch."""
+    with log.open() as lines:
+        events = map(json.loads, lines)
+        return next(
+            event["Timestamp"] / 1000
+            for event in events
+            if event["Event"] == "SparkListenerExecutorAdded"
+        )
 
 
 def last_commits(lake: Path) -> dict[str, float]:
@@ -122,15 +141,13 @@ def last_commits(lake: Path) -> dict[str, float]:
     }
 
 
-def phases(samples: Sequence[Sample], commits: Mapping[str, float]) -> dict[str, Phase]:
-    """What was used in each layer, and after the last commit."""
+def phases(samples: Sequence[Sample], ends: Mapping[str, float]) -> dict[str, Phase]:
+    """What was used until Spark started, in each layer, and after the last commit."""
     used = {name: Phase() for name in PHASES}
-    ends = [(table.split("/")[0], at) for table, at in commits.items()]
-    ends = [*sorted(ends, key=lambda end: end[1]), ("end", samples[-1].at)]
     begin = 0
-    for layer, at in ends:
+    for name, at in [*sorted(ends.items(), key=lambda end: end[1]), ("end", samples[-1].at)]:
         end = max(n for n, sample in enumerate(samples) if sample.at <= at)
-        phase = used[layer]
+        phase = used[name.split("/")[0]]
         phase.seconds += samples[end].at - samples[begin].at
         phase.memory = max(phase.memory, *(sample.memory for sample in samples[begin : end + 1]), 0)
         phase.read += samples[end].read - samples[begin].read
@@ -224,12 +241,10 @@ def _bars(axis: Any, runs: Mapping[int, Mapping[str, Measured]], what: str) -> N
                 axis.text(place + shift, height, f"{height:.1f}", ha="center", va="bottom")
                 continue
             bottom = 0.0
-            for name in PHASES:
+            for name, color in zip(PHASES, COLORS, strict=True):
                 height = getattr(run.phases[name], what) / getattr(kinds[SCRIPT].whole, what)
                 label = name if by == SCRIPT and place == 0 else None
-                axis.bar(
-                    place + shift, height, 0.34, bottom=bottom, color=COLORS[name], label=label
-                )
+                axis.bar(place + shift, height, 0.34, bottom=bottom, color=color, label=label)
                 bottom += height
             absolute = getattr(run.whole, what)
             words = f"{absolute:.0f} s" if what == "seconds" else f"{absolute / GB:.1f} GB"

@@ -8,6 +8,7 @@ from tests.benchmarks.compare import amplify
 from tests.benchmarks.processes import Sample, watched
 from tests.benchmarks.rows import (
     PACKAGE,
+    PHASES,
     SCRIPT,
     Measured,
     Phase,
@@ -19,13 +20,17 @@ from tests.benchmarks.rows import (
 )
 
 MB = 2**20
-WRITES = f"open('file', 'wb').write(bytes({20 * MB}))"
-READS = f"len(open('file', 'rb').read()) == {20 * MB} or exit(1)"
-PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WRITES!r}]); {READS}"
+WRITES = f"open('file', 'wb').write(b'x' * {20 * MB})"
+PARENT = f"""
+import subprocess, sys, time
+subprocess.run([sys.executable, "-c", {WRITES!r}], check=True)
+held = open("file", "rb").read()
+time.sleep(0.5)
+"""
 
 
 def test_a_commands_bytes_and_those_of_its_children_are_counted(tmp_path):
-    command = [sys.executable, "-c", f"{PARENT}; import time; time.sleep(0.5)"]
+    command = [sys.executable, "-c", PARENT]
     code, samples = watched(command, {}, tmp_path / "log", tmp_path)
     assert code == 0, (tmp_path / "log").read_text()
     assert 20 * MB <= samples[-1].written < 21 * MB
@@ -35,9 +40,10 @@ def test_a_commands_bytes_and_those_of_its_children_are_counted(tmp_path):
 
 def test_a_table_ends_with_its_commit_and_the_rest_follows_the_last():
     samples = [Sample(n, 100 - abs(n - 4), 10 * n, n) for n in range(11)]
-    commits = {"features/b": 8.2, "raw/a": 2.0, "features/a": 4.9, "staging/a": 5.0}
-    assert phases(samples, commits) == {
-        "raw": Phase(2, 98, 20, 2),
+    ends = {"features/b": 8.2, "raw/a": 2.0, "features/a": 4.9, "staging/a": 5.0, "start": 1}
+    assert phases(samples, ends) == {
+        "start": Phase(1, 97, 10, 1),
+        "raw": Phase(1, 98, 10, 1),
         "features": Phase(2 + 3, 100, 50, 5),
         "staging": Phase(1, 100, 10, 1),
         "end": Phase(2, 96, 20, 2),
@@ -48,11 +54,11 @@ def test_runs_are_kept_and_the_median_of_each_size_is_drawn(tmp_path):
     results = tmp_path / "rows.json"
     for seconds, rows in ((3.0, 200), (9.0, 200), (4.0, 200), (50.0, 10)):
         for by in (SCRIPT, PACKAGE):
-            used = dict.fromkeys(("raw", "staging", "features", "end"), Phase(seconds, 5, 6, 7))
+            used = dict.fromkeys(PHASES, Phase(seconds, 5, 6, 7))
             add(results, Measured(rows, by, "2026-01-01 00:00", used))
     runs = medians(read(results))
     assert list(runs) == [10, 200]
-    assert runs[200][PACKAGE].whole == Phase(16.0, 5, 24, 28)
+    assert runs[200][PACKAGE].whole == Phase(20.0, 5, 30, 35)
     assert chart(runs).startswith(b"\x89PNG")
 
 
