@@ -21,6 +21,7 @@ from backfill_assets.dagster_client.documents import VERSION
 from backfill_assets.errors import BackfillError, ProjectError, ServiceUnavailable, SettingsError
 from backfill_assets.lake.delta import version_of
 from backfill_assets.lake.object_store import refuse_unconditional
+from backfill_assets.lake.spark.cluster import refuse_silent
 from backfill_assets.lake.spark.engine import packages_lacking
 from backfill_assets.lake.spark.jars import JARS_REMEDY, jar_of, packages_of
 from backfill_assets.lake.spark.session import require_java
@@ -29,7 +30,7 @@ from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import dagster_home, servers_record, servers_records
 from backfill_assets.servers.listening import Listener, is_private, listeners
 from backfill_assets.servers.storage import refuse_unusable_storage, shown
-from backfill_assets.settings import REMEMBERED, Settings, host_of, read_settings
+from backfill_assets.settings import REMEMBERED, Settings, host_of, master_of, read_settings
 from backfill_assets.verbs.status import project_set_by
 from backfill_assets.workspace import (
     Workspace,
@@ -94,6 +95,7 @@ def findings(*, probe: bool = False) -> Iterator[Diagnosis]:
     yield _calendar(workspace)
     yield _java(settings)
     yield jars(settings, workspace.packages)
+    yield from spark(settings)
     yield from disks(settings)
     yield _memory(settings)
     yield lake(settings, probe=probe)
@@ -208,6 +210,19 @@ def jars(settings: Settings, packages: Sequence[str] = ()) -> Diagnosis:
             f"{', '.join(lacking)} not on this machine yet; Spark fetches them at its first start."
         )
     return _judged(not lacking, "jars", message, f"If that fails: {JARS_REMEDY}", "warn")
+
+
+def spark(settings: Settings) -> Iterator[Diagnosis]:
+    """Say whether the Spark Connect server or the standalone master of the settings answers."""
+    address = settings.spark_remote or master_of(settings)
+    if not address.startswith(("sc://", "spark://")):
+        return
+    try:
+        refuse_silent(address)
+    except ServiceUnavailable as error:
+        yield Diagnosis("FAIL", "spark", error.what, error.next_step)
+        return
+    yield Diagnosis("ok", "spark", f"{host_of(address)} accepts connections")
 
 
 def disks(settings: Settings) -> list[Diagnosis]:

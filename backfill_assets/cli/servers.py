@@ -1,10 +1,12 @@
 """The commands that run servers: demo, up, down, reload."""
 
+import re
 from typing import Annotated, Literal
 
 import typer
 
 from backfill_assets.cli.spelling import Command
+from backfill_assets.settings import LOOPBACK
 
 app = typer.Typer()
 _PANEL = "Servers"
@@ -56,9 +58,9 @@ def up(
         Literal["webserver", "daemon", "code", "engine"] | None,
         typer.Option(help="Run one server here. The others run on other hosts, or as services."),
     ] = None,
-    host: Annotated[str, typer.Option(help="The address to listen at: 0.0.0.0 for all.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[
+        str, typer.Option(help="The address to listen at: 0.0.0.0 for all.")
+    ] = LOOPBACK,
     path_prefix: Annotated[
         str, typer.Option(help="The path of the Dagster UI behind a proxy, such as /dagster.")
     ] = "",
@@ -67,6 +69,12 @@ def up(
     from backfill_assets.cli.demo import run_up
     from backfill_assets.servers.parts import USUAL_PORTS, Part, Place
 
+    if only == "daemon" and (port or host != LOOPBACK):
+        raise typer.BadParameter("the daemon does not listen; leave out --port and --host")
+    if path_prefix and only not in (None, "webserver"):
+        raise typer.BadParameter("only the webserver has pages; leave out --path-prefix")
+    if not re.fullmatch(r"(/[\w.~-]+)*", path_prefix):
+        raise typer.BadParameter("--path-prefix is written like /dagster or /data/dagster")
     part = Part(only) if only else None
     place = Place(port or USUAL_PORTS[part or Part.WEBSERVER], host, path_prefix, part)
     raise typer.Exit(run_up(place))

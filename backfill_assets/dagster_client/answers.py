@@ -27,6 +27,7 @@ def data_of(response: httpx.Response, url: str) -> dict[str, Any]:
     if not answer:
         raise AnswerLost(
             f"{url} answers (HTTP {response.status_code}), but not as a Dagster webserver.",
+            unchanged="It is not known whether the request was carried out.",
             next_step="Correct BACKFILL_DAGSTER_URL.",
         )
     # Unknown days come back as HTTP 500 with the reason in the body.

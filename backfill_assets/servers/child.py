@@ -181,3 +181,17 @@ def is_taken(port: int, host: str = LOOPBACK) -> bool:
     with suppress(OSError), socket.create_connection((host, port), timeout=1):
         return True
     return False
+
+
+def listen_error(host: str, port: int) -> OSError | None:
+    """Why a server cannot listen at an address of this machine. None if it can."""
+    try:
+        (family, *_, address), *_ = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
+        with closing(socket.socket(family)) as probe:
+            # A port whose last connections were just closed is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as error:
+        return error
+    return None

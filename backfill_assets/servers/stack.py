@@ -9,6 +9,7 @@ dies, all servers are stopped, because requests made meanwhile would be lost wit
 `--only` runs one of them. The others are then on other hosts, or are other services of this one.
 """
 
+import errno
 import os
 import subprocess
 import sys
@@ -19,7 +20,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import (
+    RetryCallState,
+    RetryError,
+    Retrying,
+    retry_if_result,
+    stop_after_delay,
+    wait_fixed,
+)
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
@@ -32,6 +40,7 @@ from backfill_assets.servers.child import (
     free_port,
     ignoring_signals,
     is_taken,
+    listen_error,
     stop,
 )
 from backfill_assets.servers.children import (
@@ -49,6 +58,8 @@ from backfill_assets.settings import Settings
 _READ_CODE = ("webserver", "daemon")
 # Two cores with a cold disk cache needed 25 s.
 START_TIMEOUT_S = 240
+# Five a second.
+_SILENT_LOOKS = 50
 _RESTARTED = ("code-server", "engine", "run-starter")
 # A server that dies more often within three minutes has a lasting problem: memory, a port, a jar.
 _RESTART_WINDOW_S = 180
@@ -87,7 +98,7 @@ class Servers:
             if child.name not in _READ_CODE:
                 child.start()
         self._record(started=False)
-        self._await(*self._code_server())
+        self._await_code_server()
         for name in _READ_CODE:
             if name in self.children:
                 self.children[name].start()
@@ -104,18 +115,22 @@ class Servers:
             self._await("Dagster's daemon", self._daemons_live)
         self._record()
 
-    def _code_server(self) -> tuple[str, Callable[[], bool]]:
-        """The code server that this place needs, and whether it answers."""
+    def _await_code_server(self) -> None:
+        """Wait for the code server that this place needs."""
         only = self.place.only
         if only is None:
-            return "the code server", lambda: accepts(code_server_socket(self.sockets))
-        if only == Part.ENGINE:
-            return "the code server", lambda: True
-        host, port = code_server_elsewhere(self.settings)
-        if only == Part.CODE:
-            host = self.place.reached_at
-            port = self.place.port
-        return f"the code server at {host}:{port}", lambda: is_taken(port, host)
+            socket = code_server_socket(self.sockets)
+            self._await("the code server", lambda: accepts(socket))
+        elif only == Part.CODE:
+            own = (self.place.port, self.place.reached_at)
+            self._await("the code server", lambda: is_taken(*own))
+        elif only != Part.ENGINE:
+            host, port = code_server_elsewhere(self.settings)
+            self._await(
+                f"the code server at {host}:{port}",
+                lambda: is_taken(port, host),
+                "Start it with `backfill up --only code --host`, or correct BACKFILL_CODE_SERVER.",
+            )
 
     def _daemons_live(self) -> bool:
         if "webserver" in self.children:
@@ -188,7 +203,7 @@ class Servers:
         record = ServersRecord(url, up, children, engine_port, started)
         record.write(self.settings.home, self.place.only)
 
-    def _await(self, what: str, answers: Callable[[], bool]) -> None:
+    def _await(self, what: str, answers: Callable[[], bool], remedy: str = "") -> None:
         def ready() -> bool:
             for child in self.children.values():
                 if child.process and not child.alive:
@@ -199,18 +214,23 @@ class Servers:
                     )
             return answers()
 
+        def note(state: RetryCallState) -> None:
+            if state.attempt_number == _SILENT_LOOKS:
+                self.log(f"Waiting for {what} ...")
+
         try:
             Retrying(
                 stop=stop_after_delay(START_TIMEOUT_S),
                 wait=wait_fixed(0.2),
+                before_sleep=note,
                 retry=retry_if_result(lambda ok: not ok),
             )(ready)
         except RetryError:
             logs = self.settings.home / "logs"
             raise ServiceUnavailable(
-                f"{what} did not answer within {START_TIMEOUT_S} s.",
-                unchanged="All servers were stopped.",
-                next_step=f"Read {logs}, or see `backfill doctor`.",
+                f"{what[0].upper()}{what[1:]} did not answer within {START_TIMEOUT_S} s.",
+                unchanged="All servers of this command were stopped.",
+                next_step=remedy or f"Read {logs}, or see `backfill doctor`.",
             ) from None
 
 
@@ -246,12 +266,8 @@ def servers_on(
         only_servers(settings, log, only),
         tempfile.TemporaryDirectory(prefix="backfill-") as sockets,
     ):
-        if place and place.port and is_taken(place.port, place.reached_at):
-            raise UsageError(
-                f"Port {place.port} is taken.",
-                unchanged=NOTHING_CHANGED,
-                next_step=f"Stop the process that uses it, or use another: --port {free_port()}",
-            )
+        if place and place.port:
+            _refuse_place(place)
         what = f"the {NAMES[only]}" if only else "the servers"
         log(f"Starting {what} on {settings.home} (about half a minute) ...")
         servers = servers_of(settings, place or Place(free_port()), log, Path(sockets), packages)
@@ -261,6 +277,19 @@ def servers_on(
         finally:
             with ignoring_signals():
                 servers.stop()
+
+
+def _refuse_place(place: Place) -> None:
+    """Raise UsageError if a server cannot listen there."""
+    error = listen_error(place.host, place.port)
+    if error is None:
+        return
+    what = f"No server can listen at {place.host} port {place.port}: {error.strerror}."
+    next_step = "Name an address of this machine, or 0.0.0.0 for all, and a port from 1024 on."
+    if error.errno == errno.EADDRINUSE:
+        what = f"Port {place.port} is taken."
+        next_step = f"Stop the process that uses it, or use another: --port {free_port()}"
+    raise UsageError(what, unchanged=NOTHING_CHANGED, next_step=next_step)
 
 
 def servers_of(

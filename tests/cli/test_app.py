@@ -191,6 +191,20 @@ def test_a_taken_port_is_said_with_the_remedy(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "typed",
+    [
+        pytest.param("--path-prefix dagster", id="a prefix without a slash"),
+        pytest.param("--path-prefix /dagster/", id="a prefix that ends with a slash"),
+        pytest.param("--only code --path-prefix /dagster", id="a prefix of no pages"),
+        pytest.param("--only daemon --host 0.0.0.0", id="a host of the daemon"),
+    ],
+)
+def test_options_that_a_server_does_not_have_start_nothing(tmp_path, typed):
+    done = backfill_main("up", *typed.split(), home=tmp_path / "home")
+    assert (done.returncode, (tmp_path / "home").exists()) == (2, False)
+
+
+@pytest.mark.parametrize(
     ("days", "message"),
     [
         pytest.param("2019-08-20..2019-08-15", "is reversed", id="a reversed range"),

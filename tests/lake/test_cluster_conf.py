@@ -2,8 +2,9 @@
 
 import pytest
 
+from backfill_assets.cli.doctor import spark
 from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
-from backfill_assets.lake.spark.cluster import SECRET, cluster_conf, refuse_silent_master
+from backfill_assets.lake.spark.cluster import SECRET, cluster_conf, refuse_silent
 from backfill_assets.lake.spark.session import driver_conf
 from backfill_assets.servers.child import free_port
 from backfill_assets.settings import read_settings
@@ -46,9 +47,16 @@ def test_a_master_among_sparks_own_settings_is_a_cluster_too():
     assert "spark.sql.shuffle.partitions" not in conf
 
 
-def test_a_master_that_does_not_answer_is_refused_at_once():
-    master = f"spark://127.0.0.1:{free_port()}"
+@pytest.mark.parametrize(
+    ("scheme", "setting"),
+    [("spark", "BACKFILL_SPARK_MASTER"), ("sc", "BACKFILL_SPARK_REMOTE")],
+)
+def test_a_master_or_server_that_does_not_answer_is_refused_at_once(scheme, setting):
+    address = f"{scheme}://127.0.0.1:{free_port()}"
     with pytest.raises(ServiceUnavailable) as refused:
-        refuse_silent_master(master)
-    assert master in refused.value.what
+        refuse_silent(address)
+    assert address in refused.value.what
+    assert setting in refused.value.next_step
+    (found,) = spark(read_settings(**{setting.removeprefix("BACKFILL_").lower(): address}))
+    assert (found.level, found.message) == ("FAIL", refused.value.what)
     assert refused.value.unchanged == NOTHING_COMPUTED

@@ -7,6 +7,7 @@ import pytest
 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
+from backfill_assets.servers.child import free_port
 from backfill_assets.servers.children import children_of
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, only_servers
 from backfill_assets.servers.parts import Part, Place
@@ -100,3 +101,14 @@ def test_a_home_has_one_server_of_a_kind(settings):
     with only_servers(settings):
         assert [refused(part) for part in (*Part, None)] == [True] * 5
     assert not refused(None)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_a_host_that_is_not_this_machine_is_refused_before_anything_starts(settings, host):
+    place = Place(free_port(), host, only=Part.CODE)
+    with (
+        pytest.raises(UsageError) as refused,
+        servers_on(settings.model_copy(update={"dagster_storage": None}), place),
+    ):
+        pass
+    assert host in refused.value.what

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
+from backfill_assets.settings import host_of
 
 SECRET = "spark.authenticate.secret"
 # These masters give each application a secret. A standalone master has one for all.
@@ -68,7 +69,7 @@ def _places(master: str) -> Iterator[tuple[str, int]]:
     for place in master.removeprefix("k8s://").rpartition("://")[2].split(","):
         url = urlsplit(f"//{place}")
         if "://" in master and url.hostname:
-            yield url.hostname, url.port or 443
+            yield url.hostname, url.port or (15002 if master.startswith("sc://") else 443)
 
 
 def refuse_silent_master(master: str) -> None:
@@ -76,15 +77,22 @@ def refuse_silent_master(master: str) -> None:
 
     Spark would try for a minute, and then end its driver in the middle of the work.
     """
-    if not master.startswith("spark://"):
-        return
-    for place in _places(master):
+    if master.startswith("spark://"):
+        refuse_silent(master)
+
+
+def refuse_silent(address: str) -> None:
+    """Raise ServiceUnavailable if no master or Spark Connect server accepts a connection."""
+    for place in _places(address):
         with suppress(OSError), socket.create_connection(place, _CONNECT_TIMEOUT_S):
             return
+    is_remote = address.startswith("sc://")
+    kind = "Connect server" if is_remote else "master"
+    setting = "BACKFILL_SPARK_REMOTE" if is_remote else "BACKFILL_SPARK_MASTER"
     raise ServiceUnavailable(
-        f"No Spark master answers at {master}.",
+        f"No Spark {kind} answers at {host_of(address)}.",
         unchanged=NOTHING_COMPUTED,
-        next_step="Start it, or correct BACKFILL_SPARK_MASTER. Then run again.",
+        next_step=f"Start it, or correct {setting}. Then run again.",
     )
 
 
