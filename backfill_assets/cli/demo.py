@@ -340,9 +340,10 @@ def show_next_steps(console: Console, tables: Sequence[TableOutcome], workspace:
             " and why."
         )
     path = f"{workspace.lake.root}/features/region_daily"
-    query = f"from deltalake import DeltaTable; print(DeltaTable('{path}').to_pandas())"
+    rows = "read('features/region_daily', live=True).to_table().to_pandas()"
+    query = f"from backfill_assets import read; print({rows})"
     console.print(
-        "\nQuery a table, with any Delta reader:\n"
+        f"\nQuery a table, as here or at {path} with any Delta reader:\n"
         f'  python -c "{query}"\n'
         "Other commands on this home use the sample's calendar, which is kept in"
         f" {workspace.settings.home / REMEMBERED}.\n"
