@@ -1,5 +1,7 @@
 """What a driver is started with if its executors are processes of a cluster."""
 
+from typing import Any
+
 import pytest
 
 from backfill_assets.cli.doctor import spark
@@ -57,6 +59,7 @@ def test_a_master_or_server_that_does_not_answer_is_refused_at_once(scheme, sett
         refuse_silent(address)
     assert address in refused.value.what
     assert setting in refused.value.next_step
-    (found,) = spark(read_settings(**{setting.removeprefix("BACKFILL_").lower(): address}))
+    given: dict[str, Any] = {setting.removeprefix("BACKFILL_").lower(): address}
+    (found,) = spark(read_settings(**given))
     assert (found.level, found.message) == ("FAIL", refused.value.what)
     assert refused.value.unchanged == NOTHING_COMPUTED
