@@ -18,6 +18,7 @@ from datetime import date
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -104,13 +105,19 @@ class HashedBuilds:
         table = self.rows.replace_schema_metadata(about)
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        return bytes(sink.getvalue())
+        written = bytes(sink.getvalue())
+        return written + _checksum(written)
 
     @classmethod
     def from_bytes(cls, contents: bytes) -> "HashedBuilds | None":
         """None for anything else, or what another version of this package wrote."""
+        buffer = pa.py_buffer(contents)
+        written = buffer.slice(0, max(0, buffer.size - _CHECKSUM_BYTES))
+        # Arrow does not check what it reads, and a wrong offset ends the process.
+        if _checksum(written) != contents[written.size :]:
+            return None
         try:
-            rows = pa.ipc.open_file(pa.py_buffer(contents)).read_all()
+            rows = pa.ipc.open_file(written).read_all()
             about = rows.schema.metadata or {}
             files = json.loads(about.get(b"files", b"null"))
         except (pa.ArrowException, OSError, ValueError):
@@ -159,6 +166,13 @@ class HashedBuilds:
     def column(self, name: str, positions: Numbers) -> Any:
         """A column of the rows at these positions."""
         return self.rows[name].take(pa.array(positions))
+
+
+_CHECKSUM_BYTES = 4
+
+
+def _checksum(written: bytes | pa.Buffer) -> bytes:
+    return crc32(written).to_bytes(_CHECKSUM_BYTES)
 
 
 def _last_of_each(keys: Numbers, positions: Numbers) -> Numbers:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import BackfillError, NotDelivered, SourceError, UsageError
 from backfill_assets.lake.delta import table_to_write
-from backfill_assets.lake.hashed_builds import HashedLedger
+from backfill_assets.lake.hashed_builds import HashedBuilds, HashedLedger
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.plan import Plan
@@ -345,6 +345,17 @@ def test_hashed_builds_of_another_ledger_are_made_again(built):
         hashed.joinpath(name).write_bytes(contents)
     built.check()
     assert built.states().partitions["raw/a", day(2)].state == State.UP_TO_DATE
+
+
+def test_damaged_hashed_builds_are_not_read(built):
+    built.states()
+    contents = Path(built.root, "_hashed_builds", "raw.a.arrow").read_bytes()
+    assert HashedBuilds.from_bytes(contents)
+    for place in range(0, len(contents), 7):
+        damaged = bytearray(contents)
+        damaged[place] ^= 0x80
+        assert HashedBuilds.from_bytes(bytes(damaged)) is None
+        assert HashedBuilds.from_bytes(contents[:place]) is None
 
 
 def test_a_lake_that_may_only_be_read_has_a_status_too(built):
