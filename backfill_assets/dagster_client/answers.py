@@ -15,15 +15,8 @@ UNREACHABLE = ("DagsterUserCodeUnreachableError", "DagsterUserCodeUnreachableTim
 def data_of(response: httpx.Response, url: str) -> dict[str, Any]:
     """The data of a GraphQL response of `url`. Raises as `Dagster.ask`."""
     answer = body_of(response)
-    if not answer and _is_of_a_proxy(response):
-        raise ServiceUnavailable(
-            f"{url} answers with {_shown(response)}, not as a Dagster webserver.",
-            unchanged=NOT_LAUNCHED,
-            next_step=(
-                "If a proxy there asks for a login, set BACKFILL_DAGSTER_TOKEN to a token that"
-                " it accepts; else correct BACKFILL_DAGSTER_URL."
-            ),
-        )
+    if not answer and response.status_code in _REFUSED:
+        raise _of_a_proxy(response, url)
     if not answer:
         raise AnswerLost(
             f"{url} answers (HTTP {response.status_code}), but not as a Dagster webserver.",
@@ -42,6 +35,24 @@ def data_of(response: httpx.Response, url: str) -> dict[str, Any]:
             )
         raise UsageError(f"Dagster refuses: {messages}.", unchanged=NOT_LAUNCHED)
     return dict(answer["data"])
+
+
+def refuse_login(response: httpx.Response, url: str) -> None:
+    """Raise ServiceUnavailable if a proxy before `url` answered with a redirect or a page."""
+    if response.is_redirect or (response.is_success and _kind_of(response) == "text/html"):
+        raise _of_a_proxy(response, url)
+
+
+def _of_a_proxy(response: httpx.Response, url: str) -> ServiceUnavailable:
+    """The error of an answer by a proxy: the webserver did not get the request."""
+    return ServiceUnavailable(
+        f"{url} answers with {_shown(response)}, not as a Dagster webserver.",
+        unchanged=NOT_LAUNCHED,
+        next_step=(
+            "If a proxy there asks for a login, set BACKFILL_DAGSTER_TOKEN to a token that"
+            " it accepts; else correct BACKFILL_DAGSTER_URL."
+        ),
+    )
 
 
 def body_of(response: httpx.Response) -> dict[str, Any]:
@@ -76,11 +87,8 @@ def _class_of(error: Mapping[str, Any]) -> str:
     return str(info.get("cls_name", ""))
 
 
-def _is_of_a_proxy(response: httpx.Response) -> bool:
-    """True for a redirect, a page or a refusal: the webserver did not get the request."""
-    kind = response.headers.get("content-type", "")
-    is_page = response.is_success and kind.startswith("text/html")
-    return response.is_redirect or is_page or response.status_code in _REFUSED
+def _kind_of(response: httpx.Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0]
 
 
 _REFUSED = (401, 403, 407)
@@ -89,10 +97,10 @@ _SHOWN_CHARACTERS = 200
 
 def _shown(response: httpx.Response) -> str:
     """What a proxy answered, without its parameters, which may hold secrets."""
-    if response.is_redirect:
+    if response.has_redirect_location:
         location = response.url.join(response.headers["location"])
         return f"a redirect to {location.copy_with(query=None, fragment=None, userinfo=b'')}"
-    kind = response.headers.get("content-type", "").partition(";")[0]
+    kind = _kind_of(response)
     if kind == "text/html":
         return f"a web page (HTTP {response.status_code})"
     text = response.text.strip() if kind == "text/plain" else ""

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -23,6 +24,7 @@ from backfill_assets.dagster_client.answers import (
     body_of,
     data_of,
     payload,
+    refuse_login,
 )
 from backfill_assets.dagster_client.names import OPTIONS, writes_to
 from backfill_assets.errors import AnswerLost, ProjectError, ServiceUnavailable, UsageError
@@ -158,29 +160,55 @@ class Dagster:
     timeout: float = TIMEOUT_S
     token: str | None = field(default=None, repr=False)
     ca: Path | None = None
-    client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._address = httpx.URL(self.url)
+        if self._address.userinfo:
+            self.url = str(self._address.copy_with(userinfo=b""))
+
+    @cached_property
+    def client(self) -> httpx.Client:
+        """Raises ServiceUnavailable if the proxies of the environment cannot be used."""
         verify: ssl.SSLContext | bool = True
         if self.ca:
             verify = ssl.create_default_context()
             verify.load_verify_locations(self.ca)
-        self.client = httpx.Client(
-            base_url=self.url,
-            transport=self.transport,
-            timeout=self.timeout,
-            headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
-            verify=verify,
-            # A proxy of the environment is never on the way to this machine.
-            trust_env=bool(self.url) and not is_loopback(httpx.URL(self.url).host),
-        )
-        self.url = str(httpx.URL(self.url).copy_with(userinfo=b"")) if "@" in self.url else self.url
+        try:
+            return httpx.Client(
+                base_url=self._address,
+                transport=self.transport,
+                timeout=self.timeout,
+                headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
+                verify=verify,
+                # A proxy of the environment is never on the way to this machine.
+                trust_env=bool(self.url) and not is_loopback(self._address.host),
+            )
+        except (ImportError, ValueError, httpx.InvalidURL):
+            # The error may show a part of a proxy's password.
+            raise ServiceUnavailable(
+                "The proxies of the environment cannot be used.",
+                unchanged=NOT_LAUNCHED,
+                next_step=(
+                    "Write HTTPS_PROXY, HTTP_PROXY and ALL_PROXY as http://host:port, and hosts"
+                    " in NO_PROXY without brackets or ports. SOCKS needs `pip install"
+                    " 'httpx[socks]'`."
+                ),
+            ) from None
 
     def ask(self, document: str, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a GraphQL document and return the data of the response.
 
         Raises UsageError if Dagster refuses the request, ServiceUnavailable if no webserver can be
         reached, and AnswerLost if the request may have been carried out although no answer came.
+        """
+        response = self.post("/graphql", {"query": document, "variables": variables or {}})
+        return data_of(response, self.url)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
+        """Send JSON to the webserver, and return its answer.
+
+        Raises ServiceUnavailable if the webserver did not get the request, and AnswerLost if it may
+        have been carried out although no answer came.
         """
         if not self.url:
             raise ServiceUnavailable(
@@ -191,9 +219,8 @@ class Dagster:
                     "BACKFILL_DAGSTER_URL."
                 ),
             )
-        body = {"query": document, "variables": variables or {}}
         try:
-            response = self.client.post("/graphql", json=body)
+            response = self.client.post(path, json=body)
         except (
             httpx.ConnectError,
             httpx.ConnectTimeout,
@@ -208,7 +235,8 @@ class Dagster:
                 unchanged="It is not known whether the request was carried out.",
                 next_step="See `backfill list`.",
             ) from None
-        return data_of(response, self.url)
+        refuse_login(response, self.url)
+        return response
 
     def _unreachable(self, error: httpx.TransportError) -> ServiceUnavailable:
         """The error of a request that was not sent."""

@@ -17,15 +17,13 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-import httpx
-
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.answers import payload
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.names import SHADOW
 from backfill_assets.dagster_client.requests import reload, shadow_locations
-from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
+from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.history import Latest
 from backfill_assets.lake.lake import Lake
@@ -117,27 +115,19 @@ def running_runs(dagster: Dagster) -> frozenset[str]:
 def report_builds(dagster: Dagster, builds: Iterable[Build]) -> int:
     """Report builds to Dagster as materializations, and return their number.
 
-    Raises ServiceUnavailable if the webserver is not running or was lost, and UsageError if it
-    refuses a build. The builds before that are reported.
+    Raises ServiceUnavailable if the webserver does not get a build, and UsageError if it refuses
+    one. The builds before that are reported.
     """
     count = 0
     for count, build in enumerate(builds, start=1):
-        if not dagster.url:
-            raise ServiceUnavailable(
-                "No servers run on this home.",
-                unchanged=NOTHING_CHANGED,
-                next_step="Start them: `backfill up`.",
-            )
+        path = f"/report_asset_materialization/{build.table}"
         try:
-            answer = dagster.client.post(
-                f"/report_asset_materialization/{build.table}", json=external_event(build)
-            )
-        except httpx.HTTPError as error:
+            answer = dagster.post(path, external_event(build))
+        except ServiceUnavailable as error:
             raise ServiceUnavailable(
-                f"The Dagster webserver at {dagster.url} was lost ({type(error).__name__}) "
-                f"after {count - 1} day(s) were reported.",
-                unchanged="Nothing else was changed.",
-                next_step="Start it with `backfill up`, then try again.",
+                error.what,
+                unchanged=f"{count - 1} day(s) were reported, and nothing else was changed.",
+                next_step=error.next_step,
             ) from None
         if answer.is_error:
             raise UsageError(

@@ -301,6 +301,7 @@ LOGIN = "https://login.example.com/sign-in?state=s3cret"
             "a redirect to https://login.example.com/sign-in,",
             id="a redirect to a login",
         ),
+        pytest.param(httpx.Response(304), "HTTP 304", id="a redirect to nowhere"),
         pytest.param(httpx.Response(200, html="<form>"), r"a web page \(HTTP 200\)", id="a login"),
         pytest.param(httpx.Response(401, json={"detail": "no"}), "HTTP 401", id="no token"),
         pytest.param(

@@ -86,6 +86,26 @@ def test_the_proxy_of_the_environment_is_used_for_other_hosts_only(proxied, monk
     assert Dagster(address).answers()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALL_PROXY", "gopher://ada:s3cret@proxy:3128"),
+        ("HTTPS_PROXY", "http://ada:s3cr#et@proxy:3128"),
+        ("NO_PROXY", "[::1]"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_explained_without_its_password(name, value, monkeypatch):
+    for each in {name, name.lower()}:
+        monkeypatch.setenv(each, value)
+    dagster = Dagster("https://dagster.example.com")
+    assert not dagster.answers()
+    with pytest.raises(ServiceUnavailable) as refused:
+        dagster.ask("{ version }")
+    assert "NO_PROXY" in refused.value.next_step
+    assert "s3cr" not in str(refused.value)
+    assert Dagster("http://127.0.0.1:9").client
+
+
 def test_a_file_without_certificates_is_refused_as_a_setting(tmp_path):
     file = tmp_path / "ca.pem"
     file.write_text("no certificate")

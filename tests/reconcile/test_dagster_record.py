@@ -124,8 +124,25 @@ def test_nothing_to_tell_asks_nothing():
 
 
 def test_a_server_lost_on_the_way_is_said_with_what_was_done():
-    with pytest.raises(ServiceUnavailable, match=r"ConnectError\) after 1 day"):
+    with pytest.raises(ServiceUnavailable) as lost:
         report_builds(listening(200, 0)[0], [build(0), build(1)])
+    assert "ConnectError" in lost.value.what
+    assert lost.value.unchanged.startswith("1 day(s) were reported")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(httpx.Response(302, headers={"location": "https://login/"}), id="a redirect"),
+        pytest.param(httpx.Response(200, html="<form>"), id="a page"),
+    ],
+)
+def test_a_login_that_answers_has_taken_no_report(answer):
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: answer))
+    with pytest.raises(ServiceUnavailable) as refused:
+        report_builds(dagster, [build(0)])
+    assert refused.value.unchanged.startswith("0 day(s) were reported")
+    assert "BACKFILL_DAGSTER_TOKEN" in refused.value.next_step
 
 
 def test_a_server_that_takes_no_reports_is_said_with_its_words():
