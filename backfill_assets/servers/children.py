@@ -8,7 +8,7 @@ from pathlib import Path
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine, engine_command, spark_home
 from backfill_assets.servers.child import Child
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, environment
-from backfill_assets.servers.parts import USUAL_CODE_SERVER, Part, Place
+from backfill_assets.servers.parts import USUAL_CODE_SERVER, Part, Place, in_url
 from backfill_assets.servers.storage import VARIABLE as STORAGE_VARIABLE
 from backfill_assets.settings import Settings
 
@@ -30,6 +30,10 @@ def children_of(
     env = environment(settings)
     if place.has(Part.WEBSERVER):
         env |= {"BACKFILL_DAGSTER_URL": place.url}
+        if place.is_named:
+            # Requests to it are addressed to that name.
+            hosts = [*settings.allowed_hosts, place.server]
+            env |= {"BACKFILL_ALLOWED_HOSTS": ",".join(hosts)}
     if place.only is None:
         env |= {RUN_STARTER_VARIABLE: str(sockets / "run-starter")}
     if engine:
@@ -99,7 +103,7 @@ def code_server_elsewhere(settings: Settings) -> tuple[str, int]:
 def _code_server(settings: Settings, place: Place, sockets: Path) -> list[str]:
     listens = ["-s", str(code_server_socket(sockets))]
     if place.only:
-        listens = ["-h", place.host, "-p", str(place.port)]
+        listens = ["-h", in_url(place.host), "-p", str(place.port)]
     location = settings.project
     start = ["dagster", "code-server", "start"]
     return [*start, *listens, "-m", location, "--location-name", location]

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 
 from backfill_assets.servers.child import USUAL_PORT
 from backfill_assets.settings import LOOPBACK
 
-_ANY = ("0.0.0.0", "::")
+# The addresses that stand for all of a machine, and how its own programs reach what listens there.
+_ANY = {"0.0.0.0": LOOPBACK, "::": "::1"}
 
 
 class Part(StrEnum):
@@ -45,11 +47,29 @@ class Place:
         return self.only in (None, part)
 
     @property
+    def is_named(self) -> bool:
+        """True if the host is a name, and not an address."""
+        try:
+            return not ip_address(self.host)
+        except ValueError:
+            return True
+
+    @property
     def reached_at(self) -> str:
         """The host by which programs of this machine reach a server that listens here."""
-        return LOOPBACK if self.host in _ANY else self.host
+        return _ANY.get(self.host, self.host)
+
+    @property
+    def server(self) -> str:
+        """The host and port by which programs of this machine reach the server, as in a URL."""
+        return f"{in_url(self.reached_at)}:{self.port}"
 
     @property
     def url(self) -> str:
         """The webserver's address for programs of this machine."""
-        return f"http://{self.reached_at}:{self.port}{self.path_prefix}"
+        return f"http://{self.server}{self.path_prefix}"
+
+
+def in_url(host: str) -> str:
+    """A host as URLs have it: an address of IPv6 is in brackets."""
+    return f"[{host}]" if ":" in host else host

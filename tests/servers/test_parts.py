@@ -60,6 +60,25 @@ def test_a_webserver_alone_reads_the_code_of_another_host(settings, tmp_path):
     assert child.environment["BACKFILL_DAGSTER_URL"] == "http://127.0.0.1:3111/dagster"
 
 
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:3000"),
+        ("::", "http://[::1]:3000"),
+        ("::1", "http://[::1]:3000"),
+        ("data.example.com", "http://data.example.com:3000"),
+    ],
+)
+def test_programs_of_this_machine_reach_the_host_that_is_listened_at(host, url):
+    assert Place(3000, host).url == url
+
+
+def test_a_webserver_that_listens_at_a_name_serves_that_name(settings, tmp_path):
+    place = Place(3000, "data.example.com", only=Part.WEBSERVER)
+    (child,) = children_of(settings, place, None, tmp_path).values()
+    assert child.environment["BACKFILL_ALLOWED_HOSTS"] == "data.example.com:3000"
+
+
 def test_runs_of_a_code_server_alone_use_the_webserver_that_the_settings_name(settings, tmp_path):
     place = Place(4000, "10.0.0.4", only=Part.CODE)
     (child,) = children_of(settings, place, None, tmp_path).values()
