@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from backfill_assets.lake.spark import warm
 from backfill_assets.servers.parts import Part
 from backfill_assets.settings import Settings
 from tests.worlds.command_line import options_of
-from tests.worlds.deployed import parts_of, units_of
+from tests.worlds.deployed import environment_file, parts_of, units_of
 
 SETTINGS = {f"BACKFILL_{name.upper()}" for name in Settings.model_fields}
 
@@ -44,6 +46,35 @@ def test_a_unit_restarts_and_lets_up_end_its_servers():
         assert unit["Restart"] == "always"
         assert unit["KillMode"] == "mixed"
         assert Path(shlex.split(unit["ExecStart"])[0]).exists()
+
+
+def test_paths_with_spaces_and_percent_signs_reach_the_servers(tmp_path, monkeypatch):
+    folder = tmp_path / "a b%n"
+    python = folder / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("BACKFILL_HOME", str(folder))
+    monkeypatch.chdir(folder)
+    text = deployed("systemd")
+    for unit in units_of(text).values():
+        # systemd replaces %n by the name of the unit, and %% by one sign.
+        assert unit["WorkingDirectory"].replace("%%", "%") == str(folder)
+        started = shlex.split(unit["ExecStart"])[0]
+        assert started.count("%") == 2
+        assert started.replace("%%", "%") == str(python)
+    assert shlex.split(environment_file(text)["BACKFILL_HOME"]) == [str(folder)]
+
+
+def test_an_image_with_passwords_or_tables_is_not_built(tmp_path):
+    (guard,) = re.findall(r"^RUN (if .*)$", deployed("dockerfile"), re.MULTILINE)
+
+    def built() -> bool:
+        return subprocess.run(["sh", "-c", guard], cwd=tmp_path, check=False).returncode == 0
+
+    assert built()
+    (tmp_path / ".env").touch()
+    assert not built()
 
 
 def test_the_chart_gets_a_driver_that_dagster_works_with():
