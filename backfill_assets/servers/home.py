@@ -167,9 +167,13 @@ class ServersRecord:
         write_whole(_record_file(home, only), json.dumps(asdict(self)))
 
 
-def servers_records(home: Path) -> list[ServersRecord]:
-    """The records of what runs on this home: of `backfill up`, and of each `up --only`."""
-    records = [_read_record(file) for file in sorted(home.glob("servers*.json"))]
+def servers_records(home: Path, part: Part | None = None) -> list[ServersRecord]:
+    """The records of what runs on this home: of `backfill up`, and of each `up --only`.
+
+    With a `part`, those of `backfill up` and of this part.
+    """
+    files = [_record_file(home, each) for each in ((None, part) if part else (None, *Part))]
+    records = [_read_record(file) for file in files]
     return [record for record in records if record and record.up.find()]
 
 
@@ -196,7 +200,7 @@ def only_servers(
             locks.enter_context(FileLock(home / f"{name}.lock", timeout=0))
     except Timeout:
         locks.close()
-        record = next(iter(servers_records(home)), None)
+        record = next(iter(servers_records(home, only)), None)
         where = f" at {record.url or home} (process {record.up.pid})" if record else ""
         raise UsageError(
             f"Servers already run on {home}{where}.",
@@ -207,27 +211,32 @@ def only_servers(
             ),
         ) from None
     try:
-        _end_leftovers(home, _record_file(home, only), log)
+        _end_leftovers(home, log)
         yield
     finally:
         _record_file(home, only).unlink(missing_ok=True)
         locks.close()
 
 
-def _end_leftovers(home: Path, file: Path, log: Callable[[str], None]) -> None:
-    """End servers that a killed `backfill up` left running, and log their names."""
-    record = _read_record(file)
-    leftovers = {
-        name: process
-        for name, child in (record.children if record else {}).items()
+def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
+    """End servers that a killed `backfill up` left running, and log their names.
+
+    They may be others than those that start now.
+    """
+    records = [_read_record(_record_file(home, part)) for part in (None, *Part)]
+    leftovers = [
+        (name, process)
+        for record in records
+        if record and not record.up.find()
+        for name, child in record.children.items()
         if (process := child.find())
-    }
+    ]
     if not leftovers:
         return
-    names = ", ".join(f"{name} (process {process.pid})" for name, process in leftovers.items())
+    names = ", ".join(f"{name} (process {process.pid})" for name, process in leftovers)
     log(f"An earlier `backfill up` on {home} was killed. Ending what it left running: {names} ...")
     ending: list[psutil.Process] = []
-    for process in leftovers.values():
+    for _, process in leftovers:
         # Children of a killed process may have ended meanwhile.
         with suppress(psutil.NoSuchProcess):
             ending += process_tree(process.pid)

@@ -22,6 +22,7 @@ from backfill_assets.servers.home import (
     servers_record,
     started_dagster,
 )
+from backfill_assets.servers.parts import Part
 from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
 
@@ -51,7 +52,23 @@ def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address(setting
     assert servers_record(settings.home) is None
 
 
-def test_servers_left_by_a_killed_up_are_named_and_ended_at_the_next_start(settings, tmp_path):
+def test_a_second_server_of_a_kind_is_refused_with_the_process_of_the_first(settings):
+    code, daemon = ProcessId.of(os.getpid()), ProcessId.of(os.getppid())
+    with only_servers(settings, only=Part.CODE), only_servers(settings, only=Part.DAEMON):
+        ServersRecord("", code, {}).write(settings.home, Part.CODE)
+        ServersRecord("", daemon, {}).write(settings.home, Part.DAEMON)
+        with pytest.raises(UsageError) as refused, only_servers(settings, only=Part.DAEMON):
+            pass
+        assert f"process {daemon.pid}" in refused.value.what
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [(None, None), (None, Part.CODE), (Part.DAEMON, None), (Part.DAEMON, Part.CODE)],
+)
+def test_servers_left_by_a_killed_up_are_named_and_ended_at_the_next_start(
+    settings, tmp_path, before, now
+):
     """A process that was given the id of one that has ended started at another time, and stays."""
     leftover, stranger = (
         Child(name, SLEEPING, dict(os.environ), tmp_path / name, tmp_path)
@@ -68,10 +85,9 @@ def test_servers_left_by_a_killed_up_are_named_and_ended_at_the_next_start(setti
             "daemon": leftover.id,
             "engine": ProcessId(stranger.pid, stranger.id.start - 60),
         }
-        ServersRecord("http://127.0.0.1:3111", ProcessId(2**22 + 1, 0.0), children).write(
-            settings.home
-        )
-        with only_servers(settings, messages.append):
+        killed = ServersRecord("http://127.0.0.1:3111", ProcessId(2**22 + 1, 0.0), children)
+        killed.write(settings.home, before)
+        with only_servers(settings, messages.append, now):
             assert (leftover.alive, stranger.alive) == (False, True)
         (message,) = messages
         assert f"daemon (process {leftover.pid})" in message
