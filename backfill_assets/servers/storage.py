@@ -7,6 +7,7 @@ the variable, and messages show the host and the database.
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -29,6 +30,7 @@ storage:
 EXTRA = "dagster-postgres"
 _PACKAGES = {"dagster_postgres": "dagster-postgres", "psycopg2": "psycopg2-binary"}
 _CONNECT_TIMEOUT_S = 10
+_LOCK_TIMEOUT_S = 600
 _LOCK = 7261500  # any number that other programs do not lock in this database
 
 
@@ -46,7 +48,10 @@ def shown(url: str) -> str:
 def without_secrets(text: str, url: str | None) -> str:
     """The text, with the password of the address replaced wherever it appears."""
     parts = urlsplit(url or "")
-    passwords = [parts.password or "", *parse_qs(parts.query).get("password", [])]
+    # PostgreSQL does not read + as a space.
+    parameters = parse_qs(parts.query.replace("+", "%2B"))
+    named = [parameters.get(name, []) for name in ("password", "sslpassword")]
+    passwords = [parts.password or "", *chain(*named)]
     for password in filter(None, passwords):
         for form in (password, unquote(password), quote(password, safe="")):
             text = text.replace(form, "***")
@@ -59,8 +64,14 @@ def alone_in_storage(settings: Settings) -> Iterator[None]:
     if not settings.dagster_storage:
         yield
         return
-    with closing(_connect(settings.dagster_storage)) as connection:
-        connection.cursor().execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+    url = settings.dagster_storage
+    with closing(_connect(url)) as connection:
+        cursor = connection.cursor()
+        with _explained(url):
+            # Held until the connection is closed. The host that holds it may be lost.
+            cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'")
+            # Of the transaction, since a pool of connections keeps locks of a session.
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         yield
 
 
@@ -86,8 +97,17 @@ def refuse_unusable_storage(settings: Settings) -> None:
 def _connect(url: str) -> Any:
     import psycopg2
 
-    try:
+    with _explained(url):
         return psycopg2.connect(url, connect_timeout=_CONNECT_TIMEOUT_S)
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Raise ServiceUnavailable, without the password, for an error of PostgreSQL in the block."""
+    import psycopg2
+
+    try:
+        yield
     except psycopg2.Error as error:
         reason = " ".join(without_secrets(str(error), url).split()).rstrip(".")
         raise ServiceUnavailable(

@@ -19,10 +19,12 @@ from sqlalchemy.event import listen, remove
 from backfill_assets.cli.doctor import storage as doctors_finding
 from backfill_assets.errors import ServiceUnavailable, SettingsError, UsageError
 from backfill_assets.orchestration.local.postgres import BatchingPostgresEventLogStorage
+from backfill_assets.servers import storage
 from backfill_assets.servers.home import prepare
 from backfill_assets.servers.stack import servers_on
 from backfill_assets.servers.storage import (
     VARIABLE,
+    alone_in_storage,
     dagster_yaml,
     refuse_unusable_storage,
     without_secrets,
@@ -149,6 +151,18 @@ def test_hosts_that_start_at_once_make_the_tables_once(settings, postgres, tmp_p
         assert cursor.fetchone() == (1,)
 
 
+def test_a_host_that_never_ends_making_the_tables_is_not_waited_for_forever(settings, monkeypatch):
+    monkeypatch.setattr(storage, "_LOCK_TIMEOUT_S", 1)
+    with (
+        alone_in_storage(settings),
+        pytest.raises(ServiceUnavailable, match="lock timeout"),
+        alone_in_storage(settings),
+    ):
+        pass
+    with alone_in_storage(settings):
+        pass
+
+
 def test_the_setting_can_be_taken_back(settings, monkeypatch):
     assert VARIABLE in (prepare(settings) / "dagster.yaml").read_text()
     monkeypatch.delenv(VARIABLE)
@@ -174,6 +188,7 @@ def test_an_address_that_is_not_allowed_is_refused_without_its_password(url):
     [
         ("postgresql://ada:a%40b@host/db", "with a%40b and a@b"),
         ("postgresql://host/db?password=a%40b", "with a%40b and a@b"),
+        ("postgresql://host/db?sslpassword=a+b", "with a+b and a%2Bb"),
     ],
 )
 def test_a_password_is_taken_out_of_a_message_however_it_is_written(url, text):
