@@ -53,7 +53,8 @@ def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address(setting
 
 
 def test_a_second_server_of_a_kind_is_refused_with_the_process_of_the_first(settings):
-    code, daemon = ProcessId.of(os.getpid()), ProcessId.of(os.getppid())
+    code = ProcessId.of(os.getpid())
+    daemon = ProcessId.of(os.getppid())
     with only_servers(settings, only=Part.CODE), only_servers(settings, only=Part.DAEMON):
         ServersRecord("", code, {}).write(settings.home, Part.CODE)
         ServersRecord("", daemon, {}).write(settings.home, Part.DAEMON)
