@@ -92,6 +92,7 @@ def main() -> None:
     runs = medians(read(given.results))
     console = Console(width=120)
     console.print(table(runs))
+    print(guide_table(runs))
     if given.chart:
         given.chart.write_bytes(chart(runs))
 
@@ -193,15 +194,36 @@ def table(runs: Mapping[int, Mapping[str, Measured]]) -> Table:
                 first = (f"{rows:,}", by) if name == "all" else ("", "")
                 at = run.at if name == "all" else ""
                 shown.add_row(*first, name, f"{phase.seconds:.1f}", *_sizes(phase), at)
-        if len(kinds) == 2:
-            ratio = kinds[PACKAGE].whole.seconds / kinds[SCRIPT].whole.seconds
-            shown.add_row("", f"{PACKAGE} / {SCRIPT}", "all", f"{ratio:.2f}")
         shown.add_section()
     return shown
 
 
+def guide_table(runs: Mapping[int, Mapping[str, Measured]]) -> str:
+    """The table of the guide `speed`, in Markdown: by hand, and with this package."""
+    lines = ["| rows | seconds | ratio | peak memory | read | written |", "| --- |" + " --- |" * 5]
+    for rows, (script, package) in _pairs(runs).items():
+        sides = (script.whole, package.whole)
+        cells = [
+            f"{rows:,}",
+            " / ".join(f"{side.seconds:.0f} s" for side in sides),
+            f"{package.whole.seconds / script.whole.seconds:.2f}",
+            *map(" / ".join, zip(*map(_sizes, sides), strict=True)),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _pairs(runs: Mapping[int, Mapping[str, Measured]]) -> dict[int, tuple[Measured, Measured]]:
+    """The sizes that both were measured with: by hand, and with this package."""
+    return {
+        rows: (kinds[SCRIPT], kinds[PACKAGE])
+        for rows, kinds in runs.items()
+        if {SCRIPT, PACKAGE} <= kinds.keys()
+    }
+
+
 def _sizes(phase: Phase) -> list[str]:
-    return [f"{size / GB:.2f} GB" for size in (phase.memory, phase.read, phase.written)]
+    return [f"{size / GB:.1f} GB" for size in (phase.memory, phase.read, phase.written)]
 
 
 def chart(runs: Mapping[int, Mapping[str, Measured]]) -> bytes:
@@ -212,14 +234,14 @@ def chart(runs: Mapping[int, Mapping[str, Measured]]) -> bytes:
 
     figure = Figure(figsize=(11, 7), dpi=110, layout="constrained")
     axes: Any = figure.subplots(2, 2).flat
-    whole = {rows: kinds for rows, kinds in runs.items() if set(kinds) == {SCRIPT, PACKAGE}}
+    pairs = _pairs(runs)
     for axis, what, title in zip(
         axes,
         ("seconds", "memory", "read", "written"),
         ("Seconds", "Peak memory, GB", "Bytes read", "Bytes written"),
         strict=True,
     ):
-        _bars(axis, whole, what)
+        _bars(axis, pairs, what)
         axis.set_title(title if what == "memory" else f"{title}, the script's are 1", fontsize=11)
     figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(PHASES)
@@ -230,26 +252,24 @@ def chart(runs: Mapping[int, Mapping[str, Measured]]) -> bytes:
     return png.getvalue()
 
 
-def _bars(axis: Any, runs: Mapping[int, Mapping[str, Measured]], what: str) -> None:
+def _bars(axis: Any, pairs: Mapping[int, tuple[Measured, Measured]], what: str) -> None:
     """Two bars for each size, each of them a pile of phases; of memory, the peak."""
-    for place, kinds in enumerate(runs.values()):
-        for by, shift in ((SCRIPT, -0.19), (PACKAGE, 0.19)):
-            run = kinds[by]
-            if what == "memory":
-                height = run.whole.memory / GB
-                axis.bar(place + shift, height, 0.34, color="#5d707f")
-                axis.text(place + shift, height, f"{height:.1f}", ha="center", va="bottom")
-                continue
-            bottom = 0.0
-            for name, color in zip(PHASES, COLORS, strict=True):
-                height = getattr(run.phases[name], what) / getattr(kinds[SCRIPT].whole, what)
-                label = name if by == SCRIPT and place == 0 else None
-                axis.bar(place + shift, height, 0.34, bottom=bottom, color=color, label=label)
-                bottom += height
+    for place, (script, package) in enumerate(pairs.values()):
+        for run, left in ((script, place - 0.19), (package, place + 0.19)):
             absolute = getattr(run.whole, what)
+            if what == "memory":
+                top = absolute / GB
+                axis.bar(left, top, 0.34, color="#5d707f")
+            else:
+                top = 0.0
+                for name, color in zip(PHASES, COLORS, strict=True):
+                    height = getattr(run.phases[name], what) / getattr(script.whole, what)
+                    label = name if run is script and place == 0 else None
+                    axis.bar(left, height, 0.34, bottom=top, color=color, label=label)
+                    top += height
             words = f"{absolute:.0f} s" if what == "seconds" else f"{absolute / GB:.1f} GB"
-            axis.text(place + shift, bottom, words, ha="center", va="bottom", fontsize=8)
-    axis.set_xticks(range(len(runs)), [f"{rows / 1e6:.1f} million rows" for rows in runs])
+            axis.text(left, top, words, ha="center", va="bottom", fontsize=8)
+    axis.set_xticks(range(len(pairs)), [f"{rows / 1e6:.1f} million rows" for rows in pairs])
     axis.margins(y=0.12)
 
 

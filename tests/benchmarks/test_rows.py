@@ -14,6 +14,7 @@ from tests.benchmarks.rows import (
     Phase,
     add,
     chart,
+    guide_table,
     medians,
     phases,
     read,
@@ -60,6 +61,7 @@ def test_runs_are_kept_and_the_median_of_each_size_is_drawn(tmp_path):
     assert list(runs) == [10, 200]
     assert runs[200][PACKAGE].whole == Phase(20.0, 5, 30, 35)
     assert chart(runs).startswith(b"\x89PNG")
+    assert len(guide_table(runs).splitlines()) == 2 + 2
 
 
 def test_an_amplified_file_has_each_line_so_often_with_other_numbers(tmp_path):
