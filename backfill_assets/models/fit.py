@@ -34,14 +34,13 @@ training days and the errors. `shown` gives Dagster the figures of a day, the im
 picture of the calibration.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from io import BytesIO
-from statistics import fmean, median
 from typing import Any
 
 from pyspark.ml import Pipeline, PipelineModel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.models.saved import content_hash, pack_model
@@ -52,6 +51,7 @@ from backfill_assets.quality.rule import DayProfile, Judged, Rule
 _TRAIN_DAYS = 28
 # The groups of examples in the calibration.
 _GROUPS = 10
+_GROUP = "_group"
 _INCHES = (5.2, 4.2)
 _DPI = 110
 _FIGURES = (
@@ -158,13 +158,13 @@ def by_day(
             )
             & known
         )
-        row = {day: on, **_extent(train, day, label)}
+        row = _extent(train, day, label)
         if row["trained_days"] >= least_days:
             model = pipeline.fit(train.repartition(1).sortWithinPartitions(*key))
-            predicted = model.transform(usable.where(F.col(day) == F.lit(on)))
-            tested = [tuple(pair) for pair in predicted.select(prediction, label).collect()]
-            row |= _as_row(model, features) | errors(tested, row["training_median"])
-        rows.append(row)
+            tested = model.transform(usable.where(F.col(day) == F.lit(on)))
+            middle = row["training_median"]
+            row |= _as_row(model, features) | errors(tested, prediction, label, middle)
+        rows.append(row | {day: on})
     schema = f"{day} DATE, {COLUMNS}"
     names = days.sparkSession.createDataFrame([], schema).columns
     return days.sparkSession.createDataFrame(
@@ -194,31 +194,36 @@ def _as_row(model: PipelineModel, features: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def errors(tested: Sequence[tuple[float, float]], middle: float) -> dict[str, Any]:
-    """The figures of a model, from pairs of prediction and label; no errors without examples."""
-    if not tested:
+def errors(tested: DataFrame, prediction: str, label: str, middle: float) -> dict[str, Any]:
+    """The figures of a model on the examples `tested`; no errors without examples.
+
+    All are from one pass over the examples in order, so that no sum depends on the partitions.
+    """
+    predicted, actual = (F.col(name).cast("double") for name in (prediction, label))
+    by_model = F.abs(predicted - actual)
+    by_median = F.abs(F.lit(middle) - actual)
+    group = F.ntile(_GROUPS).over(Window.orderBy(predicted, actual))
+    # With the figures of all groups, in which the group is null.
+    by_group = tested.withColumn(_GROUP, group).rollup(_GROUP)
+    figures = by_group.agg(
+        F.mean(predicted).alias("predicted"),
+        F.mean(actual).alias("actual"),
+        F.count(F.lit(1)).alias("test_examples"),
+        F.mean(by_model).alias("mean_absolute_error"),
+        F.median(by_model).alias("median_absolute_error"),
+        F.mean(by_median).alias("mean_absolute_error_of_median"),
+        F.median(by_median).alias("median_absolute_error_of_median"),
+        F.mean((by_model < by_median).cast("int")).alias("share_better"),
+    )
+    rows = sorted(figures.collect(), key=lambda row: row[_GROUP] or 0)
+    if len(rows) < 2:
         return {"test_examples": 0}
-    by_model = [abs(predicted - actual) for predicted, actual in tested]
-    by_median = [abs(middle - actual) for _, actual in tested]
-    mean = fmean(by_model)
-    mean_of_median = fmean(by_median)
-    return {
-        "test_examples": len(tested),
-        "mean_absolute_error": mean,
-        "median_absolute_error": median(by_model),
-        "mean_absolute_error_of_median": mean_of_median,
-        "median_absolute_error_of_median": median(by_median),
-        "better_by": 1 - mean / mean_of_median if mean_of_median else None,
-        "share_better": sum(m < n for m, n in zip(by_model, by_median, strict=True)) / len(tested),
-        "calibration": list(_calibration(sorted(tested))),
+    whole, *groups = (row.asDict() for row in rows)
+    of_median = whole["mean_absolute_error_of_median"]
+    return whole | {
+        "better_by": 1 - whole["mean_absolute_error"] / of_median if of_median else None,
+        "calibration": [(g["predicted"], g["actual"], g["test_examples"]) for g in groups],
     }
-
-
-def _calibration(tested: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, int]]:
-    for n in range(_GROUPS):
-        group = tested[n * len(tested) // _GROUPS : (n + 1) * len(tested) // _GROUPS]
-        if group:
-            yield fmean(p for p, _ in group), fmean(a for _, a in group), len(group)
 
 
 def trained_on_at_least(days: int) -> Rule:
