@@ -87,11 +87,16 @@ class Workspace:
         """
         return Graph(self.tables, Calendar(self.calendar.first, self.calendar.last))
 
-    def protection(self, table: Table, day: date) -> str:
-        """What protects a built day of a table from rebuilds; "" if nothing does."""
+    def protection(self, table: Table, day: date, *, is_built: bool = True) -> str:
+        """What protects a day of a table from being built; "" if nothing does.
+
+        Days of the setting may not even be built. Days that a table protects may be built once.
+        """
         if day in self._protected_days:
             return f"BACKFILL_PROTECTED_DAYS={self.settings.protected_days}"
-        return f"protected={table.protected!r} of {table.name}" if table.protects(day) else ""
+        if is_built and table.protects(day):
+            return f"protected={table.protected!r} of {table.name}"
+        return ""
 
     @cached_property
     def _protected_days(self) -> frozenset[date]:

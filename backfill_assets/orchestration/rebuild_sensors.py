@@ -14,7 +14,7 @@ someone starts them.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -32,7 +32,7 @@ from dagster import (
     SkipReason,
 )
 
-from backfill_assets.calendar import days_as_typed, ranges
+from backfill_assets.calendar import days_as_typed
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.names import own
 from backfill_assets.digest import digest
@@ -62,7 +62,10 @@ _CHANGED_BEYOND = "`backfill status` shows days beyond it."
 # Reasons for a skip.
 NO_LATE_ROWS = "There are no late rows within the horizon. `backfill late` lists days beyond it."
 NO_COMMITS = "Nothing was committed since there were no late rows within the horizon."
-NO_CHANGED_FILES = f"No files of built days within the horizon have changed. {_CHANGED_BEYOND}"
+NO_CHANGED_FILES = (
+    "No files of built days within the horizon have changed, not counting protected days."
+    f" {_CHANGED_BEYOND}"
+)
 
 
 @dataclass(frozen=True)
@@ -122,14 +125,12 @@ def source_changes_sensor(
 
     def find(cursor: str | None, at: datetime) -> _Tick:
         changes = source_changes(workspace)
-        batches, seen = source_batches(changes, cursor, at, workspace.settings.protected())
-        days = [changed.day for source in changes for changed in source.days]
+        batches, seen = source_batches(changes, cursor, at)
         refused = [item for source in changes for item in source.refused.items()]
-        skip_reason = _skip_reason(NO_CHANGED_FILES, days)
+        skip_reason = NO_CHANGED_FILES
         if refused:
             (table, _), why = refused[0]
-            waiting = f"{len(refused)} day(s) wait for a decision. {table}: {why}"
-            skip_reason = f"{skip_reason} {waiting}" if days else waiting
+            skip_reason = f"{len(refused)} day(s) wait for a decision. {table}: {why}"
         return _Tick(batches, skip_reason, seen)
 
     description = (
@@ -169,12 +170,9 @@ class _BatchHistory(NamedTuple):
 
 
 def source_batches(
-    changes: Sequence[SourceChanges],
-    cursor: str | None,
-    now: datetime,
-    protected: Collection[date] = (),
+    changes: Sequence[SourceChanges], cursor: str | None, now: datetime
 ) -> tuple[list[Batch], str]:
-    """One batch for each source with changed days, and the cursor. Protected days are left out.
+    """One batch for each source with changed days, and the cursor.
 
     A removed file has no time. So the cursor keeps when each change was first seen.
     """
@@ -182,7 +180,7 @@ def source_batches(
     history = {}
     batches = []
     for source in changes:
-        days = [changed for changed in source.days if changed.day not in protected]
+        days = source.days
         if not days:
             continue
         parts = [
@@ -234,13 +232,6 @@ def _request(days: Iterable[date], tables: Iterable[str], reason: str) -> dict[s
         "into": "live",
         "reason": reason,
     }
-
-
-def _skip_reason(nothing: str, days: Collection[date]) -> str:
-    """The reason for a skip without batches: all changed days are protected, or there are none."""
-    if not days:
-        return nothing
-    return f"Only protected days have changed. They stay as they are: {ranges(sorted(set(days)))}."
 
 
 def _rebuild_sensor(

@@ -198,32 +198,23 @@ def refuse_protected(
 ) -> None:
     """Raise RefusedByGuard if a partition of the plan is protected.
 
-    Days of a setting may not even be built. Days that a table protects may be built once: what the
-    plan itself built does not count, unless it `undoes` that. `nothing` says what was not done.
+    What the plan itself built does not count as built, unless it `undoes` that. `nothing` says what
+    was not done.
     """
-    settings = workspace.settings
-    protected = sorted(set(settings.protected()) & set(plan.days()))
-    if protected:
+    tables = [table for table in workspace.tables if table.name in plan.code]
+    days = {table.name: sorted(plan.days_of(table.name)) for table in tables}
+    may_protect = {table.name: days[table.name] for table in tables if table.protected}
+    accepted = workspace.lake.latest(may_protect).accepted
+    built = {p for p, build in accepted.items() if undoes or build.plan != plan.id}
+    protected = grouped(
+        (why, day)
+        for table in tables
+        for day in days[table.name]
+        if (why := workspace.protection(table, day, is_built=(table.name, day) in built))
+    )
+    for why, of_reason in protected.items():
         raise RefusedByGuard(
-            f"{ranges(protected)} is protected"
-            f" (BACKFILL_PROTECTED_DAYS={settings.protected_days}).",
+            f"{ranges(sorted(set(of_reason)))} is protected ({why}).",
             unchanged=nothing,
-            next_step="Leave these days out, or change the setting.",
+            next_step="Leave these days out, or take the protection away.",
         )
-    tables = [table for table in workspace.tables if table.name in plan.code and table.protected]
-    of_tables = {table.name: sorted(plan.days_of(table.name)) for table in tables}
-    accepted = workspace.lake.latest(of_tables).accepted if of_tables else {}
-    for table in tables:
-        days = [
-            day
-            for day in of_tables[table.name]
-            if table.protects(day)
-            and (build := accepted.get((table.name, day)))
-            and (undoes or build.plan != plan.id)
-        ]
-        if days:
-            raise RefusedByGuard(
-                f"{table.name} {ranges(days)} is protected (protected={table.protected!r}).",
-                unchanged=nothing,
-                next_step="Leave these days out, or change its declaration.",
-            )

@@ -110,7 +110,7 @@ def select(
         for table in graph.tables
         if table.name in selector.tables
         for day in selector.days
-        if (table.name, day) not in selector.left
+        if not selector.leaves(status[table.name, day])
     ]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
     not_now = {
@@ -119,9 +119,9 @@ def select(
         if status[p].state in _left_out(selector)
     }
     upstream = (
-        _upstream(requested, graph, status, selector.left)
+        _upstream(requested, graph, status, selector)
         if selector.upstream
-        else _compared(requested, graph, status, selector.left)
+        else _compared(requested, graph, status, selector)
     )
     selection = _buildable(requested | upstream, graph, status)
     has_downstream = selector.downstream != "none"
@@ -147,7 +147,7 @@ def select(
         for p, why in selection.blocked.items()
         if p in requested and p not in selection.partitions
     }
-    helps = not selector.upstream and _upstream_helps(blocked, graph, status, selector.left)
+    helps = not selector.upstream and _upstream_helps(blocked, graph, status, selector)
     left_out = {p: status[p].state.value for p in named if status[p].state in TO_BUILD - states}
     never_now = {
         p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in NEVER_PLANNED
@@ -176,7 +176,7 @@ def _upstream_helps(
     blocked: Mapping[Partition, str],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
-    left: Collection[Partition],
+    selector: Selector,
 ) -> bool:
     """True if some blocked partitions can be built together with their inputs."""
     wanted = {
@@ -186,7 +186,7 @@ def _upstream_helps(
     }
     if not wanted:
         return False
-    with_upstream = wanted | _upstream(wanted, graph, status, left)
+    with_upstream = wanted | _upstream(wanted, graph, status, selector)
     return not wanted.keys().isdisjoint(_buildable(with_upstream, graph, status).partitions)
 
 
@@ -200,12 +200,9 @@ def _compared(
     requested: Collection[Partition],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
-    left: Collection[Partition],
+    selector: Selector,
 ) -> dict[Partition, Reason]:
-    """Return the partitions that rules compare with the requested ones, if they need building.
-
-    Partitions in `left` are left out.
-    """
+    """Return the partitions that rules compare with the requested ones, if they need building."""
     tables = {table.name: table for table in graph.tables}
     compared = {
         (other.name, day): Reason(ReasonKind.COMPARED, name)
@@ -215,7 +212,7 @@ def _compared(
     return {
         p: why
         for p, why in compared.items()
-        if p not in requested and p not in left and status[p].state in TO_BUILD
+        if p not in requested and status[p].state in TO_BUILD and not selector.leaves(status[p])
     }
 
 
@@ -223,12 +220,12 @@ def _upstream(
     requested: Collection[Partition],
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
-    left: Collection[Partition],
+    selector: Selector,
 ) -> dict[Partition, Reason]:
     """Return the inputs of the requested partitions that must be built, and the inputs of these.
 
     An outdated input counts. A missing one counts if the partition needs it, or if its table never
-    waits for it. Partitions in `left` are left out.
+    waits for it.
     """
     upstream = dict[Partition, Reason]()
     queue = list(requested)
@@ -243,7 +240,8 @@ def _upstream(
                 state in (State.MISSING, State.ON_REQUEST) and other in needed
             )
             to_build = to_build or (state == State.MISSING and other[0] not in waited)
-            if to_build and other not in requested and other not in upstream and other not in left:
+            is_new = other not in requested and other not in upstream
+            if to_build and is_new and not selector.leaves(status[other]):
                 upstream[other] = Reason.of_state(state)
                 queue.append(other)
     return upstream
@@ -276,8 +274,9 @@ def _downstream(
                 or reader in downstream
                 or (within is not None and reader not in within)
             )
-            is_left = reader[1] < selector.since or reader in selector.left
-            if known or is_left or status[reader].state in NOT_NOW:
+            if known or reader[1] < selector.since or status[reader].state in NOT_NOW:
+                continue
+            if selector.leaves(status[reader]):
                 continue
             if selector.downstream != "all" and not was_built(reader[0]):
                 never_built[reader[0]] = None

@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.request import Downstream, RebuildRequest
-from backfill_assets.plan.status import State
+from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.workspace import Workspace
 
 # The names that `--only` takes, and the states each stands for.
@@ -28,8 +28,8 @@ STATES = {
 class Selector:
     """Days of tables in some states, with their upstream or downstream partitions.
 
-    `downstream`: in tables that were built before, or in all; on or after `since`. Partitions in
-    `left` are left out. `on_request`: include days that are built only on request.
+    `downstream`: in tables that were built before, or in all; on or after `since`.
+    `on_request`: include days that are built only on request.
     """
 
     tables: Sequence[str]
@@ -39,8 +39,12 @@ class Selector:
     upstream: bool = False
     downstream: Downstream = "none"
     since: date = date.min
-    left: Collection[Partition] = frozenset()
+    leave_protected: bool = False
     on_request: bool = False
+
+    def leaves(self, status: PartitionStatus) -> bool:
+        """True if a partition with this status is left out."""
+        return self.leave_protected and status.is_protected
 
 
 def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:
@@ -67,23 +71,9 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
             if request.downstream_since
             else date.min
         ),
-        protected_partitions(workspace) if request.leave_protected else frozenset(),
+        request.leave_protected,
         bool(request.target),
     )
-
-
-def protected_partitions(workspace: Workspace) -> frozenset[Partition]:
-    """The partitions that no plan may rebuild.
-
-    Days of the setting may not be built either. Days that a table protects count once they are
-    built.
-    """
-    days = workspace.settings.protected()
-    tables = [table for table in workspace.tables if table.protected]
-    closed = {(name, day) for name in workspace.names for day in days}
-    built = workspace.lake.latest({table.name: None for table in tables}).accepted
-    by_name = {table.name: table for table in tables}
-    return frozenset(closed | {(name, day) for name, day in built if by_name[name].protects(day)})
 
 
 def state_names(only: str) -> Collection[str]:

@@ -142,7 +142,7 @@ def _of_source(
                 accepted.delivered == delivery.fingerprint
                 or not accepted.is_of_code(table.version)
                 or partition in running
-                or table.protects(day)
+                or workspace.protection(table, day)
             ):
                 continue
             elif last.succeeded or last.delivered != delivery.fingerprint:

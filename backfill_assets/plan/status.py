@@ -131,7 +131,7 @@ class PartitionStatus:
 
     An up-to-date partition usually has no reason. `is_built`: it holds the rows of an accepted
     build. `undelivered`: nothing is delivered for it. `loses_inputs`: it was built from days that
-    are outside the calendar now.
+    are outside the calendar now. `is_protected`: no plan may build it.
     """
 
     state: State
@@ -139,6 +139,7 @@ class PartitionStatus:
     is_built: bool = field(default=False, compare=False)
     undelivered: bool = field(default=False, compare=False)
     loses_inputs: bool = field(default=False, compare=False)
+    is_protected: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -199,8 +200,9 @@ def status_of(
             undelivered = isinstance(delivery, NotDelivered) and not isinstance(
                 delivery, NotFetchedYet
             )
+            is_protected = bool(protection(day, is_built=partition in latest.accepted))
             partitions[partition] = status(
-                found.state, found.why, is_built, undelivered, found.loses_inputs
+                found.state, found.why, is_built, undelivered, found.loses_inputs, is_protected
             )
     return Status([table.name for table in tables], list(days), partitions)
 
@@ -223,7 +225,7 @@ class _TableHistory:
     latest: Latest
     calendar: Calendar
     own: Calendar
-    protection: Callable[[date], str]
+    protection: Callable[..., str]
 
     @cached_property
     def _inputs(self) -> InputReader:

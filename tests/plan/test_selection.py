@@ -45,7 +45,11 @@ def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
             )
             undelivered = not stands and draw(st.integers(0, 5)) == 0
             partitions[declared.name, at] = PartitionStatus(
-                state, "no source" if undelivered else "", stands, undelivered
+                state,
+                "no source" if undelivered else "",
+                stands,
+                undelivered,
+                is_protected=draw(st.integers(0, 5)) == 0,
             )
     return partitions
 
@@ -58,7 +62,6 @@ def selectors(draw, graph: Graph) -> Selector:
     since = draw(st.sampled_from([date.min, *CALENDAR.days()]))
     force, upstream = (draw(st.booleans()) for _ in range(2))
     downstream = draw(st.sampled_from(["none", "built", "all"]))
-    left = draw(st.sets(st.sampled_from(sorted(every(graph))), max_size=6))
     return Selector(
         names,
         days,
@@ -67,7 +70,7 @@ def selectors(draw, graph: Graph) -> Selector:
         upstream,
         downstream,
         since,
-        left,
+        draw(st.booleans()),
     )
 
 
@@ -89,13 +92,14 @@ def naive(
     until nothing changes.
     """
     partitions = every(graph)
+    left = {c for c in partitions if selector.leave_protected and status[c].is_protected}
     kinds = {state for kind in selector.only for state in STATES[kind]}
     asked = {
         c
         for c in partitions
         if c[0] in selector.tables
         and c[1] in selector.days
-        and c not in selector.left
+        and c not in left
         and (
             status[c].state in kinds
             or (selector.force and status[c].state not in (State.RUNNING, *NEVER))
@@ -108,7 +112,7 @@ def naive(
             for o in partitions
             for c in wanted
             if reads(graph, c, o)
-            and o not in selector.left
+            and o not in left
             and (
                 status[o].state in OUTDATED
                 or (status[o].state == State.MISSING and wanted_of(graph, c, o))
@@ -121,7 +125,7 @@ def naive(
     blocked = asked - chosen
     named = {
         c
-        for c in set(partitions).difference(selector.left)
+        for c in set(partitions).difference(left)
         if c[0] in selector.tables and c[1] in selector.days
     }
     if selector.force:
@@ -140,7 +144,7 @@ def naive(
             for c in chosen
             if r in within
             and r[1] >= selector.since
-            and r not in selector.left
+            and r not in left
             and reads(graph, r, c)
             and status[r].state not in (State.RUNNING, *NEVER)
             and r not in chosen
