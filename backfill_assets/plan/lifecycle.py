@@ -8,28 +8,11 @@ from datetime import datetime
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import RefusedByGuard, UsageError
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.locks import writing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, STATES, Plans, in_words, last_of
 from backfill_assets.workspace import Workspace
-
-
-def in_part_words(plan_id: str) -> str:
-    """Say that live may have a part of a plan, and what to type."""
-    return (
-        f"an older version of this package left plan {plan_id} in live in part: `backfill publish"
-        f" {plan_id}` or `backfill rollback {plan_id}` finishes it"
-    )
-
-
-def refuse_left_in_part(plans: Plans, nothing: str, plan_id: str = "") -> None:
-    """Raise RefusedByGuard while live may have a part of a plan (of `plan_id`, if it is named).
-
-    `nothing` was not done.
-    """
-    if in_part := [known for known in plans.left_in_part() if plan_id in ("", known)]:
-        words = "; ".join(map(in_part_words, in_part))
-        raise RefusedByGuard(f"{words[0].upper()}{words[1:]}.", unchanged=nothing)
 
 
 def refuse_open(plan: Plan, plans: Plans, nothing: str) -> None:

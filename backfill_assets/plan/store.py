@@ -16,7 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.errors import NOTHING_CHANGED, RefusedByGuard, UsageError
-from backfill_assets.lake.locks import LockHeld, lock
+from backfill_assets.lake.leases import LockHeld
+from backfill_assets.lake.locks import lock
 from backfill_assets.lake.recorded_acts import ActEntry, Acts
 from backfill_assets.lake.storage import STAMP, Documents, Paths, name_after
 from backfill_assets.plan.plan import Plan, read
@@ -45,20 +46,14 @@ PUBLISHED = "published"
 DISCARDED = "discarded"
 # An event after which the state of the plan is what it was: the rest is in its shadow.
 PUBLISHED_IN_PART = "published_in_part"
-# Events of older versions of this package: a part of the plan may be in live.
-PUBLISHING = "publishing"
-ROLLING_BACK = "rolling_back"
 # The event recorded before a chunk is launched.
 REQUESTED = "requested"
 # What a plan in one of these states has built was taken back, moved or deleted: how far it is
 # cannot be seen in its days.
 CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
 # The events after which a plan is in another state.
-STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHING, PUBLISHED, DISCARDED)
-# Those after which all of a plan is, or is not, in live, or some of it.
-OF_LIVE = (PUBLISHING, PUBLISHED, ROLLING_BACK, ROLLED_BACK)
-# Those after which a plan is noted in `_plans/_unsettled`, and the file that says that all are.
-_OPENING = ("started", PUBLISHING, ROLLING_BACK)
+STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)
+# The folder of the notes of open plans, and the file that says that all are noted.
 _UNSETTLED = "_unsettled"
 _COMPLETE = "complete.json"
 _STATE_AFTER = {"publish": PUBLISHED, "rollback": ROLLED_BACK}
@@ -70,8 +65,7 @@ class Event:
 
     The kinds are `started`, `requested` (a chunk, recorded before its launch is sent), `ended`,
     `cancelled`, `published` (from a shadow to live), `published_in_part`, `rolled_back`, and
-    `discarded` (its shadow was deleted). Older versions of this package recorded `publishing` and
-    `rolling_back` too.
+    `discarded` (its shadow was deleted).
     """
 
     at: datetime
@@ -165,18 +159,6 @@ class Plans:
             if last_of(files, STATES)[0] == "started"
         ]
 
-    def left_in_part(self) -> list[str]:
-        """Return the ids of plans that live may have in part.
-
-        Older versions of this package did not finish what they began to publish or to roll back.
-        """
-        finished = self._acts()
-        return [
-            plan_id
-            for plan_id, files in self._unsettled().items()
-            if last_of(files, OF_LIVE)[0] in (PUBLISHING, ROLLING_BACK) and plan_id not in finished
-        ]
-
     def published_without_event(self, recorded: Mapping[str, Sequence[str]]) -> list[str]:
         """Return the plans with an act that published them, and no event: the command was killed.
 
@@ -185,19 +167,17 @@ class Plans:
         return [
             plan_id
             for plan_id, act in self._acts().items()
-            if act == "publish" and not last_of(recorded.get(plan_id, ()), OF_LIVE)[0]
+            if act == "publish" and not last_of(recorded.get(plan_id, ()), _STATE_AFTER.values())[0]
         ]
 
     def last_events(self) -> list[str]:
-        """Return names that change when a plan opens or ends, or with its part in live."""
+        """Return names that change when a plan opens or ends."""
         return [
-            f"{plan_id}/{last_of(files, kinds)[1]}"
-            for plan_id, files in self._unsettled().items()
-            for kinds in (STATES, OF_LIVE)
+            f"{plan_id}/{last_of(files, STATES)[1]}" for plan_id, files in self._unsettled().items()
         ]
 
     def _unsettled(self) -> dict[str, list[str]]:
-        """The event files of the plans that may be open, or in live in part.
+        """The event files of the plans that may be open.
 
         Each has a note, which is named after the event that opened it. Lakes of older versions have
         no notes until the next event. Then all plans are looked at.
@@ -224,11 +204,11 @@ class Plans:
         contents = json.dumps({"at": event.at.isoformat(), "kind": kind, "facts": facts})
         name = name_after(self.files_of(plan_id), event.at, kind)
         self._complete_notes()
-        if kind in _OPENING:
+        if kind == "started":
             # Before the event, so that a killed process leaves a note too much, and none too few.
             self._documents.write(f"{_UNSETTLED}/{plan_id}-{name}", "{}")
         self._documents.write(f"{plan_id}/{name}", contents)
-        if kind in (*STATES, *OF_LIVE) and kind not in _OPENING:
+        if kind in STATES and kind != "started":
             self._settle(plan_id)
         return event
 
@@ -237,20 +217,18 @@ class Plans:
         if _COMPLETE in self._documents.names(_UNSETTLED):
             return
         for plan_id, files in self.event_files().items():
-            if last := last_of(files, _OPENING)[1]:
+            if last := last_of(files, ["started"])[1]:
                 self._documents.write(f"{_UNSETTLED}/{plan_id}-{last}", "{}")
                 self._settle(plan_id)
         self._documents.write(f"{_UNSETTLED}/{_COMPLETE}", "{}")
 
     def _settle(self, plan_id: str) -> None:
-        """Remove the notes of a plan that is neither open nor in live in part.
+        """Remove the notes of a plan that is not open.
 
         A note without its event stays: another process is about to record that.
         """
         files = self.files_of(plan_id)
-        is_open = last_of(files, STATES)[0] == "started"
-        is_in_part = last_of(files, OF_LIVE)[0] in (PUBLISHING, ROLLING_BACK)
-        if is_open or (is_in_part and not self.has_act(plan_id)):
+        if last_of(files, STATES)[0] == "started":
             return
         for note in self._documents.names(_UNSETTLED):
             of, _, file = note.partition("-")
@@ -402,9 +380,6 @@ def event_words(event: Event) -> str:
         return f"ended: {facts.get('ending', '')}" + (
             f", {facts['why']}" if facts.get("why") else ""
         )
-    if event.kind == PUBLISHING:
-        to = f" to {facts['channel']}" if facts.get("channel") else ""
-        return f"publication{to} begun{by}{why}"
     if event.kind in (PUBLISHED, PUBLISHED_IN_PART):
         release = f" as release {facts['release']}" if facts.get("release") else ""
         part = f" ({_of_part(facts)})" if event.kind == PUBLISHED_IN_PART else ""

@@ -27,16 +27,14 @@ from backfill_assets.workspace import Workspace
 class LiveState:
     """The newest release and the tables as they would be released now.
 
-    It also has the time of the last release of tables, the open plans, and the plans that an older
-    version of this package left in live `in_part`. `recorded` has the newest build time of each
-    table that is known.
+    It also has the time of the last release of tables, and the open plans. `recorded` has the
+    newest build time of each table that is known.
     """
 
     newest: Release | None
     released_at: datetime
     tables: Mapping[str, TableVersion]
     plans: tuple[str, ...]
-    in_part: tuple[str, ...] = ()
     recorded: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
@@ -83,9 +81,8 @@ def live_state(workspace: Workspace) -> LiveState:
     # Before the versions: what is recorded in between is looked at again the next time.
     recorded = {name: newest_of.at for name, newest_of in ledger.newest(workspace.names).items()}
     live = live_tables(workspace, newest)
-    in_part = tuple(plans.left_in_part())
     released = _last_released(newest, releases)
-    return LiveState(newest, released, live, tuple(plans.open()), in_part, recorded)
+    return LiveState(newest, released, live, tuple(plans.open()), recorded)
 
 
 def changed_days(

@@ -23,7 +23,6 @@ from backfill_assets.lake.integrity import rows_by_day
 from backfill_assets.lake.recorded_acts import Act, Acts
 from backfill_assets.lake.releases import LIVE, Release
 from backfill_assets.lake.running import running_steps
-from backfill_assets.plan.lifecycle import in_part_words, refuse_left_in_part
 from backfill_assets.plan.status import outdated_by_inputs
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.live import (
@@ -114,22 +113,17 @@ def why_withheld(
     changed = changed_days(workspace, state, names)
     builds = builds_since(workspace, state, changed)
     return [
-        *_open_plans(workspace.lake.root, state, names, act.plan if act else ""),
+        *_open_plans(workspace.lake.root, state, names),
         *_by_reason(Cause.OUTDATED, _outdated(workspace, changed, act)),
         *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds, changed, act)),
     ]
 
 
-def _open_plans(
-    root: str, state: LiveState, tables: Container[str], but: str
-) -> Iterator[Obstacle]:
-    """Yield the open plans with days of these tables, and plans that live has in part.
+def _open_plans(root: str, state: LiveState, tables: Container[str]) -> Iterator[Obstacle]:
+    """Yield the open plans with days of these tables.
 
-    The plan `but` is left out. A plan that cannot be read cannot be run.
+    A plan that cannot be read cannot be run.
     """
-    for plan_id in state.in_part:
-        if plan_id != but:
-            yield Obstacle(Cause.PLAN, in_part_words(plan_id), plan=plan_id)
     for plan_id in state.plans:
         try:
             plan = Plans(root).read(plan_id)
@@ -299,7 +293,6 @@ def release_as_it_stands(
     """
     finish(workspace.lake.root)
     state = live_state(workspace)
-    refuse_left_in_part(Plans(workspace.lake.root), "Nothing was released.")
     # An audit that found other rows prevents publications too, until a person decides.
     reasons = why_withheld(workspace, state, workspace.names)
     undecided = any(each.cause in FAILURES for each in reasons)

@@ -136,7 +136,7 @@ def roll_back(
                 is_noted = bool(plans.events(plan.id, f"{ROLLED_BACK}-"))
                 builds = () if is_noted else recorded_by_last_act(plan, workspace)
                 result = replace(result, builds=builds, is_new=not is_noted)
-            elif result.is_refused and plan.id not in plans.left_in_part():
+            elif result.is_refused:
                 return result
             else:
                 act = _act(plan, result.decisions, workspace, seen, who, reason)

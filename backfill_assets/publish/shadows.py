@@ -8,7 +8,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import RefusedByGuard
 from backfill_assets.lake.acts import finish
 from backfill_assets.lake.shadow import delete_shadow, write_base
-from backfill_assets.plan.lifecycle import refuse_left_in_part, refuse_open
+from backfill_assets.plan.lifecycle import refuse_open
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now
 from backfill_assets.plan.store import DISCARDED, Plans
@@ -98,7 +98,6 @@ def discard(
         refuse_open(plan, plans, _NOT_DISCARDED)
         if plans.state(plan.id) != DISCARDED:  # a discard that was killed is finished
             refuse_not_in_shadow(plan, plans, _NOT_DISCARDED)
-        refuse_left_in_part(plans, _NOT_DISCARDED, plan.id)
         end_preview(plan, workspace, who, reason)
         if plans.state(plan.id) != DISCARDED:
             plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)

@@ -16,8 +16,6 @@ from backfill_assets.lake.maintenance import (
 )
 from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.releases import Release
-from backfill_assets.plan.lifecycle import refuse_left_in_part
-from backfill_assets.plan.store import Plans
 from backfill_assets.sources.archives.loading import LoadResult
 from backfill_assets.step.sources import (
     comma_separated,
@@ -126,7 +124,6 @@ def maintain_lake(
         return MaintainReport(preview_maintenance(lake, days, now, table), apply, days)
     # An act that was begun may need files that nothing else needs.
     finish(lake.root)
-    refuse_left_in_part(Plans(lake.root), "Nothing was removed.")
     return MaintainReport(maintain(lake, days, now, who, table), apply, days)
 
 

@@ -10,7 +10,7 @@ from backfill_assets.orchestration.jobs import jobs_of
 from backfill_assets.orchestration.schedules import weekly_maintenance
 from backfill_assets.orchestration.verb_jobs import VERB_JOBS
 from tests.worlds.code_location import executed, failure, metadata
-from tests.worlds.small_lake import DAYS, NOW, A, SmallLake, contents, files_on_disk
+from tests.worlds.small_lake import DAYS, A, SmallLake, contents, files_on_disk
 
 
 @pytest.fixture
@@ -42,16 +42,6 @@ def test_with_apply_files_are_removed_and_the_run_has_the_figures(lake):
     assert (metadata(result)["applied"], metadata(result)["removed_files"]) == (True, 1)
     assert files_on_disk(lake) == lake.files()[DAYS[0]]
     assert lake.values() == {DAYS[0]: 2}
-
-
-def test_while_a_plan_is_taken_back_in_part_no_file_is_removed_that_it_needs(lake):
-    plan = lake.plan({A.name: [DAYS[0]]})
-    before = files_on_disk(lake)
-    lake.plans.note(plan.id, "rolling_back", NOW)
-    result = launched(lake, apply=True)
-    expected = f"`backfill rollback {plan.id}` finishes it. Nothing was removed."
-    assert expected in failure(result)
-    assert files_on_disk(lake) == before
 
 
 def test_a_table_that_cannot_be_read_fails_the_run_and_keeps_its_files(lake):

@@ -118,22 +118,20 @@ def test_a_tick_and_a_release_cost_the_same_among_many_plans(tmp_path, calls):
     assert costs[FEW] == costs[MANY]
 
 
-@pytest.mark.parametrize("kind", ["started", "publishing"])
-def test_plans_of_an_older_version_are_noted_at_the_next_event(tmp_path, calls, kind):
+def test_plans_of_an_older_version_are_noted_at_the_next_event(tmp_path, calls):
     unsettled, other, *_ = with_plans(str(tmp_path), FEW)
     plans = Plans(str(tmp_path))
     later = START + timedelta(days=1)
-    plans.note(unsettled, kind, later)
+    plans.note(unsettled, "started", later)
     shutil.rmtree(tmp_path / "_plans" / "_unsettled")  # an older version has no such folder
-    find = plans.open if kind == "started" else plans.left_in_part
-    assert find() == [unsettled]
+    assert plans.open() == [unsettled]
     plans.note(other, "started", later)
     plans.note(other, "ended", later, ending="done")
     calls.clear()
-    assert find() == [unsettled]
+    assert plans.open() == [unsettled]
     assert calls["listings"] == 2
-    plans.note(unsettled, "cancelled" if kind == "started" else "published", later)
-    assert find() == []
+    plans.note(unsettled, "cancelled", later)
+    assert plans.open() == []
 
 
 def test_a_plan_that_is_started_again_while_it_ends_is_open(tmp_path, monkeypatch):

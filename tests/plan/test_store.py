@@ -199,7 +199,6 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
             {"who": "ada", "reason": "a wrong rule", "restored": 3, "left": 1},
             "rolled back by ada: a wrong rule (3 partition(s) restored, 1 stay)",
         ),
-        ("publishing", {"who": "ada", "reason": ""}, "publication begun by ada"),
         (
             "published",
             {"who": "ada", "reason": "the new rule", "release": 4},

@@ -174,22 +174,6 @@ def test_an_outdated_day_does_not_keep_a_killed_publication_from_being_finished(
     assert gets(lake) == RELEASED | {D1: 7}
 
 
-@pytest.mark.parametrize("finish", [publish, SmallLake.roll_back])
-def test_half_a_publication_of_an_older_version_is_finished_by_its_command(lake, finish):
-    plan = rebuilt_in_shadow(lake, {D1: 7})
-    lake.plans.note(plan.id, "publishing", NOW, who="ada", reason="", channel="stable")
-    # As the older version left it: A is in live, B is not.
-    lake.write({D1: 7}, plan=plan.id)
-    decision = release_live(lake.workspace, who="sensor")
-    assert isinstance(decision, Withheld)
-    assert [reason.cause for reason in decision.reasons][:1] == ["open plan"]
-    assert released(lake) == RELEASED
-    finish(lake, plan)
-    release_live(lake.workspace, who="sensor")
-    value = 7 if finish is publish else 2
-    assert released(lake)[D1] == released(lake, B.name)[D1] == value
-
-
 def test_a_plan_is_not_taken_back_under_one_that_builds_the_same_days_in_live(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     publish(lake, plan)
