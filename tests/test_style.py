@@ -27,6 +27,7 @@ ARROWS = {
     "calendar": "",
     "digest": "",
     "grouping": "",
+    "tries": "",
     "user": "",
     "settings": "setting_names",
     "quality": "spark",
@@ -62,7 +63,7 @@ ARROWS = {
     ),
 }
 SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile", "verbs")
-OPEN_TO_ALL = {"errors", "calendar", "digest", "grouping", "user"}
+OPEN_TO_ALL = {"errors", "calendar", "digest", "grouping", "tries", "user"}
 IS_TEST = re.compile(r"^tests\.(.*\.)?test_")
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.cli import exit_codes
@@ -40,6 +39,7 @@ from backfill_assets.settings import (
     read_settings,
     remember,
 )
+from backfill_assets.tries import wait_until
 from backfill_assets.user import user_name
 from backfill_assets.verbs.report import table_of
 from backfill_assets.workspace import Workspace, open_workspace, refuse_missing_landing
@@ -115,22 +115,13 @@ def stop_servers() -> int:
         if process := up.find():
             process.terminate()
 
-    def some_run() -> bool:
-        return any(up.find() for up in running)
-
-    try:
-        Retrying(
-            stop=stop_after_delay(STOP_TIMEOUT_S),
-            wait=wait_fixed(0.2),
-            retry=retry_if_result(bool),
-        )(some_run)
-    except RetryError:
+    if not wait_until(lambda: not any(up.find() for up in running), STOP_TIMEOUT_S):
         pids = ", ".join(str(up.pid) for up in running)
         raise ServiceUnavailable(
             f"The servers on {settings.home} (process {pids}) did not end within"
             f" {STOP_TIMEOUT_S} s. They may still be ending.",
             next_step=f"See {settings.home / 'logs'}.",
-        ) from None
+        )
     print("All servers have stopped.")
     return exit_codes.DONE
 
@@ -228,15 +219,11 @@ def folder_of(settings: Settings) -> Path:
 def await_closed(dagster: Dagster) -> None:
     """Wait for at most `CLOSE_TIMEOUT_S` until Dagster shows no backfill as running."""
 
-    def some_are_open() -> bool:
-        return any(not launched.is_over for launched in dagster.launched())
+    def are_closed() -> bool:
+        return all(launched.is_over for launched in dagster.launched())
 
-    with suppress(RetryError, ServiceUnavailable):
-        Retrying(
-            stop=stop_after_delay(CLOSE_TIMEOUT_S),
-            wait=wait_fixed(0.5),
-            retry=retry_if_result(bool),
-        )(some_are_open)
+    with suppress(ServiceUnavailable):
+        wait_until(are_closed, CLOSE_TIMEOUT_S, every=0.5)
 
 
 def remember_calendar(workspace: Workspace) -> None:

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tenacity import Retrying, retry_if_result, wait_fixed
-
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import (
     ASSET_JOB,
@@ -17,6 +15,7 @@ from backfill_assets.dagster_client.client import (
 )
 from backfill_assets.dagster_client.names import SHADOW, own
 from backfill_assets.errors import NOTHING_CHANGED, BackfillError, UsageError
+from backfill_assets.tries import wait_until
 
 
 def reload(dagster: Dagster, location: str) -> None:
@@ -105,7 +104,7 @@ def observed(
 
 
 def _await_end(dagster: Dagster, run: Launched, sleep: Callable[[float], None]) -> None:
-    def is_running() -> bool:
-        return any(started["status"] not in RUN_FINISHED for started in dagster.runs(run))
+    def is_over() -> bool:
+        return all(started["status"] in RUN_FINISHED for started in dagster.runs(run))
 
-    Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)
+    wait_until(is_over, every=1, sleep=sleep)

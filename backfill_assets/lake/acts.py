@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import (
@@ -56,6 +55,7 @@ from backfill_assets.lake.releases import (
 )
 from backfill_assets.lake.running import RunningStep, mark_running
 from backfill_assets.lake.storage import Paths
+from backfill_assets.tries import again_after
 
 # The lock of those who decide or finish an act. The table of acts has a lock of its own.
 _DECIDING = "_deciding"
@@ -271,14 +271,8 @@ class Begun:
                 if last_act(open_table(folder), mark) < self.number:
                     raise
 
-        attempts = Retrying(
-            retry=retry_if_exception_type(CommitFailedError),
-            stop=stop_after_attempt(_COMMIT_ATTEMPTS),
-            wait=wait_random(0, 0.05),
-            reraise=True,
-        )
         try:
-            attempts(attempt)
+            again_after(CommitFailedError, _COMMIT_ATTEMPTS, within=0.05)(attempt)
         except (CommitFailedError, UsageError) as error:
             why = error.what if isinstance(error, UsageError) else one_line(error)
             before = f" TO VERSION AS OF {change.before.version}" if change.before else ""
@@ -321,12 +315,7 @@ class Begun:
                 plans=plans,
             )
 
-        attempts = Retrying(
-            retry=retry_if_exception_type(Conflict),
-            stop=stop_after_attempt(_RELEASE_ATTEMPTS),
-            reraise=True,
-        )
-        return attempts(attempt)
+        return again_after(Conflict, _RELEASE_ATTEMPTS)(attempt)
 
     def _folder(self, change: TableChange) -> str:
         return Paths(self.root).table(change.table)

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from backfill_assets.errors import NOTHING_COMMITTED, Conflict, NotRecorded, UsageError
 from backfill_assets.lake.acts import finish
@@ -24,6 +23,7 @@ from backfill_assets.lake.ledger import COMMITTED, Build, Ledger
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.recorded_acts import Acts
 from backfill_assets.lake.running import announced
+from backfill_assets.tries import again_after
 
 # In an object store a lock can be lost: other writers may commit first, several times.
 COMMIT_RETRIES = 200
@@ -95,13 +95,10 @@ def commit_and_record(
 def _commit_locked(
     ledger: Ledger, table: str, decide: Callable[[], Sequence[Build]], commit: Commit
 ) -> list[Build]:
-    again = retry_if_exception_type(CommitFailedError)
-    tries = Retrying(
-        retry=again, stop=stop_after_attempt(COMMIT_RETRIES), wait=wait_random(0, 0.05)
-    )
+    tries = again_after(CommitFailedError, COMMIT_RETRIES, within=0.05)
     try:
         builds = tries(_decide_and_commit, ledger, table, decide, commit)
-    except RetryError as error:
+    except CommitFailedError as error:
         raise Conflict(
             f"Others committed to {table} {COMMIT_RETRIES} times first.",
             unchanged=NOTHING_COMMITTED,

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake.exceptions import CommitFailedError
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
 from backfill_assets.grouping import grouped
 from backfill_assets.lake.record_table import RecordFile, RecordFiles, RecordTable
+from backfill_assets.tries import again_after
 
 # Outcomes of an audit of rows that are in the table. Neither changes what is accepted.
 AuditOutcome = Literal["audited", "refused"]
@@ -344,9 +344,7 @@ class Ledger:
 
     # In an object store a lock can be lost. If two writers create the ledger, the metadata of the
     # second one makes this append fail.
-    @retry(
-        retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True
-    )
+    @again_after(CommitFailedError, 5).wraps
     def append(self, builds: Sequence[Build]) -> None:
         if not builds:
             return

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import BackfillError, Conflict, UsageError
 from backfill_assets.lake.delta import deleted_rows_by_file, one_line, open_table, table_to_write
@@ -31,6 +30,7 @@ from backfill_assets.lake.releases import Release, TableVersion
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import shadow_versions
 from backfill_assets.lake.storage import archived_in, files_in
+from backfill_assets.tries import again_after
 
 # The last releases that always stay, however old they are.
 ALWAYS_KEPT = 5
@@ -229,10 +229,9 @@ def _previewed(lake: Lake) -> set[int]:
 
 def _retire_releases(lake: Lake, since: datetime, now: datetime, who: str) -> ReleaseRetention:
     """Retire releases. Raises Conflict if releases were added at every attempt."""
-    attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(_ATTEMPTS))
     try:
-        return attempts(_retire_once, lake, since, now, who)
-    except RetryError as error:
+        return again_after(Conflict, _ATTEMPTS)(_retire_once, lake, since, now, who)
+    except Conflict as error:
         raise Conflict(
             f"Releases were added {_ATTEMPTS} times meanwhile.",
             unchanged="Nothing was retired or removed.",

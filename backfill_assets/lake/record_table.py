@@ -24,13 +24,13 @@ from deltalake import (
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.lake.delta import open_table
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.object_store import contents_of, delta_options
 from backfill_assets.lake.record_log import RecordLog, newest_log, opened_to_write
 from backfill_assets.lake.storage import at_once, files_in
+from backfill_assets.tries import again_after
 
 # Every writer adds a small file. Reading a hundred of them took 0.15 s, ten 0.02 s.
 COMPACT_EVERY = 10
@@ -117,12 +117,8 @@ class RecordTable:
         """
         token = secrets.token_hex(8)
         marked = [{**row, "token": token} for row in rows]
-        attempts = Retrying(
-            retry=retry_if_exception_type(CommitFailedError),
-            stop=stop_after_attempt(ATTEMPTS),
-            reraise=True,
-        )
-        return attempts(self._add_once, number, marked, token, may_skip=may_skip)
+        tries = again_after(CommitFailedError, ATTEMPTS)
+        return tries(self._add_once, number, marked, token, may_skip=may_skip)
 
     def _add_once(
         self, number: int, rows: Sequence[Mapping[str, Any]], token: str, *, may_skip: bool

@@ -21,11 +21,11 @@ import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import error_text
 from backfill_assets.lake.object_store import delta_options, put
 from backfill_assets.settings import PRIVATE
+from backfill_assets.tries import again_after
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -197,9 +197,7 @@ def archived_in(root: str) -> list[str]:
 
 
 # In spite of `allow_not_found`, Arrow raises while another process creates or removes a folder.
-_RETRY = retry(
-    retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True
-)
+_RETRY = again_after(FileNotFoundError, 3).wraps
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
-
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import (
     NOTHING_CHANGED,
@@ -38,6 +36,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.publish.conflicts import ShadowState, outdated_on, state_of
 from backfill_assets.publish.guards import examples, refuse_not_in_shadow, refuse_unfinished
 from backfill_assets.publish.release_live import Runs, no_runs, release_live
+from backfill_assets.tries import again_after
 from backfill_assets.workspace import Workspace
 
 NO_PREVIEW = "No preview was made."
@@ -179,10 +178,7 @@ def _move(
         releases.move(newest, channel, moved, who=who, reason=reason)
         return True
 
-    attempts = Retrying(
-        retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(_ATTEMPTS), reraise=True
-    )
-    return attempts(attempt)
+    return again_after(Conflict, _ATTEMPTS)(attempt)
 
 
 def _combined(plan: Plan, workspace: Workspace, state: ShadowState) -> Release:

@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 from httpx import BaseTransport
-from tenacity import Retrying, retry_if_result, wait_fixed
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
@@ -27,6 +26,7 @@ from backfill_assets.servers.storage import (
     without_secrets,
 )
 from backfill_assets.settings import PRIVATE, Settings, project_at
+from backfill_assets.tries import wait_until
 
 # The socket of the run starter (orchestration/local/run_starter.py). It is not a setting: `backfill
 # up` sets it for its servers.
@@ -139,13 +139,13 @@ def started_dagster(settings: Settings, note: Callable[[str], None]) -> Dagster:
     `note` gets one line if it must wait. It waits until they have started or ended.
     """
 
-    def is_starting() -> bool:
+    def have_started() -> bool:
         record = servers_record(settings.home)
-        return bool(record and not record.started)
+        return not record or record.started
 
-    if not settings.dagster_url and is_starting():
+    if not settings.dagster_url and not have_started():
         note(f"The servers on {settings.home} are starting. Waiting for them ...")
-        Retrying(wait=wait_fixed(0.2), retry=retry_if_result(bool))(is_starting)
+        wait_until(have_started)
     return dagster_of(settings)
 
 

@@ -20,15 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tenacity import (
-    RetryCallState,
-    RetryError,
-    Retrying,
-    retry_if_result,
-    stop_after_delay,
-    wait_fixed,
-)
-
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import NOTHING_CHANGED, ServiceUnavailable, UsageError
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine
@@ -53,13 +44,14 @@ from backfill_assets.servers.home import ServersRecord, only_servers, prepare
 from backfill_assets.servers.parts import NAMES, Part, Place
 from backfill_assets.servers.storage import refuse_unusable_storage
 from backfill_assets.settings import Settings
+from backfill_assets.tries import wait_until
 
 # These load the code location once, as they start: the code server must answer before.
 _READ_CODE = ("webserver", "daemon")
 # Two cores with a cold disk cache needed 25 s.
 START_TIMEOUT_S = 240
-# Five a second.
-_SILENT_LOOKS = 50
+# What is awaited for longer is named.
+_SILENT_S = 10
 _RESTARTED = ("code-server", "engine", "run-starter")
 # A server that dies more often within three minutes has a lasting problem: memory, a port, a jar.
 _RESTART_WINDOW_S = 180
@@ -214,24 +206,16 @@ class Servers:
                     )
             return answers()
 
-        def note(state: RetryCallState) -> None:
-            if state.attempt_number == _SILENT_LOOKS:
-                self.log(f"Waiting for {what} ...")
-
-        try:
-            Retrying(
-                stop=stop_after_delay(START_TIMEOUT_S),
-                wait=wait_fixed(0.2),
-                before_sleep=note,
-                retry=retry_if_result(lambda ok: not ok),
-            )(ready)
-        except RetryError:
+        if wait_until(ready, _SILENT_S):
+            return
+        self.log(f"Waiting for {what} ...")
+        if not wait_until(ready, START_TIMEOUT_S - _SILENT_S):
             logs = self.settings.home / "logs"
             raise ServiceUnavailable(
                 f"{what[0].upper()}{what[1:]} did not answer within {START_TIMEOUT_S} s.",
                 unchanged="All servers of this command were stopped.",
                 next_step=remedy or f"Read {logs}, or see `backfill doctor`.",
-            ) from None
+            )
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from datetime import UTC, date, datetime
 from functools import partial
 
 from pyspark.sql import SparkSession
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import (
     NOTHING_COMMITTED,
@@ -47,6 +46,7 @@ from backfill_assets.step.errors import failure_text, is_of_step, may_be_of_days
 from backfill_assets.step.inputs import Inputs, baselines, own_days
 from backfill_assets.step.request import StepRequest, StepResult, write_mode_problem
 from backfill_assets.tables.declaration import Table
+from backfill_assets.tries import again_after
 from backfill_assets.workspace import Workspace
 
 # How often a step is computed, if its inputs are rebuilt while it runs.
@@ -80,15 +80,10 @@ class Step:
         calendar = self.workspace.calendar
         table_days = sorted({day for day in days if first is None or day >= first})
         within = calendar.clip(table_days)
-        tries = Retrying(
-            retry=retry_if_exception_type(InputsChanged),
-            stop=stop_after_attempt(_TRIES),
-            reraise=True,
-        )
         name = self.table.name
         # By the ledger, because clocks of several hosts may differ.
         began = self.workspace.lake.ledger.newest([name])[name].at
-        result = tries(replace(self, began=began)._run, within)
+        result = again_after(InputsChanged, _TRIES)(replace(self, began=began)._run, within)
         why = f"it is outside the calendar, which runs from {calendar.first} to {calendar.last}"
         outside = dict.fromkeys(set(table_days).difference(within), why)
         return replace(result, blocked={**result.blocked, **outside})

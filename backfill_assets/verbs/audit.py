@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from tenacity import Retrying, retry_if_result, wait_fixed
-
 from backfill_assets.calendar import days_as_typed
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
@@ -29,6 +27,7 @@ from backfill_assets.reproduce.reproduction import (
     read_reproduction,
 )
 from backfill_assets.servers.home import started_dagster
+from backfill_assets.tries import wait_until
 from backfill_assets.verbs.report import Line, Report, table_of
 from backfill_assets.workspace import Workspace
 
@@ -135,10 +134,10 @@ def _audited_by(
     )
     note(f"Audited by {audit}: {dagster.url}{audit.page}")
 
-    def is_running() -> bool:
-        return any(not launched.is_over for launched in dagster.launched(launch_tag))
+    def is_over() -> bool:
+        return all(launched.is_over for launched in dagster.launched(launch_tag))
 
-    Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)
+    wait_until(is_over, every=1, sleep=sleep)
     return {run["runId"] for run in dagster.runs(audit)}
 
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
-
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster, Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
@@ -28,6 +26,7 @@ from backfill_assets.rebuild.run import Canceller
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
+from backfill_assets.tries import wait_until
 from backfill_assets.verbs.report import Line, Report, TableContents, by_partition, table_of
 from backfill_assets.workspace import Workspace
 
@@ -218,26 +217,22 @@ def cancel_running(plan_id: str, dagster: Dagster, sleep: Sleep) -> list[Launche
     """Cancel every running chunk of the plan and wait for its end. Return what was running."""
     canceller = Canceller(dagster)
 
-    def running() -> list[Launched]:
-        launched = [chunk for chunk in dagster.launched({tags.PLAN: plan_id}) if not chunk.is_over]
-        canceller.cancel(launched)
-        return launched
+    def have_ended() -> bool:
+        running = [chunk for chunk in dagster.launched({tags.PLAN: plan_id}) if not chunk.is_over]
+        canceller.cancel(running)
+        return not running
 
     try:
-        still_running = retry_if_result(bool)
-        Retrying(
-            stop=stop_after_delay(_TIMEOUT_S), wait=wait_fixed(1), retry=still_running, sleep=sleep
-        )(running)
-        return list(canceller.seen.values())
-    except RetryError:
-        raise ServiceUnavailable(
-            f"Runs of plan {plan_id} have not ended within {_TIMEOUT_S} s.",
-            unchanged="Nothing more of it is launched.",
-            next_step="Does the daemon run? See `backfill doctor`.",
-        ) from None
+        if wait_until(have_ended, _TIMEOUT_S, every=1, sleep=sleep):
+            return list(canceller.seen.values())
     except ServiceUnavailable as error:
         raise ServiceUnavailable(
             f"Nothing more of plan {plan_id} is launched, but runs that were started go on:"
             f" {error}",
             next_step="Then cancel again.",
         ) from None
+    raise ServiceUnavailable(
+        f"Runs of plan {plan_id} have not ended within {_TIMEOUT_S} s.",
+        unchanged="Nothing more of it is launched.",
+        next_step="Does the daemon run? See `backfill doctor`.",
+    )

@@ -1,0 +1,36 @@
+"""Wait until something is so, or try again what another process disturbed."""
+
+import math
+import time
+from collections.abc import Callable
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
+
+
+def wait_until(
+    is_so: Callable[[], object],
+    patience: float = math.inf,
+    *,
+    every: float = 0.2,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Ask again after so many seconds, until it is so. False if it was not within `patience`."""
+    started = time.monotonic()
+    while not is_so():
+        if time.monotonic() - started >= patience:
+            return False
+        sleep(every)
+    return True
+
+
+def again_after(error: type[Exception], attempts: int, *, within: float = 0) -> Retrying:
+    """Call a function again if it raises `error`. The last error is raised.
+
+    The next attempt comes `within` so many seconds.
+    """
+    return Retrying(
+        retry=retry_if_exception_type(error),
+        stop=stop_after_attempt(attempts),
+        wait=wait_random(0, within),
+        reraise=True,
+    )
