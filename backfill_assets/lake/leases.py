@@ -34,8 +34,8 @@ _LOOKS_EVERY_S = 0.5
 _CLOCK = "_clock"
 
 
-class LeaseHeld(Exception):
-    """Another process holds the lease."""
+class LockHeld(Exception):
+    """Another process holds the lock, which is a lease or a file."""
 
 
 def seconds_running() -> float:
@@ -51,8 +51,6 @@ class Lease:
         self._store = store
         self._path = path
         self._contents = contents
-        self._holder = secrets.token_hex(8)
-        self._count = 0
         self._etag = ""
         self._renewed = 0.0
         self._is_lost = False
@@ -104,10 +102,8 @@ class Lease:
                     return
 
     def _write(self, after: str) -> bool:
-        self._count += 1
-        body = json.dumps(
-            {"holder": self._holder, "count": self._count, "contents": self._contents}
-        ).encode()
+        # No two writes are the same, so each writer knows its own.
+        body = json.dumps({"token": secrets.token_hex(8), "contents": self._contents}).encode()
         started = seconds_running()
         etag = (
             replace(self._store, self._path, body, after)
@@ -129,10 +125,10 @@ _FREE = b"{}"
 def leased(place: str, name: str, patience: float) -> Iterator[Lease]:
     """Hold the lease `name` below `place` in the block.
 
-    Raises LeaseHeld after `patience` seconds, and ServiceUnavailable if the store does not answer.
+    Raises LockHeld after `patience` seconds, and ServiceUnavailable if the store does not answer.
     """
     try:
-        lease = _taken(store_at(place), name, patience)
+        lease = _taken(place, name, patience)
     except (BaseError, OSError) as error:
         raise ServiceUnavailable(
             f"The lock {place}/{name} cannot be taken: {why(error)}.",
@@ -145,7 +141,8 @@ def leased(place: str, name: str, patience: float) -> Iterator[Lease]:
         lease.end()
 
 
-def _taken(store: Any, name: str, patience: float) -> Lease:
+def _taken(place: str, name: str, patience: float) -> Lease:
+    store = store_at(place)
     started = seconds_running()
     seen = ""
     asked = 0.0
@@ -168,7 +165,7 @@ def _taken(store: Any, name: str, patience: float) -> Lease:
                 return lease
             continue
         if seconds_running() - started >= patience:
-            raise LeaseHeld(name)
+            raise LockHeld(f"{place}/{name}")
         time.sleep(_LOOKS_EVERY_S)
 
 

@@ -11,15 +11,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from backfill_assets.errors import Conflict
-from backfill_assets.lake.leases import LeaseHeld, leased
+from backfill_assets.lake.leases import LockHeld, leased
 from backfill_assets.lake.storage import Paths
 
 # Longer than a commit takes. A lock ends with its process, so after that a writer is stuck.
 LOCK_PATIENCE_S = 1800
-
-
-class LockHeld(Exception):
-    """Another process holds the lock."""
 
 
 @contextmanager
@@ -53,11 +49,8 @@ def lock(root: str, name: str, *, patience: float = 0) -> Iterator[Callable[[], 
         with file_lock(paths.locks / f"{name}.lock", patience=patience):
             yield _nothing
         return
-    try:
-        with leased(paths.leases, f"{name}.lock", patience) as lease:
-            yield lease.refuse_lost
-    except LeaseHeld:
-        raise LockHeld(f"{paths.leases}/{name}.lock") from None
+    with leased(paths.leases, f"{name}.lock", patience) as lease:
+        yield lease.refuse_lost
 
 
 @contextmanager

@@ -26,7 +26,6 @@ from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 from rich.console import Console
 from rich.table import Table
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.lake.spark.engine import Engine, engine_command, spark_home
@@ -34,6 +33,7 @@ from backfill_assets.lake.spark.session import ALWAYS, ONE_MACHINE
 from backfill_assets.servers.child import Child, free_port, is_taken, stop
 from backfill_assets.servers.storage import DAGSTER_YAML
 from backfill_assets.settings import read_settings
+from backfill_assets.tries import wait_until
 from tests.benchmarks.processes import Sample, watched
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -194,12 +194,7 @@ def engine(root: Path, conf: dict[str, str]) -> Iterator[dict[str, str]]:
     )
     child.start()
     try:
-        up = Retrying(
-            stop=stop_after_delay(120),
-            wait=wait_fixed(0.2),
-            retry=retry_if_result(lambda there: not there),
-        )
-        up(lambda: is_taken(warm_engine.port) or not child.alive)
+        wait_until(lambda: is_taken(warm_engine.port) or not child.alive, 120)
         if not child.alive:
             sys.exit(f"the engine died: {child.log_tail()}")
         yield warm_engine.environment() | {

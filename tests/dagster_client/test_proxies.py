@@ -1,10 +1,7 @@
 """A webserver behind a real proxy: TLS of a private CA, a login, and a proxy of the environment."""
 
-import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import httpx
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, SettingsError
 from backfill_assets.settings import read_settings
+from tests.worlds.http_server import Request, http_server
 from tests.worlds.proxy import LOGIN, TOKEN, token_proxy
 
 pytestmark = pytest.mark.services
@@ -28,29 +26,13 @@ def proxied() -> Iterator[tuple[str, list[str]]]:
     """A server that answers as a webserver does, and the targets of its requests."""
     asked = list[str]()
 
-    class Answering(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(self.path)
-            self.rfile.read(int(self.headers["content-length"]))
-            body = json.dumps({"data": {"version": "1"}}).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def version(request: Request) -> None:
+        asked.append(request.path)
+        request.body()
+        request.answer(200, b'{"data": {"version": "1"}}', content_type="application/json")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(version) as address:
+        yield address, asked
 
 
 def test_a_webserver_behind_tls_and_a_token_is_asked(proxy, proxied):

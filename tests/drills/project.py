@@ -8,10 +8,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tenacity import Retrying, retry_if_result, wait_fixed
-
 import backfill_assets
 from backfill_assets import Landing, rules, same_day, table
+from backfill_assets.tries import wait_until
 
 GATES = Path(os.environ.get("DRILL_GATES", "/nowhere"))
 
@@ -23,7 +22,7 @@ def wait_at(point: str) -> None:
     gate = GATES / point
     if gate.exists():
         (GATES / f"{point}.{os.getpid()}").touch()
-        Retrying(wait=wait_fixed(0.05), retry=retry_if_result(bool))(gate.exists)
+        wait_until(lambda: not gate.exists(), every=0.05)
 
 
 # Versions are given by hand, since where a step waits is read from the environment; no row depends

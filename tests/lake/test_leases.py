@@ -15,12 +15,11 @@ from uuid import uuid4
 
 import obstore
 import pytest
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.errors import Conflict, RefusedByGuard, ServiceUnavailable
 from backfill_assets.lake import leases
-from backfill_assets.lake.leases import leased
-from backfill_assets.lake.locks import LockHeld, lock, writing
+from backfill_assets.lake.leases import LockHeld, leased
+from backfill_assets.lake.locks import lock, writing
 from backfill_assets.lake.object_store import store_at
 from backfill_assets.lake.running import (
     RunningStep,
@@ -31,6 +30,7 @@ from backfill_assets.lake.running import (
 )
 from backfill_assets.plan.store import Plans
 from backfill_assets.sources.http.budget import Budget, Limit
+from backfill_assets.tries import wait_until
 from tests.worlds.deliveries import day, days
 from tests.worlds.faulty_s3 import Fault, Rule, faulty_s3
 from tests.worlds.s3 import S3, s3_server
@@ -93,12 +93,9 @@ def test_one_process_at_a_time_has_a_lock_and_another_gets_it_at_once_after(root
 def test_a_lock_is_held_for_longer_than_a_lease_while_its_process_works(root, server):
     with leased(f"{root}/_locks", "long.lock", 0) as lease:
         started = leases.seconds_running()
-        until = Retrying(
-            stop=stop_after_delay(60), wait=wait_fixed(0.1), retry=retry_if_result(lambda d: not d)
-        )
-        until(lambda: leases.seconds_running() - started > 4 * SHORT_S)
+        assert wait_until(lambda: leases.seconds_running() - started > 4 * SHORT_S, 60)
         assert lease.is_held
-        with pytest.raises(leases.LeaseHeld), leased(f"{root}/_locks", "long.lock", 0):
+        with pytest.raises(LockHeld), leased(f"{root}/_locks", "long.lock", 0):
             pass
 
 
@@ -115,11 +112,8 @@ def test_a_killed_process_loses_its_lock_and_its_markers_when_its_lease_ends(roo
         process.kill()
         process.wait()
     with writing(root, "raw/events"):  # after waiting for the end of its lease
-        over = Retrying(
-            stop=stop_after_delay(60), wait=wait_fixed(0.1), retry=retry_if_result(bool)
-        )
         # Each of its markers has a lease that was renewed at another time.
-        over(lambda: [*seen(root), *announced(root)])
+        assert wait_until(lambda: not [*seen(root), *announced(root)], 60)
     with mark_running(root, WORK):
         assert set(seen(root)) == {("raw/events", day(0)), ("raw/events", day(2))}
         chunks = obstore.list(store_at(f"{root}/_locks"), "running")
@@ -135,7 +129,7 @@ def test_a_holder_that_was_suspended_is_told_so_and_ends_nobody_elses_lease(root
         with pytest.raises(Conflict):
             lease.refuse_lost()
         lease.end()
-        with pytest.raises(leases.LeaseHeld), leased(locks, "a.lock", 0):
+        with pytest.raises(LockHeld), leased(locks, "a.lock", 0):
             pass
 
 

@@ -8,8 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 from uuid import uuid4
 
@@ -26,6 +25,7 @@ from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.rebuild.carry_out import carry_out
 from tests.worlds.clocks import moved_clock
+from tests.worlds.http_server import Request, http_server
 from tests.worlds.s3 import S3, s3_server
 from tests.worlds.small_lake import DAYS, A, SmallLake
 from tests.worlds.webservers import Server, chain
@@ -59,7 +59,8 @@ def follow(updates):
 carry_out(rebuild, follow)
 """
 TAKES = f"""{HOST}
-from backfill_assets.lake.locks import LockHeld, lock
+from backfill_assets.lake.leases import LockHeld
+from backfill_assets.lake.locks import lock
 try:
     with lock(root, "a", patience={3 * (LENGTH_S + leases.CLOCK_STEP_S)}):
         print("taken")
@@ -111,28 +112,14 @@ def served(dagster: Server) -> Iterator[str]:
     """The address of a Dagster for other processes."""
     lock = Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
+    def respond(request: Request) -> None:
+        asked = httpx.Request("POST", "http://dagster", content=request.body())
+        with lock:
+            answer = dagster.answer(asked)
+        request.answer(200, answer.content)
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            with lock:
-                answer = dagster.answer(httpx.Request("POST", "http://dagster", content=body))
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
-
-    web = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=web.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{web.server_port}"
-    finally:
-        web.shutdown()
-        web.server_close()
-        thread.join()
+    with http_server(respond) as address:
+        yield address
 
 
 def carried_out(dagster: Server, plan: Plan) -> Progress:

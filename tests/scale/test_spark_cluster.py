@@ -9,15 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.tries import wait_until
 from tests.worlds.cluster import (
     BUILT,
+    START_TIMEOUT_S,
     Cluster,
     calling,
     cluster,
     line_of,
     result_of,
     three_days,
-    wait_until,
 )
 from tests.worlds.outages import World, assert_same
 from tests.worlds.processes import THREE
@@ -62,7 +63,7 @@ def test_a_server_before_a_cluster_builds_the_same_rows(two, local, tmp_path):
 
 def test_a_step_goes_on_without_a_worker_that_was_killed(two, tmp_path):
     with two.calling("with_a_killed_worker", tmp_path) as step:
-        wait_until((tmp_path / "computing").exists)
+        assert wait_until((tmp_path / "computing").exists, START_TIMEOUT_S)
         two.kill_worker()
         (tmp_path / "killed").touch()
         outcomes = result_of(step)
@@ -84,7 +85,7 @@ def test_executors_that_are_not_needed_are_given_back(two, tmp_path):
     }
     with two.calling("holding", tmp_path, conf) as process:
         line_of(process, "ready")
-        wait_until(lambda: two.state()["coresused"] == 0)
+        assert wait_until(lambda: two.state()["coresused"] == 0, START_TIMEOUT_S)
         assert len(two.state()["activeapps"]) == 1
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.servers.child import Child, ignoring_signals, process_tree, stop
+from backfill_assets.tries import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -34,10 +34,7 @@ def test_a_child_that_ignores_sigterm_is_ended_with_its_own_children(tmp_path: P
         tmp_path,
     )
     child.start()
-    waiting = Retrying(
-        stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_result(lambda ok: not ok)
-    )
-    waiting(lambda: "ready" in child.log_tail())
+    assert wait_until(lambda: "ready" in child.log_tail(), 30)
     members = process_tree(child.pid)
     assert len(members) == 2
     stop([child], patience=0.5)

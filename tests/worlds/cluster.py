@@ -18,10 +18,8 @@ from types import MappingProxyType
 from typing import Any
 
 import httpx
-import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.lake import Lake
@@ -29,15 +27,17 @@ from backfill_assets.lake.spark.cluster import SECRET, watch_executors
 from backfill_assets.lake.spark.engine import Engine, as_properties, engine_command, spark_home
 from backfill_assets.lake.spark.session import start
 from backfill_assets.orchestration.run import spark_resource
-from backfill_assets.servers.child import free_port, is_taken, process_tree, wait_or_kill
+from backfill_assets.servers.child import free_port, process_tree
 from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step import compute
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
+from backfill_assets.tries import wait_until
 from backfill_assets.workspace import Workspace
 from tests.worlds.outages import RAW, REJECTED, UPDATES, World
 from tests.worlds.processes import THREE, numbers
+from tests.worlds.started import kill, listening
 from tests.worlds.suite import SAMPLE, environment_without_spark
 
 START_TIMEOUT_S = 300
@@ -77,7 +77,7 @@ class Cluster:
             *("--work-dir", str(self.folder / "work"), self.master),
         )
         self.workers.append(worker)
-        wait_until(lambda: len(self.state()["workers"]) > known)
+        assert wait_until(lambda: len(self.state()["workers"]) > known, START_TIMEOUT_S)
 
     def kill_worker(self) -> None:
         """Kill a worker that runs an executor, and the executor, as if its host were gone."""
@@ -130,20 +130,16 @@ class Cluster:
         """A Spark Connect server whose executors are those of the cluster."""
         conf = self._conf({"spark.master": self.master})
         engine = Engine(free_port())
-        with (folder / "engine.log").open("wb") as log:
-            server = subprocess.Popen(
-                engine_command(read_settings(spark_conf=conf), engine, folder),
-                env=environment_without_spark() | engine.environment(),
-                cwd=folder,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
-            wait_until(lambda: is_taken(engine.port))
+        with listening(
+            engine_command(read_settings(spark_conf=conf), engine, folder),
+            engine.port,
+            folder / "engine.log",
+            patience=START_TIMEOUT_S,
+            env=environment_without_spark() | engine.environment(),
+            cwd=folder,
+            start_new_session=True,
+        ):
             yield engine
-        finally:
-            kill(server)
 
     def _conf(self, conf: Mapping[str, str]) -> dict[str, str]:
         return OF_TESTS | {SECRET: self.secret, **conf}
@@ -166,7 +162,7 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         *("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(ui_port)),
     )
     try:
-        wait_until(lambda: made.state().get("status") == "ALIVE")
+        assert wait_until(lambda: made.state().get("status") == "ALIVE", START_TIMEOUT_S)
         for _ in range(workers):
             made.add_worker()
         yield made
@@ -195,15 +191,6 @@ def calling(
         kill(process)
 
 
-def kill(process: subprocess.Popen[Any]) -> None:
-    """Kill a process and its children."""
-    tree = process_tree(process.pid) if psutil.pid_exists(process.pid) else []
-    for one in tree:
-        one.kill()
-    wait_or_kill(tree)
-    process.wait()
-
-
 def result_of(process: subprocess.Popen[str]) -> Any:
     """What a process of `Cluster.calling` returns at its end."""
     output = process.communicate(timeout=RESULT_TIMEOUT_S)[0]
@@ -220,15 +207,6 @@ def line_of(process: subprocess.Popen[str], beginning: str) -> str:
         if line.startswith(beginning):
             return line
     raise AssertionError("".join(lines))
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds. Raises RetryError if it does not come true in time."""
-    Retrying(
-        stop=stop_after_delay(START_TIMEOUT_S),
-        wait=wait_fixed(0.1),
-        retry=retry_if_result(lambda is_so: not is_so),
-    )(holds)
 
 
 def written_by_executors(root: str, settings: Settings) -> dict[str, str | None]:
@@ -253,11 +231,7 @@ def with_a_killed_worker(root: str, settings: Settings) -> list[str]:
     def wait(batches: Any) -> Any:
         place = Path(root)
         (place / "computing").touch()
-        Retrying(
-            stop=stop_after_delay(START_TIMEOUT_S),
-            wait=wait_fixed(0.1),
-            retry=retry_if_result(lambda is_so: not is_so),
-        )((place / "killed").exists)
+        assert wait_until((place / "killed").exists, START_TIMEOUT_S)
         yield from batches
 
     return _built(root, settings, lambda days: days.mapInArrow(wait, days.schema))

@@ -4,22 +4,20 @@ It is a process of its own: `deltalake` keeps other threads of its process waiti
 """
 
 import multiprocessing
-import socket
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
-from threading import Lock, Thread
+from threading import Lock
 
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from tests.worlds.http_server import Request, http_server
 from tests.worlds.s3 import KEY, REGION, SECRET
 
 
@@ -113,77 +111,56 @@ def _serve(endpoint: str, pipe: Connection) -> None:
         with lock:
             return {each.rule.fault for each in counted if each.has(verb, path)}
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def passed_on(self) -> None:
-            verb = self.command
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            faults = faults_of(verb, self.path)
-            if Fault.SLOW in faults:
-                time.sleep(SLOW_S)
-            if Fault.CUT in faults:
-                self.cut()
-                return
-            for fault in ANSWERS.keys() & faults:
-                status, code = ANSWERS[fault]
-                text = f"<Error><Code>{code}</Code><Message>a fault</Message></Error>"
-                self.reply(status, {"Content-Type": "application/xml"}, text.encode())
-                return
-            headers = dict(self.headers.items())
-            if Fault.UNCONDITIONAL in faults:
-                headers = without_conditions(verb, f"{endpoint}{self.path}", headers, body)
-            connection = HTTPConnection(host, timeout=60)
-            connection.request(verb, self.path, body, headers)
-            answer = connection.getresponse()
-            content = answer.read()
-            connection.close()
-            if Fault.LOSE in faults:
-                self.cut()
-            else:
-                self.reply(answer.status, dict(answer.getheaders()), content)
-
-        def cut(self) -> None:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-        def reply(self, status: int, headers: dict[str, str], content: bytes) -> None:
-            self.send_response_only(status)
-            for name, value in headers.items():
-                if name.lower() not in ("connection", "transfer-encoding", "content-length"):
-                    self.send_header(name, value)
-            length = headers.get("Content-Length", "0") if self.command == "HEAD" else len(content)
-            self.send_header("Content-Length", str(length))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
-
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = passed_on  # noqa: N815
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        request_queue_size = 128
-
-        def handle_error(self, *_: object) -> None:
-            # Clients may go away.
-            if not isinstance(sys.exception(), ConnectionError):
-                super().handle_error(*_)  # type: ignore[arg-type]
-
-    server = Server(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    pipe.send(f"http://127.0.0.1:{server.server_address[1]}")
-    while True:
-        try:
-            rules: Sequence[Rule] = pipe.recv()
-        except EOFError:  # the test is gone
+    def pass_on(request: Request) -> None:
+        verb = request.command
+        body = request.body()
+        faults = faults_of(verb, request.path)
+        if Fault.SLOW in faults:
+            time.sleep(SLOW_S)
+        if Fault.CUT in faults:
+            request.cut()
             return
-        with lock:
-            came = [each.came for each in counted]
-            counted[:] = map(_Counted, rules)
-        pipe.send(came)
+        for fault in ANSWERS.keys() & faults:
+            status, code = ANSWERS[fault]
+            text = f"<Error><Code>{code}</Code><Message>a fault</Message></Error>"
+            reply(request, status, {"Content-Type": "application/xml"}, text.encode())
+            return
+        headers = dict(request.headers.items())
+        if Fault.UNCONDITIONAL in faults:
+            headers = without_conditions(verb, f"{endpoint}{request.path}", headers, body)
+        connection = HTTPConnection(host, timeout=60)
+        connection.request(verb, request.path, body, headers)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        if Fault.LOSE in faults:
+            request.cut()
+        else:
+            reply(request, answer.status, dict(answer.getheaders()), content)
+
+    # It ends with EOFError once the test is gone.
+    with http_server(pass_on) as address, suppress(EOFError):
+        pipe.send(address)
+        while True:
+            rules: Sequence[Rule] = pipe.recv()
+            with lock:
+                came = [each.came for each in counted]
+                counted[:] = map(_Counted, rules)
+            pipe.send(came)
+
+
+def reply(request: Request, status: int, headers: dict[str, str], content: bytes) -> None:
+    """Answer with these headers only."""
+    request.send_response_only(status)
+    for name, value in headers.items():
+        if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+            request.send_header(name, value)
+    is_head = request.command == "HEAD"
+    length = headers.get("Content-Length", "0") if is_head else len(content)
+    request.send_header("Content-Length", str(length))
+    request.end_headers()
+    if not is_head:
+        request.wfile.write(content)
 
 
 def without_conditions(verb: str, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:

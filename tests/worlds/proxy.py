@@ -4,16 +4,16 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
-from threading import Thread
 
 import httpx
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from tests.worlds.http_server import Request, http_server
 
 TOKEN = "of-the-proxy"
 LOGIN = "https://login.example.com/sign-in"
@@ -23,44 +23,26 @@ LOGIN = "https://login.example.com/sign-in"
 def token_proxy(folder: Path, target: str) -> Iterator[tuple[str, Path]]:
     """The proxy's address and the file of its certificate. Without the token it redirects."""
 
-    class Proxy(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            if self.headers.get("authorization") != f"Bearer {TOKEN}":
-                self.send_response(302)
-                self.send_header("location", LOGIN)
-                self.send_header("content-length", "0")
-                self.end_headers()
-                return
-            answer = httpx.post(
-                f"{target}{self.path}",
-                content=body,
-                headers={"content-type": "application/json"},
-                timeout=60,
-                trust_env=False,
-            )
-            self.send_response(answer.status_code)
-            self.send_header("content-type", answer.headers["content-type"])
-            self.send_header("content-length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
-
-        def log_message(self, *_: object) -> None:
-            pass
+    def pass_on(request: Request) -> None:
+        body = request.body()
+        if request.headers.get("authorization") != f"Bearer {TOKEN}":
+            request.answer(302, location=LOGIN)
+            return
+        answer = httpx.post(
+            f"{target}{request.path}",
+            content=body,
+            headers={"content-type": "application/json"},
+            timeout=60,
+            trust_env=False,
+        )
+        kind = answer.headers["content-type"]
+        request.answer(answer.status_code, answer.content, content_type=kind)
 
     certificate = made_certificate(folder)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, folder / "key.pem")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"https://127.0.0.1:{server.server_port}", certificate
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(pass_on, context) as address:
+        yield address, certificate
 
 
 def made_certificate(folder: Path) -> Path:

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 
 import pytest
 from filelock import FileLock
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from backfill_assets.servers.child import free_port, is_taken
+from backfill_assets.servers.child import free_port
+from tests.worlds.started import listening
 
 MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 CACHE = Path.home() / ".cache" / "backfill-tests"
@@ -130,15 +130,5 @@ def s3_server(folder: Path) -> Iterator[S3]:
         "--region", REGION, "--port", f"127.0.0.1:{port}", "--access-log", str(log),
         "posix", str(data),
     ]  # fmt: skip
-    with (folder / "server.log").open("wb") as out:
-        server = subprocess.Popen(command, stdout=out, stderr=out)
-    try:
-        Retrying(
-            stop=stop_after_delay(60),
-            wait=wait_fixed(0.05),
-            retry=retry_if_result(lambda up: not up),
-        )(is_taken, port)
+    with listening(command, port, folder / "server.log"):
         yield S3(f"http://127.0.0.1:{port}", data, log)
-    finally:
-        server.terminate()
-        server.wait(60)

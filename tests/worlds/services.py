@@ -24,21 +24,17 @@ import psycopg
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from psutil import Process
-from tenacity import (
-    Retrying,
-    retry_if_exception_type,
-    retry_if_result,
-    stop_after_delay,
-    wait_fixed,
-)
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from backfill_assets.lake.spark.engine import spark_home
-from backfill_assets.servers.child import free_port, is_taken, wait_or_kill
+from backfill_assets.servers.child import free_port, wait_or_kill
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.copies import LocalCopies
 from backfill_assets.sources.kafka.source import Kafka
 from backfill_assets.sources.object_store import ObjectStore
 from backfill_assets.sources.postgres.source import PostgresTable
+from backfill_assets.tries import wait_until
+from tests.worlds.started import listening
 
 KAFKA = ("org.apache.kafka", "kafka_2.13", "4.1.0")
 # Beside Spark's own cache, which other settings made.
@@ -124,11 +120,7 @@ def _await(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
             return bool(admin.list_topics(timeout=1).brokers)
         return False
 
-    Retrying(
-        stop=stop_after_delay(START_TIMEOUT_S),
-        wait=wait_fixed(0.1),
-        retry=retry_if_result(lambda up: not up),
-    )(answers)
+    assert wait_until(answers, START_TIMEOUT_S)
 
 
 def _classes() -> str:
@@ -445,19 +437,9 @@ class Bucket:
 def moto_server(folder: Path) -> Iterator[str]:
     """The address of a server, which is ended with the block."""
     port = free_port()
-    with (folder / "moto.log").open("wb") as log:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        Retrying(
-            stop=stop_after_delay(60),
-            wait=wait_fixed(0.05),
-            retry=retry_if_result(lambda up: not up),
-        )(is_taken, port)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with listening(command, port, folder / "moto.log"):
         yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def area_at(place: str, tmp_path: Path) -> LandingArea:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import psutil
 from filelock import FileLock
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.lake.spark.engine import Engine, engine_command
 from backfill_assets.servers.child import free_port, is_taken, process_tree, wait_or_kill
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.postgres.source import DRIVER
+from backfill_assets.tries import wait_until
 
 PACKAGE = Path(__file__).resolve().parents[2] / "backfill_assets"
 SAMPLE = PACKAGE / "sample"
@@ -133,13 +133,8 @@ def _start_engine(folder: Path) -> None:
     (folder / "engine.json").write_text(
         json.dumps({"pid": server.pid, "port": made.port, "token": made.token})
     )
-    answered = Retrying(
-        stop=stop_after_delay(START_TIMEOUT_S),
-        wait=wait_fixed(0.2),
-        retry=retry_if_result(lambda up: not up),
-    )
     try:
-        answered(lambda: is_taken(made.port) or server.poll() is not None)
+        wait_until(lambda: is_taken(made.port) or server.poll() is not None, START_TIMEOUT_S)
         assert server.poll() is None, log.read_text()
     except BaseException:
         end_engine()

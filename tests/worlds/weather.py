@@ -9,14 +9,13 @@ after the other without the lock that lets one process ask at a time.
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,6 +26,7 @@ from backfill_assets.sources.http.client import RetryPolicy, fetch_days, rate_li
 from backfill_assets.sources.http.open_meteo import OpenMeteo
 from backfill_assets.sources.http.source import AnswerStore
 from backfill_assets.sources.protocol import Delivery
+from tests.worlds.http_server import Request, http_server
 
 UNITS = {"temperature_2m_max": "°C", "precipitation_sum": "mm"}
 
@@ -141,93 +141,59 @@ class WeatherService:
         return answers if len(answers) != 1 else answers[0]
 
 
-def serve(service: WeatherService) -> ThreadingHTTPServer:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+def respond_for(service: WeatherService) -> Callable[[Request], None]:
+    def respond(request: Request) -> None:
+        query = {name: values[0] for name, values in parse_qs(urlsplit(request.path).query).items()}
+        within = service.count(query)
+        with service.lock:
+            fault = service.faults.pop(0) if service.faults else ""
+        if fault == "held":
+            service.held = query["start_date"]
+            service.holding.set()
+            service.release.wait(30)
+        later = {"Retry-After": fault[4:]} if fault[4:] else {}
+        if not within or fault.startswith("429"):
+            return request.answer(429, b'{"error": true, "reason": "limit exceeded"}', **later)
+        is_wrong = fault.startswith(("5", "4")) and fault != "400 digits"
+        if is_wrong or not service.may_ask(query):
+            status = int(fault[:3] or 400)
+            return request.answer(status, b'{"error": true, "reason": "Out of range"}', **later)
+        body = json.dumps(service.answer(query, fault)).encode()
+        if fault == "cut off":
+            send(request, body, body[: len(body) // 2])
+            return request.cut()
+        if fault == "slow":  # until the asker has had enough
+            return send(request, body, *(body[n : n + 1] for n in range(len(body))))
+        if fault == "too deep":
+            body = b"[" * 100_000
+        if fault == "not JSON":
+            body = body[: len(body) // 2]
+        return request.answer(200, body)
 
-        def do_GET(self) -> None:
-            query = {
-                name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()
-            }
-            within = service.count(query)
-            with service.lock:
-                fault = service.faults.pop(0) if service.faults else ""
-            if fault == "held":
-                service.held = query["start_date"]
-                service.holding.set()
-                service.release.wait(30)
-            if not within or fault.startswith("429"):
-                return self.say(429, b'{"error": true, "reason": "limit exceeded"}', fault[4:])
-            if (fault.startswith(("5", "4")) and fault != "400 digits") or not service.may_ask(
-                query
-            ):
-                fault = fault or "400"
-                return self.say(
-                    int(fault[:3]), b'{"error": true, "reason": "Out of range"}', fault[4:]
-                )
-            body = json.dumps(service.answer(query, fault)).encode()
-            if fault == "cut off":
-                self.say(200, body, length=len(body), send=len(body) // 2)
-                return self.connection.close()
-            if fault == "too deep":
-                body = b"[" * 100_000
-            if fault == "not JSON":
-                return self.say(200, body[: len(body) // 2])
-            if fault == "slow":
-                return self.slowly(body)
-            return self.say(200, body)
+    return respond
 
-        def say(
-            self,
-            status: int,
-            body: bytes,
-            retry_after: str = "",
-            *,
-            length: int = -1,
-            send: int = -1,
-        ) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body) if length < 0 else length))
-            if retry_after:
-                self.send_header("Retry-After", retry_after)
-            self.end_headers()
-            self.wfile.write(body if send < 0 else body[:send])
-            self.wfile.flush()
-            self.close_connection = send >= 0
 
-        def slowly(self, body: bytes) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            for n in range(len(body)):  # until the asker has had enough
-                self.wfile.write(body[n : n + 1])
-                self.wfile.flush()
-                time.sleep(0.02)
-
-        def log_message(self, *_: object) -> None: ...
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None: ...  # askers that hang up
-
-    server = Server(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    return server
+def send(request: Request, body: bytes, *parts: bytes) -> None:
+    """Send these parts of a body one after the other."""
+    request.send_response(200)
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    for part in parts:
+        request.wfile.write(part)
+        request.wfile.flush()
+        time.sleep(0.02)
 
 
 @contextmanager
 def running(faults: Sequence[str] = (), **given: Any) -> Iterator[WeatherService]:
     """A service while the block runs."""
     service = WeatherService([*faults], **given)
-    server = serve(service)
-    service.url = f"http://127.0.0.1:{server.server_address[1]}/v1/archive"
-    try:
-        yield service
-    finally:
-        service.release.set()
-        server.shutdown()
-        server.server_close()
+    with http_server(respond_for(service)) as address:
+        service.url = f"{address}/v1/archive"
+        try:
+            yield service
+        finally:
+            service.release.set()
 
 
 @dataclass

@@ -15,7 +15,8 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from backfill_assets.errors import IncompleteDelivery, SourceError
-from backfill_assets.lake.locks import LockHeld, file_lock
+from backfill_assets.lake.leases import LockHeld
+from backfill_assets.lake.locks import file_lock
 from backfill_assets.lake.storage import make_cache
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import DAYS_UNCHANGED, client_library
