@@ -46,15 +46,29 @@ class S3Settings:
     def is_plain_http(self) -> bool:
         return self.endpoint.startswith("http://")
 
+    @property
+    def options(self) -> dict[str, str]:
+        """The settings under the names that `deltalake` and `obstore` share."""
+        options = {
+            "AWS_ACCESS_KEY_ID": self.key,
+            "AWS_SECRET_ACCESS_KEY": self.secret,
+            "AWS_SESSION_TOKEN": self.token,
+            "AWS_REGION": self.region,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(self.by_host).lower(),
+        }
+        return {name: value for name, value in options.items() if value}
+
 
 def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
     """The settings of S3 stores in the environment and the profile that it names.
 
     Raises SettingsError for an endpoint that is not a web address: the libraries panic there.
     """
-    key = environ.get("AWS_ACCESS_KEY_ID", "")
     profile = _profile(environ)
-    from_profile = not key and "aws_access_key_id" in profile
+    key = "AWS_ACCESS_KEY_ID"
+    from_profile = not environ.get(key) and key.lower() in profile
+    keys = {name.upper(): value for name, value in profile.items()} if from_profile else environ
     endpoint = (
         environ.get("AWS_ENDPOINT_URL_S3")
         or environ.get("AWS_ENDPOINT_URL")
@@ -69,17 +83,9 @@ def s3_settings(environ: Mapping[str, str] = os.environ) -> S3Settings:
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     by_host = environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "" if endpoint else "true")
     return S3Settings(
-        key=profile["aws_access_key_id"] if from_profile else key,
-        secret=(
-            profile.get("aws_secret_access_key", "")
-            if from_profile
-            else environ.get("AWS_SECRET_ACCESS_KEY", "")
-        ),
-        token=(
-            profile.get("aws_session_token", "")
-            if from_profile
-            else environ.get("AWS_SESSION_TOKEN", "")
-        ),
+        key=keys.get(key, ""),
+        secret=keys.get("AWS_SECRET_ACCESS_KEY", ""),
+        token=keys.get("AWS_SESSION_TOKEN", ""),
         region=region or profile.get("region", S3Settings.region),
         endpoint=endpoint.rstrip("/"),
         by_host=by_host.lower() == "true",
@@ -109,18 +115,11 @@ def delta_options(place: str) -> dict[str, str] | None:
     if not is_in_s3(place):
         return None
     settings = s3_settings()
-    options = {
-        "AWS_ACCESS_KEY_ID": settings.key,
-        "AWS_SECRET_ACCESS_KEY": settings.secret,
-        "AWS_SESSION_TOKEN": settings.token,
-        "AWS_REGION": settings.region,
-        "AWS_ENDPOINT_URL": settings.endpoint,
-        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(settings.by_host).lower(),
-        "AWS_ALLOW_HTTP": "true" if settings.is_plain_http else "",
+    options = settings.options | {
         "max_retries": str(RETRIES),
         "retry_timeout": f"{_PATIENCE.seconds}s",
     }
-    return {name: value for name, value in options.items() if value}
+    return options | ({"AWS_ALLOW_HTTP": "true"} if settings.is_plain_http else {})
 
 
 def store_at(place: str, retries: int = RETRIES) -> Any:
@@ -133,15 +132,7 @@ def _store(place: str, retries: int, settings: S3Settings | None) -> Any:
     retry: Any = {"max_retries": retries, "retry_timeout": _PATIENCE}
     if settings is None:
         return from_url(place, retry_config=retry)
-    options = {
-        "access_key_id": settings.key,
-        "secret_access_key": settings.secret,
-        "session_token": settings.token,
-        "region": settings.region,
-        "endpoint": settings.endpoint,
-        "virtual_hosted_style_request": str(settings.by_host).lower(),
-    }
-    config: Any = {name: value for name, value in options.items() if value}
+    config: Any = settings.options
     client: Any = {"allow_http": settings.is_plain_http}
     return from_url(place, config=config, client_options=client, retry_config=retry)
 
