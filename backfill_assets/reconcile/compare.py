@@ -15,6 +15,7 @@ from datetime import date
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.lake.damage import DamageKind
 from backfill_assets.lake.history import Latest, unrecorded
 from backfill_assets.lake.integrity import TableState
 from backfill_assets.lake.ledger import Build, short_fingerprint
@@ -38,6 +39,14 @@ class DisagreementKind(StrEnum):
     NOT_ACCEPTED = "Dagster calls it materialized, but it has no accepted build"
 
 
+# How status calls the same.
+_OF_DAMAGE = {
+    DamageKind.TABLE_GONE: DisagreementKind.NO_COMMIT,
+    DamageKind.COMMIT_GONE: DisagreementKind.NO_COMMIT,
+    DamageKind.OVERWRITTEN: DisagreementKind.OVERWRITTEN,
+    DamageKind.REWRITTEN: DisagreementKind.FOREIGN_COMMIT,
+    DamageKind.ROW_COUNT: DisagreementKind.ROW_COUNT_DIFFERS,
+}
 # Corrected by reporting the accepted build to Dagster.
 _TO_REPORT = (
     DisagreementKind.NOT_REPORTED,
@@ -212,23 +221,9 @@ def _against_table(build: Build, state: TableState) -> tuple[DisagreementKind, s
     """How the table disagrees with an accepted build of the ledger, with figures."""
     if state.unreadable:
         return DisagreementKind.UNREADABLE, state.unreadable
-    if commits := state.overwritten_by(build):
-        figures = f"commit {build.delta_version} by run {build.run}, now {commits}"
-        return DisagreementKind.OVERWRITTEN, figures
-    if state.lacks_commit_of(build):
-        newest = f"its newest is {state.version}" if state.version >= 0 else "there is no table"
-        return (
-            DisagreementKind.NO_COMMIT,
-            f"commit {build.delta_version} by run {build.run}; {newest}",
-        )
-    if commits := state.rewritten_since(build):
-        return DisagreementKind.FOREIGN_COMMIT, f"{commits}, after our commit {build.delta_version}"
-    if state.row_count_differs(build):
-        return (
-            DisagreementKind.ROW_COUNT_DIFFERS,
-            f"{build.rows:,} rows recorded, {state.rows.get(build.day, 0):,} in its files",
-        )
-    return None
+    damage = state.damage_of(build)
+    kind = _OF_DAMAGE.get(damage.kind) if damage else None
+    return (kind, f"{damage} (run {build.run})") if kind else None
 
 
 def _against_dagster(
