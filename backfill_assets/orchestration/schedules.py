@@ -25,7 +25,6 @@ from backfill_assets.dagster_client.client import FIRST_DAY_TAG, LAST_DAY_TAG
 from backfill_assets.dagster_client.names import OPTIONS, own, own_job, step_of
 from backfill_assets.grouping import grouped
 from backfill_assets.orchestration.assets import asset_key, executor, live_assets
-from backfill_assets.plan.status import latest_builds
 from backfill_assets.step.due import waiting_for_calendar
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import days_until_complete, on_request
@@ -126,10 +125,8 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         description=description,
     )
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        names = {table.name for table in tables if not on_request(table)}
-        accepted = [
-            partition for partition in latest_builds(workspace).accepted if partition[0] in names
-        ]
+        names = [table.name for table in tables if not on_request(table)]
+        accepted = workspace.lake.latest(dict.fromkeys(names)).accepted
         days = days_of_the_night(calendar, days_back, accepted)
         if not days:
             return SkipReason(f"The calendar from {calendar.first} has no day before today.")

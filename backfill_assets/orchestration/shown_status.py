@@ -53,6 +53,7 @@ from backfill_assets.orchestration.local.unfinished import (
     unfinished_runs,
     unfinished_runs_of_job,
 )
+from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.status import (
     PartitionStatus,
     State,
@@ -172,9 +173,8 @@ def evaluations(
 
 def problems_of(table: Table, days: Sequence[date], workspace: Workspace) -> dict[date, str]:
     """Why these days of a table fail the check now, for those that do."""
-    latest = latest_builds(workspace)
-    found = status_of(workspace, [table], days, latest=latest).partitions
-    return {day: _why(found[table.name, day]) for day in days if _fails(found[table.name, day])}
+    found = StatusReader(workspace).read([(table.name, day) for day in days])
+    return {day: _why(of_day) for (_, day), of_day in found.items() if _fails(of_day)}
 
 
 def _fails(found: PartitionStatus) -> bool:

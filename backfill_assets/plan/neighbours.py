@@ -7,14 +7,18 @@ looked at no partition whose status was not read.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 
 from backfill_assets.calendar import Partition, days_around
 from backfill_assets.lake.history import Latest
 from backfill_assets.plan.selection import Selection, select
 from backfill_assets.plan.selector import Selector
-from backfill_assets.plan.status import PartitionStatus, State, latest_builds, status_of
-from backfill_assets.step.inputs import days_of_inputs
+from backfill_assets.plan.status import (
+    PartitionStatus,
+    State,
+    latest_builds,
+    status_of,
+    with_inputs,
+)
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 
@@ -84,7 +88,7 @@ class StatusReader:
     """
 
     workspace: Workspace
-    running: Mapping[Partition, str]
+    running: Mapping[Partition, str] = field(default_factory=dict)
     builds: Latest = field(default_factory=Latest)
     partitions: dict[Partition, PartitionStatus] = field(default_factory=dict)
 
@@ -92,13 +96,7 @@ class StatusReader:
         """The status of these partitions."""
         by_table = self.workspace.graph.by_table(partitions)
         tables = [table for table in self.workspace.tables if table.name in by_table]
-        relevant: dict[str, set[date]] = {}
-        for table in tables:
-            days = by_table[table.name]
-            relevant.setdefault(table.name, set()).update(days)
-            for name, read in days_of_inputs(table, days, self.workspace.calendar).items():
-                relevant.setdefault(name, set()).update(read)
-        latest = latest_builds(self.workspace, days=relevant)
+        latest = latest_builds(self.workspace, days=with_inputs(self.workspace, partitions))
         found: dict[Partition, PartitionStatus] = {}
         for table in tables:
             days = by_table[table.name]

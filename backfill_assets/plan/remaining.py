@@ -19,9 +19,10 @@ from backfill_assets.lake.history import Latest
 from backfill_assets.lake.ledger import Build
 from backfill_assets.lake.running import running_steps
 from backfill_assets.lake.shadow import kept_of
+from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.plan import Chunk, Plan
 from backfill_assets.plan.shadow import workspace_of
-from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.plan.status import State, latest_builds, status_of, with_inputs
 from backfill_assets.step.request import EarlyStop, early_stops
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -47,7 +48,6 @@ def readers_left(
     Those that it gave up (`kept`) are outside too.
     """
     graph = workspace.graph
-    builds = latest_builds(workspace)
     of_plan = workspace.lake.ledger.builds(
         graph.by_table(plan.partitions()),
         ("table", "day", "run", "code_version", "outcome", "plan", "at"),
@@ -60,24 +60,10 @@ def readers_left(
     readers = {reader for partition in changed for reader in graph.readers(partition)} - (
         plan.partitions().keys() - kept
     )
-    days = graph.by_table(readers)
-    tables = [table for table in workspace.tables if table.name in days]
-    if not tables:
-        return Readers({})
-    partitions = status_of(
-        workspace, tables, sorted({day for _, day in readers}), latest=builds
-    ).partitions
-    outdated = {
-        name: [day for day in days[name] if partitions[name, day].state == State.INPUT_CHANGED]
-        for name in days
-    }
+    status = StatusReader(workspace).read(readers)
+    by_state = grouped((status[reader].state, reader) for reader in graph.in_order(readers))
     return Readers(
-        {name: of_table for name, of_table in outdated.items() if of_table},
-        [
-            reader
-            for reader in graph.in_order(readers)
-            if partitions[reader].state == State.UP_TO_DATE
-        ],
+        grouped(by_state.get(State.INPUT_CHANGED, ())), by_state.get(State.UP_TO_DATE, ())
     )
 
 
@@ -318,7 +304,7 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
         building = workspace_of(plan, workspace)
         # Before the ledger: what ends between the two counts as built.
         steps = running_steps(building.lake.root)
-        builds = latest_builds(building, plan.id)
+        builds = latest_builds(building, plan.id, with_inputs(building, plan.partitions()))
         ready = up_to_date(as_planned, builds)
         done = set[Partition](kept_of(building.lake))
         if code_changed:

@@ -16,7 +16,7 @@ from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.selection import ReasonKind
-from backfill_assets.plan.status import latest_builds, runs_by_partition
+from backfill_assets.plan.status import runs_by_partition
 from backfill_assets.step.inputs import delivered_for, files_changed
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -105,7 +105,7 @@ def source_changes(workspace: Workspace) -> list[SourceChanges]:
     """
     workspace = replace(workspace, area=workspace.area.with_cached_listing(whole_folders=False))
     running = runs_by_partition(workspace)
-    builds = latest_builds(workspace)
+    builds = workspace.lake.latest({t.name: None for t in workspace.tables if t.source()})
     tables = grouped(
         ((source.name, source.horizon), table)
         for table in workspace.tables

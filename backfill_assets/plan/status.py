@@ -34,6 +34,7 @@ from backfill_assets.step.inputs import (
     InputReader,
     change_since,
     changed_inputs,
+    days_of_inputs,
     delivered_for,
     files_changed,
     refused_since,
@@ -362,12 +363,10 @@ def outdated_by_inputs(
     Protected partitions are left out, because they stay as they are.
     `also` has builds that will be recorded, and count already.
     """
-    graph = workspace.graph
-    needed = {read for partition in partitions for read in graph.reads(partition)}
-    builds = workspace.lake.latest(graph.by_table({*partitions, *needed}))
+    builds = workspace.lake.latest(with_inputs(workspace, partitions))
     builds.add(also)
     found = {}
-    wanted = graph.by_table(partitions)
+    wanted = workspace.graph.by_table(partitions)
     for table in workspace.tables:
         inputs = InputReader(table, builds.accepted, workspace.calendar)
         for day in wanted.get(table.name, ()):
@@ -381,6 +380,20 @@ def outdated_by_inputs(
                 read = [(name, date.fromisoformat(on)) for name, on in changed]
                 found[partition] = OutdatedByInputs(read, builds.last[partition])
     return found
+
+
+def with_inputs(
+    workspace: Workspace, partitions: Collection[Partition]
+) -> dict[str, Collection[date]]:
+    """The days of these partitions, and of all that they read, by table."""
+    days: dict[str, set[date]] = {}
+    by_table = workspace.graph.by_table(partitions)
+    for table in (table for table in workspace.tables if table.name in by_table):
+        own = by_table[table.name]
+        read = days_of_inputs(table, own, workspace.calendar)
+        for name, of_table in ((table.name, own), *read.items()):
+            days.setdefault(name, set()).update(of_table)
+    return dict(days)
 
 
 def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:

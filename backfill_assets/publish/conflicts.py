@@ -18,7 +18,7 @@ from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now, shadow_of
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, status_of, with_inputs
 from backfill_assets.workspace import Workspace
 
 
@@ -217,9 +217,7 @@ def _builds_of(plan: Plan, inside: Workspace, columns: Iterable[str] = LATEST_CO
 
     They are those of the lake of `inside`.
     """
-    graph = inside.graph
-    read = {read for partition in plan.partitions() for read in graph.reads(partition)}
-    days = graph.by_table({*plan.partitions(), *read})
+    days = with_inputs(inside, plan.partitions())
     builds = inside.lake.latest(days, columns, plan=plan.id)
     damaged = inside.lake.damaged(builds, dict.fromkeys(days), Depth.FILES)
     return replace(builds, damaged=damaged)

@@ -13,13 +13,14 @@ from backfill_assets.lake.ledger import BUILD_SCHEMA, Build
 from backfill_assets.plan import lifecycle
 from backfill_assets.plan.lifecycle import refuse_ended, refuse_protected
 from backfill_assets.plan.looks import changes_of
+from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.remaining import Readers, WorkState, readers_left, remaining_reader
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import open_shadow
-from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.plan.status import State
 from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import progress_line
 from backfill_assets.rebuild.launch import Launcher
@@ -178,15 +179,8 @@ def _report_up_to_date(
 
     Raises as `report_builds`.
     """
-    names = {name for name, _ in partitions}
-    tables = [table for table in workspace.tables if table.name in names]
-    days = sorted({day for _, day in partitions})
-    status = status_of(workspace, tables, days, latest=latest_builds(workspace)).partitions
-    up_to_date = {
-        partition
-        for partition in status.keys() & partitions
-        if status[partition].state == State.UP_TO_DATE
-    }
+    status = StatusReader(workspace).read(partitions)
+    up_to_date = {p for p, found in status.items() if found.state == State.UP_TO_DATE}
     report_shown_wrong(up_to_date, workspace.graph, workspace.lake, dagster)
 
 

@@ -15,7 +15,8 @@ from backfill_assets.errors import NOTHING_CHANGED, UsageError, counted
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import BUILD_SCHEMA, Build, refuse_unstorable_text
-from backfill_assets.plan.status import State, latest_builds, status_of
+from backfill_assets.plan.neighbours import StatusReader
+from backfill_assets.plan.status import State
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
@@ -96,9 +97,9 @@ def accept_code(
             next_step=f"`backfill status --target {table.name}` shows its days.",
         )
     days = [build.day for build in builds]
-    states = status_of(workspace, [table], days, latest=latest_builds(workspace)).of(table.name)
-    outdated = {day for state, of in states.items() if state != State.UP_TO_DATE for day in of}
-    return AcceptedCode(table.name, table.version, days, run, sorted(outdated))
+    status = StatusReader(workspace).read([(table.name, day) for day in days])
+    outdated = [day for (_, day), found in status.items() if found.state != State.UP_TO_DATE]
+    return AcceptedCode(table.name, table.version, days, run, outdated)
 
 
 def _of_other_code(workspace: Workspace, name: str, before: date) -> list[Build]:

@@ -15,8 +15,8 @@ from backfill_assets.calendar import days_as_typed
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.requests import REPRODUCE, REPRODUCTION, launch_job, observed
+from backfill_assets.grouping import grouped
 from backfill_assets.lake.ledger import Build
-from backfill_assets.plan.status import latest_builds
 from backfill_assets.rebuild.carry_out import refuse_without_daemons
 from backfill_assets.rebuild.launch import refuse_other_servers
 from backfill_assets.reproduce import reproduction as text
@@ -114,10 +114,9 @@ def accepted_days(workspace: Workspace, text: str, target: str) -> dict[str, lis
     UsageError for unknown tables and days.
     """
     named = workspace.days(text)
-    tables = workspace.named(target)
-    accepted = latest_builds(workspace).accepted
-    days = {table.name: [day for day in named if (table.name, day) in accepted] for table in tables}
-    return {name: built for name, built in days.items() if built}
+    names = [table.name for table in workspace.named(target)]
+    accepted = workspace.lake.latest(dict.fromkeys(names, named)).accepted
+    return grouped((name, day) for name in names for day in named if (name, day) in accepted)
 
 
 def _audited_by(

@@ -11,8 +11,8 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.ledger import Build, short_fingerprint
 from backfill_assets.lake.running import RunningStep, running_steps
 from backfill_assets.lake.shadow import ledgers_of_shadows
+from backfill_assets.plan.neighbours import StatusReader
 from backfill_assets.plan.source_changes import changed_since
-from backfill_assets.plan.status import latest_builds, status_of
 from backfill_assets.verbs.report import Line, Report
 from backfill_assets.workspace import Workspace
 
@@ -91,8 +91,7 @@ def explain_day(workspace: Workspace, name: str, day_text: str) -> Explanation:
     source = table.source()
     step = running_steps(workspace.lake.root).get(partition)
     runs = {partition: step.run} if step else {}
-    latest = latest_builds(workspace)
-    found = status_of(workspace, [table], [day], latest=latest, running=runs).partitions[partition]
+    found = StatusReader(workspace, runs).read([partition])[partition]
     try:
         files = source.described(workspace.area, day) if source else []
     except SourceError as error:
