@@ -170,10 +170,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def accepts(unix_socket: Path) -> bool:
-    """True if something listens on this socket."""
+def accepts(address: str) -> bool:
+    """True if something listens at this address: a Unix socket's path, or a host and a port."""
+    if not address.startswith("/"):
+        host, port = host_and_port(address)
+        return is_taken(port, host)
     with closing(socket.socket(socket.AF_UNIX)) as probe:
-        return probe.connect_ex(str(unix_socket)) == 0
+        return probe.connect_ex(address) == 0
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def is_taken(port: int, host: str = LOOPBACK) -> bool:

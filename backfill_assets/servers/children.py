@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backfill_assets.lake.spark.engine import TOKEN_VARIABLE, Engine, engine_command, spark_home
-from backfill_assets.servers.child import Child
+from backfill_assets.servers.child import Child, host_and_port
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, environment
 from backfill_assets.servers.parts import USUAL_CODE_SERVER, Part, Place, in_url
 from backfill_assets.servers.storage import VARIABLE as STORAGE_VARIABLE
@@ -41,10 +41,18 @@ def children_of(
             "BACKFILL_SPARK_REMOTE": engine.remote,
             "SPARK_HOME": str(spark_home()),
         }
+    code_server = code_server_of(settings, place, sockets)
     commands = dict[str, list[str]]()
     if place.has(Part.CODE):
-        commands["code-server"] = _python(*_code_server(settings, place, sockets))
-    workspace = _workspace_file(settings, place, sockets)
+        location = settings.project
+        listens = ["-s", code_server]
+        if place.only:
+            listens = ["-h", in_url(place.host), "-p", str(place.port)]
+        commands["code-server"] = _python(
+            *("dagster", "code-server", "start", *listens),
+            *("-m", location, "--location-name", location),
+        )
+    workspace = _workspace_file(settings.project, code_server, sockets)
     if place.has(Part.WEBSERVER):
         prefix = ("--path-prefix", place.path_prefix) if place.path_prefix else ()
         address = ("-h", place.host, "-p", str(place.port))
@@ -90,33 +98,21 @@ def liveness_command() -> list[str]:
     return _python(f"{_ORCHESTRATION}.daemon", "liveness-check")
 
 
-def code_server_socket(sockets: Path) -> Path:
-    return sockets / "code-server"
+def code_server_of(settings: Settings, place: Place, sockets: Path) -> str:
+    """Where the code server of this place listens: a socket's path, or a host and a port."""
+    if place.only is None:
+        return str(sockets / "code-server")
+    if place.only == Part.CODE:
+        return f"{place.reached_at}:{place.port}"
+    return settings.code_server or USUAL_CODE_SERVER
 
 
-def code_server_elsewhere(settings: Settings) -> tuple[str, int]:
-    """The host and port of the code server, for a webserver or a daemon that runs alone."""
-    host, _, port = (settings.code_server or USUAL_CODE_SERVER).rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def _code_server(settings: Settings, place: Place, sockets: Path) -> list[str]:
-    listens = ["-s", str(code_server_socket(sockets))]
-    if place.only:
-        listens = ["-h", in_url(place.host), "-p", str(place.port)]
-    location = settings.project
-    start = ["dagster", "code-server", "start"]
-    return [*start, *listens, "-m", location, "--location-name", location]
-
-
-def _workspace_file(settings: Settings, place: Place, sockets: Path) -> Path:
+def _workspace_file(project: str, code_server: str, sockets: Path) -> Path:
     """The file that tells the webserver and the daemon where the code server listens."""
-    server: dict[str, str | int] = {"location_name": settings.project}
-    if place.only:
-        host, port = code_server_elsewhere(settings)
-        server |= {"host": host, "port": port}
-    else:
-        server |= {"socket": str(code_server_socket(sockets))}
+    server: dict[str, str | int] = {"location_name": project, "socket": code_server}
+    if not code_server.startswith("/"):
+        host, port = host_and_port(code_server)
+        server = {"location_name": project, "host": host, "port": port}
     file = sockets / "workspace.yaml"
     file.write_text(json.dumps({"load_from": [{"grpc_server": server}]}))
     return file

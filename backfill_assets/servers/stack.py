@@ -36,8 +36,7 @@ from backfill_assets.servers.child import (
 )
 from backfill_assets.servers.children import (
     children_of,
-    code_server_elsewhere,
-    code_server_socket,
+    code_server_of,
     liveness_command,
 )
 from backfill_assets.servers.home import ServersRecord, only_servers, prepare
@@ -84,13 +83,24 @@ class Servers:
         does not start.
         """
         self._record(started=False)
-        if self.place.only != Part.ENGINE:
+        needs_code = self.place.only != Part.ENGINE
+        if needs_code:
             prepare(self.settings)
         for child in self.children.values():
             if child.name not in _READ_CODE:
                 child.start()
         self._record(started=False)
-        self._await_code_server()
+        if needs_code:
+            at = code_server_of(self.settings, self.place, self.sockets)
+            is_here = self.place.has(Part.CODE)
+            remedy = (
+                "Start it with `backfill up --only code --host`, or correct BACKFILL_CODE_SERVER."
+            )
+            self._await(
+                "the code server" if is_here else f"the code server at {at}",
+                lambda: accepts(at),
+                "" if is_here else remedy,
+            )
         for name in _READ_CODE:
             if name in self.children:
                 self.children[name].start()
@@ -106,23 +116,6 @@ class Servers:
         if "daemon" in self.children:
             self._await("Dagster's daemon", self._daemons_live)
         self._record()
-
-    def _await_code_server(self) -> None:
-        """Wait for the code server that this place needs."""
-        only = self.place.only
-        if only is None:
-            socket = code_server_socket(self.sockets)
-            self._await("the code server", lambda: accepts(socket))
-        elif only == Part.CODE:
-            own = (self.place.port, self.place.reached_at)
-            self._await("the code server", lambda: is_taken(*own))
-        elif only != Part.ENGINE:
-            host, port = code_server_elsewhere(self.settings)
-            self._await(
-                f"the code server at {host}:{port}",
-                lambda: is_taken(port, host),
-                "Start it with `backfill up --only code --host`, or correct BACKFILL_CODE_SERVER.",
-            )
 
     def _daemons_live(self) -> bool:
         if "webserver" in self.children:
