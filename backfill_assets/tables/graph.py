@@ -15,6 +15,7 @@ from functools import cached_property
 
 from backfill_assets.calendar import Calendar, ClippedWindow, Partition
 from backfill_assets.errors import UsageError, did_you_mean
+from backfill_assets.grouping import grouped
 from backfill_assets.tables.declaration import Table
 
 
@@ -97,11 +98,12 @@ class Graph:
         return [(table, day) for table, days in self.by_table(partitions).items() for day in days]
 
     def by_table(self, partitions: Iterable[Partition]) -> dict[str, list[date]]:
-        """The days of each table that has any. Tables come inputs first, days in order."""
-        by_table: dict[str, list[date]] = {table.name: [] for table in self.tables}
-        for table, day in partitions:
-            by_table[table].append(day)
-        return {table: sorted(days) for table, days in by_table.items() if days}
+        """The days of each table of the graph. Tables come inputs first, days in order.
+
+        A plan may have days of tables that the project does not have any more.
+        """
+        days = grouped(partitions)
+        return {table.name: sorted(days[table.name]) for table in self.tables if table.name in days}
 
     def _window(self, table: Table, first: int, last: int) -> ClippedWindow:
         return table.calendar_of(self.calendar).window(first, last)

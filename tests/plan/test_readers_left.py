@@ -103,3 +103,11 @@ def test_a_plan_whose_days_came_out_the_same_leaves_nothing_outdated(tmp_path):
     assert (
         readers_left(replace(plan, repeat=1), workspace_of(TABLES, CALENDAR, lake)).outdated == {}
     )
+
+
+def test_a_table_that_the_project_does_not_have_any_more_is_left_out(tmp_path):
+    lake = str(tmp_path)
+    plan = plan_of((A.name, day(3)), (B.name, day(3)))
+    built(lake, A, 1, 2, 3, by="earlier")
+    built(lake, B, 3, by=plan.id)
+    assert readers_left(plan, workspace_of([A], CALENDAR, lake)).outdated == {}
