@@ -20,8 +20,10 @@ from backfill_assets.errors import BackfillError, NotDelivered, SourceError, Usa
 from backfill_assets.lake.delta import table_to_write
 from backfill_assets.lake.hashed_builds import HashedBuilds, HashedLedger
 from backfill_assets.lake.ledger import Build
-from backfill_assets.plan.neighbours import StatusReader
+from backfill_assets.plan.neighbours import StatusReader, select_neighbours
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.selection import select
+from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State, Status, latest_builds, status_of
 from backfill_assets.plan.status_in_bulk import find_status, status_in_bulk
 from backfill_assets.sources.protocol import Delivery
@@ -266,6 +268,38 @@ def test_the_status_in_bulk_is_the_status_by_partition(data):
             if data.draw(st.booleans()):
                 history.check()
         history.check()
+
+
+SELECTORS = st.builds(
+    Selector,
+    tables=st.sets(st.sampled_from(NAMES), min_size=1).map(sorted),
+    days=st.sets(st.sampled_from(CALENDAR.days()), min_size=1, max_size=3).map(sorted),
+    only=st.sampled_from([frozenset(STATES), frozenset({"outdated"}), frozenset({"missing"})]),
+    force=st.booleans(),
+    upstream=st.booleans(),
+    downstream=st.sampled_from(["none", "built", "all"]),
+)
+
+
+@given(st.data())
+@settings(max_examples=10)
+def test_a_plan_of_neighbours_is_the_plan_by_the_status_of_all(data):
+    with tempfile.TemporaryDirectory() as root:
+        history = History(root)
+        history.build_all()
+        for _ in range(data.draw(st.integers(1, 6))):
+            act(history, data)
+        history.calendar = CALENDAR
+        workspace = history.workspace
+        reader = StatusReader(workspace, history.running)
+        selector = data.draw(SELECTORS)
+        found = select_neighbours(selector, workspace.graph, reader.read, reader.was_built)
+        latest = latest_builds(workspace)
+        days = CALENDAR.days()
+        status = status_of(
+            workspace, workspace.tables, days, latest=latest, running=history.running
+        )
+        assert vars(found) == vars(select(selector, workspace.graph, status.partitions))
 
 
 @pytest.fixture
