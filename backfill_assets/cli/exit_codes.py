@@ -61,19 +61,27 @@ def exit_on_error() -> Iterator[None]:
     except BrokenPipeError:  # what reads the output has seen enough
         sys.exit(DONE)
     except OSError as error:
-        # Loads its library, which help does without.
-        from backfill_assets.lake.delta import one_line
+        _end(_of_files(error), UNAVAILABLE)
 
-        # The error of an object store has no errno, and lists its causes on further lines.
-        place = f": {error.filename}" if error.filename else ""
-        what = f"{error.strerror}{place}" if error.strerror else one_line(error)
-        failed = BackfillError(
-            f"{what}.",
-            unchanged="Earlier work is kept.",
-            next_step="Free some space, correct the permissions, or set BACKFILL_HOME or"
-            " BACKFILL_LAKE to another place; see `backfill doctor`.",
-        )
-        _end(failed, UNAVAILABLE)
+
+def _of_files(error: OSError) -> BackfillError:
+    """The error of a disk or of an object store, with its remedy."""
+    # Loads their libraries, which help does without.
+    from backfill_assets.lake.delta import one_line
+    from backfill_assets.lake.object_store import STORE_REMEDY, store_reason
+
+    place = f": {error.filename}" if error.filename else ""
+    # The error of a library has no number, and lists its causes on further lines.
+    what = f"{error.strerror}{place}" if error.strerror else one_line(error)
+    remedy = (
+        "Free some space, correct the permissions, or set BACKFILL_HOME or"
+        " BACKFILL_LAKE to another place; see `backfill doctor`."
+    )
+    return BackfillError(
+        f"{what}.",
+        unchanged="Earlier work is kept.",
+        next_step=STORE_REMEDY if store_reason(str(error)) else remedy,
+    )
 
 
 def run(commands: Callable[..., Any]) -> NoReturn:

@@ -161,7 +161,10 @@ def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
     )
     said = json.loads(done.stdout)["error"]
     assert (done.returncode, done.stderr) == (3, f"backfill: {said}\n")
-    assert ("S3" in said, "\x1b" in said) == (True, False)
+    assert "http://127.0.0.1:9 does not answer" in said
+    assert "\x1b" not in said
+    # The remedy is that of a store, and not that of a full disk.
+    assert "`backfill doctor --lake`" in said
 
 
 def test_a_misspelt_setting_is_wrong_usage(tmp_path):
