@@ -6,6 +6,7 @@ import pytest
 
 from backfill_assets.cli.doctor import spark
 from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable
+from backfill_assets.lake.spark import session
 from backfill_assets.lake.spark.cluster import SECRET, cluster_conf, refuse_silent
 from backfill_assets.lake.spark.session import driver_conf
 from backfill_assets.servers.child import free_port
@@ -63,3 +64,11 @@ def test_a_master_or_server_that_does_not_answer_is_refused_at_once(scheme, sett
     (found,) = spark(read_settings(**given))
     assert (found.level, found.message) == ("FAIL", refused.value.what)
     assert refused.value.unchanged == NOTHING_COMPUTED
+
+
+def test_a_session_waits_for_its_server_and_then_names_it(monkeypatch):
+    monkeypatch.setattr(session, "PATIENCE_S", 0.0)
+    remote = f"sc://localhost:{free_port()}"
+    with pytest.raises(ServiceUnavailable) as refused:
+        session.start(read_settings(spark_remote=remote))
+    assert remote in refused.value.what

@@ -44,6 +44,10 @@ def test_a_driver_of_its_own_is_started_with_all_settings_of_its_plan(driver):
     assert "'many'" in no_number
 
 
+def test_a_client_without_the_token_gets_the_answer_of_the_engine(spark):
+    assert "Invalid authentication token" in in_a_process("with_another_token")
+
+
 def test_spark_settings_of_a_plan_hold_for_its_session_only(spark):
     plan = in_a_process("settings_of_one_plan")
     assert plan["a session of its own"]

@@ -26,13 +26,14 @@ from pyspark.sql.functions import lit
 from pyspark.sql.types import DateType, LongType, StructField, StructType
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.data_files import data_file_of
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.lake import Lake
 from backfill_assets.lake.ledger import Build, Ledger
 from backfill_assets.lake.slices import DataFile
+from backfill_assets.lake.spark.engine import TOKEN_VARIABLE
 from backfill_assets.lake.spark.session import start
 from backfill_assets.orchestration.run import spark_resource
 from backfill_assets.settings import read_settings
@@ -113,6 +114,15 @@ def settings_of_one_plan() -> dict[str, Any]:
         "after the refusals": {name: session.conf.get(name) for name in runtime},
         "refusals": refusals,
     }
+
+
+def with_another_token() -> str:
+    """What is said of the engine to a client that has not its token."""
+    remote = connect()
+    os.environ[TOKEN_VARIABLE] = "another"
+    with pytest.raises(ServiceUnavailable) as refused:
+        start(read_settings(spark_remote=remote))
+    return refused.value.what
 
 
 def driver_of_its_own(root: str) -> dict[str, Any]:

@@ -12,10 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from backfill_assets.errors import NOTHING_COMPUTED, ServiceUnavailable, SettingsError
+from backfill_assets.errors import (
+    NOTHING_COMPUTED,
+    ServiceUnavailable,
+    SettingsError,
+    first_line,
+)
 from backfill_assets.lake.object_store import s3a_conf
-from backfill_assets.lake.spark.cluster import cluster_conf, is_cluster, refuse_silent_master
+from backfill_assets.lake.spark.cluster import (
+    cluster_conf,
+    is_cluster,
+    refuse_silent,
+    refuse_silent_master,
+)
 from backfill_assets.lake.spark.conf import OF_DRIVER, ROW_SETTINGS, is_listed
 from backfill_assets.lake.spark.jars import JARS_REMEDY, jars_conf
 from backfill_assets.settings import Settings, host_of, is_in_s3, master_of
@@ -148,7 +159,9 @@ def start(settings: Settings) -> SparkSession:
 def remedies(conf: Mapping[str, str]) -> Iterator[None]:
     """Turn a failed start into ServiceUnavailable, with the next step."""
     remote = conf.get("spark.remote")
-    if not remote:
+    if remote:
+        _await_server(remote)
+    else:
         require_java()
         refuse_silent_master(conf.get("spark.master", ""))
     try:
@@ -156,11 +169,11 @@ def remedies(conf: Mapping[str, str]) -> Iterator[None]:
     except Exception as error:
         if remote:
             raise ServiceUnavailable(
-                f"No Spark Connect server answers at {host_of(remote)}.",
+                f"The Spark Connect server at {host_of(remote)} gives no session: {_said(error)}.",
                 unchanged=NOTHING_COMPUTED,
                 next_step=(
-                    "Start one with `backfill up`, or correct BACKFILL_SPARK_REMOTE and"
-                    " SPARK_CONNECT_AUTHENTICATE_TOKEN."
+                    "Start it with the same SPARK_CONNECT_AUTHENTICATE_TOKEN, or correct"
+                    " BACKFILL_SPARK_REMOTE."
                 ),
             ) from error
         if "JAVA_GATEWAY_EXITED" in str(error) or "ClassNotFoundException" in str(error):
@@ -168,6 +181,28 @@ def remedies(conf: Mapping[str, str]) -> Iterator[None]:
                 "Spark could not start.", unchanged=NOTHING_COMPUTED, next_step=JARS_REMEDY
             ) from error
         raise
+
+
+# An engine that died is restarted in less. Spark's client would try for ten minutes.
+PATIENCE_S = 90.0
+
+
+def _await_server(remote: str) -> None:
+    """Wait for a Spark Connect server that is restarted. Raises ServiceUnavailable without one."""
+    Retrying(
+        stop=stop_after_delay(PATIENCE_S),
+        wait=wait_fixed(1),
+        retry=retry_if_exception_type(ServiceUnavailable),
+        reraise=True,
+    )(refuse_silent, remote)
+
+
+def _said(error: Exception) -> str:
+    """What a server answered, or else the beginning of an error."""
+    from grpc import Call  # only clients of a server have it
+
+    answer = error.__cause__ or error.__context__
+    return first_line(answer.details() if isinstance(answer, Call) else error, 200).rstrip(".")
 
 
 def require_java() -> int:
