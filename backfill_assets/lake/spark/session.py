@@ -199,10 +199,8 @@ def _await_server(remote: str) -> None:
 
 def _said(error: Exception) -> str:
     """What a server answered, or else the beginning of an error."""
-    from grpc import Call  # only clients of a server have it
-
-    answer = error.__cause__ or error.__context__
-    return first_line(answer.details() if isinstance(answer, Call) else error, 200).rstrip(".")
+    details = getattr(error.__cause__ or error.__context__, "details", None)  # of an error of gRPC
+    return first_line(details() if callable(details) else error, 200).rstrip(".")
 
 
 def require_java() -> int:
